@@ -1,1 +1,23 @@
-//! fwdlab: stats
+//! Numbers from repeated measurements: samples, intervals, comparisons people can trust.
+//!
+//! A leaf: no I/O, no clock, no terminal, none of our other crates; randomness has a seed the caller
+//! gives. Values carry the caller's unit, percentages say so in their name. Start at [`Sample`],
+//! then [`compare`] for two independent samples and [`compare_paired`] for values taken in turns.
+
+mod bootstrap;
+mod compare;
+mod dots;
+pub mod normal;
+mod paired;
+mod random;
+mod sample;
+mod special;
+pub mod student;
+mod threshold;
+
+pub use bootstrap::{DEFAULT_RESAMPLES, MIN_BOOTSTRAP, bootstrap, bootstrap_median};
+pub use compare::{Assumption, Comparison, Verdict, compare};
+pub use dots::dots;
+pub use paired::{MIN_REBUILDS, PairedOutcome, compare_paired};
+pub use sample::{Confidence, Interval, Sample, SampleError};
+pub use threshold::{MIN_READINGS, Split, split};
