@@ -7,6 +7,7 @@
 mod bootstrap;
 mod compare;
 mod dots;
+mod drift;
 pub mod normal;
 mod paired;
 mod random;
@@ -14,10 +15,13 @@ mod sample;
 mod special;
 pub mod student;
 mod threshold;
+mod warning;
 
 pub use bootstrap::{DEFAULT_RESAMPLES, MIN_BOOTSTRAP, bootstrap, bootstrap_median};
 pub use compare::{Assumption, Comparison, Verdict, compare};
 pub use dots::dots;
+pub use drift::{Drift, MIN_DRIFT, drift};
 pub use paired::{MIN_REBUILDS, PairedOutcome, compare_paired};
 pub use sample::{Confidence, Interval, Sample, SampleError};
 pub use threshold::{MIN_READINGS, Split, split};
+pub use warning::{Warning, warnings};

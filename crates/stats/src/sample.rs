@@ -273,7 +273,7 @@ mod tests {
         assert!(Sample::new([f64::NAN]).is_err());
     }
 
-    /// Mean 5.01, s 0.0216, t(3) = 3.182: NIST handbook style hand calculation.
+    /// By hand, with t(0.975; 3) = 3.182446 of the usual tables.
     #[test]
     fn interval_of_the_mean() {
         let s = sample(&[4.98, 5.02, 5.00, 5.04]);

@@ -1,0 +1,225 @@
+//! Reasons to doubt a number, as values that travel with it to the report.
+//!
+//! A warning never changes a result: values are flagged, not dropped. How a warning looks on a
+//! screen is the caller's choice; [`Display`](std::fmt::Display) gives one sentence.
+//! Start at [`warnings`].
+
+use crate::drift::drift;
+use crate::sample::{Confidence, Sample, median_of_sorted};
+use std::fmt;
+
+/// Something in the data that contradicts what a comparison takes for granted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Warning {
+    /// Fewer values than the analysis needs.
+    TooFewValues {
+        /// Values there are.
+        n: usize,
+        /// Values needed.
+        needed: usize,
+    },
+    /// One value far from the others.
+    Outlier {
+        /// Index in the order of measurement, from 0.
+        index: usize,
+        /// The value.
+        value: f64,
+        /// `0.6745 (value - median) / MAD`; infinite when most values are equal.
+        modified_z: f64,
+    },
+    /// The values fall into two groups.
+    Bimodal {
+        /// Values in the lower group.
+        n_low: usize,
+        /// Mean of the lower group.
+        low_centre: f64,
+        /// Values in the upper group.
+        n_high: usize,
+        /// Mean of the upper group.
+        high_centre: f64,
+    },
+    /// The values rise or fall over the order of measurement.
+    Drift {
+        /// Change from first to last along the trend, in percent of the median.
+        change_percent: f64,
+    },
+}
+
+/// Fewest values judged for outliers and modes: of four random ones, 6 % look bimodal.
+const MIN_JUDGED: usize = 5;
+/// Limit of |modified z| (Iglewicz and Hoaglin 1993; methods.md §8.7). A normal sample of 5 has a
+/// value beyond it in a fifth of the cases, so it is a reason to look, never one to drop.
+const OUTLIER_Z: f64 = 3.5;
+/// Two groups are two modes when their gap exceeds the wider group this many times (methods.md §8.7).
+const MODE_GAP: f64 = 3.0;
+/// Drift below this share of the median is not worth a word (methods.md §8.9).
+const MIN_DRIFT_PERCENT: f64 = 1.0;
+
+/// Outliers, two modes and drift of one sample, in that order.
+pub fn warnings(sample: &Sample) -> Vec<Warning> {
+    let modes = bimodal(sample);
+    // Two modes explain what would look like several outliers.
+    let mut found = if modes.is_some() {
+        Vec::new()
+    } else {
+        outliers(sample)
+    };
+    found.extend(modes);
+    if let Some(d) = drift(sample, Confidence::P99)
+        && let Some(change_percent) = d.change_percent
+        && !d.interval.contains(0.0)
+        && change_percent.abs() > MIN_DRIFT_PERCENT
+    {
+        found.push(Warning::Drift { change_percent });
+    }
+    found
+}
+
+fn outliers(sample: &Sample) -> Vec<Warning> {
+    if sample.n() < MIN_JUDGED {
+        return Vec::new();
+    }
+    let median = sample.median();
+    let mut deviations: Vec<f64> = sample.values().iter().map(|v| (v - median).abs()).collect();
+    deviations.sort_by(f64::total_cmp);
+    let mad = median_of_sorted(&deviations);
+    let judge = |(index, &value): (usize, &f64)| {
+        // Equal to the median is 0 even when MAD is 0; anything else is then infinitely far.
+        let modified_z = if value == median {
+            0.0
+        } else {
+            0.6745 * (value - median) / mad
+        };
+        let outlier = Warning::Outlier {
+            index,
+            value,
+            modified_z,
+        };
+        (modified_z.abs() > OUTLIER_Z).then_some(outlier)
+    };
+    sample
+        .values()
+        .iter()
+        .enumerate()
+        .filter_map(judge)
+        .collect()
+}
+
+fn bimodal(sample: &Sample) -> Option<Warning> {
+    let sorted = sample.sorted();
+    let n = sorted.len();
+    if n < MIN_JUDGED {
+        return None;
+    }
+    // A single value apart is an outlier, so each group has two at least.
+    let cut = (2..=n - 2).find(|&cut| {
+        let (low, high) = sorted.split_at(cut);
+        let range = |group: &[f64]| group[group.len() - 1] - group[0];
+        high[0] - low[cut - 1] > MODE_GAP * range(low).max(range(high))
+    })?;
+    let (low, high) = sorted.split_at(cut);
+    let mean = |group: &[f64]| group.iter().sum::<f64>() / group.len() as f64;
+    Some(Warning::Bimodal {
+        n_low: cut,
+        low_centre: mean(low),
+        n_high: n - cut,
+        high_centre: mean(high),
+    })
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TooFewValues { n, needed } => {
+                write!(f, "too few values: {n}, at least {needed} are needed")
+            }
+            Self::Outlier {
+                index,
+                value,
+                modified_z,
+            } if modified_z.is_infinite() => {
+                write!(
+                    f,
+                    "value {} ({value}) differs while most others are equal",
+                    index + 1
+                )
+            }
+            Self::Outlier {
+                index,
+                value,
+                modified_z,
+            } => write!(
+                f,
+                "value {} ({value}) lies far from the others (modified z {modified_z:.1})",
+                index + 1
+            ),
+            Self::Bimodal {
+                n_low,
+                low_centre,
+                n_high,
+                high_centre,
+            } => {
+                write!(
+                    f,
+                    "two modes: {n_low} values near {low_centre}, {n_high} near {high_centre}"
+                )
+            }
+            Self::Drift { change_percent } => {
+                write!(
+                    f,
+                    "the values drift by {change_percent:+.1} % from first to last"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts(values: &[f64]) -> Vec<String> {
+        warnings(&Sample::new(values).unwrap())
+            .iter()
+            .map(Warning::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn sentences() {
+        let none: [&str; 0] = [];
+        assert_eq!(texts(&[100.0, 101.0, 99.0, 100.5, 99.5]), none);
+        assert_eq!(texts(&[1.0, 50.0, 2.0]), none);
+        assert_eq!(
+            texts(&[100.0, 101.0, 99.0, 140.0, 100.5]),
+            ["value 4 (140) lies far from the others (modified z 53.3)"]
+        );
+        assert_eq!(
+            texts(&[100.0, 100.0, 99.0, 100.0, 100.0]),
+            ["value 3 (99) differs while most others are equal"]
+        );
+        assert_eq!(
+            texts(&[10.0, 20.5, 10.5, 20.0, 21.0]),
+            ["two modes: 2 values near 10.25, 3 near 20.5"]
+        );
+        let rising: Vec<f64> = (0..12).map(|i| 100.0 + f64::from(i)).collect();
+        assert_eq!(
+            texts(&rising),
+            ["the values drift by +10.4 % from first to last"]
+        );
+        let few = Warning::TooFewValues { n: 2, needed: 3 };
+        assert_eq!(few.to_string(), "too few values: 2, at least 3 are needed");
+    }
+
+    proptest! {
+        #[test]
+        fn outliers_name_the_value_they_mean(values in prop::collection::vec(-1e9..1e9_f64, 1..40)) {
+            for warning in warnings(&Sample::new(values.clone()).unwrap()) {
+                if let Warning::Outlier { index, value, .. } = warning {
+                    prop_assert_eq!(values[index], value);
+                }
+            }
+        }
+    }
+}
