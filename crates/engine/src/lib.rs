@@ -1,1 +1,18 @@
-//! fwdlab: engine
+//! Engines: they put frames on ports and count what comes back.
+//!
+//! The frame path knows nothing of test beds, searches or printing. A [`Sender`] and one [`Receiver`] per path are
+//! behind small traits; [`Tester`] opens them, proves every path with a few frames, and falls back from the fastest
+//! engine to the next. Start with [`generator`] (the traits), then [`tester`].
+
+pub mod error;
+pub mod generator;
+pub mod port;
+pub mod sys;
+pub mod xdp_count;
+pub mod xdp_live;
+
+pub use error::EngineError;
+pub use generator::{
+    Capabilities, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
+};
+pub use port::{PathSpec, PortSpec};

@@ -1,1 +1,11 @@
-//! fwdlab: model
+//! The vocabulary that every other crate speaks: units, streams, trials, results, events.
+//!
+//! It turns what people type into values that are already correct, and values into records that outlive the code. It
+//! does no I/O, reads no clock and knows nothing of engines, hosts or screens. Start with [`trial`] (what is asked of
+//! an engine and what comes back), then [`result`] (what is kept), then [`event`] (what is told while it happens).
+
+#![forbid(unsafe_code)]
+
+pub mod trial;
+pub mod units;
+pub mod version;

@@ -1,0 +1,40 @@
+//! Compiles the BPF programs with clang; the objects are embedded in the library.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-env-changed=FWDLAB_CLANG");
+    for program in ["transmit", "count", "drops"] {
+        compile(
+            Path::new(&format!("bpf/{program}.bpf.c")),
+            &out.join(format!("{program}.o")),
+        );
+    }
+}
+
+fn compile(source: &Path, object: &Path) {
+    let clang = std::env::var("FWDLAB_CLANG").unwrap_or_else(|_| "clang".into());
+    // <asm/types.h> lives in the multiarch directory, which clang does not search for the bpf target
+    let machine = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
+    let status = Command::new(&clang)
+        .args([
+            "-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3",
+        ])
+        .arg(format!("-I/usr/include/{machine}-linux-gnu"))
+        .arg("-c")
+        .arg(source)
+        .arg("-o")
+        .arg(object)
+        .status();
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{clang} could not compile {}: {status}", source.display()),
+        Err(error) => panic!(
+            "cannot run {clang} to compile {}: {error}. Install it with: apt-get install clang libbpf-dev",
+            source.display()
+        ),
+    }
+}

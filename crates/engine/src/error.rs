@@ -1,0 +1,70 @@
+//! What can go wrong between a frame and a device: what was tried, on what, and what the system said.
+
+use std::io;
+
+/// Why an engine could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A system call failed.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried and on what: `attach the counter to rx0`.
+        what: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The kernel refused a BPF object.
+    #[error("cannot {what}: {reason}")]
+    Bpf {
+        /// What was tried and on what.
+        what: String,
+        /// The loader's words, the system's answer included.
+        reason: String,
+    },
+    /// The stream cannot be sent.
+    #[error("cannot build the frames: {0}")]
+    Frames(String),
+    /// The path was tried with a few frames and did not carry them.
+    #[error("{sender} sent {sent} frames into {tx} and {received} arrived at {rx}")]
+    PathNotProven {
+        /// Which engine tried.
+        sender: &'static str,
+        /// Where the frames went in.
+        tx: String,
+        /// Where they should have come out.
+        rx: String,
+        /// Frames sent.
+        sent: u64,
+        /// Frames that came back.
+        received: u64,
+    },
+    /// A thread of the engine ended in a way it should not.
+    #[error("the sender thread failed: {0}")]
+    Thread(String),
+}
+
+impl EngineError {
+    pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        EngineError::System {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+
+    pub(crate) fn bpf(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
+        let mut reason = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            let text = inner.to_string();
+            if !reason.contains(&text) {
+                reason.push_str(": ");
+                reason.push_str(&text);
+            }
+            cause = inner.source();
+        }
+        EngineError::Bpf {
+            what: what.into(),
+            reason,
+        }
+    }
+}

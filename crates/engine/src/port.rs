@@ -1,0 +1,88 @@
+//! Where frames enter and leave: an interface in a network namespace, and the way between two of them.
+//!
+//! A port is only a name until an engine opens it. Engines work in the namespace of the port, on a thread of their own,
+//! so that nobody else's namespace changes under them. Start with [`PathSpec`].
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::{fs, thread};
+
+use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+
+use crate::error::EngineError;
+
+/// An interface, and the network namespace it is in (a path such as `/run/netns/gen`; `None` is our own).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortSpec {
+    /// Path of the namespace.
+    pub netns: Option<PathBuf>,
+    /// Name of the interface in that namespace.
+    pub interface: String,
+}
+
+/// One way through a device under test: frames go into `tx`, and should come out at `rx`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathSpec {
+    /// The tester's port that sends.
+    pub tx: PortSpec,
+    /// The tester's port that receives.
+    pub rx: PortSpec,
+}
+
+/// Moves the calling thread into a network namespace. Other threads stay where they are.
+///
+/// # Errors
+/// The namespace does not exist or may not be entered.
+pub fn enter(netns: &Option<PathBuf>) -> Result<(), EngineError> {
+    let Some(path) = netns else { return Ok(()) };
+    let what = || format!("enter the network namespace {}", path.display());
+    let file = fs::File::open(path).map_err(|e| EngineError::system(what(), e))?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|e| EngineError::system(what(), e))
+}
+
+/// Runs `work` on a thread of its own inside a namespace and returns what it returns.
+///
+/// # Errors
+/// The namespace cannot be entered, or `work` fails.
+pub fn within<T: Send>(
+    netns: &Option<PathBuf>,
+    work: impl FnOnce() -> Result<T, EngineError> + Send,
+) -> Result<T, EngineError> {
+    thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                enter(netns)?;
+                work()
+            })
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Pins the calling thread to a set of CPUs; an empty set changes nothing.
+///
+/// # Errors
+/// A CPU does not exist or is not ours to use.
+pub fn pin(cpus: &[usize]) -> Result<(), EngineError> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set)
+        .map_err(|e| EngineError::system(format!("pin a thread to CPUs {cpus:?}"), e))
+}
+
+/// Index of an interface in the calling thread's namespace.
+pub(crate) fn interface_index(name: &str) -> Result<u32, EngineError> {
+    // the directory under /sys belongs to the namespace in which it was mounted, so ask the kernel instead
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )
+    .map_err(|e| EngineError::system("open a socket", e))?;
+    rustix::net::netdevice::name_to_index(socket, name)
+        .map_err(|e| EngineError::system(format!("find interface {name}"), e))
+}

@@ -1,0 +1,318 @@
+//! Units people type and read: frame sizes, rates, durations.
+//!
+//! Parsing here is the only place where a text becomes a number; a value that exists is correct. It does not format
+//! tables (`report` does) and does not know any link except the one it is told. Start with [`FrameSize`] and [`Load`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Bytes that every frame occupies on the wire beyond its own size: 7 preamble, 1 start delimiter, 12 inter-frame gap.
+pub const WIRE_OVERHEAD_BYTES: u64 = 20;
+
+/// Bytes of Ethernet header and FCS around the IP packet of an untagged frame.
+pub const ETHERNET_OVERHEAD_BYTES: u64 = 18;
+
+/// Bytes of the frame check sequence: counted in the frame size, never in a buffer.
+pub const FCS_BYTES: u16 = 4;
+
+/// Why a text is not a value of the unit asked for. Displays as a sentence that names the text and shows right ones.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a {what}: {why}")]
+pub struct UnitError {
+    /// What was typed.
+    pub text: String,
+    /// What it should have been.
+    pub what: &'static str,
+    /// Why not, and what would be right.
+    pub why: String,
+}
+
+impl UnitError {
+    fn new(text: &str, what: &'static str, why: impl Into<String>) -> Self {
+        UnitError {
+            text: text.to_owned(),
+            what,
+            why: why.into(),
+        }
+    }
+}
+
+/// The size of an Ethernet frame from destination MAC to FCS inclusive (RFC 1242 §3.5, RFC 2544 §9.1), in bytes.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct FrameSize(u16);
+
+impl FrameSize {
+    /// The smallest Ethernet frame.
+    pub const MIN: FrameSize = FrameSize(64);
+    /// The largest untagged frame without jumbo support.
+    pub const MAX: FrameSize = FrameSize(1518);
+
+    /// A frame size of 64 to 1518 bytes, FCS counted.
+    ///
+    /// # Errors
+    /// The number is out of range.
+    pub fn new(bytes: u16) -> Result<Self, UnitError> {
+        if (Self::MIN.0..=Self::MAX.0).contains(&bytes) {
+            Ok(FrameSize(bytes))
+        } else {
+            Err(UnitError::new(
+                &bytes.to_string(),
+                "frame size",
+                "64 to 1518 bytes, FCS counted (what pkt-gen calls 60 is 64 here)",
+            ))
+        }
+    }
+
+    /// Bytes from destination MAC to FCS.
+    pub fn bytes(self) -> u16 {
+        self.0
+    }
+
+    /// Bytes of the same frame in memory, where the FCS is absent.
+    pub fn buffer_bytes(self) -> u16 {
+        self.0 - FCS_BYTES
+    }
+
+    /// Frames per second of a link that is full of frames of this size: `link / ((S + 20) * 8)`.
+    pub fn line_rate_pps(self, link_bps: f64) -> f64 {
+        link_bps / ((u64::from(self.0) + WIRE_OVERHEAD_BYTES) as f64 * 8.0)
+    }
+
+    /// Bits per second at the physical layer, preamble and gap counted.
+    pub fn l1_bps(self, pps: f64) -> f64 {
+        pps * (u64::from(self.0) + WIRE_OVERHEAD_BYTES) as f64 * 8.0
+    }
+
+    /// Bits per second of frames, FCS counted.
+    pub fn l2_bps(self, pps: f64) -> f64 {
+        pps * f64::from(self.0) * 8.0
+    }
+}
+
+impl fmt::Display for FrameSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for FrameSize {
+    type Err = UnitError;
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let bytes = text
+            .trim()
+            .parse()
+            .map_err(|_| UnitError::new(text, "frame size", "a number of bytes such as 64"))?;
+        FrameSize::new(bytes)
+    }
+}
+
+/// A load to offer: a rate in frames or bits per second, or as fast as the engine can.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Load {
+    /// As fast as the engine can ("flat out").
+    Max,
+    /// Frames per second.
+    Frames(f64),
+    /// Bits per second with preamble and gap (what `Gbps` alone means).
+    BitsL1(f64),
+    /// Bits per second of frames with FCS.
+    BitsL2(f64),
+}
+
+impl Load {
+    /// The load in frames per second of one size; `None` for [`Load::Max`].
+    pub fn pps(self, size: FrameSize) -> Option<f64> {
+        match self {
+            Load::Max => None,
+            Load::Frames(pps) => Some(pps),
+            Load::BitsL1(bps) => Some(bps / size.l1_bps(1.0)),
+            Load::BitsL2(bps) => Some(bps / size.l2_bps(1.0)),
+        }
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Load::Max => f.write_str("max"),
+            Load::Frames(pps) => write!(f, "{}pps", scaled(pps)),
+            Load::BitsL1(bps) => write!(f, "{}bps-l1", scaled(bps)),
+            Load::BitsL2(bps) => write!(f, "{}bps-l2", scaled(bps)),
+        }
+    }
+}
+
+fn scaled(value: f64) -> String {
+    let (divisor, prefix) = match value {
+        v if v >= 1e9 => (1e9, "G"),
+        v if v >= 1e6 => (1e6, "M"),
+        v if v >= 1e3 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    format!("{}{prefix}", value / divisor)
+}
+
+impl FromStr for Load {
+    type Err = UnitError;
+
+    /// `max`, `14.88Mpps`, `1kpps`, `10Gbps` (layer 1), `9.4Gbps-l2`. Prefixes are decimal; case of `bps` and `pps` is free.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const WHAT: &str = "load";
+        const RIGHT: &str = "say max, 1.5Mpps, 10Gbps (on the wire, L1) or 9.4Gbps-l2";
+        let typed = text.trim();
+        if typed.eq_ignore_ascii_case("max") {
+            return Ok(Load::Max);
+        }
+        if typed.ends_with('%') {
+            let why = "a percentage needs a link speed, and these links are virtual; say 1.5Mpps";
+            return Err(UnitError::new(text, WHAT, why));
+        }
+        let digits = typed
+            .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+            .unwrap_or(typed.len());
+        let (number, unit) = typed.split_at(digits);
+        let number: f64 = number
+            .parse()
+            .map_err(|_| UnitError::new(text, WHAT, RIGHT))?;
+        let unit = unit.trim();
+        let (multiplier, unit) = match unit.chars().next() {
+            Some('k' | 'K') => (1e3, &unit[1..]),
+            Some('M' | 'm') => (1e6, &unit[1..]),
+            Some('G' | 'g') => (1e9, &unit[1..]),
+            _ => (1.0, unit),
+        };
+        let value = number * multiplier;
+        let load = match unit.to_ascii_lowercase().as_str() {
+            "pps" | "fps" => Load::Frames(value),
+            "bps" | "bps-l1" | "bit/s" => Load::BitsL1(value),
+            "bps-l2" => Load::BitsL2(value),
+            "" => {
+                let why = format!("a bare number has no unit; {RIGHT}");
+                return Err(UnitError::new(text, WHAT, why));
+            }
+            _ => return Err(UnitError::new(text, WHAT, RIGHT)),
+        };
+        if value > 0.0 && value <= 1e12 {
+            Ok(load)
+        } else {
+            Err(UnitError::new(
+                text,
+                WHAT,
+                "it must be above 0 and at most 1000 G",
+            ))
+        }
+    }
+}
+
+/// Parses `30s`, `500ms`, `2m`, `1.5s`; a bare number is refused because it has no unit.
+///
+/// # Errors
+/// The text is no duration, or it is zero or longer than a day.
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    const WHAT: &str = "duration";
+    let typed = text.trim();
+    let digits = typed
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(typed.len());
+    let (number, unit) = typed.split_at(digits);
+    let bad = || UnitError::new(text, WHAT, "say 30s, 500ms or 2m");
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    let seconds = match unit.trim() {
+        "ms" => number / 1e3,
+        "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(bad()),
+    };
+    if seconds > 0.0 && seconds <= 86_400.0 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(UnitError::new(
+            text,
+            WHAT,
+            "it must be above 0 and at most 24h",
+        ))
+    }
+}
+
+/// The simple IMIX (RFC 6985 genome: 7 × 64, 4 × 594, 1 × 1518 with FCS) in `(frame size, weight)` pairs.
+pub const SIMPLE_IMIX: [(u16, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
+
+/// Estimated layer-2 bandwidth of a simple IMIX at a forwarding rate measured with smallest frames, in bit/s.
+///
+/// An estimate: it assumes that the DUT's cost does not depend on the frame size (`methods.md` §1, §9.2).
+pub fn imix_estimate_l2_bps(pps: f64) -> f64 {
+    let weight: u32 = SIMPLE_IMIX.iter().map(|&(_, weight)| weight).sum();
+    let bytes: u32 = SIMPLE_IMIX
+        .iter()
+        .map(|&(size, weight)| u32::from(size) * weight)
+        .sum();
+    pps * f64::from(bytes) / f64::from(weight) * 8.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_as_people_type_them() {
+        for (text, pps_at_64) in [
+            ("14.88Mpps", 14.88e6),
+            ("1kpps", 1e3),
+            ("250 kpps", 250e3),
+            ("10Gbps", 10e9 / 672.0),
+            ("1gbps", 1e9 / 672.0),
+            ("5.12Mbps-l2", 1e4),
+        ] {
+            let load: Load = text.parse().unwrap();
+            let pps = load.pps(FrameSize::MIN).unwrap();
+            assert!((pps / pps_at_64 - 1.0).abs() < 1e-12, "{text}: {pps}");
+        }
+        assert_eq!("max".parse::<Load>().unwrap().pps(FrameSize::MIN), None);
+    }
+
+    #[test]
+    fn bad_units_say_what_is_right() {
+        for text in [
+            "", "5", "fast", "50%", "-1kpps", "0pps", "1e3pps", "3Tpps", "inf", "nanpps",
+        ] {
+            let error = text.parse::<Load>().unwrap_err().to_string();
+            assert!(
+                error.contains("Mpps") || error.contains("above 0"),
+                "{text}: {error}"
+            );
+        }
+        for text in ["", "5", "0s", "s", "1d", "25h"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_duration("1.5s").unwrap(), Duration::from_millis(1500));
+        for text in ["63", "1519", "x", "-64", ""] {
+            assert!(text.parse::<FrameSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn line_rates_of_the_field() {
+        // RFC 2544 App. B and every talk in this field: 64 bytes on 1G and 10G
+        assert_eq!(FrameSize::MIN.line_rate_pps(1e9).round(), 1_488_095.0);
+        assert_eq!(FrameSize::MIN.line_rate_pps(10e9).round(), 14_880_952.0);
+        assert_eq!(FrameSize::MAX.line_rate_pps(10e9).round(), 812_744.0);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_load_reads_back_as_it_prints(value in 1.0f64..1e11, kind in 0..3) {
+            let load = match kind { 0 => Load::Frames(value), 1 => Load::BitsL1(value), _ => Load::BitsL2(value) };
+            let again: Load = load.to_string().parse().unwrap();
+            let (a, b) = (load.pps(FrameSize::MIN).unwrap(), again.pps(FrameSize::MIN).unwrap());
+            proptest::prop_assert!((a / b - 1.0).abs() < 1e-12);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Versions of what is kept on disk and told to other programs.
+//!
+//! One number for the run directory and one for the event stream. A reader accepts every version up to its own; a
+//! change that an older reader would misread raises the number. It holds no migration code (`store` does).
+
+/// Version of the files of a run directory (`run.json`, `trials.jsonl`, `summary.json`, ...).
+pub const RUN_FORMAT: u32 = 1;
+
+/// Version of the events in `events.jsonl` and `--json-stream`.
+pub const EVENT_FORMAT: u32 = 1;
