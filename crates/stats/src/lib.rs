@@ -8,6 +8,8 @@ mod bootstrap;
 mod compare;
 mod dots;
 mod drift;
+mod format;
+pub mod ministat;
 pub mod normal;
 mod paired;
 mod random;

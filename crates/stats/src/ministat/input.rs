@@ -1,0 +1,282 @@
+//! Data files as ministat reads them: lines, columns, and numbers as C's `strtod` takes them.
+//!
+//! Pure functions on bytes; whoever calls has read the file. Hostile input is only ever an error.
+//! Start at [`read_values`].
+
+use super::{MIN_VALUES, Model, Options};
+
+/// Why a data set is refused; [`run`](super::run) adds the file's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InputError {
+    /// A field is not a number.
+    #[error("Invalid data on line {line}")]
+    InvalidData {
+        /// Line number from 1; comments and empty lines count.
+        line: usize,
+    },
+    /// Fewer than [`MIN_VALUES`] values.
+    #[error("must contain at least 3 data points")]
+    TooFewValues,
+}
+
+/// The values of one column, in file order. Lines without that column are skipped, as is everything
+/// from a field that starts with `#`.
+pub fn read_values(content: &[u8], options: &Options) -> Result<Vec<f64>, InputError> {
+    let mut values = Vec::new();
+    let mut rest = content;
+    let mut line = 0;
+    while !rest.is_empty() {
+        line += 1;
+        let (text, remaining) = rest.split_at(buffer_length(rest, options.model));
+        rest = remaining;
+        if let Some(field) = column(trim(text), options) {
+            values.push(strtod(field).ok_or(InputError::InvalidData { line })?);
+        }
+    }
+    if values.len() < MIN_VALUES {
+        Err(InputError::TooFewValues)
+    } else {
+        Ok(values)
+    }
+}
+
+/// A line, or as much of it as the original's buffer takes: the rest counts as another line.
+fn buffer_length(rest: &[u8], model: Model) -> usize {
+    // BUFSIZ of the C library, less the final NUL.
+    let buffer = if model == Model::Debian { 8191 } else { 1023 };
+    let buffered = &rest[..rest.len().min(buffer)];
+    buffered
+        .iter()
+        .position(|b| *b == b'\n')
+        .map_or(buffered.len(), |end| end + 1)
+}
+
+/// A C string ends at NUL; white space is cut at its end.
+fn trim(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+    let kept = text[..end]
+        .iter()
+        .rposition(|b| !is_space(*b))
+        .map_or(0, |last| last + 1);
+    &text[..kept]
+}
+
+fn column<'a>(text: &'a [u8], options: &Options) -> Option<&'a [u8]> {
+    let mut fields = text
+        .split(|b| options.delimiters.contains(b))
+        .filter(|field| !field.is_empty())
+        .take_while(|field| field[0] != b'#');
+    fields.nth(options.column - 1)
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// The number a whole C string spells, or `None` if C's `strtod` would leave a part of it.
+pub(super) fn strtod(text: &[u8]) -> Option<f64> {
+    let start = text.iter().position(|b| !is_space(*b))?;
+    let (negative, digits) = match &text[start..] {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let magnitude = match digits {
+        [b'0', b'x' | b'X', hex @ ..] => hexadecimal(hex)?,
+        [b'n' | b'N', ..] => nan(digits)?,
+        // What is left Rust spells as C does; a second sign it must not see.
+        [b'-' | b'+', ..] => return None,
+        _ => std::str::from_utf8(digits).ok()?.parse().ok()?,
+    };
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+/// `nan` or `nan(letters, digits and _)`.
+fn nan(text: &[u8]) -> Option<f64> {
+    let (word, tag) = text.split_at_checked(3)?;
+    let tagged = match tag {
+        [] => true,
+        [b'(', inner @ .., b')'] => inner
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || *b == b'_'),
+        _ => false,
+    };
+    (word.eq_ignore_ascii_case(b"nan") && tagged).then_some(f64::NAN.copysign(1.0))
+}
+
+/// Hexadecimal digits with an optional point and binary exponent, rounded half to even.
+fn hexadecimal(text: &[u8]) -> Option<f64> {
+    let end = text
+        .iter()
+        .position(|b| matches!(b, b'p' | b'P'))
+        .unwrap_or(text.len());
+    let (digits, exponent_text) = text.split_at(end);
+    let mut exponent = match exponent_text {
+        [] => 0,
+        [_, number @ ..] => binary_exponent(number)?,
+    };
+    // The highest 60 bits or so, and in the lowest whether any bit below was set.
+    let (mut mantissa, mut any, mut fraction) = (0_u64, false, false);
+    for byte in digits {
+        if *byte == b'.' && !fraction {
+            fraction = true;
+            continue;
+        }
+        let digit = u64::from(char::from(*byte).to_digit(16)?);
+        any = true;
+        if mantissa >> 60 == 0 {
+            mantissa = mantissa << 4 | digit;
+            exponent -= if fraction { 4 } else { 0 };
+        } else {
+            mantissa |= u64::from(digit != 0);
+            exponent += if fraction { 0 } else { 4 };
+        }
+    }
+    any.then(|| scale(mantissa, exponent))
+}
+
+/// A decimal exponent, clamped to where every result is zero or infinite anyway.
+fn binary_exponent(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0_i64;
+    for byte in digits {
+        let digit = i64::from(char::from(*byte).to_digit(10)?);
+        // Beyond the length of any text times four.
+        value = (value * 10 + digit).min(1 << 50);
+    }
+    Some(if negative { -value } else { value })
+}
+
+/// `mantissa * 2^exponent`, rounded once.
+fn scale(mantissa: u64, exponent: i64) -> f64 {
+    if mantissa == 0 {
+        return 0.0;
+    }
+    let shift = mantissa.leading_zeros();
+    let mantissa = mantissa << shift;
+    let exponent = exponent - i64::from(shift);
+    // The value is 1.f * 2^top.
+    let top = exponent + 63;
+    if top > 1023 {
+        return f64::INFINITY;
+    }
+    // Bits that f64 cannot keep: 11, and more below the smallest normal exponent.
+    let dropped = 11 + (-1022 - top).max(0);
+    if dropped > 64 {
+        return 0.0;
+    }
+    let wide = u128::from(mantissa);
+    let kept = (wide >> dropped) as u64;
+    let (lost, half) = (wide & ((1 << dropped) - 1), 1_u128 << (dropped - 1));
+    let rounded = kept + u64::from(lost > half || lost == half && kept & 1 == 1);
+    // The implicit leading bit adds one to the exponent field, a carry another: both are wanted.
+    let field = (top + 1022).max(0) as u64;
+    f64::from_bits((field << 52) + rounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(content: &[u8]) -> Result<Vec<f64>, InputError> {
+        read_values(content, &Options::default())
+    }
+
+    #[test]
+    fn lines_and_columns() {
+        let options = |column, delimiters: &[u8]| Options {
+            column,
+            delimiters: delimiters.to_vec(),
+            ..Options::default()
+        };
+        assert_eq!(
+            read(b"1\n\n# no\n2 # yes\n 3\r\n4"),
+            Ok(vec![1.0, 2.0, 3.0, 4.0])
+        );
+        let text = b"a,1\nb,2\nc\n#,9\nd,,3\n,4,5\n";
+        assert_eq!(
+            read_values(text, &options(2, b",")),
+            Ok(vec![1.0, 2.0, 3.0, 5.0])
+        );
+        assert_eq!(
+            read(b"1\n2\n3x\n"),
+            Err(InputError::InvalidData { line: 3 })
+        );
+        assert_eq!(read(b"1\n2\n"), Err(InputError::TooFewValues));
+        assert_eq!(read(b"4#\n"), Err(InputError::InvalidData { line: 1 }));
+        assert_eq!(read(b"1\n2\n\x003\n4\n5\n"), Ok(vec![1.0, 2.0, 4.0, 5.0]));
+    }
+
+    /// What glibc's strtod reads, to the last bit.
+    #[test]
+    fn numbers_as_c_spells_them() {
+        for (text, value) in [
+            ("1", 1.0),
+            ("-1.5e3", -1500.0),
+            ("+.5", 0.5),
+            ("5.", 5.0),
+            ("\x0b7", 7.0),
+            ("inf", f64::INFINITY),
+            ("-INFINITY", f64::NEG_INFINITY),
+            ("1e999", f64::INFINITY),
+            ("1e-999", 0.0),
+            ("0x10", 16.0),
+            ("0X1.8p1", 3.0),
+            ("0x.8", 0.5),
+            ("0x1p-1074", 5e-324),
+            ("0x1p-1075", 0.0),
+            ("0x1.8p-1075", 5e-324),
+            ("0x1.fffffffffffff7p1023", f64::MAX),
+            ("0x1.fffffffffffff8p1023", f64::INFINITY),
+            ("0x0.fffffffffffff8p-1022", f64::MIN_POSITIVE),
+            ("0x1.00000000000008p0", 1.0),
+            (
+                "0x1.000000000000080000000000000000001p0",
+                1.0 + f64::EPSILON,
+            ),
+            ("0x1p99999999999999999999", f64::INFINITY),
+            ("0x0p99999999999999999999", 0.0),
+        ] {
+            assert_eq!(strtod(text.as_bytes()), Some(value), "{text}");
+        }
+        for text in [
+            "", " ", "-", "+-1", "1e", "1x", "0x", "0x.", "0xp1", "0x1p", "0x1.2.3", "e5", "nan(",
+            "nanx", "infi",
+        ] {
+            assert_eq!(strtod(text.as_bytes()), None, "{text}");
+        }
+        for text in ["nan", "-NaN", "nan()", "nan(a_1)"] {
+            let value = strtod(text.as_bytes()).unwrap();
+            assert!(value.is_nan());
+            assert_eq!(value.is_sign_negative(), text.starts_with('-'));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hexadecimal_reads_what_it_is_given(bits in any::<u64>()) {
+            let value = f64::from_bits(bits).abs();
+            prop_assume!(value.is_finite());
+            let exact = (bits & ((1 << 52) - 1), (bits >> 52) & 0x7ff);
+            let (lead, exponent) = if exact.1 == 0 { (0, -1022) } else { (1, exact.1 as i64 - 1023) };
+            let text = format!("0x{lead}.{:013x}p{exponent}", exact.0);
+            prop_assert_eq!(strtod(text.as_bytes()), Some(value));
+        }
+
+        #[test]
+        fn bytes_never_panic(content in prop::collection::vec(any::<u8>(), 0..300), column in 1..4_usize) {
+            let options = Options { column, ..Options::default() };
+            if let Ok(values) = read_values(&content, &options) {
+                prop_assert!(values.len() >= MIN_VALUES);
+            }
+        }
+    }
+}
