@@ -1,0 +1,422 @@
+//! IPv4 (RFC 791; traffic class as in RFC 2474 and 3168).
+//!
+//! Options are stepped over and fragments shown, but neither is represented. Start with [`Repr`].
+
+use super::{Error, get};
+use crate::checksum;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// What Ethernet says before IPv4.
+pub const ETHERTYPE: u16 = 0x0800;
+
+/// Length of the header without options, in bytes.
+pub const HEADER_LEN: usize = field::DESTINATION.end;
+
+/// View of an IPv4 packet.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<T> {
+    buffer: T,
+}
+
+mod field {
+    use std::ops::Range;
+
+    pub const VERSION_LENGTH: usize = 0;
+    pub const TRAFFIC_CLASS: usize = 1;
+    pub const TOTAL_LEN: Range<usize> = 2..4;
+    pub const IDENTIFICATION: Range<usize> = 4..6;
+    pub const FLAGS_FRAGMENT: Range<usize> = 6..8;
+    pub const TTL: usize = 8;
+    pub const PROTOCOL: usize = 9;
+    pub const CHECKSUM: Range<usize> = 10..12;
+    pub const SOURCE: Range<usize> = 12..16;
+    pub const DESTINATION: Range<usize> = 16..20;
+}
+
+/// "Don't fragment" in the word of flags and fragment offset.
+const DONT_FRAGMENT: u16 = 0x4000;
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Wraps bytes that start with an IPv4 header. Does not look at the checksum.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]; [`Error::Malformed`] when the version is not 4 or a length is smaller than
+    /// what it includes.
+    pub fn new(buffer: T) -> Result<Self, Error> {
+        if buffer.as_ref().len() < HEADER_LEN {
+            return Err(Error::Truncated);
+        }
+        let packet = Packet { buffer };
+        let total_len = usize::from(packet.total_len());
+        if packet.version() != 4
+            || packet.header_len() < HEADER_LEN
+            || total_len < packet.header_len()
+        {
+            return Err(Error::Malformed);
+        }
+        if packet.buffer.as_ref().len() < total_len {
+            return Err(Error::Truncated);
+        }
+        Ok(packet)
+    }
+
+    /// Version: 4.
+    #[inline]
+    pub fn version(&self) -> u8 {
+        self.buffer.as_ref()[field::VERSION_LENGTH] >> 4
+    }
+
+    /// Length of the header with options, in bytes.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        usize::from(self.buffer.as_ref()[field::VERSION_LENGTH] & 0x0f) * 4
+    }
+
+    /// DSCP (6 bits) and ECN (2 bits).
+    #[inline]
+    pub fn traffic_class(&self) -> u8 {
+        self.buffer.as_ref()[field::TRAFFIC_CLASS]
+    }
+
+    /// Length of header and payload, in bytes.
+    #[inline]
+    pub fn total_len(&self) -> u16 {
+        u16::from_be_bytes(get(self.buffer.as_ref(), field::TOTAL_LEN))
+    }
+
+    /// Identification.
+    #[inline]
+    pub fn identification(&self) -> u16 {
+        u16::from_be_bytes(get(self.buffer.as_ref(), field::IDENTIFICATION))
+    }
+
+    /// Flags (3 bits) and fragment offset (13 bits, in units of 8 bytes).
+    #[inline]
+    pub fn flags_fragment(&self) -> u16 {
+        u16::from_be_bytes(get(self.buffer.as_ref(), field::FLAGS_FRAGMENT))
+    }
+
+    /// Time to live, in hops.
+    #[inline]
+    pub fn ttl(&self) -> u8 {
+        self.buffer.as_ref()[field::TTL]
+    }
+
+    /// Protocol of the payload, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
+    #[inline]
+    pub fn protocol(&self) -> u8 {
+        self.buffer.as_ref()[field::PROTOCOL]
+    }
+
+    /// Header checksum.
+    #[inline]
+    pub fn checksum(&self) -> u16 {
+        u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
+    }
+
+    /// Source address.
+    #[inline]
+    pub fn source(&self) -> Ipv4Addr {
+        Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::SOURCE))
+    }
+
+    /// Destination address.
+    #[inline]
+    pub fn destination(&self) -> Ipv4Addr {
+        Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::DESTINATION))
+    }
+
+    /// Is the header checksum right?
+    pub fn verify_checksum(&self) -> bool {
+        checksum::sum(&self.buffer.as_ref()[..self.header_len()]) == 0xffff
+    }
+
+    /// The bytes after header and options, as far as the total length says: no Ethernet padding.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        &self.buffer.as_ref()[self.header_len()..usize::from(self.total_len())]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    #[inline]
+    pub(crate) fn new_unchecked(buffer: T) -> Self {
+        Packet { buffer }
+    }
+
+    /// Sets version 4 and the header length with options, in bytes: a multiple of 4 up to 60.
+    #[inline]
+    pub fn set_version_and_header_len(&mut self, header_len: usize) {
+        self.buffer.as_mut()[field::VERSION_LENGTH] = 4 << 4 | (header_len / 4) as u8 & 0x0f;
+    }
+
+    /// Sets DSCP and ECN.
+    #[inline]
+    pub fn set_traffic_class(&mut self, value: u8) {
+        self.buffer.as_mut()[field::TRAFFIC_CLASS] = value;
+    }
+
+    /// Sets the length of header and payload, in bytes.
+    #[inline]
+    pub fn set_total_len(&mut self, value: u16) {
+        self.buffer.as_mut()[field::TOTAL_LEN].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Sets the identification.
+    #[inline]
+    pub fn set_identification(&mut self, value: u16) {
+        self.buffer.as_mut()[field::IDENTIFICATION].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Sets flags and fragment offset.
+    #[inline]
+    pub fn set_flags_fragment(&mut self, value: u16) {
+        self.buffer.as_mut()[field::FLAGS_FRAGMENT].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Sets the time to live, in hops.
+    #[inline]
+    pub fn set_ttl(&mut self, value: u8) {
+        self.buffer.as_mut()[field::TTL] = value;
+    }
+
+    /// Sets the protocol of the payload.
+    #[inline]
+    pub fn set_protocol(&mut self, value: u8) {
+        self.buffer.as_mut()[field::PROTOCOL] = value;
+    }
+
+    /// Sets the header checksum as it is.
+    #[inline]
+    pub fn set_checksum(&mut self, value: u16) {
+        self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Sets the source address.
+    #[inline]
+    pub fn set_source(&mut self, value: Ipv4Addr) {
+        self.buffer.as_mut()[field::SOURCE].copy_from_slice(&value.octets());
+    }
+
+    /// Sets the destination address.
+    #[inline]
+    pub fn set_destination(&mut self, value: Ipv4Addr) {
+        self.buffer.as_mut()[field::DESTINATION].copy_from_slice(&value.octets());
+    }
+
+    /// Computes and sets the header checksum.
+    pub fn fill_checksum(&mut self) {
+        self.set_checksum(0);
+        let sum = checksum::sum(&self.buffer.as_ref()[..self.header_len()]);
+        self.set_checksum(!sum);
+    }
+}
+
+/// An IPv4 header as values: whole packets, no options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Repr {
+    /// DSCP (6 bits) and ECN (2 bits).
+    pub traffic_class: u8,
+    /// Identification.
+    pub identification: u16,
+    /// "Don't fragment".
+    pub dont_fragment: bool,
+    /// Time to live, in hops.
+    pub ttl: u8,
+    /// Protocol of the payload, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
+    pub protocol: u8,
+    /// Source address.
+    pub source: Ipv4Addr,
+    /// Destination address.
+    pub destination: Ipv4Addr,
+    /// Length of the payload, in bytes; at most 65 515.
+    pub payload_len: u16,
+}
+
+impl Repr {
+    /// Reads a header and verifies its checksum; returns it with the payload, without Ethernet padding.
+    ///
+    /// # Errors
+    /// As [`Packet::new`]; [`Error::Checksum`]; [`Error::Unsupported`] for options, fragments and the
+    /// reserved flag.
+    pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
+        let packet = Packet::new(bytes)?;
+        if !packet.verify_checksum() {
+            return Err(Error::Checksum);
+        }
+        if packet.header_len() != HEADER_LEN || packet.flags_fragment() & !DONT_FRAGMENT != 0 {
+            return Err(Error::Unsupported);
+        }
+        let total_len = usize::from(packet.total_len());
+        let repr = Repr {
+            traffic_class: packet.traffic_class(),
+            identification: packet.identification(),
+            dont_fragment: packet.flags_fragment() == DONT_FRAGMENT,
+            ttl: packet.ttl(),
+            protocol: packet.protocol(),
+            source: packet.source(),
+            destination: packet.destination(),
+            payload_len: packet.total_len() - HEADER_LEN as u16,
+        };
+        Ok((repr, &bytes[HEADER_LEN..total_len]))
+    }
+
+    /// Writes the header to the first [`HEADER_LEN`] bytes, with its checksum.
+    ///
+    /// # Panics
+    /// When `payload_len` is more than 65 515.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let total_len = self.payload_len.checked_add(HEADER_LEN as u16);
+        let mut packet = Packet::new_unchecked(bytes);
+        packet.set_version_and_header_len(HEADER_LEN);
+        packet.set_traffic_class(self.traffic_class);
+        packet.set_total_len(total_len.expect("payload_len is at most 65515"));
+        packet.set_identification(self.identification);
+        packet.set_flags_fragment(if self.dont_fragment { DONT_FRAGMENT } else { 0 });
+        packet.set_ttl(self.ttl);
+        packet.set_protocol(self.protocol);
+        packet.set_source(self.source);
+        packet.set_destination(self.destination);
+        packet.fill_checksum();
+    }
+
+    /// Sum of the pseudo header for the payload's checksum.
+    pub fn pseudo_header(&self) -> u16 {
+        checksum::pseudo_header_v4(
+            self.source,
+            self.destination,
+            self.protocol,
+            self.payload_len,
+        )
+    }
+}
+
+impl Default for Repr {
+    /// What our test frames start from: TTL 64, everything else zero or clear, addresses unspecified.
+    fn default() -> Self {
+        Repr {
+            traffic_class: 0,
+            identification: 0,
+            dont_fragment: false,
+            ttl: 64,
+            protocol: super::udp::PROTOCOL,
+            source: Ipv4Addr::UNSPECIFIED,
+            destination: Ipv4Addr::UNSPECIFIED,
+            payload_len: 0,
+        }
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Repr {
+            source,
+            destination,
+            protocol,
+            ttl,
+            payload_len,
+            ..
+        } = self;
+        write!(
+            f,
+            "IPv4 {source} > {destination} protocol {protocol} ttl {ttl} payload {payload_len} bytes"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The worked example of Wikipedia's "Internet checksum", with the 95-byte payload left zero.
+    const HEADER: [u8; 20] = [
+        0x45, 0x00, 0x00, 0x73, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, //
+        0xb8, 0x61, 0xc0, 0xa8, 0x00, 0x01, 0xc0, 0xa8, 0x00, 0xc7,
+    ];
+
+    fn packet() -> [u8; 0x73] {
+        let mut bytes = [0; 0x73];
+        bytes[..20].copy_from_slice(&HEADER);
+        bytes
+    }
+
+    fn repr() -> Repr {
+        Repr {
+            dont_fragment: true,
+            source: Ipv4Addr::new(192, 168, 0, 1),
+            destination: Ipv4Addr::new(192, 168, 0, 199),
+            payload_len: 95,
+            ..Repr::default()
+        }
+    }
+
+    /// `HEADER` after a change, with the checksum made right again.
+    fn parse_changed(change: impl FnOnce(&mut [u8])) -> Result<Repr, Error> {
+        let mut bytes = packet();
+        change(&mut bytes);
+        Packet::new_unchecked(&mut bytes).fill_checksum();
+        Repr::parse(&bytes).map(|(repr, _)| repr)
+    }
+
+    #[test]
+    fn parse_and_emit() {
+        assert_eq!(Repr::parse(&packet()), Ok((repr(), &[0; 95][..])));
+        assert_eq!(Packet::new(packet()).unwrap().payload(), [0; 95]);
+        let mut bytes = [0xee; HEADER_LEN];
+        repr().emit(&mut bytes);
+        assert_eq!(bytes, HEADER);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_an_error() {
+        for bit in 0..HEADER_LEN * 8 {
+            let mut bytes = packet();
+            bytes[bit / 8] ^= 0x80 >> (bit % 8);
+            assert!(Repr::parse(&bytes).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn impossible_headers() {
+        assert_eq!(Repr::parse(&packet()[..19]), Err(Error::Truncated));
+        assert_eq!(Repr::parse(&packet()[..0x72]), Err(Error::Truncated));
+        assert_eq!(
+            parse_changed(|bytes| bytes[0] = 0x65),
+            Err(Error::Malformed)
+        );
+        assert_eq!(
+            parse_changed(|bytes| bytes[0] = 0x44),
+            Err(Error::Malformed)
+        );
+        assert_eq!(parse_changed(|bytes| bytes[3] = 19), Err(Error::Malformed));
+    }
+
+    #[test]
+    fn options_and_fragments_are_shown_but_not_represented() {
+        assert_eq!(
+            parse_changed(|bytes| bytes[0] = 0x46),
+            Err(Error::Unsupported)
+        );
+        assert_eq!(
+            parse_changed(|bytes| bytes[6] = 0x20),
+            Err(Error::Unsupported)
+        );
+        assert_eq!(
+            parse_changed(|bytes| bytes[7] = 0x01),
+            Err(Error::Unsupported)
+        );
+        let mut bytes = packet();
+        bytes[0] = 0x46;
+        assert_eq!(Packet::new(bytes).unwrap().payload().len(), 91);
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(
+            repr().to_string(),
+            "IPv4 192.168.0.1 > 192.168.0.199 protocol 17 ttl 64 payload 95 bytes"
+        );
+    }
+}
