@@ -6,6 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod comparison;
+pub mod event;
+pub mod facts;
+pub mod loss;
+pub mod result;
 pub mod trial;
 pub mod units;
 pub mod version;

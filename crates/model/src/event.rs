@@ -1,0 +1,115 @@
+//! What is told while a run goes on: one stream of events, in one order, for every listener.
+//!
+//! The same objects are journalled, printed by `--json-stream` and shown on the terminal. Start with [`Event`].
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::result::{RunInfo, Summary, TrialRecord};
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Event {
+    /// Seconds since the run began.
+    pub t: f64,
+    /// Id of the run.
+    pub run: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum EventKind {
+    /// The first event of every run.
+    RunStarted {
+        /// [`crate::version::EVENT_FORMAT`].
+        format: u32,
+        /// The head of the run.
+        info: Box<RunInfo>,
+        /// How long it will take, in seconds: an estimate.
+        estimate_s: f64,
+        /// Trials or rebuilds planned.
+        steps: u32,
+    },
+    /// The test bed stands, the engine is chosen.
+    BedReady {
+        /// Facts with what was set.
+        facts: Box<Facts>,
+    },
+    /// Where the run stands; several a second.
+    Progress {
+        /// What is going on, in words: `64 B, 2000 flows, iteration 2 of 5`.
+        activity: String,
+        /// Steps done.
+        done: u32,
+        /// Steps planned.
+        steps: u32,
+        /// Estimate of the time left, in seconds.
+        left_s: f64,
+        /// Offered load of the last window.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        offered_load_pps: Option<f64>,
+        /// Forwarding rate of the last window.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        forwarding_rate_pps: Option<f64>,
+        /// Current estimate of the result, in words: `-2.1 % ± 0.8`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        estimate: Option<String>,
+    },
+    /// A trial ended.
+    TrialFinished {
+        /// Its record.
+        record: Box<TrialRecord>,
+    },
+    /// A rebuild of a paired comparison ended.
+    RebuildFinished {
+        /// Its record.
+        record: Box<RebuildRecord>,
+    },
+    /// Something a reader must know.
+    Warning {
+        /// What.
+        text: String,
+    },
+    /// The last event of a run.
+    RunFinished {
+        /// The result.
+        summary: Box<Summary>,
+    },
+    /// The last event of a run that could not go on or was stopped.
+    RunEnded {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One rebuild of the arrangement in a paired comparison: a line of `trials.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RebuildRecord {
+    /// Which rebuild, from 1.
+    pub rebuild: u32,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// Which configuration stood in which place (place 0 first). Index 0 is the plain DUT.
+    pub places: Vec<u32>,
+    /// Blocks of slices that were used.
+    pub blocks: u32,
+    /// Blocks that were not, because the generator was held up in one of their slices.
+    pub blocks_not_offered: u32,
+    /// Per configuration, plain first: median forwarding rate of its slices.
+    pub forwarding_rate_pps: Vec<f64>,
+    /// Per configuration, plain first: difference from the plain DUT in percent (0 for the plain DUT).
+    pub difference_percent: Vec<f64>,
+    /// Frames sent, all configurations.
+    pub frames_sent: u64,
+    /// Frames that came back.
+    pub frames_received: u64,
+    /// Ledger of each configuration's DUT, plain first.
+    pub ledgers: Vec<crate::loss::Ledger>,
+    /// May it be used?
+    pub validity: crate::result::Validity,
+}

@@ -1,0 +1,50 @@
+//! What is known of the host and the test bed when a run begins.
+//!
+//! Facts are recorded, not judged (`doctor` judges). A fact that could not be read is absent.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Facts of one run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Facts {
+    /// Kernel release, such as `6.18.0`.
+    pub kernel: String,
+    /// Kernel command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_command_line: Option<String>,
+    /// CPU model name.
+    pub cpu_model: String,
+    /// CPUs online.
+    pub cpus: u32,
+    /// Threads per core, where told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads_per_core: Option<u32>,
+    /// Frequency governor of the DUT's CPU, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_governor: Option<String>,
+    /// Hypervisor flag of the CPU.
+    pub virtual_machine: bool,
+    /// `/sys/devices/system/cpu/vulnerabilities`: name, state.
+    pub mitigations: BTreeMap<String, String>,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Clock source of the kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_source: Option<String>,
+    /// We run as root of the host, not of a user namespace.
+    pub privileged: bool,
+    /// What runs where, and what could not be arranged.
+    pub placement: BTreeMap<String, String>,
+    /// Sysctls that were set in the namespaces: `namespace:name`, value.
+    pub sysctls: BTreeMap<String, String>,
+    /// Driver of the ports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Offloads of the DUT's ports: `port:feature`, `on` or `off`.
+    pub offloads: BTreeMap<String, String>,
+    /// Why this engine and no other.
+    pub engine: String,
+}

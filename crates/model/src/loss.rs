@@ -1,0 +1,111 @@
+//! Where frames were lost: places, counters, and the ledger of one trial.
+//!
+//! Every frame that was sent is either received, or lost at a named place by a named counter, or unexplained. The
+//! arithmetic that fills a [`Ledger`] from counters is in `measure::conservation`; this is only its vocabulary.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A place on the way of a frame, in the order in which frames pass it.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// Between the generator and the DUT's forwarding: the DUT's input queue was full.
+    DutInput,
+    /// Inside the DUT.
+    Dut,
+    /// At the DUT's output: the queue towards the receiver was full.
+    DutOutput,
+    /// On our side, after the wire.
+    Receiver,
+}
+
+impl Place {
+    /// For people: "at the DUT's input".
+    pub fn words(self) -> &'static str {
+        match self {
+            Place::DutInput => "at the DUT's input",
+            Place::Dut => "in the DUT",
+            Place::DutOutput => "at the DUT's output",
+            Place::Receiver => "at the receiver",
+        }
+    }
+}
+
+/// Frames lost for one reason, in the kernel's own words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reason {
+    /// The reason, such as `netfilter drop`.
+    pub reason: String,
+    /// Frames lost for it.
+    pub frames: u64,
+}
+
+/// Frames lost at one place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Loss {
+    /// Where.
+    pub place: Place,
+    /// How many.
+    pub frames: u64,
+    /// The counter, or the difference of counters, that says so.
+    pub counter: String,
+    /// Why, where the kernel tells; may add up to less than `frames`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Reason>,
+}
+
+/// Counters of all stages over one trial, from standstill to standstill.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counters {
+    /// Frames the generator handed to its port, by its own count.
+    pub generator_sent: u64,
+    /// Frames that were due and that the generator did not hand over.
+    pub generator_not_sent: u64,
+    /// `tx_packets` of the generator's port.
+    pub generator_port_tx_packets: u64,
+    /// `tx_dropped` of the generator's port: the other end's ring was full.
+    pub generator_port_tx_dropped: u64,
+    /// `rx_packets` of the DUT's input port.
+    pub dut_in_rx_packets: u64,
+    /// `rx_dropped` of the DUT's input port.
+    pub dut_in_rx_dropped: u64,
+    /// `tx_packets` of the DUT's output port.
+    pub dut_out_tx_packets: u64,
+    /// `tx_dropped` of the DUT's output port: the other end's ring was full.
+    pub dut_out_tx_dropped: u64,
+    /// `rx_packets` of the receiver's port.
+    pub receiver_port_rx_packets: u64,
+    /// Frames of this trial, by the receiver's own count.
+    pub receiver_received: u64,
+    /// Of these, frames of another length than sent.
+    pub receiver_wrong_length: u64,
+    /// Frames of an earlier trial.
+    pub receiver_late: u64,
+    /// Frames that are not ours.
+    pub receiver_foreign: u64,
+    /// Frames of this trial that the kernel dropped, by its own reasons; `None` where it could not be asked.
+    pub drop_reasons: Option<Vec<Reason>>,
+}
+
+/// What became of every frame of one trial.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Ledger {
+    /// Frames that should have been sent (intended load × duration); absent when flat out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames_intended: Option<u64>,
+    /// Of these, frames that the generator did not send.
+    pub frames_not_sent: u64,
+    /// Frames handed to the generator's port.
+    pub frames_sent: u64,
+    /// Frames that came back.
+    pub frames_received: u64,
+    /// `frames_sent - frames_received`; negative when more came back.
+    pub frames_lost: i64,
+    /// Named losses, in the order of the way.
+    pub losses: Vec<Loss>,
+    /// Frames that no counter explains; anything but 0 makes the trial invalid.
+    pub frames_unexplained: u64,
+}

@@ -1,0 +1,221 @@
+//! What is kept of a run: one [`TrialRecord`] per trial, one [`Summary`] per run, and the head of it all, [`RunInfo`].
+//!
+//! Field names are the words of the field with their unit. A number that does not exist is absent, never 0. Everything
+//! in a [`Summary`] can be computed again from the trials.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::comparison::Comparison;
+use crate::facts::Facts;
+use crate::loss::{Counters, Ledger};
+use crate::trial::Stream;
+
+/// May the trial be used, and if not, why not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Validity {
+    /// Empty for a valid trial.
+    pub reasons: Vec<String>,
+}
+
+impl Validity {
+    /// May the trial be used?
+    pub fn is_valid(&self) -> bool {
+        self.reasons.is_empty()
+    }
+}
+
+/// Windows of one kind and what came out in them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stratum {
+    /// How many windows.
+    pub windows: u32,
+    /// Median forwarding rate of these windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarding_rate_pps: Option<f64>,
+}
+
+/// One trial: one stream, one load, some time. One line of `trials.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialRecord {
+    /// Name of the test case: [`Stream::id`], with `/control` for the A/A control.
+    pub test_case: String,
+    /// Id of the procedure (`maxfwd`).
+    pub procedure: String,
+    /// Which repetition, from 1.
+    pub iteration: u32,
+    /// Number of the trial in the run, from 1, in order of execution.
+    pub trial: u32,
+    /// A second measurement of another test case, for the A/A control.
+    pub control: bool,
+    /// When it began (RFC 3339, UTC).
+    pub started_at: String,
+    /// What was sent.
+    #[serde(flatten)]
+    pub stream: Stream,
+    /// The engine that sent.
+    pub engine: String,
+    /// What counted the frames.
+    pub receiver: String,
+    /// Seconds from the first to the last window.
+    pub duration_s: f64,
+    /// Intended load; absent when flat out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intended_load_pps: Option<f64>,
+    /// What was really offered, over the whole trial.
+    pub offered_load_pps: f64,
+    /// The result: median forwarding rate of the quiet windows; absent when there were too few of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarding_rate_pps: Option<f64>,
+    /// The same without the gate: median of all windows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarding_rate_ungated_pps: Option<f64>,
+    /// Windows before and after which the DUT's CPU had its full speed.
+    pub quiet: Stratum,
+    /// Windows beside which the DUT's CPU was contended.
+    pub contended: Stratum,
+    /// Windows in which the generator did not offer the intended load: they count in neither stratum.
+    pub windows_not_offered: u32,
+    /// Lost frames over sent frames, whole trial.
+    pub frame_loss_ratio: f64,
+    /// What became of every frame.
+    #[serde(flatten)]
+    pub ledger: Ledger,
+    /// The counters behind the ledger.
+    pub counters: Counters,
+    /// May it be used?
+    pub validity: Validity,
+}
+
+/// The result of one test case over its iterations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaseSummary {
+    /// Name of the test case.
+    pub test_case: String,
+    /// What was sent.
+    #[serde(flatten)]
+    pub stream: Stream,
+    /// Forwarding rates of the valid iterations, in order.
+    pub iterations_pps: Vec<f64>,
+    /// Iterations that were invalid or had no result.
+    pub iterations_invalid: u32,
+    /// Median of the iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarding_rate_pps: Option<f64>,
+    /// Half of the 95 % confidence interval of the mean, Student.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_half_width_pps: Option<f64>,
+    /// Coefficient of variation between iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variation_percent: Option<f64>,
+    /// Median over iterations without the gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forwarding_rate_ungated_pps: Option<f64>,
+    /// Coefficient of variation between iterations without the gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variation_ungated_percent: Option<f64>,
+    /// Median offered load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_load_pps: Option<f64>,
+    /// Lost over sent, all iterations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame_loss_ratio: Option<f64>,
+    /// All iterations' ledgers added up.
+    #[serde(flatten)]
+    pub ledger: Ledger,
+    /// All iterations' windows.
+    pub quiet: Stratum,
+    /// All iterations' windows.
+    pub contended: Stratum,
+    /// All iterations' windows.
+    pub windows_not_offered: u32,
+    /// What makes a reader doubt the number.
+    pub warnings: Vec<String>,
+}
+
+/// How quiet the machine was.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Noise {
+    /// Speed of the DUT's CPU below which a window counts as contended, in additions per nanosecond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe_threshold: Option<f64>,
+    /// How that was found, in words.
+    pub calibration: String,
+    /// Share of windows that passed, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_percent: Option<f64>,
+    /// The whole verdict in one sentence.
+    pub verdict: String,
+    /// The machine is too noisy for its figures to be trusted.
+    pub too_noisy: bool,
+}
+
+/// The derived result of a run: `summary.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// Version of this format ([`crate::version::RUN_FORMAT`]).
+    pub format: u32,
+    /// Id of the run.
+    pub run: String,
+    /// Id of the procedure: `maxfwd` or `paired`.
+    pub procedure: String,
+    /// One per test case, in the order of the plan; empty for a paired comparison.
+    pub test_cases: Vec<CaseSummary>,
+    /// The A/A control: the first test case measured twice in every block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<Comparison>,
+    /// Paired comparisons of configurations with the plain DUT.
+    pub comparisons: Vec<Comparison>,
+    /// The state of the machine.
+    pub noise: Noise,
+    /// What makes a reader doubt the whole run.
+    pub warnings: Vec<String>,
+    /// Estimated layer-2 bandwidth for a simple IMIX, in bit/s: an estimate from the smallest frames' rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imix_estimate_l2_bps: Option<f64>,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// It runs, or its process died without a word.
+    Running,
+    /// It ended as planned.
+    Finished,
+    /// It was stopped by a signal; what was measured is kept.
+    Interrupted,
+    /// It could not go on.
+    Failed,
+}
+
+/// The head of a run: `run.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunInfo {
+    /// Version of this format ([`crate::version::RUN_FORMAT`]).
+    pub format: u32,
+    /// Id of the run, unique among all runs.
+    pub id: String,
+    /// What kind of run: `quick`.
+    pub kind: String,
+    /// Version of the program.
+    pub tool_version: String,
+    /// The command line, as typed.
+    pub command_line: Vec<String>,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// RFC 3339, UTC.
+    pub started_at: String,
+    /// RFC 3339, UTC; absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<String>,
+    /// How it stands.
+    pub state: RunState,
+    /// Why it failed, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The procedure's parameters, as resolved: every default written out.
+    pub parameters: std::collections::BTreeMap<String, serde_json::Value>,
+    /// The host and the test bed.
+    pub facts: Facts,
+}
