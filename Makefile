@@ -1,0 +1,44 @@
+# The commands of this project. Each installs what it needs by itself; `make` alone lists them.
+
+CARGO  := scripts/cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FWDLAB := $(TARGET)/release/fwdlab
+
+.DEFAULT_GOAL := help
+.PHONY: help quick test bench build bootstrap clean-beds
+
+help:
+	@echo 'make quick        build, then measure how fast this machine forwards packets (about a minute)'
+	@echo '                  make quick ARGS="--vs \"nft add table ip t\""    what does a configuration cost?'
+	@echo '                  sudo make quick    with all it can; still builds as you'
+	@echo 'make test         all checks and tests; tests that need root are skipped without it'
+	@echo 'make build        build target/release/fwdlab only'
+	@echo 'make bench        micro benchmarks'
+	@echo 'make clean-beds   remove test beds that a killed run left behind'
+	@echo 'make bootstrap    install the system packages that the build needs, if any are missing'
+
+bootstrap:
+	@scripts/bootstrap
+
+# says nothing when there is nothing to do
+build: bootstrap
+	@quiet=; \
+	if [ -x $(FWDLAB) ] && [ -z "$$(find Cargo.toml Cargo.lock crates -newer $(FWDLAB) -type f -print -quit)" ]; \
+	then quiet=--quiet; fi; \
+	$(CARGO) build --release --package fwdlab $$quiet
+
+quick: build
+	@$(FWDLAB) quick $(ARGS)
+
+# xtask runs everything and counts it; under sudo it is built by the user who called, and runs as root
+test:
+	@scripts/bootstrap --tests
+	@if [ -n "$${SUDO_USER:-}" ]; then $(CARGO) test --quiet --workspace --no-run; fi
+	@$(CARGO) build --quiet --package xtask
+	@scripts/cargo --root run --quiet --package xtask -- test
+
+bench: bootstrap
+	@$(CARGO) bench --workspace
+
+clean-beds: build
+	@$(FWDLAB) bed down
