@@ -1,10 +1,5 @@
 //! ministat on a million values: reading them, and the whole program on two such sets.
 
-#![expect(
-    missing_docs,
-    reason = "criterion's macro writes an undocumented function"
-)]
-
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use stats::ministat::{Arguments, Input, Model, Options, read_values, run};
 use std::hint::black_box;

@@ -1,0 +1,482 @@
+//! Tests on ranks, for values that outliers, skew or two modes keep from being normal.
+//!
+//! Mann–Whitney for two samples, Wilcoxon's signed ranks for differences of pairs, each with its
+//! Hodges–Lehmann estimate; exact for small samples, ties included. Through
+//! [`compare`](crate::compare()) the first also gets its percentages and verdict.
+//! Start at [`rank_sum`] and [`signed_rank`].
+
+use crate::normal;
+use crate::sample::{Confidence, Interval, Sample};
+
+/// The outcome of a rank test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RankTest {
+    /// Two-sided p-value.
+    pub p_value: f64,
+    /// Smallest p-value that samples of this size can have, whatever their values.
+    pub smallest_p: f64,
+    /// Hodges–Lehmann estimate: median of all pairwise differences, or of all pairwise averages.
+    pub shift: f64,
+    /// Confidence interval of `shift`; `None` when the samples are too small for it.
+    pub interval: Option<Interval>,
+}
+
+/// Up to this many values in all the distribution under the null hypothesis is counted out; above,
+/// it is nearly normal.
+const EXACT: usize = 50;
+
+/// Mann and Whitney's U (Wilcoxon's rank sum) of `other` against `reference`.
+///
+/// Exact up to 50 values in all, ties then by the permutation distribution of their mean ranks;
+/// above, normal with corrections for ties and continuity.
+pub fn rank_sum(reference: &Sample, other: &Sample, confidence: Confidence) -> RankTest {
+    let (x, y) = (reference.sorted(), other.sorted());
+    let n = x.len() + y.len();
+    let mut pool: Vec<(f64, bool)> = x.iter().map(|v| (*v, false)).collect();
+    pool.extend(y.iter().map(|v| (*v, true)));
+    pool.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let values: Vec<f64> = pool.iter().map(|(value, _)| *value).collect();
+    let ranks = Ranks::of(&values);
+    let observed: usize = pool
+        .iter()
+        .zip(&ranks.doubled)
+        .filter(|((_, is_y), _)| *is_y)
+        .map(|(_, rank)| rank)
+        .sum();
+
+    let (n1, n2) = (x.len() as f64, y.len() as f64);
+    let mean = n1 * n2 / 2.0;
+    let total = n as f64;
+    let variance = mean / 6.0 * (total + 1.0);
+    let p_value = if n <= EXACT {
+        subset_sums(&ranks.doubled, y.len()).two_sided(observed, y.len() * (n + 1))
+    } else {
+        let tied_variance = variance - mean / 6.0 * ranks.tie_term / (total * (total - 1.0));
+        let u = observed as f64 / 2.0 - n2 * (n2 + 1.0) / 2.0;
+        normal_two_sided(u - mean, tied_variance)
+    };
+
+    // Without ties; exact tests without ties are symmetric, so the lower tail decides both ends.
+    let plain: Vec<usize> = (1..=n).map(|rank| 2 * rank).collect();
+    let lower_tail = (n <= EXACT).then(|| {
+        let sums = subset_sums(&plain, y.len());
+        sums.lower_tail(y.len() * (y.len() + 1))
+    });
+    let pairs = x.len() * y.len();
+    let at_most = |d: f64| {
+        let mut paired = 0;
+        let with = |x: &f64| {
+            paired += y[paired..].iter().take_while(|y| *y - x <= d).count();
+            paired
+        };
+        x.iter().map(with).sum::<usize>()
+    };
+    let range = (y[0] - x[x.len() - 1], y[y.len() - 1] - x[0]);
+    let nth = |k| nth_smallest(k, range, at_most);
+    RankTest {
+        p_value,
+        smallest_p: smallest_p(lower_tail.as_deref(), mean, variance),
+        shift: 0.5 * (nth(pairs.div_ceil(2)) + nth(pairs / 2 + 1)),
+        interval: critical(lower_tail.as_deref(), mean, variance, confidence).map(|k| Interval {
+            low: nth(k),
+            high: nth(pairs + 1 - k),
+        }),
+    }
+}
+
+/// Wilcoxon's signed ranks: is the centre of these differences of pairs zero?
+///
+/// Zeros count in the estimate but not in the test (Wilcoxon's own rule); exact up to 50 others.
+pub fn signed_rank(differences: &Sample, confidence: Confidence) -> RankTest {
+    let mut nonzero: Vec<f64> = differences
+        .values()
+        .iter()
+        .copied()
+        .filter(|d| *d != 0.0)
+        .collect();
+    nonzero.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let sizes: Vec<f64> = nonzero.iter().map(|d| d.abs()).collect();
+    let ranks = Ranks::of(&sizes);
+    let observed: usize = nonzero
+        .iter()
+        .zip(&ranks.doubled)
+        .filter(|(d, _)| **d > 0.0)
+        .map(|(_, rank)| rank)
+        .sum();
+    let moments = |n: f64| (n * (n + 1.0) / 4.0, n * (n + 1.0) * (2.0 * n + 1.0) / 24.0);
+    let (mean, variance) = moments(nonzero.len() as f64);
+    let p_value = if nonzero.len() <= EXACT {
+        all_subset_sums(&ranks.doubled).two_sided(observed, ranks.doubled.iter().sum::<usize>() / 2)
+    } else {
+        normal_two_sided(
+            observed as f64 / 2.0 - mean,
+            variance - ranks.tie_term / 48.0,
+        )
+    };
+
+    let x = differences.sorted();
+    let n = x.len();
+    let lower_tail = (n <= EXACT).then(|| {
+        let plain: Vec<usize> = (1..=n).map(|rank| 2 * rank).collect();
+        all_subset_sums(&plain).lower_tail(0)
+    });
+    let (mean, variance) = moments(n as f64);
+    let averages = n * (n + 1) / 2;
+    let at_most = |d: f64| {
+        let mut end = n;
+        let with = |i: usize| {
+            while end > i && x[i].midpoint(x[end - 1]) > d {
+                end -= 1;
+            }
+            end.saturating_sub(i)
+        };
+        (0..n).map(with).sum::<usize>()
+    };
+    let nth = |k| nth_smallest(k, (x[0], x[n - 1]), at_most);
+    RankTest {
+        p_value,
+        smallest_p: smallest_p(lower_tail.as_deref(), mean, variance),
+        shift: 0.5 * (nth(averages.div_ceil(2)) + nth(averages / 2 + 1)),
+        interval: critical(lower_tail.as_deref(), mean, variance, confidence).map(|k| Interval {
+            low: nth(k),
+            high: nth(averages + 1 - k),
+        }),
+    }
+}
+
+/// Holm's adjustment (1979) of p-values of several comparisons, in the order given.
+///
+/// Claiming those that stay below 5 % makes any false claim at all less likely than 5 %.
+pub fn holm(p_values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
+    let mut adjusted = vec![0.0; p_values.len()];
+    let mut floor: f64 = 0.0;
+    for (place, index) in order.into_iter().enumerate() {
+        let remaining = (p_values.len() - place) as f64;
+        floor = floor.max((p_values[index] * remaining).min(1.0));
+        adjusted[index] = floor;
+    }
+    adjusted
+}
+
+/// Ranks of ascending values; tied values share their mean rank, hence doubled to stay whole.
+struct Ranks {
+    doubled: Vec<usize>,
+    /// Sum of t³ - t over groups of t tied values.
+    tie_term: f64,
+}
+
+impl Ranks {
+    fn of(ascending: &[f64]) -> Self {
+        let mut doubled = Vec::with_capacity(ascending.len());
+        let mut tie_term = 0.0;
+        for group in ascending.chunk_by(|a, b| a == b) {
+            let before = doubled.len();
+            doubled.extend(std::iter::repeat_n(
+                2 * before + group.len() + 1,
+                group.len(),
+            ));
+            let t = group.len() as f64;
+            tie_term += t * t * t - t;
+        }
+        Self { doubled, tie_term }
+    }
+}
+
+/// How many subsets have each sum of doubled ranks; whole numbers below 2^53.
+struct SumCounts(Vec<f64>);
+
+/// Subsets of `size` ranks.
+fn subset_sums(ranks: &[usize], size: usize) -> SumCounts {
+    let total: usize = ranks.iter().sum();
+    let mut counts = vec![vec![0.0; total + 1]; size + 1];
+    counts[0][0] = 1.0;
+    for (seen, rank) in ranks.iter().enumerate() {
+        // Descending, so that no rank is taken twice.
+        for taken in (1..=size.min(seen + 1)).rev() {
+            let (fewer, more) = counts.split_at_mut(taken);
+            for sum in *rank..=total {
+                more[0][sum] += fewer[taken - 1][sum - rank];
+            }
+        }
+    }
+    SumCounts(counts.swap_remove(size))
+}
+
+/// Subsets of any size.
+fn all_subset_sums(ranks: &[usize]) -> SumCounts {
+    let total: usize = ranks.iter().sum();
+    let mut counts = vec![0.0; total + 1];
+    counts[0] = 1.0;
+    for rank in ranks {
+        for sum in (*rank..=total).rev() {
+            counts[sum] += counts[sum - rank];
+        }
+    }
+    SumCounts(counts)
+}
+
+impl SumCounts {
+    /// Share of subsets whose sum is at least as far from the mean as the observed one.
+    fn two_sided(&self, observed: usize, mean: usize) -> f64 {
+        let far = |sum: &usize| sum.abs_diff(mean) >= observed.abs_diff(mean);
+        let extreme: f64 = (0..self.0.len()).filter(far).map(|sum| self.0[sum]).sum();
+        extreme / self.0.iter().sum::<f64>()
+    }
+
+    /// Cumulative probabilities of the statistic 0, 1, 2, ... for untied (even) doubled ranks, whose
+    /// smallest sum is `least`.
+    fn lower_tail(&self, least: usize) -> Vec<f64> {
+        let all: f64 = self.0.iter().sum();
+        let cumulate = |sum: &mut f64, count: &f64| {
+            *sum += count;
+            Some(*sum / all)
+        };
+        self.0[least..]
+            .iter()
+            .step_by(2)
+            .scan(0.0, cumulate)
+            .collect()
+    }
+}
+
+/// Two-sided p of a statistic's distance from its mean, with correction for continuity.
+fn normal_two_sided(distance: f64, variance: f64) -> f64 {
+    let z = (distance.abs() - 0.5).max(0.0) / variance.sqrt();
+    // All values tied: no variance, no evidence.
+    if z.is_nan() {
+        1.0
+    } else {
+        2.0 * normal::upper_tail(z)
+    }
+}
+
+fn smallest_p(lower_tail: Option<&[f64]>, mean: f64, variance: f64) -> f64 {
+    lower_tail.map_or_else(
+        || normal_two_sided(mean, variance),
+        |tail| (2.0 * tail[0]).min(1.0),
+    )
+}
+
+/// Which of the ordered differences, counted from 1 from either end, bounds the interval.
+fn critical(
+    lower_tail: Option<&[f64]>,
+    mean: f64,
+    variance: f64,
+    confidence: Confidence,
+) -> Option<usize> {
+    let tail = 0.5 * (1.0 - confidence.get());
+    let k = match lower_tail {
+        Some(cumulative) => cumulative.partition_point(|p| *p <= tail * (1.0 + 1e-12)),
+        None => (mean - normal::quantile(1.0 - tail) * variance.sqrt() + 0.5).max(0.0) as usize,
+    };
+    (k > 0).then_some(k)
+}
+
+/// The `k`-th smallest, from 1, of values between the ends of `range`, told how many lie at or below
+/// any given number. Bisects the representable numbers: no list of all pairs is ever made.
+fn nth_smallest(k: usize, range: (f64, f64), at_most: impl Fn(f64) -> usize) -> f64 {
+    // Order of bit patterns made to follow the order of numbers.
+    let flip = |bits: i64| bits ^ (((bits >> 63) as u64) >> 1) as i64;
+    let key = |value: f64| flip((value + 0.0).to_bits() as i64);
+    let number = |key: i64| f64::from_bits(flip(key) as u64);
+    let (mut low, mut high) = (key(range.0), key(range.1));
+    while low < high {
+        let middle = low.midpoint(high);
+        // midpoint rounds towards zero; below zero that may be the upper end.
+        let middle = if middle == high { middle - 1 } else { middle };
+        if at_most(number(middle)) >= k {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    number(high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use statrs::stats_tests::Alternative;
+    use statrs::stats_tests::mannwhitneyu::{MannWhitneyUMethod, mannwhitneyu};
+
+    fn sample(values: &[f64]) -> Sample {
+        Sample::new(values).unwrap()
+    }
+
+    fn both(x: &[f64], y: &[f64]) -> RankTest {
+        rank_sum(&sample(x), &sample(y), Confidence::P95)
+    }
+
+    /// Hollander & Wolfe (1973), p. 69, as in R's wilcox.test: one-sided p = 0.1272.
+    #[test]
+    fn permeability_of_membranes() {
+        let x = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
+        let y = [1.15, 0.88, 0.90, 0.74, 1.21];
+        let test = both(&y, &x);
+        assert!(
+            (test.p_value - 2.0 * 0.127_206_1).abs() < 1e-6,
+            "{}",
+            test.p_value
+        );
+        // R: wilcox.test(x, y, conf.int = TRUE): 0.305 (-0.15, 0.76).
+        assert!((test.shift - 0.305).abs() < 1e-12);
+        let interval = test.interval.unwrap();
+        assert!((interval.low + 0.15).abs() < 1e-12 && (interval.high - 0.76).abs() < 1e-12);
+    }
+
+    /// Hollander & Wolfe (1973), p. 29, as in R's wilcox.test: V = 40, one-sided p = 0.01953.
+    #[expect(clippy::approx_constant, reason = "3.14 was measured")]
+    #[test]
+    fn depression_scores() {
+        let before = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30];
+        let after = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29];
+        let differences: Vec<f64> = before.iter().zip(after).map(|(b, a)| b - a).collect();
+        let test = signed_rank(&sample(&differences), Confidence::P95);
+        assert_eq!(test.p_value, 2.0 * 0.019_531_25);
+        assert!((test.shift - 0.46).abs() < 1e-12, "{}", test.shift);
+    }
+
+    /// methods.md §8.2: 3+3 0.1, 4+4 0.029, 5+5 0.0079.
+    #[test]
+    fn smallest_possible_p() {
+        for (n, p) in [(3, 0.1), (4, 2.0 / 70.0), (5, 2.0 / 252.0)] {
+            let low: Vec<f64> = (0..n).map(f64::from).collect();
+            let high: Vec<f64> = (0..n).map(|v| f64::from(v) + 100.0).collect();
+            let test = both(&low, &high);
+            assert!((test.p_value - p).abs() < 1e-15 && test.smallest_p == test.p_value);
+            assert_eq!(test.interval.is_some(), p <= 0.05);
+        }
+        let six = signed_rank(&sample(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), Confidence::P95);
+        assert_eq!((six.p_value, six.interval.is_some()), (0.03125, true));
+        assert_eq!(
+            signed_rank(&sample(&[1.0; 5]), Confidence::P95).smallest_p,
+            0.0625
+        );
+    }
+
+    #[test]
+    fn all_equal_is_no_evidence() {
+        for n in [4, 60] {
+            let equal = vec![7.0; n];
+            assert_eq!(
+                (both(&equal, &equal).p_value, both(&equal, &equal).shift),
+                (1.0, 0.0)
+            );
+            let zeros = signed_rank(&sample(&vec![0.0; n]), Confidence::P95);
+            assert_eq!((zeros.p_value, zeros.shift), (1.0, 0.0));
+        }
+    }
+
+    /// The approximation takes over without a step.
+    #[test]
+    fn exact_and_normal_agree_where_they_meet() {
+        let x: Vec<f64> = (0..25).map(|i| f64::from(i * 7 % 50)).collect();
+        let y: Vec<f64> = (0..25).map(|i| f64::from(i * 7 % 50) * 1.1 + 3.3).collect();
+        let exact = both(&x, &y);
+        let (_, approximate) = mannwhitneyu(
+            &x,
+            &y,
+            MannWhitneyUMethod::AsymptoticInclContinuityCorrection,
+            Alternative::TwoSided,
+        )
+        .unwrap();
+        assert!(
+            (exact.p_value - approximate).abs() < 0.003,
+            "{} {approximate}",
+            exact.p_value
+        );
+    }
+
+    /// Holm's own procedure on five values; R: p.adjust(p, "holm").
+    #[test]
+    fn holm_as_in_r() {
+        let adjusted = holm(&[0.01, 0.04, 0.03, 0.005, 0.5]);
+        for (ours, expect) in adjusted.iter().zip([0.04, 0.09, 0.09, 0.025, 0.5]) {
+            assert!((ours - expect).abs() < 1e-15);
+        }
+        assert_eq!(holm(&[]), Vec::<f64>::new());
+        assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
+    }
+
+    /// Share of all ways to pick `k` of the ranks whose sum is as far from the mean as the first `k`.
+    fn enumerate(pool: &[f64], k: usize) -> f64 {
+        let mean_rank = |v: f64| {
+            let below = pool.iter().filter(|p| **p < v).count() as f64;
+            let equal = pool.iter().filter(|p| **p == v).count() as f64;
+            below + (equal + 1.0) / 2.0
+        };
+        let ranks: Vec<f64> = pool.iter().map(|v| mean_rank(*v)).collect();
+        let mean = k as f64 * (pool.len() as f64 + 1.0) / 2.0;
+        let observed = (ranks[..k].iter().sum::<f64>() - mean).abs();
+        let (mut all, mut extreme) = (0.0, 0.0);
+        for subset in (0_u32..1 << pool.len()).filter(|s| s.count_ones() as usize == k) {
+            let sum: f64 = (0..pool.len())
+                .filter(|i| subset >> i & 1 == 1)
+                .map(|i| ranks[i])
+                .sum();
+            all += 1.0;
+            extreme += f64::from(u8::from((sum - mean).abs() >= observed - 1e-9));
+        }
+        extreme / all
+    }
+
+    proptest! {
+        /// The larger sample first: statrs 0.19 counts the wrong tail when the first is the smaller.
+        #[test]
+        fn exact_p_agrees_with_statrs(
+            x in prop::collection::hash_set(0..100_000_i32, 8..12),
+            y in prop::collection::hash_set(0..100_000_i32, 3..8),
+        ) {
+            prop_assume!(x.is_disjoint(&y));
+            let (x, y): (Vec<f64>, Vec<f64>) =
+                (x.into_iter().map(f64::from).collect(), y.into_iter().map(f64::from).collect());
+            let (_, p) = mannwhitneyu(&x, &y, MannWhitneyUMethod::Exact, Alternative::TwoSided).unwrap();
+            prop_assert!((both(&x, &y).p_value - p.min(1.0)).abs() < 1e-12);
+        }
+
+        #[test]
+        fn tied_p_agrees_with_enumeration(
+            x in prop::collection::vec(0..5_u8, 1..6), y in prop::collection::vec(0..5_u8, 1..6),
+        ) {
+            let (x, y): (Vec<f64>, Vec<f64>) =
+                (x.into_iter().map(f64::from).collect(), y.into_iter().map(f64::from).collect());
+            let pool: Vec<f64> = y.iter().chain(&x).copied().collect();
+            prop_assert!((both(&x, &y).p_value - enumerate(&pool, y.len())).abs() < 1e-12);
+        }
+
+        #[test]
+        fn large_samples_agree_with_statrs(
+            x in prop::collection::vec(0..40_i32, 30..60), y in prop::collection::vec(5..45_i32, 30..60),
+        ) {
+            let (x, y): (Vec<f64>, Vec<f64>) =
+                (x.into_iter().map(f64::from).collect(), y.into_iter().map(f64::from).collect());
+            let method = MannWhitneyUMethod::AsymptoticInclContinuityCorrection;
+            let (_, p) = mannwhitneyu(&x, &y, method, Alternative::TwoSided).unwrap();
+            let ours = both(&x, &y).p_value;
+            prop_assert!((ours - p).abs() < 1e-8 * p + 1e-12, "{} {}", ours, p);
+        }
+
+        #[test]
+        fn shift_is_the_median_of_all_differences(
+            x in prop::collection::vec(-1e3..1e3_f64, 1..15), y in prop::collection::vec(-1e3..1e3_f64, 1..15),
+        ) {
+            let differences: Vec<f64> = y.iter().flat_map(|y| x.iter().map(move |x| y - x)).collect();
+            prop_assert_eq!(both(&x, &y).shift, sample(&differences).median());
+            let averages: Vec<f64> =
+                (0..x.len()).flat_map(|i| x[i..].iter().map(|l| x[i].midpoint(*l)).collect::<Vec<_>>()).collect();
+            prop_assert_eq!(signed_rank(&sample(&x), Confidence::P95).shift, sample(&averages).median());
+        }
+
+        /// The interval excludes zero exactly when the test rejects, without ties.
+        #[test]
+        fn interval_agrees_with_the_test(
+            x in prop::collection::vec(0.0..1.0_f64, 4..20), y in prop::collection::vec(0.2..1.5_f64, 4..20),
+        ) {
+            let test = both(&x, &y);
+            prop_assert_eq!(test.p_value <= 0.05, !test.interval.unwrap().contains(0.0));
+        }
+    }
+}
