@@ -1,0 +1,268 @@
+//! Conservation of frames: from the counters of every stage to a ledger in which each frame has a fate.
+//!
+//! The stages are independent counters (generator, four interfaces, receiver); between each two of them frames are
+//! either lost by a counter that says so or unexplained. It reads no counters; it is given their differences between two
+//! standstills. Start with [`balance`].
+
+use model::loss::{Counters, Ledger, Loss, Place, Reason};
+
+/// Fills the ledger of one trial.
+///
+/// `intended` is the number of frames that the load and duration ask for; `None` when flat out.
+pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
+    let c = counters;
+    // What left the DUT but was not ours (neighbour discovery, multicast reports) reaches the receiver as foreign.
+    let ours_out = (c.dut_out_tx_packets + c.dut_out_tx_dropped)
+        .saturating_sub(c.receiver_foreign + c.receiver_late);
+    let named = c.receiver_received + c.receiver_foreign + c.receiver_late;
+
+    let mut unexplained = 0;
+    let mut step = |before: u64, after: u64| {
+        unexplained += before.abs_diff(after);
+    };
+    step(
+        c.generator_sent,
+        c.generator_port_tx_packets + c.generator_port_tx_dropped,
+    );
+    step(c.generator_port_tx_packets, c.dut_in_rx_packets);
+    step(c.dut_out_tx_packets, c.receiver_port_rx_packets);
+    // More frames than went in, or than arrived at the receiver's port: copies that nobody sent.
+    unexplained += ours_out.saturating_sub(c.dut_in_rx_packets);
+    unexplained += named.saturating_sub(c.receiver_port_rx_packets);
+
+    let in_dut = c.dut_in_rx_packets.saturating_sub(ours_out);
+    let at_receiver = c.receiver_port_rx_packets.saturating_sub(named);
+    let input_counter = if c.dut_in_rx_dropped == c.generator_port_tx_dropped {
+        "tx_dropped of the generator's port and rx_dropped of the DUT's input, which agree: input ring full"
+    } else {
+        "tx_dropped of the generator's port: input ring full"
+    };
+    let losses = [
+        (
+            Place::DutInput,
+            c.generator_port_tx_dropped,
+            input_counter,
+            vec![],
+        ),
+        (
+            Place::Dut,
+            in_dut,
+            "rx_packets of the DUT's input less frames offered to its output",
+            dut_reasons(c, in_dut),
+        ),
+        (
+            Place::DutOutput,
+            c.dut_out_tx_dropped,
+            "tx_dropped of the DUT's output: the receiver's ring was full",
+            vec![],
+        ),
+        (
+            Place::Receiver,
+            at_receiver,
+            "rx_packets of the receiver's port less frames it recognised",
+            vec![],
+        ),
+    ];
+    Ledger {
+        frames_intended: intended,
+        frames_not_sent: intended
+            .map_or(c.generator_not_sent, |i| i.saturating_sub(c.generator_sent)),
+        frames_sent: c.generator_sent,
+        frames_received: c.receiver_received,
+        frames_lost: c.generator_sent as i64 - c.receiver_received as i64,
+        losses: losses
+            .into_iter()
+            .filter(|(_, frames, ..)| *frames > 0)
+            .map(|(place, frames, counter, reasons)| Loss {
+                place,
+                frames,
+                counter: counter.into(),
+                reasons,
+            })
+            .collect(),
+        frames_unexplained: unexplained,
+    }
+}
+
+/// The kernel's reasons for frames lost in the DUT. A full ring of veth frees the frame without a reason of its own, so
+/// drops at the two ports are taken out of `not specified` first.
+fn dut_reasons(counters: &Counters, in_dut: u64) -> Vec<Reason> {
+    let mut at_ports = counters.dut_out_tx_dropped + counters.generator_port_tx_dropped;
+    let mut left = in_dut;
+    let mut reasons = Vec::new();
+    for reason in counters.drop_reasons.iter().flatten() {
+        let mut frames = reason.frames;
+        if reason.reason == "not specified" {
+            let taken = frames.min(at_ports);
+            at_ports -= taken;
+            frames -= taken;
+        }
+        let frames = frames.min(left);
+        left -= frames;
+        if frames > 0 {
+            reasons.push(Reason {
+                reason: reason.reason.clone(),
+                frames,
+            });
+        }
+    }
+    reasons
+}
+
+/// Adds up the ledgers of several trials; the result obeys the same conservation.
+pub fn total<'a>(ledgers: impl IntoIterator<Item = &'a Ledger>) -> Ledger {
+    let mut sum = Ledger::default();
+    for ledger in ledgers {
+        if let Some(intended) = ledger.frames_intended {
+            *sum.frames_intended.get_or_insert(0) += intended;
+        }
+        sum.frames_not_sent += ledger.frames_not_sent;
+        sum.frames_sent += ledger.frames_sent;
+        sum.frames_received += ledger.frames_received;
+        sum.frames_lost += ledger.frames_lost;
+        sum.frames_unexplained += ledger.frames_unexplained;
+        for loss in &ledger.losses {
+            match sum.losses.iter_mut().find(|l| l.place == loss.place) {
+                None => sum.losses.push(loss.clone()),
+                Some(known) => {
+                    known.frames += loss.frames;
+                    for reason in &loss.reasons {
+                        match known.reasons.iter_mut().find(|r| r.reason == reason.reason) {
+                            None => known.reasons.push(reason.clone()),
+                            Some(same) => same.frames += reason.frames,
+                        }
+                    }
+                }
+            }
+        }
+    }
+    sum.losses.sort_by_key(|loss| loss.place);
+    sum
+}
+
+/// Why the conditions of a trial make it invalid; empty when it may be used. Never looks at the forwarding rate.
+pub fn objections(ledger: &Ledger, counters: &Counters) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if ledger.frames_unexplained > 0 {
+        reasons.push(format!(
+            "{} frames are unexplained: the counters of the ports do not add up",
+            ledger.frames_unexplained
+        ));
+    }
+    if ledger.frames_lost < 0 {
+        reasons.push(format!(
+            "{} more frames came back than were sent",
+            -ledger.frames_lost
+        ));
+    }
+    if counters.receiver_wrong_length > 0 {
+        reasons.push(format!(
+            "{} frames came back with another length than they were sent with",
+            counters.receiver_wrong_length
+        ));
+    }
+    if counters.receiver_late > 0 {
+        reasons.push(format!(
+            "{} frames of an earlier trial came in",
+            counters.receiver_late
+        ));
+    }
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn counters(sent: u64, input: u64, dut: u64, output: u64, receiver: u64) -> Counters {
+        let rx = sent - input - dut - output;
+        Counters {
+            generator_sent: sent,
+            generator_port_tx_packets: sent - input,
+            generator_port_tx_dropped: input,
+            dut_in_rx_packets: sent - input,
+            dut_in_rx_dropped: input,
+            dut_out_tx_packets: rx,
+            dut_out_tx_dropped: output,
+            receiver_port_rx_packets: rx,
+            receiver_received: rx - receiver,
+            ..Counters::default()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_frame_has_a_fate(parts in prop::array::uniform5(0u64..1_000_000), foreign in 0u64..10) {
+            let [received, input, dut, output, receiver] = parts;
+            let sent = received + input + dut + output + receiver;
+            let mut c = counters(sent, input, dut, output, receiver);
+            c.dut_out_tx_packets += foreign;
+            c.receiver_port_rx_packets += foreign;
+            c.receiver_foreign = foreign;
+            let ledger = balance(&c, None);
+            let named: u64 = ledger.losses.iter().map(|l| l.frames).sum();
+            prop_assert_eq!(ledger.frames_sent, ledger.frames_received + named);
+            prop_assert_eq!(ledger.frames_unexplained, 0);
+            prop_assert!(objections(&ledger, &c).is_empty());
+            let at = |place| ledger.losses.iter().find(|l| l.place == place).map_or(0, |l| l.frames);
+            prop_assert_eq!(at(Place::DutInput), input);
+            prop_assert_eq!(at(Place::Dut), dut);
+            prop_assert_eq!(at(Place::DutOutput), output);
+            prop_assert_eq!(at(Place::Receiver), receiver);
+        }
+
+        /// A counter that is off by some frames, anywhere, in any direction, never goes unnoticed.
+        #[test]
+        fn a_residue_is_never_hidden(parts in prop::array::uniform5(100u64..1_000_000), which in 0..5, off in 1u64..100, up: bool) {
+            let [received, input, dut, output, receiver] = parts;
+            let mut c = counters(received + input + dut + output + receiver, input, dut, output, receiver);
+            let field = match which {
+                0 => &mut c.generator_sent,
+                1 => &mut c.generator_port_tx_packets,
+                2 => &mut c.dut_in_rx_packets,
+                3 => &mut c.dut_out_tx_packets,
+                _ => &mut c.receiver_port_rx_packets,
+            };
+            *field = if up { *field + off } else { *field - off };
+            let ledger = balance(&c, None);
+            prop_assert!(ledger.frames_unexplained > 0);
+            prop_assert!(!objections(&ledger, &c).is_empty());
+        }
+    }
+
+    #[test]
+    fn reasons_belong_to_frames_lost_in_the_dut() {
+        let mut c = counters(1000, 100, 30, 20, 0);
+        let reason = |reason: &str, frames| Reason {
+            reason: reason.into(),
+            frames,
+        };
+        c.drop_reasons = Some(vec![
+            reason("not specified", 20),
+            reason("netfilter drop", 30),
+        ]);
+        let ledger = balance(&c, Some(1100));
+        assert_eq!(ledger.frames_not_sent, 100);
+        let dut = ledger
+            .losses
+            .iter()
+            .find(|l| l.place == Place::Dut)
+            .unwrap();
+        assert_eq!(dut.reasons, [reason("netfilter drop", 30)]);
+        let twice = total([&ledger, &ledger]);
+        assert_eq!(
+            (twice.frames_sent, twice.losses[1].reasons[0].frames),
+            (2000, 60)
+        );
+    }
+
+    #[test]
+    fn more_frames_than_sent_are_unexplained() {
+        let mut c = counters(1000, 0, 0, 0, 0);
+        c.receiver_received = 1010;
+        let ledger = balance(&c, None);
+        assert_eq!((ledger.frames_lost, ledger.frames_unexplained), (-10, 10));
+        assert_eq!(objections(&ledger, &c).len(), 2);
+    }
+}

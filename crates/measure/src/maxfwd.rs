@@ -1,0 +1,467 @@
+//! Maximum forwarding rate in overload (`maxfwd`; RFC 2285 §3.6.2, forwarding rate at maximum offered load).
+//!
+//! More is offered than the DUT can forward, drops are ignored, and the value is what comes out: the median of short
+//! windows in which the machine was quiet. Test cases are interleaved in randomised blocks, and the first one is
+//! measured twice in every block as an A/A control. Not a throughput in the sense of RFC 2544. Start with [`MaxFwd`].
+
+use std::collections::VecDeque;
+
+use model::comparison::{Comparison, Verdict};
+use model::loss::Counters;
+use model::result::{CaseSummary, Noise, Stratum, TrialRecord};
+use model::trial::Stream;
+use stats::{Confidence, Sample, compare_paired};
+
+use crate::conservation::total;
+use crate::gate::Gate;
+use crate::order::blocks;
+
+/// Id of the procedure in records.
+pub const ID: &str = "maxfwd";
+
+/// A trial that was invalid is repeated so many times.
+pub const RETRIES: u32 = 2;
+
+/// Fewest windows from which a stratum's rate is drawn.
+pub const MIN_WINDOWS: usize = 10;
+
+/// A window counts when at least this share of the intended load was offered in it.
+const OFFERED_SHARE: f64 = 0.99;
+
+/// Offered load must exceed the forwarding rate by this factor, or the DUT was not saturated.
+const SATURATION: f64 = 1.1;
+
+/// Counts over some 20 ms, and the probe's readings on both sides.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Window {
+    /// When it began, in seconds since the trial began.
+    pub start_s: f64,
+    /// How long it was, by the clock that read the counters.
+    pub duration_s: f64,
+    /// Frames sent in it.
+    pub sent: u64,
+    /// Frames received in it.
+    pub received: u64,
+    /// Speed of the DUT's CPU just before, additions per nanosecond.
+    pub probe_before: f64,
+    /// And just after.
+    pub probe_after: f64,
+}
+
+impl Window {
+    /// Frames per second received.
+    pub fn forwarding_rate_pps(&self) -> f64 {
+        self.received as f64 / self.duration_s
+    }
+
+    /// Frames per second sent.
+    pub fn offered_load_pps(&self) -> f64 {
+        self.sent as f64 / self.duration_s
+    }
+
+    /// Was the intended load really offered? Always, when flat out.
+    pub fn was_offered(&self, intended_pps: Option<f64>) -> bool {
+        intended_pps.is_none_or(|pps| self.offered_load_pps() >= OFFERED_SHARE * pps)
+    }
+}
+
+/// The windows of one trial, judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Strata {
+    /// Offered, CPU at full speed.
+    pub quiet: Stratum,
+    /// Offered, CPU contended.
+    pub contended: Stratum,
+    /// The generator was held up.
+    pub not_offered: u32,
+    /// Median forwarding rate of all windows, whatever happened in them.
+    pub ungated_pps: Option<f64>,
+}
+
+/// Sorts windows into strata. The forwarding rate has no say in it.
+pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>) -> Strata {
+    let (offered, held_up): (Vec<&Window>, Vec<&Window>) =
+        windows.iter().partition(|w| w.was_offered(intended_pps));
+    let (quiet, contended): (Vec<&Window>, Vec<&Window>) = offered
+        .into_iter()
+        .partition(|w| gate.is_some_and(|g| g.passes(w.probe_before, w.probe_after)));
+    Strata {
+        quiet: stratum(&quiet),
+        contended: stratum(&contended),
+        not_offered: held_up.len() as u32,
+        ungated_pps: median(windows.iter().map(Window::forwarding_rate_pps)),
+    }
+}
+
+fn stratum(windows: &[&Window]) -> Stratum {
+    let rate = median(windows.iter().map(|w| w.forwarding_rate_pps()));
+    Stratum {
+        windows: windows.len() as u32,
+        forwarding_rate_pps: rate.filter(|_| windows.len() >= MIN_WINDOWS),
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    Sample::new(values.collect::<Vec<_>>())
+        .ok()
+        .map(|s| s.median())
+}
+
+/// Why the conditions of a trial make it invalid, beyond conservation.
+pub fn objections(counters: &Counters, offered_pps: f64, received_pps: f64) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if counters.generator_sent == 0 {
+        reasons.push("nothing was sent".into());
+    } else if offered_pps < SATURATION * received_pps {
+        reasons.push(format!(
+            "not saturated: {:.0} frames/s offered and {:.0} forwarded; the generator is the limit",
+            offered_pps, received_pps
+        ));
+    }
+    reasons
+}
+
+/// Which trial to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// Index of the test case.
+    pub case: usize,
+    /// Repetition, from 1.
+    pub iteration: u32,
+    /// The A/A control of the case.
+    pub control: bool,
+    /// How often it has been tried before.
+    pub attempt: u32,
+    /// First trial of its block: a good moment to build the DUT anew.
+    pub opens_block: bool,
+}
+
+/// The procedure: says which trial comes next until all iterations are done.
+#[derive(Debug)]
+pub struct MaxFwd {
+    queue: VecDeque<Planned>,
+    planned: usize,
+}
+
+impl MaxFwd {
+    /// `iterations` randomised complete blocks of the test cases, the first case twice when `control` is wanted.
+    pub fn new(cases: usize, iterations: u32, control: bool, seed: u64) -> Self {
+        let items = cases + usize::from(control);
+        let queue: VecDeque<Planned> = blocks(items, iterations as usize, seed)
+            .into_iter()
+            .zip(1..)
+            .flat_map(|(block, iteration)| {
+                block
+                    .into_iter()
+                    .enumerate()
+                    .map(move |(at, item)| Planned {
+                        case: if item == cases { 0 } else { item },
+                        iteration,
+                        control: item == cases,
+                        attempt: 0,
+                        opens_block: at == 0,
+                    })
+            })
+            .collect();
+        MaxFwd {
+            planned: queue.len(),
+            queue,
+        }
+    }
+
+    /// Trials planned at the start.
+    pub fn planned(&self) -> usize {
+        self.planned
+    }
+
+    /// Trials still to make.
+    pub fn left(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The next trial; `None` when all is done.
+    pub fn next_trial(&mut self) -> Option<Planned> {
+        self.queue.pop_front()
+    }
+
+    /// Takes note of a trial: an invalid one is repeated at once, [`RETRIES`] times at most.
+    pub fn record(&mut self, trial: &Planned, valid: bool) {
+        if !valid && trial.attempt < RETRIES {
+            self.queue.push_front(Planned {
+                attempt: trial.attempt + 1,
+                opens_block: false,
+                ..trial.clone()
+            });
+        }
+    }
+}
+
+/// The result of each test case, from the trials alone.
+pub fn summarise(cases: &[Stream], records: &[TrialRecord]) -> Vec<CaseSummary> {
+    cases
+        .iter()
+        .map(|stream| case_summary(stream, records))
+        .collect()
+}
+
+fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
+    let all: Vec<&TrialRecord> = records
+        .iter()
+        .filter(|r| &r.stream == stream && !r.control)
+        .collect();
+    let valid: Vec<&TrialRecord> = all
+        .iter()
+        .copied()
+        .filter(|r| r.validity.is_valid())
+        .collect();
+    let rates: Vec<f64> = valid.iter().filter_map(|r| r.forwarding_rate_pps).collect();
+    let ungated: Vec<f64> = valid
+        .iter()
+        .filter_map(|r| r.forwarding_rate_ungated_pps)
+        .collect();
+    let sample = Sample::new(rates.clone()).ok();
+    let ungated = Sample::new(ungated).ok();
+    let percent = |s: &Sample| s.cv().map(|cv| 100.0 * cv);
+    let ledger = total(valid.iter().map(|r| &r.ledger));
+    let stratum = |of: fn(&TrialRecord) -> &Stratum| Stratum {
+        windows: valid.iter().map(|r| of(r).windows).sum(),
+        forwarding_rate_pps: median(valid.iter().filter_map(|r| of(r).forwarding_rate_pps)),
+    };
+    CaseSummary {
+        test_case: stream.id(),
+        stream: stream.clone(),
+        iterations_invalid: (all.len() - rates.len()) as u32,
+        forwarding_rate_pps: sample.as_ref().map(Sample::median),
+        interval_half_width_pps: sample
+            .as_ref()
+            .and_then(|s| s.mean_interval(Confidence::P95))
+            .map(|interval| interval.half_width()),
+        variation_percent: sample.as_ref().and_then(percent),
+        forwarding_rate_ungated_pps: ungated.as_ref().map(Sample::median),
+        variation_ungated_percent: ungated.as_ref().and_then(percent),
+        offered_load_pps: median(valid.iter().map(|r| r.offered_load_pps)),
+        frame_loss_ratio: (ledger.frames_sent > 0)
+            .then(|| ledger.frames_lost as f64 / ledger.frames_sent as f64),
+        ledger,
+        quiet: stratum(|r| &r.quiet),
+        contended: stratum(|r| &r.contended),
+        windows_not_offered: valid.iter().map(|r| r.windows_not_offered).sum(),
+        warnings: sample.as_ref().map(warnings_of).unwrap_or_default(),
+        iterations_pps: rates,
+    }
+}
+
+fn warnings_of(sample: &Sample) -> Vec<String> {
+    stats::warnings(sample)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// The A/A control: the first test case against itself, one ratio per block.
+pub fn control(case: &Stream, records: &[TrialRecord]) -> Option<Comparison> {
+    let rate = |iteration: u32, control: bool| {
+        records
+            .iter()
+            .filter(|r| r.validity.is_valid() && &r.stream == case)
+            .find(|r| r.iteration == iteration && r.control == control)
+            .and_then(|r| r.forwarding_rate_pps)
+    };
+    let last = records.iter().map(|r| r.iteration).max()?;
+    let pairs: Vec<(f64, f64)> = (1..=last)
+        .filter_map(|i| Some((rate(i, false)?, rate(i, true)?)))
+        .collect();
+    let ratios: Vec<f64> = pairs
+        .iter()
+        .map(|(plain, again)| (again / plain).ln())
+        .collect();
+    Some(Comparison {
+        control: true,
+        plain_forwarding_rate_pps: median(pairs.iter().map(|p| p.0)),
+        forwarding_rate_pps: median(pairs.iter().map(|p| p.1)),
+        ..compared("control", &ratios)
+    })
+}
+
+/// A comparison from logarithms of ratios, one per repetition.
+pub(crate) fn compared(configuration: &str, ln_ratios: &[f64]) -> Comparison {
+    let mut comparison = Comparison {
+        configuration: configuration.into(),
+        control: false,
+        difference_percent: None,
+        interval_percent: None,
+        detectable_percent: None,
+        spread_percent: None,
+        p_value: None,
+        verdict: Verdict::CannotTell,
+        values_percent: ln_ratios.iter().map(|ln| 100.0 * ln.exp_m1()).collect(),
+        forwarding_rate_pps: None,
+        plain_forwarding_rate_pps: None,
+        warnings: Vec::new(),
+    };
+    if let Ok(sample) = Sample::new(ln_ratios.to_vec()) {
+        let outcome = compare_paired(&sample, Confidence::P95);
+        comparison.difference_percent = Some(outcome.difference_percent);
+        comparison.interval_percent = outcome.interval_percent;
+        comparison.detectable_percent = outcome.detectable_percent;
+        comparison.spread_percent = outcome.spread_percent;
+        comparison.p_value = outcome.p_value;
+        comparison.verdict = match outcome.verdict {
+            stats::Verdict::Less => Verdict::Less,
+            stats::Verdict::Greater => Verdict::More,
+            stats::Verdict::NoDifference => Verdict::NoDifference,
+            stats::Verdict::TooFewValues => Verdict::CannotTell,
+        };
+    }
+    comparison
+}
+
+/// How quiet the machine was, and whether its figures can be trusted.
+pub fn noise(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Comparison>) -> Noise {
+    let sum = |of: fn(&CaseSummary) -> u32| cases.iter().map(of).sum::<u32>();
+    let quiet = sum(|c| c.quiet.windows);
+    let contended = sum(|c| c.contended.windows);
+    let held_up = sum(|c| c.windows_not_offered);
+    let windows = quiet + contended + held_up;
+    let quiet_percent = (windows > 0).then(|| 100.0 * f64::from(quiet) / f64::from(windows));
+    let no_result = cases.iter().filter(|c| c.iterations_pps.len() < 2).count();
+    let worst = cases
+        .iter()
+        .filter_map(|c| c.variation_percent)
+        .fold(0.0, f64::max);
+    let differs = control.is_some_and(|c| matches!(c.verdict, Verdict::Less | Verdict::More));
+
+    let mut doubts = Vec::new();
+    if gate.is_none() {
+        doubts.push("the contention probe gave no readings".to_owned());
+    }
+    if quiet_percent.is_some_and(|p| p < 10.0) {
+        doubts.push(format!(
+            "only {:.0} % of the windows were quiet",
+            quiet_percent.unwrap_or(0.0)
+        ));
+    }
+    if no_result > 0 {
+        doubts.push(format!(
+            "{no_result} of {} test cases have no two good iterations",
+            cases.len()
+        ));
+    }
+    if worst > 10.0 {
+        doubts.push(format!("iterations of one test case vary by {worst:.0} %"));
+    }
+    let too_noisy = !doubts.is_empty();
+    let mut verdict = if too_noisy {
+        format!("this machine is too noisy to tell: {}", doubts.join("; "))
+    } else {
+        format!(
+            "quiet enough: {quiet} of {windows} windows had the CPU at full speed, iterations vary by {worst:.1} % at most"
+        )
+    };
+    if differs && !too_noisy {
+        verdict.push_str(
+            "; but the A/A control differs from itself, so distrust differences of that size",
+        );
+    }
+    Noise {
+        probe_threshold: gate.map(Gate::threshold),
+        calibration: gate.map_or_else(|| "no readings".into(), |g| g.words().into()),
+        quiet_percent,
+        verdict,
+        too_noisy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(rate: f64, offered: f64, probe: f64) -> Window {
+        Window {
+            start_s: 0.0,
+            duration_s: 0.02,
+            sent: (offered * 0.02) as u64,
+            received: (rate * 0.02) as u64,
+            probe_before: probe,
+            probe_after: probe,
+        }
+    }
+
+    fn gate() -> Gate {
+        Gate::calibrate(&[17.5; 30]).unwrap()
+    }
+
+    #[test]
+    fn strata_look_at_conditions_only() {
+        let mut windows = vec![window(800e3, 1.8e6, 17.5); 12];
+        windows.extend(vec![window(500e3, 1.8e6, 9.0); 11]);
+        windows.extend(vec![window(300e3, 0.9e6, 17.5); 5]);
+        let strata = judge(&windows, Some(&gate()), Some(1.8e6));
+        assert_eq!(
+            (
+                strata.quiet.windows,
+                strata.contended.windows,
+                strata.not_offered
+            ),
+            (12, 11, 5)
+        );
+        assert_eq!(strata.quiet.forwarding_rate_pps, Some(800e3));
+        assert_eq!(strata.contended.forwarding_rate_pps, Some(500e3));
+        // the same windows with other results fall into the same strata
+        let doubled: Vec<Window> = windows
+            .iter()
+            .map(|w| Window {
+                received: w.received * 2,
+                ..*w
+            })
+            .collect();
+        let again = judge(&doubled, Some(&gate()), Some(1.8e6));
+        assert_eq!(again.quiet.windows, 12);
+        assert_eq!(again.quiet.forwarding_rate_pps, Some(1600e3));
+    }
+
+    #[test]
+    fn too_few_quiet_windows_give_no_rate() {
+        let strata = judge(&[window(800e3, 1.8e6, 17.5); 9], Some(&gate()), None);
+        assert_eq!(
+            (strata.quiet.windows, strata.quiet.forwarding_rate_pps),
+            (9, None)
+        );
+        assert!(strata.ungated_pps.is_some());
+    }
+
+    #[test]
+    fn invalid_trials_are_repeated_and_then_given_up() {
+        let mut plan = MaxFwd::new(2, 3, true, 1);
+        assert_eq!(plan.planned(), 9);
+        let first = plan.next_trial().unwrap();
+        assert!(first.opens_block);
+        plan.record(&first, false);
+        for attempt in 1..=RETRIES {
+            let again = plan.next_trial().unwrap();
+            assert_eq!(
+                (again.case, again.attempt, again.opens_block),
+                (first.case, attempt, false)
+            );
+            plan.record(&again, false);
+        }
+        let mut rest = 0;
+        while let Some(trial) = plan.next_trial() {
+            assert_eq!(trial.attempt, 0);
+            plan.record(&trial, true);
+            rest += 1;
+        }
+        assert_eq!(rest, 8);
+    }
+
+    #[test]
+    fn a_generator_at_its_limit_is_said() {
+        let counters = Counters {
+            generator_sent: 100,
+            ..Counters::default()
+        };
+        assert_eq!(objections(&counters, 1.8e6, 0.8e6), Vec::<String>::new());
+        assert!(objections(&counters, 0.85e6, 0.8e6)[0].contains("not saturated"));
+        assert!(objections(&Counters::default(), 0.0, 0.0)[0].contains("nothing was sent"));
+    }
+}
