@@ -5,8 +5,11 @@
 //! measured in pairs, which [`paired`](crate::paired) compares far more sharply.
 //! Start at [`compare`].
 
+use crate::rank::rank_sum;
 use crate::sample::{Confidence, Interval, Sample};
 use crate::student;
+use crate::warning::{Warning, warnings};
+use std::fmt;
 
 /// What a comparison takes for granted about the values; it decides the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,6 +19,21 @@ pub enum Assumption {
     /// Normal, each sample with its own spread: Welch's t. Our default.
     #[default]
     Normal,
+    /// Nothing but that one sample is the other shifted: Mann and Whitney's U.
+    Nothing,
+}
+
+/// The test that gave a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Test {
+    /// Student's t, pooled.
+    Student,
+    /// Welch's t.
+    Welch,
+    /// Mann and Whitney's U, with the estimate of Hodges and Lehmann.
+    MannWhitney,
+    /// Neither sample has any spread: the values themselves differ or do not.
+    Exact,
 }
 
 /// What was found, seen from the reference.
@@ -36,95 +54,316 @@ pub enum Verdict {
 pub struct Comparison {
     /// What was assumed.
     pub assumption: Assumption,
+    /// The test that followed from it.
+    pub test: Test,
     /// Number of values of the reference and of the other sample.
     pub n: [usize; 2],
-    /// Mean of the reference.
+    /// Centre of the reference: its mean, or under [`Assumption::Nothing`] its median.
     pub reference: f64,
-    /// Mean of the other sample.
+    /// Centre of the other sample.
     pub value: f64,
-    /// `value - reference`, in the unit of the samples.
+    /// How far the other sample lies from the reference, in the unit of the samples: the difference of
+    /// the means, or under [`Assumption::Nothing`] the median of all pairwise differences.
     pub difference: f64,
     /// Confidence interval of `difference`; `None` when there are too few values.
     pub interval: Option<Interval>,
-    /// `difference` in percent of the reference; `None` when the reference is zero.
+    /// `difference` in percent of the reference; `None` when that has no meaning: a reference of zero,
+    /// or under [`Assumption::Nothing`] values that are not positive.
     pub difference_percent: Option<f64>,
     /// Confidence interval of `difference_percent`, which counts the reference's own error too
-    /// (Fieller). Excludes zero exactly when `interval` does. `None` when there are too few values
-    /// or the reference is not proven to differ from zero.
+    /// (Fieller, or ranks of ratios). Excludes zero exactly when `interval` does. `None` also when the
+    /// reference is not proven to differ from zero.
     pub interval_percent: Option<Interval>,
     /// Two-sided p-value; `None` when there are too few values.
     pub p_value: Option<f64>,
     /// Smallest true difference, in the unit of the samples, that samples of this size and spread
-    /// show with 80 % probability; `None` when there are too few values.
+    /// show with 80 % probability (if they are normal); `None` when there are too few values.
     pub detectable: Option<f64>,
-    /// `detectable` in percent of the reference.
+    /// `detectable` in percent of the reference; `None` with it or for a reference of zero.
     pub detectable_percent: Option<f64>,
     /// The conclusion.
     pub verdict: Verdict,
+    /// What in the data contradicts the assumption, and in which sample.
+    pub warnings: Vec<(Side, Warning)>,
+}
+
+/// One of two compared samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The reference.
+    Reference,
+    /// The other sample.
+    Other,
 }
 
 /// Probability with which a difference of the detectable size is shown (methods.md §8.4).
 pub(crate) const POWER: f64 = 0.80;
 
-/// Compares the means of two samples; each needs at least 2 values.
+/// Fewest values a side from which ranks can prove a difference at 95 %.
+const MIN_RANKS: usize = 4;
+/// Fewest values a side that have a spread.
+const MIN_SPREAD: usize = 2;
+
+/// Compares two samples by the test that the assumption allows.
 ///
-/// When neither sample has any spread the comparison is exact: no t, p is 0 or 1.
+/// Student and Welch need 2 values a side, Mann–Whitney as many as make a p-value small enough (4 at
+/// 95 %). When neither sample has any spread the comparison is exact: p is 0 or 1.
 pub fn compare(
     reference: &Sample,
     other: &Sample,
     assumption: Assumption,
     confidence: Confidence,
 ) -> Comparison {
-    let (m1, m2) = (reference.mean(), other.mean());
-    let difference = m2 - m1;
-    let percent = |v: f64| (m1 != 0.0).then(|| 100.0 * v / m1);
-    let mut comparison = Comparison {
-        assumption,
+    let exact = [reference, other].iter().all(|s| s.variance() == Some(0.0));
+    let mut comparison = match assumption {
+        _ if exact => by_identity(reference, other),
+        Assumption::EqualSpread => by_means(reference, other, Test::Student, confidence),
+        Assumption::Normal => by_means(reference, other, Test::Welch, confidence),
+
+        Assumption::Nothing => by_ranks(reference, other, confidence),
+    };
+    comparison.assumption = assumption;
+    comparison.warnings = contradictions(reference, other, &comparison);
+    comparison
+}
+
+/// Whether two samples are the same for all practical purposes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Equivalence {
+    /// Differences up to this size, in percent of the reference, are of no interest.
+    pub margin_percent: f64,
+    /// The interval that decides, in percent: at 90 % for a claim at 95 %.
+    pub interval_percent: Option<Interval>,
+    /// The conclusion.
+    pub verdict: EquivalenceVerdict,
+}
+
+/// The conclusion of [`equivalence`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EquivalenceVerdict {
+    /// Proven to differ by less than the margin.
+    Equivalent,
+    /// Proven to differ by more than the margin.
+    Different,
+    /// Neither is proven.
+    Undecided,
+    /// Not enough values to say anything.
+    TooFewValues,
+}
+
+/// Two one-sided tests: is the difference proven to lie within `± margin_percent` of the reference?
+///
+/// The answer to "no regression", which [`Verdict::NoDifference`] is not. Two tests of which both must
+/// reject cost no confidence, so that the interval may be narrower: 90 % for a claim at 95 %.
+pub fn equivalence(
+    reference: &Sample,
+    other: &Sample,
+    margin_percent: f64,
+    assumption: Assumption,
+    confidence: Confidence,
+) -> Equivalence {
+    // For confidence at or below 50 % no narrower interval exists; the median then decides alone.
+    let narrower = Confidence::new(2.0 * confidence.get() - 1.0);
+    let interval_percent =
+        narrower.and_then(|c| compare(reference, other, assumption, c).interval_percent);
+    let verdict = match interval_percent {
+        None => EquivalenceVerdict::TooFewValues,
+        Some(i) if -margin_percent < i.low && i.high < margin_percent => {
+            EquivalenceVerdict::Equivalent
+        }
+        Some(i) if i.low > margin_percent || i.high < -margin_percent => {
+            EquivalenceVerdict::Different
+        }
+        Some(_) => EquivalenceVerdict::Undecided,
+    };
+    Equivalence {
+        margin_percent,
+        interval_percent,
+        verdict,
+    }
+}
+
+/// What a planned comparison of two samples of equal size will be able to show.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Precision {
+    /// Half-width of the interval of the difference, in percent of the mean.
+    pub half_width_percent: f64,
+    /// Smallest difference shown with 80 % probability, in percent of the mean.
+    pub detectable_percent: f64,
+}
+
+/// The precision of `n` values a side with a coefficient of variation of `cv_percent` (methods.md
+/// §8.4); `None` below 2 values.
+pub fn planned_precision(n: usize, cv_percent: f64, confidence: Confidence) -> Option<Precision> {
+    if n < MIN_SPREAD {
+        return None;
+    }
+    let df = (2 * n - 2) as f64;
+    let error = (2.0 / n as f64).sqrt() * cv_percent;
+    let t = student::critical(confidence, df);
+    Some(Precision {
+        half_width_percent: t * error,
+        detectable_percent: (t + student::quantile(POWER, df)) * error,
+    })
+}
+
+/// A comparison that so far knows only the two centres.
+fn undecided(
+    test: Test,
+    reference: &Sample,
+    other: &Sample,
+    centre: fn(&Sample) -> f64,
+) -> Comparison {
+    let (m1, m2) = (centre(reference), centre(other));
+    Comparison {
+        assumption: Assumption::default(),
+        test,
         n: [reference.n(), other.n()],
         reference: m1,
         value: m2,
-        difference,
+        difference: m2 - m1,
         interval: None,
-        difference_percent: percent(difference),
+        difference_percent: (m1 != 0.0).then(|| 100.0 * (m2 - m1) / m1),
         interval_percent: None,
         p_value: None,
         detectable: None,
         detectable_percent: None,
         verdict: Verdict::TooFewValues,
-    };
+        warnings: Vec::new(),
+    }
+}
+
+fn by_identity(reference: &Sample, other: &Sample) -> Comparison {
+    let comparison = undecided(Test::Exact, reference, other, Sample::median);
+    let interval = Interval::around(comparison.difference, 0.0);
+    Comparison {
+        interval: Some(interval),
+        interval_percent: comparison
+            .difference_percent
+            .map(|d| Interval::around(d, 0.0)),
+        p_value: Some(if comparison.difference == 0.0 {
+            1.0
+        } else {
+            0.0
+        }),
+        detectable: Some(0.0),
+        detectable_percent: comparison.difference_percent.map(|_| 0.0),
+        verdict: Verdict::of(interval),
+        ..comparison
+    }
+}
+
+/// Compares means by [`Test::Student`] or, with any other test named, [`Test::Welch`].
+fn by_means(reference: &Sample, other: &Sample, test: Test, confidence: Confidence) -> Comparison {
+    let comparison = undecided(test, reference, other, Sample::mean);
     let (Some(s1), Some(s2)) = (reference.variance(), other.variance()) else {
         return comparison;
     };
-    let MeanErrors {
-        squares: [a, b],
-        df,
-    } = mean_errors(assumption, [s1, s2], comparison.n);
-    let error = (a + b).sqrt();
-    let t = if error == 0.0 {
-        0.0
-    } else {
-        student::critical(confidence, df)
+    let (m1, m2) = (comparison.reference, comparison.value);
+    let MeanErrors { squares, df } = mean_errors(test, [s1, s2], comparison.n);
+    let error = squares.iter().sum::<f64>().sqrt();
+    let t = student::critical(confidence, df);
+    let interval = Interval::around(comparison.difference, t * error);
+    let detectable = (t + student::quantile(POWER, df)) * error;
+    Comparison {
+        interval: Some(interval),
+        interval_percent: fieller(m2 / m1, squares.map(|v| t * t * v / (m1 * m1)))
+            .map(|ratio| ratio.map(|r| 100.0 * (r - 1.0))),
+        p_value: Some(student::two_sided_p(comparison.difference / error, df)),
+        detectable: Some(detectable),
+        detectable_percent: (m1 != 0.0).then(|| 100.0 * detectable / m1.abs()),
+        verdict: Verdict::of(interval),
+        ..comparison
+    }
+}
+
+fn by_ranks(reference: &Sample, other: &Sample, confidence: Confidence) -> Comparison {
+    /// Under normality ranks need this many times the values of a t-test (Hodges and Lehmann 1956).
+    const COST_OF_RANKS: f64 = std::f64::consts::PI / 3.0;
+
+    let ranks = rank_sum(reference, other, confidence);
+    let comparison = undecided(Test::MannWhitney, reference, other, Sample::median);
+    let alpha = 1.0 - confidence.get();
+    let enough = ranks.smallest_p <= alpha;
+    // Logarithms keep the ranks, so that the test of ratios is this very test.
+    let ln = |s: &Sample| {
+        let positive = s.min() > 0.0;
+        positive
+            .then(|| Sample::new(s.values().iter().map(|v| v.ln()).collect::<Vec<_>>()))?
+            .ok()
     };
-    let interval = Interval::around(difference, t * error);
-    comparison.interval = Some(interval);
-    comparison.interval_percent = fieller(m2 / m1, [a, b].map(|v| t * t * v / (m1 * m1)))
-        .map(|ratio| ratio.map(|r| 100.0 * (r - 1.0)));
-    comparison.p_value = Some(if error > 0.0 {
-        student::two_sided_p(difference / error, df)
-    } else if difference == 0.0 {
-        1.0
-    } else {
-        0.0
-    });
-    let detectable = if error > 0.0 {
-        (t + student::quantile(POWER, df)) * error
-    } else {
-        0.0
+    let percent = |ln: f64| 100.0 * ln.exp_m1();
+    let ratios = ln(reference)
+        .zip(ln(other))
+        .map(|(x, y)| rank_sum(&x, &y, confidence));
+    let means = by_means(reference, other, Test::Welch, confidence);
+    let detectable = means
+        .detectable
+        .filter(|_| enough)
+        .map(|d| d * COST_OF_RANKS.sqrt());
+    let verdict = match ranks.p_value {
+        _ if !enough => Verdict::TooFewValues,
+        p if p > alpha || ranks.shift == 0.0 => Verdict::NoDifference,
+        _ if ranks.shift > 0.0 => Verdict::Greater,
+        _ => Verdict::Less,
     };
-    comparison.detectable = Some(detectable);
-    comparison.detectable_percent = percent(detectable).map(f64::abs);
-    comparison.verdict = Verdict::of(interval);
-    comparison
+    Comparison {
+        difference: ranks.shift,
+        interval: ranks.interval,
+        difference_percent: ratios.map(|r| percent(r.shift)),
+        interval_percent: ratios.and_then(|r| r.interval).map(|i| i.map(percent)),
+        p_value: enough.then_some(ranks.p_value),
+        detectable,
+        detectable_percent: detectable
+            .filter(|_| comparison.reference != 0.0)
+            .map(|d| 100.0 * d / comparison.reference.abs()),
+        verdict,
+        ..comparison
+    }
+}
+
+fn contradictions(
+    reference: &Sample,
+    other: &Sample,
+    comparison: &Comparison,
+) -> Vec<(Side, Warning)> {
+    let needed = match comparison.assumption {
+        Assumption::EqualSpread | Assumption::Normal => MIN_SPREAD,
+        Assumption::Nothing => MIN_RANKS,
+    };
+    let sides = [(Side::Reference, reference), (Side::Other, other)];
+    let contradicts = |warning: &Warning| match warning {
+        // Ranks need no normal values, but they do need an order that means nothing.
+        Warning::Outlier { .. } | Warning::Bimodal { .. } => {
+            comparison.assumption != Assumption::Nothing
+        }
+        Warning::TooFewValues { .. } | Warning::Drift { .. } => true,
+    };
+    let of_side = |(side, sample): (Side, &Sample)| {
+        let too_few = comparison.verdict == Verdict::TooFewValues && sample.n() < needed;
+        let too_few = too_few.then_some(Warning::TooFewValues {
+            n: sample.n(),
+            needed,
+        });
+        let found: Vec<Warning> = too_few.into_iter().chain(warnings(sample)).collect();
+        found
+            .into_iter()
+            .filter(contradicts)
+            .map(|warning| (side, warning))
+            .collect::<Vec<_>>()
+    };
+    sides.into_iter().flat_map(of_side).collect()
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Student => "Student's t",
+            Self::Welch => "Welch's t",
+            Self::MannWhitney => "Mann-Whitney U",
+            Self::Exact => "exact",
+        })
+    }
 }
 
 impl Verdict {
@@ -146,11 +385,11 @@ struct MeanErrors {
     df: f64,
 }
 
-fn mean_errors(assumption: Assumption, variances: [f64; 2], n: [usize; 2]) -> MeanErrors {
+fn mean_errors(test: Test, variances: [f64; 2], n: [usize; 2]) -> MeanErrors {
     let [n1, n2] = n.map(|n| n as f64);
     let [v1, v2] = variances;
-    match assumption {
-        Assumption::EqualSpread => {
+    match test {
+        Test::Student => {
             let df = n1 + n2 - 2.0;
             let pooled = ((n1 - 1.0) * v1 + (n2 - 1.0) * v2) / df;
             MeanErrors {
@@ -158,7 +397,7 @@ fn mean_errors(assumption: Assumption, variances: [f64; 2], n: [usize; 2]) -> Me
                 df,
             }
         }
-        Assumption::Normal => {
+        _ => {
             let (a, b) = (v1 / n1, v2 / n2);
             // Shares instead of squares of variances: those could underflow.
             let share = a / (a + b);
@@ -297,6 +536,95 @@ mod tests {
             Confidence::P95,
         );
         assert_eq!((c.difference_percent, c.interval_percent), (None, None));
+    }
+
+    /// R's sleep data has ties (its wilcox.test says approximately 0.06933); all 184 756 ways to split
+    /// the ranks, counted out: 12 160 are as extreme.
+    #[test]
+    fn ranks_of_the_sleep_data() {
+        let one = sample(&[0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]);
+        let two = sample(&[1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]);
+        let c = compare(&one, &two, Assumption::Nothing, Confidence::P95);
+        assert!((c.p_value.unwrap() - 12_160.0 / 184_756.0).abs() < 1e-12);
+        assert_eq!(
+            (c.test, c.verdict),
+            (Test::MannWhitney, Verdict::NoDifference)
+        );
+        assert_eq!((c.difference_percent, c.interval_percent), (None, None));
+    }
+
+    #[test]
+    fn ranks_shrug_off_an_outlier() {
+        let reference = sample(&[100.0, 101.0, 99.0, 100.5, 99.5, 100.2]);
+        let other = sample(&[95.0, 96.0, 94.5, 95.5, 300.0, 95.2]);
+        let welch = compare(&reference, &other, Assumption::Normal, Confidence::P95);
+        assert_eq!(welch.verdict, Verdict::NoDifference);
+        assert!(matches!(
+            welch.warnings[..],
+            [(Side::Other, Warning::Outlier { index: 4, .. })]
+        ));
+        let ranks = compare(&reference, &other, Assumption::Nothing, Confidence::P90);
+        assert_eq!((ranks.verdict, ranks.warnings.len()), (Verdict::Less, 0));
+        assert!((ranks.difference_percent.unwrap() + 4.7).abs() < 0.2);
+        assert!(ranks.interval_percent.unwrap().high < 0.0);
+    }
+
+    #[test]
+    fn three_values_a_side_prove_nothing_by_ranks() {
+        let c = compare(
+            &sample(&[1.0, 2.0, 3.0]),
+            &sample(&[11.0, 12.0, 13.0]),
+            Assumption::Nothing,
+            Confidence::P95,
+        );
+        assert_eq!(
+            (c.verdict, c.p_value, c.detectable),
+            (Verdict::TooFewValues, None, None)
+        );
+        let warning = Warning::TooFewValues { n: 3, needed: 4 };
+        assert_eq!(
+            c.warnings,
+            [(Side::Reference, warning), (Side::Other, warning)]
+        );
+    }
+
+    #[test]
+    fn equivalence_needs_a_margin_and_precision() {
+        let verdict = |stdev: f64, shift: f64| {
+            let reference = from_summary(5, 100.0, stdev);
+            let other = from_summary(5, 100.0 + shift, stdev);
+            equivalence(&reference, &other, 2.0, Assumption::Normal, Confidence::P95).verdict
+        };
+        assert_eq!(verdict(0.5, 0.5), EquivalenceVerdict::Equivalent);
+        assert_eq!(verdict(5.0, 0.5), EquivalenceVerdict::Undecided);
+        assert_eq!(verdict(0.5, -9.0), EquivalenceVerdict::Different);
+        let one = sample(&[1.0]);
+        let none = equivalence(&one, &one, 2.0, Assumption::Normal, Confidence::P95);
+        assert_eq!(none.verdict, EquivalenceVerdict::TooFewValues);
+        // The deciding interval is the one of 90 %: t(8) = 1.860.
+        let s = from_summary(5, 100.0, 1.0);
+        let e = equivalence(&s, &s, 2.0, Assumption::EqualSpread, Confidence::P95);
+        assert!((e.interval_percent.unwrap().half_width() - 1.860 * (0.4_f64).sqrt()).abs() < 0.01);
+    }
+
+    /// The table of methods.md §8.4 for coefficients of variation of 0.8 % and 3.8 %.
+    #[test]
+    fn planned_precision_table() {
+        for (n, small, large) in [
+            (3, 2.4, 11.5),
+            (5, 1.6, 7.7),
+            (10, 1.1, 5.0),
+            (20, 0.7, 3.5),
+        ] {
+            for (cv, expect) in [(0.8, small), (3.8, large)] {
+                let p = planned_precision(n, cv, Confidence::P95).unwrap();
+                assert!(
+                    (p.detectable_percent - expect).abs() < 0.06,
+                    "{n} {cv}: {p:?}"
+                );
+            }
+        }
+        assert_eq!(planned_precision(1, 0.8, Confidence::P95), None);
     }
 
     proptest! {

@@ -21,7 +21,10 @@ mod threshold;
 mod warning;
 
 pub use bootstrap::{DEFAULT_RESAMPLES, MIN_BOOTSTRAP, bootstrap, bootstrap_median};
-pub use compare::{Assumption, Comparison, Verdict, compare};
+pub use compare::{
+    Assumption, Comparison, Equivalence, EquivalenceVerdict, Precision, Side, Test, Verdict,
+    compare, equivalence, planned_precision,
+};
 pub use dots::dots;
 pub use drift::{Drift, MIN_DRIFT, drift};
 pub use paired::{MIN_REBUILDS, PairedOutcome, compare_paired};
