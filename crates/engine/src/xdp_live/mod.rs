@@ -327,7 +327,8 @@ fn stream(frames: &Frames) -> (Stream, Vec<u8>) {
 
 /// The UDP sum without what changes from frame to frame: low address words, ports, sequence, time.
 fn udp_sum(frames: &Frames, signature: &Signature) -> u32 {
-    let payload = signature.to_bytes();
+    let mut payload = [0; packet::signature::LEN];
+    signature.write(&mut payload);
     let mut sum = u32::from(frames.template.partial_sums().udp);
     for pair in payload[..4].chunks(2) {
         sum += u32::from(u16::from_be_bytes([pair[0], pair[1]]));
