@@ -4,8 +4,10 @@
 //! behind small traits; [`Tester`] opens them, proves every path with a few frames, and falls back from the fastest
 //! engine to the next. Start with [`generator`] (the traits), then [`tester`].
 
+pub mod af_packet;
 pub mod error;
 pub mod generator;
+pub mod pacer;
 pub mod port;
 pub mod sys;
 pub mod xdp_count;

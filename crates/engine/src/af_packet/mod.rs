@@ -1,0 +1,14 @@
+//! AF_PACKET: the engine that works wherever there is a network namespace of one's own.
+//!
+//! The sender gives frames to the driver with `sendmmsg`, past the queueing discipline; the receiver counts with a
+//! classic BPF filter and copies almost nothing. Neither is fast: a frame costs as much to send as a router needs to
+//! forward it, so this sender alone cannot overload a DUT. Start with [`sender`] and [`PacketCount`].
+
+mod link_stats;
+mod rx;
+pub(crate) mod sender;
+mod sys;
+mod tx;
+
+pub use rx::PacketCount;
+pub use tx::sender;

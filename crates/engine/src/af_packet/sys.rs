@@ -1,0 +1,160 @@
+//! System calls on packet sockets that no safe library has: bind, options, filters, statistics, `sendmmsg`.
+#![allow(unsafe_code, reason = "system calls")]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// One instruction of a classic BPF program.
+pub(super) type Instruction = libc::sock_filter;
+
+/// A raw packet socket in the calling thread's network namespace; it receives nothing before [`bind`] says what.
+pub(super) fn open() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just opened, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends into this interface from now on, and receives from it frames of `protocol` (host order; 0 is none).
+pub(super) fn bind(socket: &OwnedFd, interface: u32, protocol: u16) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: interface as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the address outlives the call and has the length given.
+    check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as u32,
+        )
+    })
+}
+
+/// Sends past the queueing discipline, straight to the driver.
+pub(super) fn bypass_qdisc(socket: &OwnedFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)
+}
+
+/// Receives only what comes in.
+pub(super) fn ignore_outgoing(socket: &OwnedFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on)
+}
+
+/// Replaces the socket's filter; the next frame meets the new one.
+pub(super) fn attach_filter(socket: &OwnedFd, program: &[Instruction]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // the kernel copies the program before the call returns, and does not write to it
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Frames that passed the filter since the last call, those included that found no room in the buffer.
+pub(super) fn take_statistics(socket: &OwnedFd) -> io::Result<u32> {
+    let mut statistics = libc::tpacket_stats {
+        tp_packets: 0,
+        tp_drops: 0,
+    };
+    let mut length = size_of::<libc::tpacket_stats>() as u32;
+    // SAFETY: value and length outlive the call, and the length is the value's.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut statistics).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(statistics.tp_packets)
+}
+
+/// Buffers for the frames of one `sendmmsg`, in one piece of memory.
+pub(super) struct Batch {
+    frame_bytes: usize,
+    frames: Box<[u8]>,
+    vectors: Vec<libc::iovec>,
+    messages: Vec<libc::mmsghdr>,
+}
+
+// SAFETY: the raw pointers in vectors and messages are set from our own buffers in each `send`, and read only there.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// Room for `count` frames of `frame_bytes` bytes.
+    pub(super) fn new(count: usize, frame_bytes: usize) -> Batch {
+        let vector = libc::iovec {
+            iov_base: ptr::null_mut(),
+            iov_len: 0,
+        };
+        // SAFETY: an mmsghdr is integers and pointers, for which zero is a value.
+        let message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+        Batch {
+            frame_bytes,
+            frames: vec![0; count * frame_bytes].into(),
+            vectors: vec![vector; count],
+            messages: vec![message; count],
+        }
+    }
+
+    /// The buffer of frame `index`.
+    #[inline]
+    pub(super) fn frame(&mut self, index: usize) -> &mut [u8] {
+        &mut self.frames[index * self.frame_bytes..][..self.frame_bytes]
+    }
+
+    /// Sends the first `count` frames, waiting for room; returns how many the kernel took, at least one.
+    ///
+    /// When it took fewer, the next one was refused, and the kernel does not say why. An error is the first frame's.
+    #[inline]
+    pub(super) fn send(&mut self, socket: &OwnedFd, count: usize) -> io::Result<usize> {
+        let frames = self.frames.chunks_exact_mut(self.frame_bytes).take(count);
+        let mut messages = 0;
+        for ((frame, vector), message) in frames.zip(&mut self.vectors).zip(&mut self.messages) {
+            vector.iov_base = frame.as_mut_ptr().cast();
+            vector.iov_len = frame.len();
+            message.msg_hdr.msg_iov = vector;
+            message.msg_hdr.msg_iovlen = 1;
+            messages += 1;
+        }
+        // SAFETY: the first `messages` headers point at one vector each, and those at a frame each, all of which we own
+        // and keep until the call is over.
+        let sent =
+            unsafe { libc::sendmmsg(socket.as_raw_fd(), self.messages.as_mut_ptr(), messages, 0) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+fn set_option<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the value outlives the call and has the length given.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            ptr::from_ref(value).cast(),
+            size_of::<T>() as u32,
+        )
+    })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
