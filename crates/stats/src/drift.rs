@@ -2,7 +2,7 @@
 //!
 //! The Theil–Sen slope, the median of the slopes between all pairs of values, which a few outliers
 //! cannot move, with an interval from Kendall's rank statistic. It finds trends, not steps: those
-//! are a task for change points. Start at [`drift`].
+//! [`partition`](crate::partition) finds. Start at [`drift`].
 
 use crate::normal;
 use crate::sample::{Confidence, Interval, Sample, median_of_sorted};

@@ -5,6 +5,7 @@
 //! then [`compare`] for two independent samples and [`compare_paired`] for values taken in turns.
 
 mod bootstrap;
+mod change_point;
 mod compare;
 mod dots;
 mod drift;
@@ -21,6 +22,7 @@ mod threshold;
 mod warning;
 
 pub use bootstrap::{DEFAULT_RESAMPLES, MIN_BOOTSTRAP, bootstrap, bootstrap_median};
+pub use change_point::{Group, Partition, Shift, partition};
 pub use compare::{
     Assumption, Comparison, Equivalence, EquivalenceVerdict, Precision, Side, Test, Verdict,
     compare, equivalence, planned_precision,
