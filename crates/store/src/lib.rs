@@ -1,1 +1,38 @@
-//! fwdlab: store
+//! Keeps runs: one directory per run, readable at any instant, even after its process was killed.
+//!
+//! It writes what it is given and reads it back; it judges no number, renders nothing, prints nothing, and knows neither
+//! engines nor hosts. Start with [`RunWriter`] (a run while it goes on) and [`StoredRun`] (what is left of it), then
+//! [`runs_root`] (where runs live), [`list`] and [`resolve`] (which there are, and which one is meant).
+//!
+//! ```text
+//! runs/2026-11-21-quick-7f3k/
+//!   run.json          the head of the run: id, command line, seed, state, facts of the host
+//!   inputs/           what was used, verbatim
+//!   events.jsonl      the journal: one event per line, appended with one write each
+//!   trials.jsonl      one trial or rebuild per line
+//!   raw/<test case>/<iteration>/intervals.csv
+//!   summary.json      the result, derived from the trials
+//!   report.html       the report, derived from the summary
+//!   .lock             held by the process that writes: whether a run still runs is asked of the kernel
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod files;
+mod id;
+mod index;
+mod query;
+mod read;
+mod remove;
+mod root;
+mod run_dir;
+
+pub use error::StoreError;
+pub use id::RunId;
+pub use index::{RunEntry, list};
+pub use query::resolve;
+pub use read::{StoredRun, load};
+pub use remove::remove;
+pub use root::{Surroundings, runs_root};
+pub use run_dir::RunWriter;

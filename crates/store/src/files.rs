@@ -1,0 +1,248 @@
+//! Files that are whole at any instant: journals that grow by lines, files that are replaced at once, the lock.
+//!
+//! It knows the names of the files of a run and nothing of what is in them. A file is replaced by writing a new one
+//! beside it and renaming; a journal line is one write. Start with [`Journal`] and [`replace`].
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::error::StoreError;
+
+pub(crate) const RUN: &str = "run.json";
+pub(crate) const SUMMARY: &str = "summary.json";
+pub(crate) const REPORT: &str = "report.html";
+pub(crate) const EVENTS: &str = "events.jsonl";
+pub(crate) const TRIALS: &str = "trials.jsonl";
+pub(crate) const INPUTS: &str = "inputs";
+pub(crate) const RAW: &str = "raw";
+pub(crate) const LOCK: &str = ".lock";
+
+/// A run that is being created; becomes a run by renaming.
+pub(crate) const NEW_PREFIX: &str = ".new-";
+/// A run that is being removed.
+pub(crate) const TRASH_PREFIX: &str = ".trash-";
+
+/// Is there anything of this name in the root, or about to be?
+pub(crate) fn is_taken(root: &Path, id: &str) -> bool {
+    [root.join(id), root.join(format!("{NEW_PREFIX}{id}"))]
+        .iter()
+        .any(|path| path.symlink_metadata().is_ok())
+}
+
+/// A file that only grows, by whole lines.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+    len: u64,
+    torn: bool,
+}
+
+impl Journal {
+    /// Creates the file in `dir`; `kept_in` is the directory's name by the time anything is appended.
+    pub(crate) fn create(dir: &Path, kept_in: &Path, name: &str) -> Result<Journal, StoreError> {
+        let path = dir.join(name);
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(StoreError::system("create", &path))?;
+        Ok(Journal {
+            file,
+            path: kept_in.join(name),
+            len: 0,
+            torn: false,
+        })
+    }
+
+    /// Appends one line with one write call, so that a process killed at any instant leaves at most a torn last line.
+    ///
+    /// A line that did not fit on the disk is taken back; later lines are whole again.
+    pub(crate) fn append(&mut self, record: &impl Serialize) -> Result<(), StoreError> {
+        let mut line = Vec::with_capacity(1024);
+        if self.torn {
+            line.push(b'\n');
+        }
+        serde_json::to_writer(&mut line, record).map_err(|source| StoreError::Record {
+            path: self.path.clone(),
+            source,
+        })?;
+        line.push(b'\n');
+        match self.file.write_all(&line) {
+            Ok(()) => {
+                self.torn = false;
+                self.len += line.len() as u64;
+                Ok(())
+            }
+            Err(source) => {
+                self.torn |= self.file.set_len(self.len).is_err();
+                Err(StoreError::system("append to", &self.path)(source))
+            }
+        }
+    }
+}
+
+/// Writes a file so that its name always stands for the old content or the new one, whole.
+///
+/// With `durable`, also after a power failure.
+pub(crate) fn replace(path: &Path, bytes: &[u8], durable: bool) -> Result<(), StoreError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let temporary = dir.join(format!(".tmp-{name}"));
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        if durable {
+            file.sync_all()?;
+        }
+        drop(file);
+        fs::rename(&temporary, path)?;
+        if durable {
+            sync(dir)?;
+        }
+        Ok(())
+    };
+    write().map_err(|source| {
+        // Nothing more can be done about a temporary file that cannot even be removed; readers ignore it.
+        let _ = fs::remove_file(&temporary);
+        StoreError::system("write", path)(source)
+    })
+}
+
+/// [`replace`] with the JSON text of a record, indented for people; durable.
+pub(crate) fn replace_json(path: &Path, record: &impl Serialize) -> Result<(), StoreError> {
+    let mut text = serde_json::to_vec_pretty(record).map_err(|source| StoreError::Record {
+        path: path.to_owned(),
+        source,
+    })?;
+    text.push(b'\n');
+    replace(path, &text, true)
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Brings a directory with everything in it to the disk.
+pub(crate) fn sync_tree(dir: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(dir).map_err(StoreError::system("read", dir))? {
+        let entry = entry.map_err(StoreError::system("read", dir))?;
+        let path = entry.path();
+        let kind = entry
+            .file_type()
+            .map_err(StoreError::system("read", &path))?;
+        if kind.is_dir() {
+            sync_tree(&path)?;
+        } else if kind.is_file() {
+            sync(&path).map_err(StoreError::system("bring to the disk", &path))?;
+        }
+    }
+    sync(dir).map_err(StoreError::system("bring to the disk", dir))
+}
+
+/// Creates and takes the lock of a run; held as long as the file is open.
+pub(crate) fn take_lock(dir: &Path) -> Result<File, StoreError> {
+    let path = dir.join(LOCK);
+    let file = File::create(&path).map_err(StoreError::system("create", &path))?;
+    file.try_lock()
+        .map_err(io::Error::from)
+        .map_err(StoreError::system("lock", &path))?;
+    Ok(file)
+}
+
+/// Whether a process holds the lock of the run in `dir`: asks for it, shared, so that readers do not mistake each other
+/// for the writer.
+pub(crate) fn is_locked(dir: &Path) -> io::Result<bool> {
+    let file = match File::open(dir.join(LOCK)) {
+        Ok(file) => file,
+        // A copy of a run without its hidden files.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// The name of a test case as the name of one directory; different test cases get different names.
+///
+/// Letters, digits, `.`, `_`, `-` stay; `/` becomes `+`; other bytes become `%` and two hexadecimal digits; what gets
+/// longer than 120 bytes is cut and marked with a hash of the whole.
+pub(crate) fn file_name_of(test_case: &str) -> String {
+    let mut name = String::with_capacity(test_case.len());
+    for (at, byte) in test_case.bytes().enumerate() {
+        match byte {
+            b'.' if at == 0 => name.push_str("%2e"),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => name.push(byte.into()),
+            b'/' => name.push('+'),
+            _ => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    if name.is_empty() {
+        return "%".into();
+    }
+    if name.len() > 120 {
+        name.truncate(100);
+        name.push_str(&format!("%-{:016x}", fnv1a(test_case)));
+    }
+    name
+}
+
+/// FNV-1a, 64 bits: the same in every build, unlike the standard library's hasher.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Is it a path that stays inside the directory it is joined to, and names something there?
+pub(crate) fn stays_inside(name: &str) -> bool {
+    let mut components = Path::new(name).components().peekable();
+    components.peek().is_some()
+        && !name.ends_with('/')
+        && components.all(|component| matches!(component, Component::Normal(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_cases_get_distinct_file_names() {
+        let long = "x".repeat(300);
+        let cases = [
+            ("64B-1flow-ipv4", "64B-1flow-ipv4"),
+            ("64B-1flow-ipv4/control", "64B-1flow-ipv4+control"),
+            ("64B-1flow-ipv4+control", "64B-1flow-ipv4%2bcontrol"),
+            ("..", "%2e."),
+            (".hidden", "%2ehidden"),
+            ("nft add rule", "nft%20add%20rule"),
+            ("", "%"),
+            ("%", "%25"),
+            ("é", "%c3%a9"),
+        ];
+        for (case, expect) in cases {
+            assert_eq!(file_name_of(case), expect);
+        }
+        let (a, b) = (file_name_of(&long), file_name_of(&format!("{long}y")));
+        assert_ne!(a, b);
+        assert!(a.len() <= 120, "{a}");
+        // RFC-less but published: FNV-1a of "foobar" (Fowler, Noll, Vo: test vectors).
+        assert_eq!(fnv1a("foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn inputs_stay_inside() {
+        for good in ["nft.conf", "fw/etc/nft.conf", ".hidden", "a b"] {
+            assert!(stays_inside(good), "{good}");
+        }
+        for bad in ["", "/etc/passwd", "../x", "a/../../x", ".", "a/", "./a"] {
+            assert!(!stays_inside(bad), "{bad}");
+        }
+    }
+}

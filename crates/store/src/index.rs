@@ -1,0 +1,169 @@
+//! Which runs there are: the newest first, each with its state and a line about its result.
+//!
+//! It loads no trials, and nothing it meets stops it: a damaged run or a foreign directory is listed with what is wrong.
+//! Hidden directories, files and symbolic links are passed over. Start with [`list`].
+//!
+//! Note: every listing reads the heads and summaries of all runs. An index in a database would have to be kept true
+//! against people who copy and delete directories; it can wait until a benchmark asks for it (`listing_is_fast_enough`
+//! in the tests: a thousand runs).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use model::result::{RunInfo, RunState, Summary};
+
+use crate::error::StoreError;
+use crate::files::{NEW_PREFIX, RUN, TRASH_PREFIX, is_locked};
+use crate::id::RunId;
+use crate::read::{Head, head, summary};
+
+/// A run that is being created for longer than this has lost its process.
+const CREATION_TIME: Duration = Duration::from_secs(60);
+
+/// One line of a listing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunEntry {
+    /// Name of its directory, which is the id of the run.
+    pub id: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// The head of the run, as written; absent where it cannot be read: the problems say why.
+    pub info: Option<RunInfo>,
+    /// How it stands now, as [`crate::StoredRun::state`].
+    pub state: Option<RunState>,
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// The result in one line.
+    pub result: Option<String>,
+    /// What is missing or damaged, in sentences.
+    pub problems: Vec<String>,
+}
+
+/// All runs in `root`, the newest first, what cannot be dated last. No such directory: no runs.
+///
+/// Removes what a killed process left of runs that it was creating or removing.
+///
+/// # Errors
+/// [`StoreError::System`] when the directory itself cannot be read.
+pub fn list(root: &Path) -> Result<Vec<RunEntry>, StoreError> {
+    let mut entries: Vec<_> = names(root)?.into_iter().map(|id| entry(root, id)).collect();
+    entries.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
+    Ok(entries)
+}
+
+fn entry(root: &Path, id: String) -> RunEntry {
+    let path = root.join(&id);
+    let mut entry = RunEntry {
+        id,
+        info: None,
+        state: None,
+        started_at: None,
+        result: None,
+        problems: Vec::new(),
+        path,
+    };
+    match head(&entry.path) {
+        Ok(Head {
+            info,
+            state,
+            problems,
+        }) => {
+            entry.problems = problems;
+            entry.result =
+                summary(&entry.path, state, &mut entry.problems).map(|s| in_one_line(&s));
+            entry.started_at = info
+                .started_at
+                .parse()
+                .map_err(|error| entry.problems.push(format!("started_at: {error}")))
+                .ok();
+            entry.state = Some(state);
+            entry.info = Some(info);
+        }
+        Err(error) => entry.problems.push(error.to_string()),
+    }
+    entry
+}
+
+/// Names of all directories in `root`, hidden ones left out, the latest date first.
+pub(crate) fn names(root: &Path) -> Result<Vec<String>, StoreError> {
+    let directory = match fs::read_dir(root) {
+        Ok(directory) => directory,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::system("read", root)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in directory {
+        let entry = entry.map_err(StoreError::system("read", root))?;
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(NEW_PREFIX) || name.starts_with(TRASH_PREFIX) {
+            clean(&entry.path(), &name);
+        } else if !name.starts_with('.') {
+            names.push(name);
+        }
+    }
+    names.sort_by(|a, b| b.cmp(a));
+    Ok(names)
+}
+
+/// Could it be meant when somebody names a run? Foreign directories never are.
+pub(crate) fn is_run(root: &Path, name: &str) -> bool {
+    RunId::suffix_of(name).is_some() || root.join(name).join(RUN).is_file()
+}
+
+/// Removes a left-over, if it is one; where that fails (a read-only directory), the next listing tries again.
+fn clean(path: &Path, name: &str) {
+    let old = || {
+        fs::metadata(path)
+            .and_then(|metadata| metadata.modified())
+            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > CREATION_TIME))
+    };
+    if name.starts_with(TRASH_PREFIX) || (old() && matches!(is_locked(path), Ok(false))) {
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+/// `64B-1flow-ipv4 1.421 Mpps ± 0.003, 5 more`, or `nft ...: -2.10 % ± 0.40`.
+fn in_one_line(summary: &Summary) -> String {
+    let more = |all: usize| match all {
+        0 | 1 => String::new(),
+        _ => format!(", {} more", all - 1),
+    };
+    let mut line = if let Some(comparison) = summary.comparisons.first() {
+        let difference = match (comparison.difference_percent, comparison.interval_percent) {
+            (Some(difference), Some([lower, upper])) => {
+                format!("{difference:+.2} % ± {:.2}", (upper - lower) / 2.0)
+            }
+            (Some(difference), None) => format!("{difference:+.2} %"),
+            (None, _) => "no result".to_owned(),
+        };
+        let all = summary.comparisons.len();
+        format!("{}: {difference}{}", comparison.configuration, more(all))
+    } else if let Some(case) = summary.test_cases.first() {
+        let rate = match case.forwarding_rate_pps {
+            Some(pps) => in_mpps(pps, case.interval_half_width_pps),
+            None => "no result".to_owned(),
+        };
+        format!(
+            "{} {rate}{}",
+            case.test_case,
+            more(summary.test_cases.len())
+        )
+    } else {
+        "no result".to_owned()
+    };
+    if summary.noise.too_noisy {
+        line.push_str("; the machine was too noisy");
+    }
+    line
+}
+
+fn in_mpps(pps: f64, half_width_pps: Option<f64>) -> String {
+    let half_width = half_width_pps.map_or(String::new(), |pps| format!(" ± {:.3}", pps / 1e6));
+    format!("{:.3} Mpps{half_width}", pps / 1e6)
+}

@@ -1,0 +1,77 @@
+//! Which run is meant: `2026-11-21-quick-7f3k`, its beginning, the beginning of `7f3k`, or `@1` for the newest.
+//!
+//! It finds directories and does not read runs, except their dates for `@n`. Start with [`resolve`].
+
+use std::path::{Path, PathBuf};
+
+use crate::error::StoreError;
+use crate::id::RunId;
+use crate::index::{is_run, list, names};
+
+/// How many ids a message shows.
+const SHOWN: usize = 5;
+
+/// The directory of the run that `name` means, in this order: `@n`, the n-th newest readable run; an exact id; exact
+/// random characters; the unique beginning of an id or of its random characters.
+///
+/// # Errors
+/// [`StoreError::NoSuchRun`] and [`StoreError::Ambiguous`] with what there is instead.
+pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
+    if let Some(number) = name.strip_prefix('@') {
+        let runs = list(root)?
+            .into_iter()
+            .filter(|run| run.started_at.is_some());
+        let number: Option<usize> = number.parse().ok();
+        return number
+            .and_then(|n| runs.map(|run| run.path).nth(n.checked_sub(1)?))
+            .ok_or_else(|| unknown(root, name));
+    }
+    let mut ids = names(root)?;
+    ids.retain(|id| is_run(root, id));
+    let matching = |matches: &dyn Fn(&str) -> bool| -> Vec<&String> {
+        ids.iter().filter(|id| matches(id)).collect()
+    };
+    for candidates in [
+        matching(&|id| id == name),
+        matching(&|id| RunId::suffix_of(id) == Some(name)),
+        matching(&|id| {
+            id.starts_with(name) || RunId::suffix_of(id).is_some_and(|s| s.starts_with(name))
+        }),
+    ] {
+        match candidates.as_slice() {
+            [] => {}
+            [one] if !name.is_empty() => return Ok(root.join(one)),
+            _ if name.is_empty() => return Err(unknown(root, name)),
+            several => {
+                return Err(StoreError::Ambiguous {
+                    name: name.to_owned(),
+                    candidates: several.iter().map(|id| (*id).clone()).collect(),
+                });
+            }
+        }
+    }
+    Err(unknown(root, name))
+}
+
+fn unknown(root: &Path, name: &str) -> StoreError {
+    let mut ids = names(root).unwrap_or_default();
+    ids.retain(|id| is_run(root, id));
+    let there_is = match ids.len() {
+        0 => format!("there are no runs in {}", root.display()),
+        1 => format!("the only run in {} is {}", root.display(), ids[0]),
+        n if n <= SHOWN => format!(
+            "there are {n} runs in {}: {}",
+            root.display(),
+            ids.join(", ")
+        ),
+        n => format!(
+            "there are {n} runs in {}, the latest {}",
+            root.display(),
+            ids[..SHOWN].join(", ")
+        ),
+    };
+    StoreError::NoSuchRun {
+        name: name.to_owned(),
+        there_is,
+    }
+}

@@ -1,0 +1,44 @@
+//! Removes a run, whole or not at all.
+//!
+//! The run first gets a hidden name, in one step; only then is it taken apart. A removal that is interrupted after that
+//! step is completed by the next listing. Start with [`remove`].
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::error::StoreError;
+use crate::files::{TRASH_PREFIX, is_locked};
+use crate::index::is_run;
+
+/// Removes the run in a directory, damaged or not.
+///
+/// # Errors
+/// [`StoreError::StillRunning`] while a process writes it, [`StoreError::NotARun`] for a directory that is none,
+/// [`StoreError::System`].
+pub fn remove(run: &Path) -> Result<(), StoreError> {
+    let cannot = |source| StoreError::system("remove", run)(source);
+    let (Some(root), Some(name)) = (run.parent(), run.file_name()) else {
+        return Err(StoreError::NotARun {
+            path: run.to_owned(),
+        });
+    };
+    let name = name.to_string_lossy();
+    if !run.symlink_metadata().map_err(cannot)?.is_dir() || !is_run(root, &name) {
+        return Err(StoreError::NotARun {
+            path: run.to_owned(),
+        });
+    }
+    if is_locked(run).map_err(cannot)? {
+        return Err(StoreError::StillRunning {
+            path: run.to_owned(),
+        });
+    }
+    let trash = root.join(format!("{TRASH_PREFIX}{name}"));
+    match fs::remove_dir_all(&trash) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
+        _ => {}
+    }
+    fs::rename(run, &trash).map_err(cannot)?;
+    fs::remove_dir_all(&trash).map_err(cannot)
+}
