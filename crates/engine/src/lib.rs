@@ -5,6 +5,7 @@
 //! engine to the next. Start with [`generator`] (the traits), then [`tester`].
 
 pub mod af_packet;
+pub mod af_xdp;
 pub mod error;
 pub mod generator;
 pub mod pacer;

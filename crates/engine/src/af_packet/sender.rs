@@ -72,7 +72,7 @@ impl FrameSource {
 
     /// The next frame will be number `sequence`, with the flow that belongs to it. Slow: for after a refusal.
     pub(crate) fn rewind_to(&mut self, sequence: u64) {
-        self.walk = self.walk.clone().starting_at(sequence);
+        self.walk = self.walk.starting_at(sequence);
         self.signature.sequence = sequence;
     }
 
