@@ -48,6 +48,7 @@ int BPF_PROG(kfree_skb, struct sk_buff *skb, void *location, unsigned int reason
 			      skb->head + skb->mac_header + (ipv6 ? SIGNATURE_OFFSET_V6 : SIGNATURE_OFFSET_V4));
 	if ((bpf_ntohs(magic) ^ MAGIC) != (__u16)*expected)
 		return 0;
+	/* Modules number their own reasons from 1 << 16 on: all of them count as 0, which is no reason to drop. */
 	if (reason >= MAX_REASONS)
 		reason = 0;
 
