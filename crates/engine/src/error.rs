@@ -38,6 +38,9 @@ pub enum EngineError {
         /// Frames that came back.
         received: u64,
     },
+    /// Every engine was tried.
+    #[error("no engine works here: {0}")]
+    NoneWorks(String),
     /// A thread of the engine ended in a way it should not.
     #[error("the sender thread failed: {0}")]
     Thread(String),

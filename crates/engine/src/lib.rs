@@ -6,16 +6,20 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod drops;
 pub mod error;
 pub mod generator;
 pub mod pacer;
 pub mod port;
 pub mod sys;
+pub mod tester;
 pub mod xdp_count;
 pub mod xdp_live;
 
+pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use generator::{
     Capabilities, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
 };
 pub use port::{PathSpec, PortSpec};
+pub use tester::{Addresses, Choice, Proof, Reading, Rejected, Tester};
