@@ -286,12 +286,7 @@ fn by_ranks(reference: &Sample, other: &Sample, confidence: Confidence) -> Compa
     let alpha = 1.0 - confidence.get();
     let enough = ranks.smallest_p <= alpha;
     // Logarithms keep the ranks, so that the test of ratios is this very test.
-    let ln = |s: &Sample| {
-        let positive = s.min() > 0.0;
-        positive
-            .then(|| Sample::new(s.values().iter().map(|v| v.ln()).collect::<Vec<_>>()))?
-            .ok()
-    };
+    let ln = |s: &Sample| (s.min() > 0.0).then(|| s.map(f64::ln));
     let percent = |ln: f64| 100.0 * ln.exp_m1();
     let ratios = ln(reference)
         .zip(ln(other))

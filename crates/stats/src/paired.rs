@@ -7,6 +7,7 @@
 use crate::compare::{POWER, Verdict};
 use crate::sample::{Confidence, Interval, Sample};
 use crate::student;
+use crate::warning::{Warning, warnings_of_percentages};
 
 /// Fewest rebuilds from which a verdict is drawn; with two, t is 12.7 and proves nothing useful.
 pub const MIN_REBUILDS: usize = 3;
@@ -29,6 +30,8 @@ pub struct PairedOutcome {
     pub p_value: Option<f64>,
     /// The conclusion.
     pub verdict: Verdict,
+    /// What contradicts normal, independent values: outliers, modes, drift; their values in percent.
+    pub warnings: Vec<Warning>,
 }
 
 /// Compares with the reference by Student's t over rebuilds.
@@ -47,8 +50,16 @@ pub fn compare_paired(ln_ratios: &Sample, confidence: Confidence) -> PairedOutco
         detectable_percent: None,
         p_value: None,
         verdict: Verdict::TooFewValues,
+        warnings: warnings_of_percentages(&ln_ratios.map(percent)),
     };
     let Some(stdev) = ln_ratios.stdev().filter(|_| n >= MIN_REBUILDS) else {
+        outcome.warnings.insert(
+            0,
+            Warning::TooFewValues {
+                n,
+                needed: MIN_REBUILDS,
+            },
+        );
         return outcome;
     };
     let df = (n - 1) as f64;
@@ -125,6 +136,31 @@ mod tests {
         assert_eq!(
             (o.verdict, o.p_value, o.detectable_percent),
             (Verdict::Greater, Some(0.0), Some(0.0))
+        );
+    }
+
+    #[test]
+    fn warnings_are_in_percent() {
+        let texts = |percents: &[f64]| {
+            outcome(percents)
+                .warnings
+                .iter()
+                .map(Warning::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            texts(&[1.0, 2.0]),
+            ["too few values: 2, at least 3 are needed"]
+        );
+        let outlier = texts(&[-0.5, 0.1, 0.3, -0.2, -9.25]);
+        assert!(
+            outlier[0].starts_with("value 5 (-9.25) lies far"),
+            "{outlier:?}"
+        );
+        let rising: Vec<f64> = (0..12).map(|i| 0.5 * f64::from(i) - 3.0).collect();
+        assert_eq!(
+            texts(&rising),
+            ["the values drift by +5.5 % from first to last"]
         );
     }
 

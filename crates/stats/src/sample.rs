@@ -113,6 +113,14 @@ impl Sample {
         Ok(Self { values, sorted })
     }
 
+    /// Every value passed through a function that keeps it finite, in the same order.
+    pub(crate) fn map(&self, f: impl Fn(f64) -> f64) -> Self {
+        let values: Vec<f64> = self.values.iter().map(|v| f(*v)).collect();
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        Self { values, sorted }
+    }
+
     /// Number of values, at least 1.
     pub fn n(&self) -> usize {
         self.values.len()

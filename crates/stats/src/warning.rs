@@ -4,7 +4,8 @@
 //! screen is the caller's choice; [`Display`](std::fmt::Display) gives one sentence.
 //! Start at [`warnings`].
 
-use crate::drift::drift;
+use crate::drift::{Drift, drift};
+use crate::format::general;
 use crate::sample::{Confidence, Sample, median_of_sorted};
 use std::fmt;
 
@@ -40,7 +41,8 @@ pub enum Warning {
     },
     /// The values rise or fall over the order of measurement.
     Drift {
-        /// Change from first to last along the trend, in percent of the median.
+        /// Change from first to last along the trend, in percent of the median, or in percentage
+        /// points where the values are percentages.
         change_percent: f64,
     },
 }
@@ -57,6 +59,15 @@ const MIN_DRIFT_PERCENT: f64 = 1.0;
 
 /// Outliers, two modes and drift of one sample, in that order.
 pub fn warnings(sample: &Sample) -> Vec<Warning> {
+    found(sample, |drift| drift.change_percent)
+}
+
+/// [`warnings`] of values that are percentages themselves, such as differences of pairs.
+pub(crate) fn warnings_of_percentages(sample: &Sample) -> Vec<Warning> {
+    found(sample, |drift| Some(drift.change))
+}
+
+fn found(sample: &Sample, change_percent: impl Fn(&Drift) -> Option<f64>) -> Vec<Warning> {
     let modes = bimodal(sample);
     // Two modes explain what would look like several outliers.
     let mut found = if modes.is_some() {
@@ -65,9 +76,9 @@ pub fn warnings(sample: &Sample) -> Vec<Warning> {
         outliers(sample)
     };
     found.extend(modes);
-    if let Some(d) = drift(sample, Confidence::P99)
-        && let Some(change_percent) = d.change_percent
-        && !d.interval.contains(0.0)
+    if let Some(drift) = drift(sample, Confidence::P99)
+        && let Some(change_percent) = change_percent(&drift)
+        && !drift.interval.contains(0.0)
         && change_percent.abs() > MIN_DRIFT_PERCENT
     {
         found.push(Warning::Drift { change_percent });
@@ -138,30 +149,33 @@ impl fmt::Display for Warning {
                 value,
                 modified_z,
             } if modified_z.is_infinite() => {
+                let (place, value) = (index + 1, short(value));
                 write!(
                     f,
-                    "value {} ({value}) differs while most others are equal",
-                    index + 1
+                    "value {place} ({value}) differs while most others are equal"
                 )
             }
             Self::Outlier {
                 index,
                 value,
                 modified_z,
-            } => write!(
-                f,
-                "value {} ({value}) lies far from the others (modified z {modified_z:.1})",
-                index + 1
-            ),
+            } => {
+                let (place, value) = (index + 1, short(value));
+                write!(
+                    f,
+                    "value {place} ({value}) lies far from the others (modified z {modified_z:.1})"
+                )
+            }
             Self::Bimodal {
                 n_low,
                 low_centre,
                 n_high,
                 high_centre,
             } => {
+                let (low, high) = (short(low_centre), short(high_centre));
                 write!(
                     f,
-                    "two modes: {n_low} values near {low_centre}, {n_high} near {high_centre}"
+                    "two modes: {n_low} values near {low}, {n_high} near {high}"
                 )
             }
             Self::Drift { change_percent } => {
@@ -171,6 +185,16 @@ impl fmt::Display for Warning {
                 )
             }
         }
+    }
+}
+
+/// Five significant digits, but never an exponent for what is counted in whole units.
+fn short(value: f64) -> String {
+    let whole = (1e5..1e15).contains(&value.abs());
+    if whole {
+        format!("{value:.0}")
+    } else {
+        general(value, 5)
     }
 }
 
@@ -207,6 +231,16 @@ mod tests {
         assert_eq!(
             texts(&rising),
             ["the values drift by +10.4 % from first to last"]
+        );
+        assert_eq!(
+            texts(&[
+                4_648_293.83,
+                4_648_100.5,
+                4_648_400.0,
+                1e7 / 3.0,
+                4_648_500.0
+            ]),
+            ["value 4 (3333333) lies far from the others (modified z -4587.7)"]
         );
         let few = Warning::TooFewValues { n: 2, needed: 3 };
         assert_eq!(few.to_string(), "too few values: 2, at least 3 are needed");

@@ -2,7 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
-use stats::ministat::{Arguments, Input, Model, Output, Report, run};
+use proptest::prelude::*;
+use stats::ministat::{Arguments, Input, Model, Options, Output, PlotStyle, Report, run};
 
 fn ministat(model: Model, arguments: &[&str], files: &[(&str, &str)]) -> Output {
     let names = files.iter().map(|(name, _)| *name);
@@ -210,4 +211,30 @@ fn what_crashes_the_original_is_refused() {
     assert!(stdout(Model::Freebsd, &["-A", "-w1"], &[("f", "1 2 inf")]).contains("inf"));
     let zero = stdout(Model::Freebsd, &[], &[("f", "7 7 7")]);
     assert!(zero.contains("[no plot, span is zero width]"));
+}
+
+proptest! {
+    /// Hostile files and any options: an answer or a refusal, never a panic.
+    #[test]
+    fn bytes_never_panic(
+        files in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..9),
+        numbers in prop::collection::vec(any::<f64>(), 3..9),
+        (column, width) in (0..3_usize, 0..300_usize),
+    ) {
+        let mut inputs: Vec<Input> =
+            files.into_iter().map(|content| Input { name: b"f".to_vec(), content: Ok(content) }).collect();
+        let lines: String = numbers.iter().map(|v| format!("{v:e}\n")).collect();
+        inputs.push(Input { name: b"g".to_vec(), content: Ok(lines.into_bytes()) });
+        for model in [Model::Debian, Model::Freebsd2015, Model::Freebsd2016, Model::Freebsd] {
+            for plot in [PlotStyle::None, PlotStyle::SharedBar, PlotStyle::SeparateBars] {
+                let options = Options { model, plot, column, width, ..Options::default() };
+                let arguments = Arguments { options, files: Vec::new() };
+                for inputs in [&inputs[..], &inputs[inputs.len() - 1..]] {
+                    let output = run(&arguments, inputs);
+                    prop_assert_eq!(output.exit_code == 0, output.stderr.is_empty());
+                    prop_assert_eq!(output.exit_code == 0, !output.stdout.is_empty());
+                }
+            }
+        }
+    }
 }

@@ -66,7 +66,7 @@ fn column<'a>(text: &'a [u8], options: &Options) -> Option<&'a [u8]> {
         .split(|b| options.delimiters.contains(b))
         .filter(|field| !field.is_empty())
         .take_while(|field| field[0] != b'#');
-    fields.nth(options.column - 1)
+    fields.nth(options.column.checked_sub(1)?)
 }
 
 fn is_space(byte: u8) -> bool {

@@ -130,6 +130,12 @@ pub enum ReportError {
         "cannot plot values that are not finite or span more than numbers can; use -A for no plot"
     )]
     NotFinite,
+    /// No set, or more than there are symbols for.
+    #[error("1 to {MAX_SETS} data sets can be compared")]
+    SetCount,
+    /// A set has fewer than [`MIN_VALUES`] values.
+    #[error("a data set has fewer than {MIN_VALUES} values")]
+    TooFewValues,
     /// The plot has more cells than anyone can mean.
     #[error("cannot plot that many cells; use a smaller -w, or -A for no plot")]
     TooLarge,
@@ -238,9 +244,15 @@ impl Output {
 }
 
 impl Report {
-    /// Computes what ministat prints for labelled sets of at least [`MIN_VALUES`] values, in the
-    /// order in which they were read; at most [`MAX_SETS`] sets.
+    /// Computes what ministat prints for 1 to [`MAX_SETS`] labelled sets of at least [`MIN_VALUES`]
+    /// values each, in the order in which they were read.
     pub fn new(sets: Vec<(Vec<u8>, Vec<f64>)>, options: &Options) -> Result<Self, ReportError> {
+        if sets.is_empty() || sets.len() > MAX_SETS {
+            return Err(ReportError::SetCount);
+        }
+        if sets.iter().any(|(_, values)| values.len() < MIN_VALUES) {
+            return Err(ReportError::TooFewValues);
+        }
         let sets: Vec<(Vec<u8>, Numbers)> = sets
             .into_iter()
             .map(|(label, values)| (label, Numbers::new(values, options.model)))
@@ -252,12 +264,10 @@ impl Report {
                 Some(Plot::new(&numbers, options)?)
             }
         };
-        let reference = sets.first().map(|(_, numbers)| numbers.clone());
+        let reference = sets[0].1.clone();
         let summary = |(index, (label, numbers)): (usize, (Vec<u8>, Numbers))| {
-            let difference = reference
-                .as_ref()
-                .filter(|_| index > 0 && options.comparisons)
-                .map(|reference| numbers.difference(reference, options));
+            let compared = index > 0 && options.comparisons;
+            let difference = compared.then(|| numbers.difference(&reference, options));
             Set {
                 symbol: char::from(SYMBOLS[index + 1]),
                 label,
