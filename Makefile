@@ -9,7 +9,7 @@ FWDLAB := $(TARGET)/release/fwdlab
 
 help:
 	@echo 'make quick        build, then measure how fast this machine forwards packets (about a minute)'
-	@echo '                  make quick ARGS="--vs \"nft add table ip t\""    what does a configuration cost?'
+	@echo "                  make quick ARGS=\"--vs 'nft add table ip t'\"    what does a configuration cost?"
 	@echo '                  sudo make quick    with all it can; still builds as you'
 	@echo 'make test         all checks and tests; tests that need root are skipped without it'
 	@echo 'make build        build target/release/fwdlab only'

@@ -1,0 +1,61 @@
+//! What a machine can check of the layout and the invariants of ARCHITECTURE.md.
+//!
+//! Each check is a file with one function from values to [`Finding`]s, so that it can be tried on small bad trees. What
+//! clippy can check is in the lints of the root Cargo.toml and the clippy.toml files instead. Start with [`all`].
+
+mod directions;
+mod heads;
+mod purity;
+mod traces;
+mod unsafety;
+
+use std::fmt;
+use std::path::Path;
+
+use crate::{schemas, tree};
+
+/// Something that is not as it should be.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// File below the root; a crate for what is not in one file.
+    pub place: String,
+    /// Line from 1; 0 for the whole file.
+    pub line: usize,
+    /// What is wrong, and the rule.
+    pub text: String,
+}
+
+impl Finding {
+    fn new(place: &str, line: usize, text: impl Into<String>) -> Self {
+        Finding {
+            place: place.into(),
+            line,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.place, self.text),
+            line => write!(f, "{}:{line}: {}", self.place, self.text),
+        }
+    }
+}
+
+/// All checks of the tree under `root`.
+pub fn all(root: &Path) -> anyhow::Result<Vec<Finding>> {
+    let files = tree::files(root)?;
+    let mut findings = directions::check(&directions::metadata(root)?);
+    for file in &files {
+        findings.extend(traces::check(file));
+        if file.is_rust() {
+            findings.extend(heads::check(file));
+            findings.extend(unsafety::check(file));
+            findings.extend(purity::check(file));
+        }
+    }
+    findings.extend(schemas::stale(root)?);
+    Ok(findings)
+}

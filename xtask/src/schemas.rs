@@ -1,0 +1,117 @@
+//! JSON Schemas of everything we keep or print, generated from `model`, so that other programs can rely on it.
+//!
+//! Not written by hand: change the type in `model`, then renew them. Start with [`generated`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use model::event::{Event, RebuildRecord};
+use model::result::{RunInfo, Summary, TrialRecord};
+use schemars::{JsonSchema, schema_for};
+
+use crate::check::Finding;
+
+const FOLDER: &str = "schemas";
+const RENEW: &str = "cargo run -p xtask -- schemas";
+
+/// Name and text of every schema.
+fn generated() -> anyhow::Result<Vec<(String, String)>> {
+    fn text<T: JsonSchema>() -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(&schema_for!(T))? + "\n")
+    }
+    Ok([
+        ("run", text::<RunInfo>()?),
+        ("summary", text::<Summary>()?),
+        ("trial", text::<TrialRecord>()?),
+        ("rebuild", text::<RebuildRecord>()?),
+        ("event", text::<Event>()?),
+    ]
+    .map(|(name, text)| (format!("{name}.json"), text))
+    .into())
+}
+
+/// Writes all schemas, removes those that no longer exist, and returns what was written.
+pub fn write(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let folder = root.join(FOLDER);
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+    let generated = generated()?;
+    for name in kept(&folder)? {
+        if !generated.iter().any(|(known, _)| *known == name) {
+            fs::remove_file(folder.join(&name)).with_context(|| format!("remove {name}"))?;
+        }
+    }
+    let mut written = Vec::new();
+    for (name, text) in generated {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
+/// Schemas that are not what `model` says now.
+pub fn stale(root: &Path) -> anyhow::Result<Vec<Finding>> {
+    let folder = root.join(FOLDER);
+    let generated = generated()?;
+    let finding = |name: &str, what: &str| Finding {
+        place: format!("{FOLDER}/{name}"),
+        line: 0,
+        text: format!("{what}. Renew with: {RENEW}"),
+    };
+    let mut findings = Vec::new();
+    for (name, text) in &generated {
+        if fs::read_to_string(folder.join(name)).is_ok_and(|kept| kept == *text) {
+            continue;
+        }
+        findings.push(finding(name, "the schema is not what model says"));
+    }
+    for name in kept(&folder)? {
+        if !generated.iter().any(|(known, _)| *known == name) {
+            findings.push(finding(&name, "the schema belongs to no type"));
+        }
+    }
+    Ok(findings)
+}
+
+/// Names of the schemas in the folder, if there is one.
+fn kept(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Ok(Vec::new());
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry
+            .context("list the schemas")?
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
+        if name.ends_with(".json") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_missing_or_orphaned_schema_is_found_and_renewed() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        assert_eq!(stale(root.path()).unwrap().len(), 5);
+        let written = write(root.path()).unwrap();
+        assert_eq!(stale(root.path()).unwrap(), []);
+
+        fs::write(&written[0], "{}").unwrap();
+        fs::remove_file(&written[1]).unwrap();
+        fs::write(root.path().join("schemas/old.json"), "{}").unwrap();
+        let findings = stale(root.path()).unwrap();
+        assert_eq!(findings.len(), 3);
+        assert!(findings.iter().all(|finding| finding.text.contains(RENEW)));
+
+        write(root.path()).unwrap();
+        assert_eq!(stale(root.path()).unwrap(), []);
+    }
+}

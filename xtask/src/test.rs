@@ -1,0 +1,351 @@
+//! `make test`: the checks, the lints and all tests, counted together, with what was skipped and why in the last lines.
+//!
+//! A test that cannot run here prints `SKIPPED: <test>: <reason>` and returns; cargo calls that passed, this runner does
+//! not. It knows nothing of what the tests test. Start with [`all`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+use crate::check;
+
+const SKIPPED: &str = "SKIPPED: ";
+
+/// Runs everything; `true` if nothing failed. One failure keeps nothing else from running.
+pub fn all(root: &Path) -> anyhow::Result<bool> {
+    let mut tally = Tally::default();
+
+    println!("== layout");
+    let findings = check::all(root)?;
+    findings.iter().for_each(|finding| println!("{finding}"));
+    tally.count("layout", findings.is_empty());
+
+    lint(root, &mut tally, "rustfmt", "fmt", &["--all", "--check"])?;
+    lint(
+        root,
+        &mut tally,
+        "clippy",
+        "clippy",
+        &[
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    )?;
+
+    println!("== tests");
+    let mut reader = Reader::default();
+    let arguments = [
+        "--root",
+        "test",
+        "--workspace",
+        "--no-fail-fast",
+        "--",
+        "--show-output",
+    ];
+    let succeeded = stream(cargo(root).args(arguments), &mut |line| {
+        if let Some(line) = reader.read(line) {
+            println!("{line}");
+        }
+    })?;
+    tally.add(reader.tally);
+    if !succeeded && tally.failed.is_empty() {
+        tally
+            .failed
+            .push("cargo test could not build or run all tests".into());
+    }
+
+    print!("{tally}");
+    Ok(tally.failed.is_empty())
+}
+
+fn lint(
+    root: &Path,
+    tally: &mut Tally,
+    component: &str,
+    command: &str,
+    arguments: &[&str],
+) -> anyhow::Result<()> {
+    println!("== {component}");
+    let probe = cargo(root)
+        .args([command, "--version"])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .status();
+    if !probe.context("run cargo")?.success() {
+        tally.skipped.push(format!(
+            "{component}: not installed; get it with: rustup component add {component}"
+        ));
+        return Ok(());
+    }
+    let succeeded = stream(cargo(root).arg(command).args(arguments), &mut |line| {
+        println!("{line}")
+    })?;
+    tally.count(component, succeeded);
+    Ok(())
+}
+
+/// cargo through the script that finds it and keeps root from building.
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(root.join("scripts/cargo"));
+    command
+        .current_dir(root)
+        .env("CARGO_TERM_COLOR", "never")
+        .env_remove("CARGO_MANIFEST_DIR");
+    command
+}
+
+/// Runs a command and hands over what it writes to both its outputs, in order, line by line.
+fn stream(command: &mut Command, line: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
+    let (reader, writer) = io::pipe().context("open a pipe")?;
+    let also = writer.try_clone().context("open a pipe")?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(also)
+        .spawn()
+        .context("run cargo")?;
+    // the command keeps its own ends of the pipe; the end of the output is seen only when they are closed
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    for bytes in BufReader::new(reader).split(b'\n') {
+        line(&String::from_utf8_lossy(
+            &bytes.context("read what cargo says")?,
+        ));
+    }
+    Ok(child.wait().context("wait for cargo")?.success())
+}
+
+/// What passed, failed and was skipped.
+#[derive(Debug, Default, PartialEq)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    /// `test: reason`
+    skipped: Vec<String>,
+}
+
+impl Tally {
+    fn count(&mut self, name: &str, passed: bool) {
+        if passed {
+            self.passed += 1;
+        } else {
+            self.failed.push(name.into());
+        }
+    }
+
+    fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.skipped.extend(other.skipped);
+    }
+}
+
+/// The last lines of the run: failures, skips by reason, and one line that machines read too.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f)?;
+        for name in &self.failed {
+            writeln!(f, "failed: {name}")?;
+        }
+        let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for skip in &self.skipped {
+            let (test, reason) = skip.split_once(": ").unwrap_or((skip, "no reason given"));
+            reasons.entry(reason).or_default().push(test);
+        }
+        for (reason, tests) in reasons {
+            writeln!(
+                f,
+                "skipped {}: {reason} ({})",
+                tests.len(),
+                tests.join(", ")
+            )?;
+        }
+        let Tally {
+            passed,
+            failed,
+            skipped,
+        } = self;
+        writeln!(
+            f,
+            "{passed} passed, {} failed, {} skipped",
+            failed.len(),
+            skipped.len()
+        )
+    }
+}
+
+/// Reads the output of `cargo test -- --show-output`: counts, and drops what passing tests said.
+#[derive(Debug, Default)]
+struct Reader {
+    tally: Tally,
+    /// Of the test program that is running: what its passing tests called skipped.
+    skipped: Vec<String>,
+    in_successes: bool,
+}
+
+impl Reader {
+    /// Takes a line and returns it if people should see it.
+    fn read<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            self.finish_program(counts);
+        } else if line == "successes:" {
+            self.in_successes = true;
+        } else if line == "failures:" {
+            self.in_successes = false;
+        } else if self.in_successes {
+            let skip = line.strip_prefix(SKIPPED)?;
+            if !self.skipped.iter().any(|known| known == skip) {
+                self.skipped.push(skip.into());
+                return Some(line);
+            }
+        } else if let Some((test, reason)) = ignored(line) {
+            self.tally.skipped.push(format!("{test}: {reason}"));
+        } else if let Some(test) = line
+            .strip_prefix("test ")
+            .and_then(|rest| rest.strip_suffix(" ... FAILED"))
+        {
+            self.tally.failed.push(test.into());
+        }
+        (!self.in_successes).then_some(line)
+    }
+
+    /// `ok. 12 passed; 0 failed; 1 ignored; ...`
+    fn finish_program(&mut self, counts: &str) {
+        let count = |what: &str| {
+            counts
+                .split([';', '.'])
+                .find_map(|part| part.trim().strip_suffix(what)?.trim().parse::<usize>().ok())
+                .unwrap_or(0)
+        };
+        self.tally.passed += count("passed").saturating_sub(self.skipped.len());
+        self.tally.skipped.append(&mut self.skipped);
+        self.in_successes = false;
+    }
+}
+
+/// Name and reason of an ignored test.
+fn ignored(line: &str) -> Option<(&str, &str)> {
+    let (test, state) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    match state.strip_prefix("ignored")? {
+        "" => Some((test, "ignored")),
+        reason => Some((test, reason.strip_prefix(", ")?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "\
+     Running unittests src/lib.rs (target/debug/deps/lab-1)
+
+running 5 tests
+test bed::stands ... ok
+test bed::falls ... ok
+test cpu::pins ... FAILED
+test big ... ignored
+test slow ... ignored, takes an hour
+
+successes:
+
+---- bed::stands stdout ----
+SKIPPED: bed::stands: needs root
+SKIPPED: bed::stands: needs root
+chatter
+
+successes:
+    bed::stands
+    bed::falls
+
+failures:
+
+---- cpu::pins stdout ----
+SKIPPED: cpu::pins: a failing test skips nothing
+panicked at here
+
+failures:
+    cpu::pins
+
+test result: FAILED. 2 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.01s
+
+     Running tests/a.rs (target/debug/deps/a-1)
+
+successes:
+
+---- bed::stands stdout ----
+SKIPPED: bed::stands: needs root
+
+test result: ok. 11 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+";
+
+    #[test]
+    fn output_of_cargo_test_is_counted() {
+        let mut reader = Reader::default();
+        let shown: Vec<&str> = OUTPUT
+            .lines()
+            .filter_map(|line| reader.read(line))
+            .collect();
+        assert_eq!(
+            reader.tally,
+            Tally {
+                passed: 1 + 10,
+                failed: vec!["cpu::pins".into()],
+                skipped: [
+                    "big: ignored",
+                    "slow: takes an hour",
+                    "bed::stands: needs root",
+                    "bed::stands: needs root"
+                ]
+                .map(String::from)
+                .into(),
+            }
+        );
+        assert!(shown.contains(&"panicked at here"));
+        assert!(!shown.contains(&"chatter"));
+        assert_eq!(
+            shown
+                .iter()
+                .filter(|line| line.starts_with("SKIPPED: bed"))
+                .count(),
+            2
+        );
+    }
+
+    #[test]
+    fn the_last_line_stands_alone_and_skips_are_grouped() {
+        let tally = Tally {
+            passed: 7,
+            failed: vec!["a".into()],
+            skipped: vec![
+                "b: needs root".into(),
+                "c: needs root".into(),
+                "d: no veth".into(),
+            ],
+        };
+        assert_eq!(
+            tally.to_string(),
+            "\nfailed: a\nskipped 2: needs root (b, c)\nskipped 1: no veth (d)\n7 passed, 1 failed, 3 skipped\n"
+        );
+    }
+
+    #[test]
+    fn both_outputs_are_read_and_the_exit_code_kept() {
+        let mut lines = Vec::new();
+        let mut run = |script: &str| {
+            stream(Command::new("sh").args(["-c", script]), &mut |line| {
+                lines.push(line.to_owned())
+            })
+            .unwrap()
+        };
+        assert!(run("echo a; echo b >&2"));
+        assert!(!run("exit 3"));
+        assert_eq!(lines, ["a", "b"]);
+    }
+}
