@@ -1,0 +1,460 @@
+//! Engines against the kernel: every sender and receiver over veth, through a Linux router in a namespace of its own.
+//!
+//! Needs root, `ip`, `ethtool` and for one test `nft`. What cannot run here says `SKIPPED` on stderr and why, and is
+//! counted there; it neither fails nor passes in silence.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::num::NonZeroU32;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use engine::af_packet::PacketCount;
+use engine::xdp_count::{XdpCount, XdpPass};
+use engine::{
+    Choice, DropMonitor, EngineError, Frames, Mode, Reading, ReceiveCounts, Receiver, Schedule,
+    Tester,
+};
+use model::trial::{IpVersion, Stream};
+use model::units::FrameSize;
+use packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType};
+
+use self::bed::{ADDRESSES, Bed};
+
+#[path = "veth/bed.rs"]
+mod bed;
+
+const FRAMES: u64 = 20_000;
+const LOAD_PPS: f64 = 50_000.0;
+const FLOWS: u32 = 256;
+
+/// Says that a test, or a part of it, cannot run here, past the capture of the test runner.
+fn skip(reason: impl std::fmt::Display) {
+    static SKIPPED: AtomicUsize = AtomicUsize::new(0);
+    let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+    let name = thread::current().name().unwrap_or("?").to_owned();
+    let _ = writeln!(
+        std::io::stderr(),
+        "SKIPPED: {reason} ({name}; {skipped} skipped so far)"
+    );
+}
+
+/// A bed, or a skip.
+fn bed(paths: usize) -> Option<Bed> {
+    if !rustix::process::geteuid().is_root() {
+        skip("not root");
+        return None;
+    }
+    Bed::new(paths).map_err(skip).ok()
+}
+
+/// What an engine gave, or a skip when only privileges are missing (as in a container); other errors fail the test.
+fn allowed<T>(result: Result<T, EngineError>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if error.to_string().contains("not permitted") => {
+            skip(error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn stream(ip_version: IpVersion, extra_bytes: u16) -> Stream {
+    let smallest = ip_version.smallest_frame().bytes();
+    Stream::new(
+        ip_version,
+        FrameSize::new(smallest + extra_bytes).unwrap(),
+        FLOWS,
+    )
+    .unwrap()
+}
+
+fn tester(bed: &Bed, mode: Option<Mode>) -> Option<Tester> {
+    let choice = Choice {
+        mode,
+        cpus: vec![],
+        prove: Some(stream(IpVersion::Ipv4, 0)),
+    };
+    allowed(Tester::open(&bed.paths(), &ADDRESSES, &choice)).map(|(tester, _)| tester)
+}
+
+fn paced(frames: u64) -> Schedule {
+    Schedule {
+        load_pps: Some(LOAD_PPS),
+        frames: Some(frames),
+        at_most: Duration::from_secs(10),
+        path: 0,
+    }
+}
+
+/// Waits until the sender is done, then for the rest of the frames.
+fn finish(tester: &mut Tester) -> Reading {
+    wait_until(|| tester.is_done());
+    tester.stop().unwrap()
+}
+
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(12),
+            "it takes too long"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn every_frame_of_every_sender_arrives() {
+    let Some(bed) = bed(1) else { return };
+    for mode in Mode::ALL {
+        let Some(mut tester) = tester(&bed, Some(mode)) else {
+            continue;
+        };
+        for (version, extra_bytes) in [
+            (IpVersion::Ipv4, 0),
+            (IpVersion::Ipv6, 0),
+            (IpVersion::Ipv4, 1454),
+        ] {
+            let case = format!("{} {version} +{extra_bytes}", mode.name());
+            let before = bed.transmitted(0);
+            tester.arm(&stream(version, extra_bytes)).unwrap();
+            tester.start(paced(FRAMES)).unwrap();
+            let reading = finish(&mut tester);
+            assert_eq!(reading.sent, [FRAMES], "{case}");
+            assert_eq!(reading.received, [FRAMES], "{case}");
+            let counts = tester.receive_counts(0).unwrap();
+            assert_eq!((counts.wrong_length, counts.late), (0, 0), "{case}");
+            let port = bed.transmitted(0).since(before);
+            assert_eq!((port.packets, port.dropped), (FRAMES, 0), "{case}");
+        }
+    }
+}
+
+#[test]
+fn the_mean_rate_is_the_intended_load() {
+    let Some(bed) = bed(1) else { return };
+    for mode in Mode::ALL {
+        let Some(mut tester) = tester(&bed, Some(mode)) else {
+            continue;
+        };
+        tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+        tester
+            .start(Schedule {
+                frames: None,
+                ..paced(0)
+            })
+            .unwrap();
+        // a live sender starts late, to have its pages prepared
+        thread::sleep(Duration::from_millis(100));
+        let from = tester.read().unwrap();
+        thread::sleep(Duration::from_millis(400));
+        let to = tester.read().unwrap();
+        tester.stop().unwrap();
+        let seconds = (to.at_ns - from.at_ns) as f64 / 1e9;
+        let due = (to.sent[0] + to.not_sent - from.sent[0] - from.not_sent) as f64;
+        // a reading may fall into a pause of the sender of up to some milliseconds
+        let off = due / seconds / LOAD_PPS - 1.0;
+        assert!(off.abs() < 0.02, "{}: off by {off}", mode.name());
+    }
+}
+
+/// Overload, with a DUT that is slow and runs on another CPU than the sender: where every count is under strain.
+#[test]
+fn sent_is_what_the_port_sent_and_dropped_even_when_the_dut_is_overloaded() {
+    let Some(bed) = bed(1) else { return };
+    bed.in_dut(0, "echo 1 > /sys/class/net/eth0/threaded")
+        .unwrap();
+    if let Err(reason) = bed.in_dut(
+        0,
+        "nft add table ip slow && nft add chain ip slow forward '{ type filter hook forward priority 0; }' && \
+         for i in $(seq 1000); do echo add rule ip slow forward ip saddr 192.0.2.1 drop; done | nft -f -",
+    ) {
+        skip(format!("without nft the DUT is not slow: {reason}"));
+    }
+    // makes the DUT's NAPI take the frames of socket senders too, which queue then
+    let Some(_pass) = allowed(XdpPass::open(&bed.dut_port(0))) else {
+        return;
+    };
+    for mode in Mode::ALL {
+        let Some(mut tester) = tester(&bed, Some(mode)) else {
+            continue;
+        };
+        let before = bed.transmitted(0);
+        tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+        tester
+            .start(Schedule {
+                load_pps: None,
+                frames: None,
+                at_most: Duration::from_millis(300),
+                path: 0,
+            })
+            .unwrap();
+        let reading = finish(&mut tester);
+        let port = bed.transmitted(0).since(before);
+        assert_eq!(
+            reading.sent[0],
+            port.packets + port.dropped,
+            "{}: {reading:?} {port:?}",
+            mode.name()
+        );
+        assert!(reading.received[0] <= port.packets);
+        assert!(port.dropped > 0, "{}: no overload", mode.name());
+    }
+}
+
+#[test]
+fn frames_go_where_select_says() {
+    let Some(bed) = bed(2) else { return };
+    for mode in Mode::ALL {
+        let Some(mut tester) = tester(&bed, Some(mode)) else {
+            continue;
+        };
+        tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+        tester.start(paced(FRAMES)).unwrap();
+        wait_until(|| tester.read().unwrap().sent[0] > FRAMES / 4);
+        tester.select(1).unwrap();
+        let reading = finish(&mut tester);
+        assert_eq!(reading.sent[0] + reading.sent[1], FRAMES);
+        assert!(reading.sent[1] > FRAMES / 4, "{}: {reading:?}", mode.name());
+        assert_eq!(reading.received, reading.sent, "{}", mode.name());
+        assert!(tester.select(2).is_err());
+    }
+}
+
+#[test]
+fn frames_on_the_wire_are_those_of_the_template() {
+    const ROUNDS: u64 = 4;
+    let Some(bed) = bed(1) else { return };
+    for mode in Mode::ALL {
+        let Some(mut tester) = tester(&bed, Some(mode)) else {
+            continue;
+        };
+        for (version, extra_bytes) in [
+            (IpVersion::Ipv4, 0),
+            (IpVersion::Ipv4, 1),
+            (IpVersion::Ipv6, 0),
+            (IpVersion::Ipv6, 1434),
+        ] {
+            let stream = stream(version, extra_bytes);
+            let capture = Capture::open(&bed);
+            tester.arm(&stream).unwrap();
+            tester.start(paced(ROUNDS * u64::from(FLOWS))).unwrap();
+            finish(&mut tester);
+            let frames = frames(&stream, tester.nonce());
+            let mut sent_per_flow = HashMap::new();
+            for sequence in 0..ROUNDS * u64::from(FLOWS) {
+                let case = format!("{} {stream:?} frame {sequence}", mode.name());
+                let captured = capture.next().expect(&case);
+                let flow = frames.flows.flow(sequence % frames.flows.len());
+                let signature = Signature {
+                    nonce: frames.nonce,
+                    sequence,
+                    ..Signature::default()
+                };
+                let mut expected = vec![0; frames.template.buffer_len()];
+                frames.template.write(&mut expected, &flow, &signature);
+                assert_eq!(captured, expected, "{case}");
+                *sent_per_flow
+                    .entry(check_with_etherparse(&captured))
+                    .or_insert(0) += 1;
+            }
+            assert!(capture.next().is_none());
+            assert_eq!(sent_per_flow.len(), FLOWS as usize);
+            assert!(sent_per_flow.values().all(|&frames| frames == ROUNDS));
+        }
+    }
+}
+
+/// Incoming frames of the tester at the DUT's port.
+struct Capture {
+    socket: OwnedFd,
+}
+
+impl Capture {
+    fn open(bed: &Bed) -> Capture {
+        let everything = NonZeroU32::new(u32::from((libc::ETH_P_ALL as u16).to_be())).unwrap();
+        let socket = engine::port::within(&bed.dut_port(0).netns, || {
+            Ok(rustix::net::socket_with(
+                AddressFamily::PACKET,
+                SocketType::RAW,
+                SocketFlags::CLOEXEC,
+                Some(Protocol::from_raw(everything)),
+            )
+            .unwrap())
+        })
+        .unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 64 << 20).unwrap();
+        Capture { socket }
+    }
+
+    /// The next frame; all must have arrived.
+    fn next(&self) -> Option<Vec<u8>> {
+        let mut frame = [0; 2048];
+        loop {
+            let (bytes, _) =
+                rustix::net::recv(&self.socket, &mut frame[..], RecvFlags::DONTWAIT).ok()?;
+            // the socket hears the DUT's other port too
+            if frame[..6] == ADDRESSES.destination_mac && frame[6..12] == ADDRESSES.source_mac {
+                return Some(frame[..bytes].to_vec());
+            }
+        }
+    }
+}
+
+fn frames(stream: &Stream, nonce: u16) -> Frames {
+    let (version, flows) = match stream.ip_version {
+        IpVersion::Ipv4 => (packet::IpVersion::V4, FlowSet::default_v4(stream.flows)),
+        IpVersion::Ipv6 => (packet::IpVersion::V6, FlowSet::default_v6(stream.flows)),
+    };
+    let template = FrameTemplate::new(&FrameSpec {
+        source: MacAddr(ADDRESSES.source_mac),
+        destination: MacAddr(ADDRESSES.destination_mac),
+        version,
+        frame_size: stream.frame_size_bytes.bytes(),
+    });
+    Frames {
+        template: template.unwrap(),
+        flows: flows.unwrap(),
+        nonce,
+    }
+}
+
+/// Checks both checksums with another implementation, and returns the flow as text.
+fn check_with_etherparse(frame: &[u8]) -> String {
+    use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
+    let headers = PacketHeaders::from_ethernet_slice(frame).unwrap();
+    let Some(TransportHeader::Udp(udp)) = &headers.transport else {
+        panic!("not UDP: {headers:?}");
+    };
+    let payload = headers.payload.slice();
+    let ports = (udp.source_port, udp.destination_port);
+    match &headers.net {
+        Some(NetHeaders::Ipv4(ip, _)) => {
+            assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+            assert_eq!(udp.checksum, udp.calc_checksum_ipv4(ip, payload).unwrap());
+            format!("{:?} {:?} {ports:?}", ip.source, ip.destination)
+        }
+        Some(NetHeaders::Ipv6(ip, _)) => {
+            assert_eq!(udp.checksum, udp.calc_checksum_ipv6(ip, payload).unwrap());
+            format!("{:?} {:?} {ports:?}", ip.source, ip.destination)
+        }
+        other => panic!("not IP: {other:?}"),
+    }
+}
+
+#[test]
+fn receivers_tell_this_trials_frames_from_late_ones() {
+    let Some(bed) = bed(1) else { return };
+    let path = &bed.paths()[0];
+    let stream = stream(IpVersion::Ipv6, 0);
+    type Open = fn(&engine::PortSpec) -> Result<Box<dyn Receiver>, EngineError>;
+    let receivers: [Open; 2] = [
+        |port| Ok(Box::new(XdpCount::open(port)?)),
+        |port| Ok(Box::new(PacketCount::open(port)?)),
+    ];
+    for open in receivers {
+        let Some(mut receiver) = allowed(open(&path.rx)) else {
+            continue;
+        };
+        let mut sender =
+            allowed(engine::af_packet::sender(std::slice::from_ref(path), &[])).unwrap();
+        let buffer_bytes = stream.frame_size_bytes.buffer_bytes();
+        let mut count = |nonce, expected| -> ReceiveCounts {
+            use engine::Sender;
+            sender.arm(&frames(&stream, nonce)).unwrap();
+            receiver.expect(expected, buffer_bytes).unwrap();
+            sender.start(paced(1000)).unwrap();
+            wait_until(|| sender.is_done());
+            sender.stop().unwrap();
+            let mut counts = ReceiveCounts::default();
+            let begin = Instant::now();
+            while counts.received + counts.late < 1000 && begin.elapsed().as_millis() < 100 {
+                counts = receiver.counts().unwrap();
+            }
+            counts
+        };
+        let of_this_trial = count(7, 7);
+        assert_eq!((of_this_trial.received, of_this_trial.late), (1000, 0));
+        let of_the_trial_before = count(6, 7);
+        assert_eq!(
+            (of_the_trial_before.received, of_the_trial_before.late),
+            (0, 1000)
+        );
+        let of_nobody = count(8, 7);
+        assert_eq!((of_nobody.received, of_nobody.late), (0, 0));
+        assert_eq!(count(7, 7).received, 1000, "{}", receiver.name());
+    }
+}
+
+#[test]
+fn live_frames_are_rejected_where_the_peer_runs_no_napi() {
+    let Some(bed) = bed(1) else { return };
+    bed.in_dut(0, "ethtool -K eth0 gro off").unwrap();
+    let choice = Choice {
+        mode: None,
+        cpus: vec![],
+        prove: Some(stream(IpVersion::Ipv4, 0)),
+    };
+    let Some((tester, rejected)) = allowed(Tester::open(&bed.paths(), &ADDRESSES, &choice)) else {
+        return;
+    };
+    assert_eq!(tester.mode(), Mode::AfXdp);
+    if tester.receiver_name() != "xdp" {
+        skip("no XDP here, so live frames were not even tried");
+        return;
+    }
+    let [live] = &rejected[..] else {
+        panic!("{rejected:?}");
+    };
+    assert_eq!(live.engine, "xdp-live");
+    assert!(
+        matches!(
+            live.reason,
+            EngineError::PathNotProven {
+                sent: 1000,
+                received: 0,
+                ..
+            }
+        ),
+        "{live:?}"
+    );
+}
+
+#[test]
+fn drops_have_the_kernels_names() {
+    let Some(bed) = bed(1) else { return };
+    if let Err(reason) = bed.in_dut(0, "nft list tables") {
+        return skip(reason);
+    }
+    let Some(mut monitor) = allowed(DropMonitor::open()) else {
+        return;
+    };
+    let Some(mut tester) = tester(&bed, None) else {
+        return;
+    };
+    bed.in_dut(
+        0,
+        "nft add table ip shut && nft add chain ip shut forward '{ type filter hook forward priority 0; policy drop; }'",
+    )
+    .unwrap();
+    for frames in [1000, 10] {
+        tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+        monitor.expect(tester.nonce()).unwrap();
+        tester.start(paced(frames)).unwrap();
+        let reading = finish(&mut tester);
+        assert_eq!((reading.sent[0], reading.received[0]), (frames, 0));
+        assert_eq!(
+            monitor.counts().unwrap(),
+            [("netfilter drop".to_owned(), frames)]
+        );
+    }
+    monitor.expect(tester.nonce().wrapping_add(1)).unwrap();
+    assert_eq!(monitor.counts().unwrap(), []);
+}
