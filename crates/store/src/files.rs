@@ -122,6 +122,14 @@ pub(crate) fn replace_json(path: &Path, record: &impl Serialize) -> Result<(), S
     replace(path, &text, true)
 }
 
+/// Removes a directory with everything in it; another process may be doing the same.
+pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -213,6 +221,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_torn_line_that_cannot_be_taken_back_is_closed_by_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path(), dir.path(), "a").unwrap();
+        journal.append(&1).unwrap();
+        let real = journal.file.try_clone().unwrap();
+        // Answers every write with "no space left" and every truncation with "invalid argument".
+        journal.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let error = journal.append(&2).unwrap_err().to_string();
+        assert!(
+            error.contains("No space left") && error.contains("--runs DIR"),
+            "{error}"
+        );
+        journal.file = real;
+        journal.file.write_all(b"[torn").unwrap();
+        journal.append(&3).unwrap();
+        journal.append(&4).unwrap();
+        assert_eq!(
+            fs::read_to_string(dir.path().join("a")).unwrap(),
+            "1\n[torn\n3\n4\n"
+        );
+    }
+
+    #[test]
     fn test_cases_get_distinct_file_names() {
         let long = "x".repeat(300);
         let cases = [
@@ -232,7 +263,7 @@ mod tests {
         let (a, b) = (file_name_of(&long), file_name_of(&format!("{long}y")));
         assert_ne!(a, b);
         assert!(a.len() <= 120, "{a}");
-        // RFC-less but published: FNV-1a of "foobar" (Fowler, Noll, Vo: test vectors).
+        // From the test vectors of Fowler, Noll and Vo.
         assert_eq!(fnv1a("foobar"), 0x8594_4171_f739_67e8);
     }
 

@@ -26,6 +26,9 @@ pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
             .and_then(|n| runs.map(|run| run.path).nth(n.checked_sub(1)?))
             .ok_or_else(|| unknown(root, name));
     }
+    if name.is_empty() {
+        return Err(unknown(root, name));
+    }
     let mut ids = names(root)?;
     ids.retain(|id| is_run(root, id));
     let matching = |matches: &dyn Fn(&str) -> bool| -> Vec<&String> {
@@ -40,8 +43,7 @@ pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
     ] {
         match candidates.as_slice() {
             [] => {}
-            [one] if !name.is_empty() => return Ok(root.join(one)),
-            _ if name.is_empty() => return Err(unknown(root, name)),
+            [one] => return Ok(root.join(one)),
             several => {
                 return Err(StoreError::Ambiguous {
                     name: name.to_owned(),

@@ -4,11 +4,10 @@
 //! step is completed by the next listing. Start with [`remove`].
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use crate::error::StoreError;
-use crate::files::{TRASH_PREFIX, is_locked};
+use crate::files::{TRASH_PREFIX, is_locked, remove_tree};
 use crate::index::is_run;
 
 /// Removes the run in a directory, damaged or not.
@@ -35,10 +34,7 @@ pub fn remove(run: &Path) -> Result<(), StoreError> {
         });
     }
     let trash = root.join(format!("{TRASH_PREFIX}{name}"));
-    match fs::remove_dir_all(&trash) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
-        _ => {}
-    }
+    remove_tree(&trash).map_err(cannot)?;
     fs::rename(run, &trash).map_err(cannot)?;
-    fs::remove_dir_all(&trash).map_err(cannot)
+    remove_tree(&trash).map_err(cannot)
 }

@@ -13,17 +13,19 @@ use serde::Serialize;
 
 use crate::error::StoreError;
 use crate::files::{
-    EVENTS, INPUTS, Journal, NEW_PREFIX, RAW, REPORT, RUN, SUMMARY, TRIALS, file_name_of, replace,
-    replace_json, stays_inside, sync_tree, take_lock,
+    EVENTS, INPUTS, Journal, NEW_PREFIX, RAW, REPORT, RUN, SUMMARY, TRIALS, file_name_of,
+    remove_tree, replace, replace_json, stays_inside, sync_tree, take_lock,
 };
 
 /// The directory of a run that goes on. One process writes a run, any number may read it meanwhile.
+///
+/// The kernel says whether the run still runs, by a lock that ends with this process; children forked without exec share
+/// it and must not outlive the run.
 #[derive(Debug)]
 pub struct RunWriter {
     dir: PathBuf,
     events: Journal,
     trials: Journal,
-    // Released by the kernel when this process ends, however it ends. A child that was forked without exec shares it.
     _lock: File,
 }
 
@@ -79,7 +81,7 @@ impl RunWriter {
         };
         fill().inspect_err(|_| {
             // What is left when this fails too is removed by the next listing.
-            let _ = fs::remove_dir_all(&staging);
+            let _ = remove_tree(&staging);
         })
     }
 

@@ -1,0 +1,14 @@
+//! The store from outside: written, killed, damaged, filled up, found again, removed.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod crash;
+mod faults;
+mod finding;
+mod removing;
+mod round_trip;
+mod samples;
+mod writing;
