@@ -1,0 +1,79 @@
+//! Is there room for runs?
+//!
+//! Start with [`check`].
+
+use std::path::Path;
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+use super::Check;
+
+/// A quick run keeps less than 10 MB; below this it may not even be written.
+const TOO_LITTLE: u64 = 100 << 20;
+/// Room for some campaigns.
+const LITTLE: u64 = 1 << 30;
+
+/// Looks at the file system where `runs` is or will be.
+pub(super) fn check(runs: &Path) -> Check {
+    let absolute = std::path::absolute(runs).unwrap_or_else(|_| runs.to_owned());
+    let there = absolute
+        .ancestors()
+        .find(|folder| folder.exists())
+        .unwrap_or(Path::new("/"));
+    match statvfs(there) {
+        Ok(disk) => judge(
+            &there.display().to_string(),
+            disk.f_bavail.saturating_mul(disk.f_frsize),
+            disk.f_flag.contains(StatVfsMountFlags::RDONLY),
+        ),
+        Err(error) => Check::skip(
+            "disk",
+            format!("cannot look at {}: {error}", there.display()),
+        ),
+    }
+}
+
+fn judge(folder: &str, free_bytes: u64, read_only: bool) -> Check {
+    const NAME: &str = "disk";
+    let free = format!("{} MiB free in {folder}", free_bytes >> 20);
+    if read_only {
+        Check::fail(
+            NAME,
+            format!("{folder} is read-only: no run can be kept"),
+            "change to a folder that can be written",
+        )
+    } else if free_bytes < TOO_LITTLE {
+        Check::fail(NAME, free, "fwdlab runs rm RUN, or change to a larger disk")
+    } else if free_bytes < LITTLE {
+        Check::warn(NAME, free, "fwdlab runs rm RUN, or change to a larger disk")
+    } else {
+        Check::ok(NAME, free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    #[test]
+    fn room_is_judged() {
+        assert_eq!(judge("/a", 5 << 30, false).status, Status::Ok);
+        assert_eq!(judge("/a", 500 << 20, false).status, Status::Warn);
+        assert_eq!(judge("/a", 0, false).status, Status::Fail);
+        assert_eq!(judge("/a", 5 << 30, true).status, Status::Fail);
+    }
+
+    #[test]
+    fn a_folder_that_does_not_exist_yet_is_looked_for_above() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = check(&folder.path().join("not/yet"));
+        assert!(
+            check
+                .finding
+                .ends_with(&folder.path().display().to_string()),
+            "{check:?}"
+        );
+        assert_eq!(super::check(Path::new("/proc/not/yet")).name, "disk");
+    }
+}
