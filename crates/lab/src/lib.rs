@@ -1,1 +1,19 @@
-//! fwdlab: lab
+//! The lab: test beds, configurations of DUTs, placement, probes, and running procedures on them.
+//!
+//! It prints nothing and speaks no HTTP: it changes hosts, undoes what it changed, and tells what happens as one stream
+//! of events. Start with [`bed`] (the embedded test bed), then [`quick`] (what `fwdlab quick` runs).
+
+pub mod bed;
+pub mod command;
+pub mod configuration;
+pub mod error;
+pub mod facts;
+mod link_watch;
+pub mod placement;
+pub mod probe;
+pub mod registry;
+pub mod run;
+mod sys;
+pub mod user_namespace;
+
+pub use error::LabError;

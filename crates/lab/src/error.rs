@@ -1,0 +1,94 @@
+//! What can go wrong in the lab: what was tried, on what, what the system answered, and what to try next.
+
+use std::io;
+
+use engine::EngineError;
+
+/// Why the lab could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A system call or file operation failed.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried and on what.
+        what: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// A program is not there.
+    #[error("cannot run `{program}`: {source}. Install it with: apt-get install {package}")]
+    ProgramMissing {
+        /// The program.
+        program: String,
+        /// The Debian package that has it.
+        package: &'static str,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// A command ended with an error.
+    #[error("`{command}` failed ({status}){}", said(.stderr))]
+    Command {
+        /// The command.
+        command: String,
+        /// Exit status in words.
+        status: String,
+        /// What it wrote to standard error.
+        stderr: String,
+    },
+    /// A configuration could not be read.
+    #[error("configuration `{name}`: {reason}")]
+    Configuration {
+        /// As typed.
+        name: String,
+        /// What is wrong with it and what would be right.
+        reason: String,
+    },
+    /// A configuration could not be applied to the DUT.
+    #[error("configuration `{name}` could not be applied to the DUT: {source}")]
+    NotApplied {
+        /// As typed.
+        name: String,
+        /// What failed.
+        source: Box<LabError>,
+    },
+    /// The DUT forwards nothing, or next to nothing.
+    #[error("the DUT does not forward with {configuration}: {received} of {sent} test frames came back{}", said(.why))]
+    DoesNotForward {
+        /// `the plain configuration` or the configuration's name.
+        configuration: String,
+        /// Test frames sent.
+        sent: u64,
+        /// Test frames received.
+        received: u64,
+        /// Where they went, as far as counters tell.
+        why: String,
+    },
+    /// The host lacks what the test bed needs.
+    #[error("this host cannot carry the test bed: {0}")]
+    Preflight(String),
+    /// Stopped by the user.
+    #[error("interrupted")]
+    Interrupted,
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The run could not be kept.
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+}
+
+fn said(text: &str) -> String {
+    match text.trim() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
+impl LabError {
+    pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        LabError::System {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Who runs where: the generator alone on its CPUs, the DUT on its own.
+//!
+//! A DUT that shares a CPU with the generator cannot be overloaded: the sender has to stop for it. Nothing is pinned
+//! here; this is only the decision. Start with [`Placement::choose`].
+
+use std::collections::BTreeMap;
+
+use rustix::thread::sched_getaffinity;
+
+use crate::error::LabError;
+
+/// CPUs of generator and DUT, and what could not be arranged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// CPUs of the sender.
+    pub generator_cpus: Vec<usize>,
+    /// CPUs of the DUT; the first one has the NAPI thread, packet steering spreads flows over all of them.
+    pub dut_cpus: Vec<usize>,
+    /// For people: subject, what was arranged or not and why.
+    pub notes: BTreeMap<String, String>,
+}
+
+impl Placement {
+    /// Chooses CPUs: the DUT gets the last one (or those asked for), the generator the first that is left.
+    ///
+    /// # Errors
+    /// A CPU asked for is not there, or not ours to use.
+    pub fn choose(dut_cpus: &[usize]) -> Result<Placement, LabError> {
+        let ours =
+            sched_getaffinity(None).map_err(|e| LabError::system("ask which CPUs are ours", e))?;
+        let available: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
+            .filter(|&cpu| ours.is_set(cpu))
+            .collect();
+        Placement::among(&available, dut_cpus)
+    }
+
+    fn among(available: &[usize], wanted: &[usize]) -> Result<Placement, LabError> {
+        if let Some(missing) = wanted.iter().find(|cpu| !available.contains(cpu)) {
+            return Err(LabError::Preflight(format!(
+                "CPU {missing} is not available; these are: {}",
+                list(available)
+            )));
+        }
+        let mut notes = BTreeMap::new();
+        let dut_cpus = match (wanted, available) {
+            ([], [.., last]) => vec![*last],
+            ([], []) => vec![0],
+            (wanted, _) => wanted.to_vec(),
+        };
+        let free = available
+            .iter()
+            .copied()
+            .find(|cpu| !dut_cpus.contains(cpu));
+        let generator = free.or(available.first().copied()).unwrap_or(0);
+        if free.is_some() {
+            notes.insert("generator".into(), format!("alone on CPU {generator}"));
+        } else {
+            notes.insert(
+                "generator".into(),
+                format!(
+                    "shares CPU {generator} with the DUT: the DUT cannot be overloaded, figures compare nothing but settings on this machine"
+                ),
+            );
+        }
+        if dut_cpus.len() > 1 {
+            notes.insert(
+                "packet steering".into(),
+                format!(
+                    "flows are spread over CPUs {} after the NAPI thread",
+                    list(&dut_cpus)
+                ),
+            );
+        }
+        Ok(Placement {
+            generator_cpus: vec![generator],
+            dut_cpus,
+            notes,
+        })
+    }
+
+    /// Do generator and DUT have CPUs of their own?
+    pub fn is_separate(&self) -> bool {
+        self.generator_cpus
+            .iter()
+            .all(|cpu| !self.dut_cpus.contains(cpu))
+    }
+
+    /// The DUT's CPUs as the hexadecimal mask that sysfs wants, in groups of 32 bits.
+    pub(crate) fn rps_mask(&self) -> String {
+        let groups = self.dut_cpus.iter().max().map_or(1, |max| max / 32 + 1);
+        let mut mask = vec![0u32; groups];
+        for cpu in &self.dut_cpus {
+            mask[cpu / 32] |= 1 << (cpu % 32);
+        }
+        mask.iter()
+            .rev()
+            .map(|group| format!("{group:08x}"))
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+}
+
+fn list(cpus: &[usize]) -> String {
+    cpus.iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generator_and_dut_are_kept_apart_where_possible() {
+        let two = Placement::among(&[0, 1], &[]).unwrap();
+        assert_eq!(
+            (&two.generator_cpus[..], &two.dut_cpus[..]),
+            (&[0][..], &[1][..])
+        );
+        assert!(two.is_separate());
+        let one = Placement::among(&[3], &[]).unwrap();
+        assert_eq!(
+            (&one.generator_cpus[..], &one.dut_cpus[..]),
+            (&[3][..], &[3][..])
+        );
+        assert!(!one.is_separate() && one.notes["generator"].contains("shares CPU 3"));
+        let many = Placement::among(&[0, 1, 2, 3], &[0, 2]).unwrap();
+        assert_eq!(many.generator_cpus, [1]);
+        assert!(
+            Placement::among(&[0, 1], &[7])
+                .unwrap_err()
+                .to_string()
+                .contains("CPU 7")
+        );
+    }
+
+    #[test]
+    fn masks_are_what_sysfs_reads() {
+        let mask = |cpus: &[usize]| {
+            Placement {
+                dut_cpus: cpus.to_vec(),
+                ..Placement::default()
+            }
+            .rps_mask()
+        };
+        assert_eq!(mask(&[0, 1]), "00000003");
+        assert_eq!(mask(&[1, 33]), "00000002,00000002");
+    }
+}

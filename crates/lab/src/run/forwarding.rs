@@ -1,0 +1,380 @@
+//! The maximum forwarding rate of one DUT: interleaved iterations, a fresh DUT for every block.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use engine::DropMonitor;
+use measure::conservation::{balance, objections};
+use measure::gate::Gate;
+use measure::maxfwd::{ID, MIN_WINDOWS, MaxFwd, Planned, Window, control, judge, noise, summarise};
+use model::event::EventKind;
+use model::result::{Summary, TrialRecord, Validity};
+use model::trial::Stream;
+use model::units::imix_estimate_l2_bps;
+use model::version::{EVENT_FORMAT, RUN_FORMAT};
+
+use super::trial::{Bench, Counted, Glimpse};
+use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
+use crate::bed::Bed;
+use crate::error::LabError;
+use crate::probe;
+
+/// What a trial takes beyond its windows: start, warm-up, drain, reading counters.
+const OVERHEAD: Duration = Duration::from_millis(250);
+
+/// Readings of the probe before the first trial.
+const CALIBRATION_READINGS: usize = 120;
+
+/// Progress is told so often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+
+/// A trial with its windows: the gate is drawn from all probe readings of the run, so trials are judged at the end.
+struct Raw {
+    record: TrialRecord,
+    windows: Vec<Window>,
+}
+
+/// Runs the procedure; what was measured is in `measured` even when it is interrupted.
+pub(super) fn run(
+    parameters: &Parameters,
+    stop: &Control,
+    run: &mut Run<'_>,
+    measured: &mut Measured,
+) -> Result<(), LabError> {
+    let streams = &parameters.streams;
+    let mut plan = MaxFwd::new(streams.len(), parameters.iterations, true, parameters.seed);
+    let per_trial = parameters.trial + OVERHEAD;
+    run.tell(EventKind::RunStarted {
+        format: EVENT_FORMAT,
+        info: Box::new(run.info.clone()),
+        estimate_s: (per_trial * plan.planned() as u32).as_secs_f64(),
+        steps: plan.planned() as u32,
+    })?;
+    let mut readings = calibrate(parameters);
+    let mut loads: Vec<Option<Option<f64>>> = vec![None; streams.len()];
+    let mut raw: Vec<Raw> = Vec::new();
+    let mut drops = DropMonitor::open().ok();
+    if drops.is_none() && parameters.privileged {
+        run.warn("the kernel does not tell why it drops frames (no skb:kfree_skb with BTF): losses in the DUT stay without a reason")?;
+    }
+
+    let result = (|| {
+        let mut standing = None;
+        while let Some(planned) = plan.next_trial() {
+            if stop.is_stopped() {
+                return Ok(());
+            }
+            if planned.opens_block || standing.is_none() {
+                // the old bed goes before the new one comes
+                drop(standing.take());
+                standing = Some(build(parameters, &streams[0], run, planned.iteration == 1)?);
+            }
+            let (bed, tester) = standing.as_mut().expect("just built");
+            let mut bench = Bench {
+                bed,
+                tester,
+                drops: drops.as_mut(),
+                placement: &parameters.placement,
+                control: stop,
+            };
+            let stream = &streams[planned.case];
+            let load = match loads[planned.case] {
+                Some(load) => load,
+                None => {
+                    let load = match parameters.load {
+                        Some(load) => load.pps(stream.frame_size_bytes),
+                        None => bench.overload(stream)?,
+                    };
+                    *loads[planned.case].insert(load)
+                }
+            };
+            let progress = Progress {
+                planned: &planned,
+                stream,
+                iterations: parameters.iterations,
+                done: (plan.planned() - plan.left().min(plan.planned() - 1)) as u32 - 1,
+                steps: plan.planned() as u32,
+                left: per_trial * (plan.left() as u32 + 1),
+            };
+            let started_at = timestamp();
+            let gate = Gate::calibrate(&readings);
+            let trial = trial(
+                &mut bench,
+                stream,
+                load,
+                parameters.trial,
+                gate.as_ref(),
+                &progress,
+                run,
+            )?;
+            let Some((windows, counted)) = trial else {
+                return Ok(());
+            };
+            readings.extend(windows.iter().map(|w| w.probe_after));
+            let record = record(
+                bench.tester,
+                &planned,
+                raw.len(),
+                started_at,
+                stream,
+                load,
+                &windows,
+                &counted,
+            );
+            plan.record(&planned, record.validity.is_valid());
+            keep_windows(run, &record, &windows)?;
+            // the gate as known now; the final one is in summary.json
+            let record = gated(record, &windows, gate.as_ref());
+            run.writer.trial(&record)?;
+            run.tell(EventKind::TrialFinished {
+                record: Box::new(record.clone()),
+            })?;
+            raw.push(Raw { record, windows });
+        }
+        Ok(())
+    })();
+
+    let gate = Gate::calibrate(&readings);
+    measured.trials = raw
+        .into_iter()
+        .map(|raw| gated(raw.record, &raw.windows, gate.as_ref()))
+        .collect();
+    measured.summary = Some(summary(parameters, run, gate.as_ref(), &measured.trials));
+    result
+}
+
+/// How fast the DUT's CPU is now: a fifth of a second of readings.
+fn calibrate(parameters: &Parameters) -> Vec<f64> {
+    let cpus = parameters
+        .placement
+        .dut_cpus
+        .get(..1)
+        .unwrap_or_default()
+        .to_vec();
+    std::thread::spawn(move || {
+        let _ = engine::port::pin(&cpus);
+        (0..CALIBRATION_READINGS)
+            .map(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                probe::reading()
+            })
+            .collect()
+    })
+    .join()
+    .unwrap_or_default()
+}
+
+fn build(
+    parameters: &Parameters,
+    stream: &Stream,
+    run: &mut Run<'_>,
+    first: bool,
+) -> Result<(Bed, engine::Tester), LabError> {
+    let bed = Bed::up(1, &parameters.placement, false)?;
+    let (mut tester, words) = open_tester(&bed, parameters)?;
+    if first {
+        run.bed_ready(&bed, &words)?;
+    }
+    if let Some(configuration) = &parameters.configuration {
+        configure(&bed, 0, &mut tester, stream, configuration, run)?;
+    }
+    Ok((bed, tester))
+}
+
+struct Progress<'a> {
+    planned: &'a Planned,
+    stream: &'a Stream,
+    iterations: u32,
+    done: u32,
+    steps: u32,
+    left: Duration,
+}
+
+/// One trial, while progress is told from this thread. `None` when the run was stopped in it.
+fn trial(
+    bench: &mut Bench<'_>,
+    stream: &Stream,
+    load: Option<f64>,
+    duration: Duration,
+    gate: Option<&Gate>,
+    progress: &Progress<'_>,
+    run: &mut Run<'_>,
+) -> Result<Option<(Vec<Window>, Counted)>, LabError> {
+    // a trial needs some more windows than the median of the quiet ones: about half of the shortest trial
+    let wanted = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
+    let enough = |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= wanted;
+    let stop = bench.control.clone();
+    let (sender, glimpses) = mpsc::channel::<Glimpse>();
+    let result = std::thread::scope(|scope| {
+        let worker = scope.spawn(move || {
+            let sender = sender;
+            bench.windows(stream, load, duration, &enough, &sender)
+        });
+        let mut last: Option<Instant> = None;
+        while let Ok(glimpse) = glimpses.recv() {
+            if last.is_none_or(|t| t.elapsed() >= PROGRESS_EVERY) {
+                last = Some(Instant::now());
+                run.tell(progress.event(glimpse))?;
+            }
+        }
+        worker
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    Ok((!stop.is_stopped()).then_some(result))
+}
+
+impl Progress<'_> {
+    fn event(&self, glimpse: Glimpse) -> EventKind {
+        let of = self.stream;
+        let plural = if of.flows == 1 { "" } else { "s" };
+        let control = if self.planned.control {
+            " (control)"
+        } else {
+            ""
+        };
+        EventKind::Progress {
+            activity: format!(
+                "{} B, {} flow{plural}{control}, iteration {} of {}",
+                of.frame_size_bytes, of.flows, self.planned.iteration, self.iterations
+            ),
+            done: self.done,
+            steps: self.steps,
+            left_s: self.left.as_secs_f64(),
+            offered_load_pps: Some(glimpse.offered_load_pps),
+            forwarding_rate_pps: Some(glimpse.forwarding_rate_pps),
+            estimate: None,
+        }
+    }
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a record is made of that many things, once"
+)]
+fn record(
+    tester: &engine::Tester,
+    planned: &Planned,
+    trials_before: usize,
+    started_at: String,
+    stream: &Stream,
+    load: Option<f64>,
+    windows: &[Window],
+    counted: &Counted,
+) -> TrialRecord {
+    let counters = counted.counters[0].clone();
+    let span = windows.last().map_or(0.0, |w| w.start_s + w.duration_s);
+    let (sent, received, seconds) = windows.iter().fold((0, 0, 0.0), |(s, r, t), w| {
+        (s + w.sent, r + w.received, t + w.duration_s)
+    });
+    let rate = |frames: u64| {
+        if seconds > 0.0 {
+            frames as f64 / seconds
+        } else {
+            0.0
+        }
+    };
+    let intended = load.map(|_| counters.generator_sent + counters.generator_not_sent);
+    let ledger = balance(&counters, intended);
+    let mut reasons = counted.objections.clone();
+    reasons.extend(objections(&ledger, &counters));
+    reasons.extend(measure::maxfwd::objections(
+        &counters,
+        rate(sent),
+        rate(received),
+    ));
+    TrialRecord {
+        test_case: if planned.control {
+            format!("{}/control", stream.id())
+        } else {
+            stream.id()
+        },
+        procedure: ID.into(),
+        iteration: planned.iteration,
+        trial: trials_before as u32 + 1,
+        control: planned.control,
+        started_at,
+        stream: stream.clone(),
+        engine: tester.mode().name().into(),
+        receiver: tester.receiver_name().into(),
+        duration_s: span,
+        intended_load_pps: load,
+        offered_load_pps: rate(sent),
+        forwarding_rate_pps: None,
+        forwarding_rate_ungated_pps: None,
+        quiet: Default::default(),
+        contended: Default::default(),
+        windows_not_offered: 0,
+        frame_loss_ratio: if counters.generator_sent > 0 {
+            ledger.frames_lost as f64 / counters.generator_sent as f64
+        } else {
+            0.0
+        },
+        ledger,
+        counters,
+        validity: Validity { reasons },
+    }
+}
+
+fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> TrialRecord {
+    let strata = judge(windows, gate, record.intended_load_pps);
+    record.forwarding_rate_pps = strata.quiet.forwarding_rate_pps;
+    record.forwarding_rate_ungated_pps = strata.ungated_pps;
+    record.quiet = strata.quiet;
+    record.contended = strata.contended;
+    record.windows_not_offered = strata.not_offered;
+    record
+}
+
+fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Result<(), LabError> {
+    let mut csv = String::from(
+        "start_s,duration_s,frames_sent,frames_received,probe_before_per_ns,probe_after_per_ns\n",
+    );
+    for w in windows {
+        csv += &format!(
+            "{:.6},{:.9},{},{},{:.3},{:.3}\n",
+            w.start_s, w.duration_s, w.sent, w.received, w.probe_before, w.probe_after
+        );
+    }
+    Ok(run.writer.raw(
+        &record.test_case,
+        record.trial,
+        "intervals.csv",
+        csv.as_bytes(),
+    )?)
+}
+
+fn summary(
+    parameters: &Parameters,
+    run: &Run<'_>,
+    gate: Option<&Gate>,
+    trials: &[TrialRecord],
+) -> Summary {
+    let test_cases = summarise(&parameters.streams, trials);
+    let control = control(&parameters.streams[0], trials);
+    let noise = noise(gate, &test_cases, control.as_ref());
+    let mut warnings = Vec::new();
+    if !parameters.privileged {
+        warnings.push(crate::user_namespace::MISSING.to_owned());
+    }
+    if !parameters.placement.is_separate() {
+        warnings.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
+    }
+    let smallest = test_cases
+        .iter()
+        .filter(|c| c.forwarding_rate_pps.is_some())
+        .min_by_key(|c| (c.stream.frame_size_bytes, std::cmp::Reverse(c.stream.flows)));
+    Summary {
+        format: RUN_FORMAT,
+        run: run.info.id.clone(),
+        procedure: ID.into(),
+        imix_estimate_l2_bps: smallest
+            .and_then(|c| c.forwarding_rate_pps)
+            .map(imix_estimate_l2_bps),
+        test_cases,
+        control,
+        comparisons: Vec::new(),
+        noise,
+        warnings,
+    }
+}

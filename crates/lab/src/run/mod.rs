@@ -1,0 +1,387 @@
+//! Running a procedure on the embedded test bed: what `fwdlab quick` does.
+//!
+//! [`forwarding`] measures the maximum forwarding rate, [`paired`] compares configurations by slices; both build beds,
+//! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. Start with
+//! [`Parameters`] and [`start`].
+
+pub mod forwarding;
+pub mod paired;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use engine::{Mode, Tester};
+use jiff::Timestamp;
+use model::event::{Event, EventKind, RebuildRecord};
+use model::result::{RunInfo, RunState, Summary, TrialRecord};
+use model::trial::Stream;
+use model::units::Load;
+use model::version::RUN_FORMAT;
+use store::{RunId, RunWriter};
+
+use crate::bed::{Bed, MACS};
+use crate::configuration::Configuration;
+use crate::error::LabError;
+use crate::placement::Placement;
+
+/// Everything that decides what a run does; every default is resolved.
+#[derive(Debug, Clone)]
+pub struct Parameters {
+    /// Test cases, the first one is also the A/A control.
+    pub streams: Vec<Stream>,
+    /// Iterations of each test case.
+    pub iterations: u32,
+    /// Shortest duration of a trial.
+    pub trial: Duration,
+    /// Intended load; `None` chooses twice of what the DUT forwards.
+    pub load: Option<Load>,
+    /// Applied to the DUT before it is measured.
+    pub configuration: Option<Configuration>,
+    /// Compared with the plain DUT by paired slices; not empty means a comparison.
+    pub versus: Vec<Configuration>,
+    /// Rebuilds of a comparison.
+    pub rebuilds: u32,
+    /// Time for a whole comparison.
+    pub total: Duration,
+    /// Engine to use; `None` takes the fastest that proves itself.
+    pub engine: Option<Mode>,
+    /// Who runs where.
+    pub placement: Placement,
+    /// Root of the host, or of a user namespace only.
+    pub privileged: bool,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// The command line, as typed.
+    pub command_line: Vec<String>,
+}
+
+/// Stops a run from outside: the current trial ends, everything is undone, what was measured is kept.
+#[derive(Debug, Clone, Default)]
+pub struct Control(Arc<AtomicBool>);
+
+impl Control {
+    /// Asks the run to stop.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Has it been asked to stop?
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// The flag itself, for a signal handler.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+}
+
+/// What a run leaves.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// Every trial, in order.
+    pub trials: Vec<TrialRecord>,
+    /// Every rebuild, in order.
+    pub rebuilds: Vec<RebuildRecord>,
+    /// The result.
+    pub summary: Option<Summary>,
+}
+
+/// A run with its journal: everything that happens is kept first and told then.
+pub struct Run<'a> {
+    /// The head of the run.
+    pub info: RunInfo,
+    writer: RunWriter,
+    began: Instant,
+    listener: &'a mut dyn FnMut(&Event),
+}
+
+/// Runs what the parameters ask for. The run directory is made first, so that nothing is measured that cannot be kept.
+///
+/// On success the caller adds the report and calls [`Run::finish`]; on failure the run has been closed as failed or
+/// interrupted with what was measured so far.
+///
+/// # Errors
+/// See [`LabError`]. The test bed is gone in any case.
+pub fn start<'a>(
+    parameters: &Parameters,
+    runs: &Path,
+    control: &Control,
+    listener: &'a mut dyn FnMut(&Event),
+) -> Result<(Run<'a>, Measured), LabError> {
+    let mut run = Run::open(parameters, runs, listener)?;
+    let mut measured = Measured::default();
+    let result = if parameters.versus.is_empty() {
+        forwarding::run(parameters, control, &mut run, &mut measured)
+    } else {
+        paired::run(parameters, control, &mut run, &mut measured)
+    };
+    match result {
+        Ok(()) => Ok((run, measured)),
+        Err(error) => {
+            let state = match error {
+                LabError::Interrupted => RunState::Interrupted,
+                _ => RunState::Failed,
+            };
+            // the first error is the one to report; closing the run may well fail for the same reason
+            let _ = run.close(state, &error.to_string());
+            Err(error)
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn open(
+        parameters: &Parameters,
+        runs: &Path,
+        listener: &'a mut dyn FnMut(&Event),
+    ) -> Result<Run<'a>, LabError> {
+        let now = Timestamp::now();
+        let info = RunInfo {
+            format: RUN_FORMAT,
+            id: RunId::free(runs, now, "quick", parameters.seed)
+                .as_str()
+                .to_owned(),
+            kind: "quick".into(),
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            command_line: parameters.command_line.clone(),
+            seed: parameters.seed,
+            started_at: now.to_string(),
+            finished_at: None,
+            state: RunState::Running,
+            error: None,
+            parameters: parameters.as_values(),
+            facts: crate::facts::host(&parameters.placement, parameters.privileged),
+        };
+        let writer = RunWriter::create(runs, &info)?;
+        for configuration in parameters.configuration.iter().chain(&parameters.versus) {
+            keep_inputs(&writer, configuration)?;
+        }
+        Ok(Run {
+            info,
+            writer,
+            began: Instant::now(),
+            listener,
+        })
+    }
+
+    /// Directory of the run.
+    pub fn path(&self) -> &Path {
+        self.writer.path()
+    }
+
+    /// Closes the run with its result and report.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn finish(
+        mut self,
+        summary: &Summary,
+        report_html: &str,
+        state: RunState,
+    ) -> Result<RunInfo, LabError> {
+        self.info.state = state;
+        self.info.finished_at = Some(Timestamp::now().to_string());
+        self.tell(match state {
+            RunState::Finished => EventKind::RunFinished {
+                summary: Box::new(summary.clone()),
+            },
+            _ => EventKind::RunEnded {
+                reason: "interrupted".into(),
+            },
+        })?;
+        self.writer
+            .finish(&self.info, Some(summary), Some(report_html))?;
+        Ok(self.info)
+    }
+
+    fn close(mut self, state: RunState, reason: &str) -> Result<(), LabError> {
+        self.info.state = state;
+        self.info.finished_at = Some(Timestamp::now().to_string());
+        self.info.error = Some(reason.to_owned());
+        self.tell(EventKind::RunEnded {
+            reason: reason.to_owned(),
+        })?;
+        Ok(self.writer.finish(&self.info, None, None)?)
+    }
+
+    fn tell(&mut self, kind: EventKind) -> Result<(), LabError> {
+        let event = Event {
+            t: (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e6,
+            run: self.info.id.clone(),
+            kind,
+        };
+        self.writer.event(&event)?;
+        (self.listener)(&event);
+        Ok(())
+    }
+
+    fn warn(&mut self, text: impl Into<String>) -> Result<(), LabError> {
+        self.tell(EventKind::Warning { text: text.into() })
+    }
+
+    fn bed_ready(&mut self, bed: &Bed, engine: &str) -> Result<(), LabError> {
+        let facts = &mut self.info.facts;
+        facts.placement.extend(bed.notes().clone());
+        facts.placement.insert(
+            "lab".into(),
+            format!("namespaces {}*", bed.generator().trim_end_matches("gen")),
+        );
+        facts.sysctls.clone_from(bed.sysctls());
+        facts.offloads = bed.offloads();
+        engine.clone_into(&mut facts.engine);
+        let facts = Box::new(facts.clone());
+        self.tell(EventKind::BedReady { facts })
+    }
+}
+
+impl Parameters {
+    fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
+        let mut values = BTreeMap::new();
+        let mut set = |name: &str, value: serde_json::Value| {
+            values.insert(name.to_owned(), value);
+        };
+        let names = |list: &[Configuration]| -> Vec<String> {
+            list.iter().map(|c| c.name.clone()).collect()
+        };
+        set(
+            "test_cases",
+            self.streams
+                .iter()
+                .map(Stream::id)
+                .collect::<Vec<_>>()
+                .into(),
+        );
+        set(
+            "load",
+            self.load
+                .map_or("twice the forwarding rate".into(), |l| l.to_string().into()),
+        );
+        set("engine", self.engine.map_or("automatic", Mode::name).into());
+        set(
+            "generator_cpus",
+            self.placement.generator_cpus.clone().into(),
+        );
+        set("dut_cpus", self.placement.dut_cpus.clone().into());
+        if let Some(configuration) = &self.configuration {
+            set("configuration", configuration.name.clone().into());
+        }
+        if self.versus.is_empty() {
+            set("procedure", measure::maxfwd::ID.into());
+            set("iterations", self.iterations.into());
+            set("trial_s", self.trial.as_secs_f64().into());
+        } else {
+            set("procedure", measure::paired::ID.into());
+            set("versus", names(&self.versus).into());
+            set("rebuilds", self.rebuilds.into());
+            set("total_s", self.total.as_secs_f64().into());
+        }
+        values
+    }
+}
+
+/// Keeps what a configuration was read from; a directory file by file.
+fn keep_inputs(writer: &RunWriter, configuration: &Configuration) -> Result<(), LabError> {
+    fn keep(writer: &RunWriter, path: &Path, name: &str) -> Result<(), LabError> {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path)
+                .map_err(|e| LabError::system(format!("read {}", path.display()), e))?;
+            for entry in entries.flatten() {
+                let name = format!("{name}/{}", entry.file_name().to_string_lossy());
+                keep(writer, &entry.path(), &name)?;
+            }
+            return Ok(());
+        }
+        let bytes = std::fs::read(path)
+            .map_err(|e| LabError::system(format!("read {}", path.display()), e))?;
+        Ok(writer.input(name, &bytes)?)
+    }
+    for path in configuration.inputs() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        keep(writer, path, &name)?;
+    }
+    Ok(())
+}
+
+/// Opens the tester on a bed that is still plain and says in words why it is this engine.
+fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, String), LabError> {
+    let addresses = engine::Addresses {
+        source_mac: MACS.tx,
+        destination_mac: MACS.dut_in,
+    };
+    let choice = engine::Choice {
+        mode: parameters.engine,
+        cpus: parameters.placement.generator_cpus.clone(),
+        prove: parameters.streams.first().cloned(),
+    };
+    let (tester, rejected) = Tester::open(&bed.paths(), &addresses, &choice)?;
+    let mut words = format!(
+        "{} ({})",
+        tester.mode().name(),
+        tester.capabilities().summary
+    );
+    match parameters.engine {
+        Some(_) => words.push_str(", as asked for"),
+        None if rejected.is_empty() => words.push_str(", the fastest; it proved every path"),
+        None => {
+            let why: Vec<String> = rejected
+                .iter()
+                .map(|r| format!("{}: {}", r.engine, r.reason))
+                .collect();
+            words.push_str(&format!("; not possible here: {}", why.join("; ")));
+        }
+    }
+    Ok((tester, words))
+}
+
+/// Applies a configuration and makes sure that the DUT still forwards with it.
+fn configure(
+    bed: &Bed,
+    dut: usize,
+    tester: &mut Tester,
+    stream: &Stream,
+    configuration: &Configuration,
+    run: &mut Run<'_>,
+) -> Result<(), LabError> {
+    let said = configuration.apply(bed, dut)?;
+    if !said.trim().is_empty() {
+        let text = format!(
+            "configuration `{}` said: {}",
+            configuration.name,
+            said.trim()
+        );
+        run.warn(text)?;
+    }
+    let before = bed.counters(dut)?;
+    let proof = tester.prove(dut, stream, trial::PROOF_FRAMES)?;
+    if proof.received == 0 {
+        let after = bed.counters(dut)?;
+        return Err(LabError::DoesNotForward {
+            configuration: format!("configuration `{}`", configuration.name),
+            sent: proof.sent,
+            received: 0,
+            why: format!(
+                "{} frames reached the DUT's input and {} left at its output",
+                after.dut_in.0 - before.dut_in.0,
+                after.dut_out.0 - before.dut_out.0
+            ),
+        });
+    }
+    if proof.received < proof.sent {
+        let text = format!(
+            "with configuration `{}` only {} of {} test frames at a low rate came back",
+            configuration.name, proof.received, proof.sent
+        );
+        run.warn(text)?;
+    }
+    Ok(())
+}
+
+/// Now, as records have it.
+fn timestamp() -> String {
+    Timestamp::now().to_string()
+}

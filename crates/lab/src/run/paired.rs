@@ -1,0 +1,264 @@
+//! Configurations against the plain DUT: DUTs side by side, slices in balanced order, the whole rebuilt many times.
+//!
+//! Configuration 0 is the plain DUT, 1 is the A/A control (plain as well), the rest are those asked for.
+
+use std::time::{Duration, Instant};
+
+use measure::conservation::{balance, objections};
+use measure::order::{Random, mirrored};
+use measure::paired::{ID, Rebuild, outcome, places, rebuild};
+use model::comparison::{Comparison, Verdict};
+use model::event::{EventKind, RebuildRecord};
+use model::result::{Noise, Summary, Validity};
+use model::trial::Stream;
+use model::version::{EVENT_FORMAT, RUN_FORMAT};
+
+use super::trial::Bench;
+use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
+use crate::bed::Bed;
+use crate::error::LabError;
+
+/// The plain DUT and the control stand beside the configurations.
+const CONTROLS: usize = 2;
+
+/// Shortest slices' time of a rebuild that is worth building for.
+const MIN_SLICES: Duration = Duration::from_millis(600);
+
+/// Runs the comparison; what was measured is in `measured` even when it is interrupted.
+pub(super) fn run(
+    parameters: &Parameters,
+    stop: &Control,
+    run: &mut Run<'_>,
+    measured: &mut Measured,
+) -> Result<(), LabError> {
+    run.tell(EventKind::RunStarted {
+        format: EVENT_FORMAT,
+        info: Box::new(run.info.clone()),
+        estimate_s: parameters.total.as_secs_f64(),
+        steps: parameters.rebuilds,
+    })?;
+    let mut rebuilds = Vec::new();
+    let result = rebuild_all(parameters, stop, run, measured, &mut rebuilds);
+    measured.summary = Some(summary(parameters, run, &rebuilds));
+    result
+}
+
+fn rebuild_all(
+    parameters: &Parameters,
+    stop: &Control,
+    run: &mut Run<'_>,
+    measured: &mut Measured,
+    rebuilds: &mut Vec<Rebuild>,
+) -> Result<(), LabError> {
+    let stream = &parameters.streams[0];
+    let configurations = CONTROLS + parameters.versus.len();
+    let began = Instant::now();
+    let mut random = Random::new(parameters.seed);
+    let mut load = None;
+    let mut overhead = Duration::from_millis(500);
+    for number in 0..parameters.rebuilds as usize {
+        if stop.is_stopped() {
+            return Ok(());
+        }
+        let rebuild_began = Instant::now();
+        let started_at = timestamp();
+        let places = places(configurations, number);
+        let bed = Bed::up(configurations, &parameters.placement, false)?;
+        let (mut tester, words) = open_tester(&bed, parameters)?;
+        if number == 0 {
+            run.bed_ready(&bed, &words)?;
+        }
+        let pps = match load {
+            Some(pps) => pps,
+            None => *load.insert(intended(parameters, stream, &bed, &mut tester, stop)?),
+        };
+        for (place, &configuration) in places.iter().enumerate() {
+            // the one given by --set belongs to every DUT, the plain one included
+            if let Some(common) = &parameters.configuration {
+                configure(&bed, place, &mut tester, stream, common, run)?;
+            }
+            if configuration >= CONTROLS {
+                let wanted = &parameters.versus[configuration - CONTROLS];
+                configure(&bed, place, &mut tester, stream, wanted, run)?;
+            }
+        }
+        let left = parameters.total.saturating_sub(began.elapsed());
+        let share = left / (parameters.rebuilds - number as u32);
+        let mut bench = Bench {
+            bed: &bed,
+            tester: &mut tester,
+            drops: None,
+            placement: &parameters.placement,
+            control: stop,
+        };
+        // the time of building comes out of the share, but for the first rebuild, which also sought the load
+        let building = if number == 0 {
+            overhead
+        } else {
+            rebuild_began.elapsed()
+        };
+        let slices = share
+            .saturating_sub(building + overhead / 2)
+            .max(MIN_SLICES);
+        let mut order = || mirrored(configurations, &mut random);
+        let (blocks, counted) = bench.slices(stream, pps, slices, &mut order, &places)?;
+        if stop.is_stopped() {
+            return Ok(());
+        }
+        drop(tester);
+        drop(bed);
+        overhead = building.min(Duration::from_secs(2));
+
+        let result = rebuild(configurations, &blocks, pps);
+        let mut reasons = counted.objections.clone();
+        let mut ledgers = vec![Default::default(); configurations];
+        for (place, &configuration) in places.iter().enumerate() {
+            let counters = &counted.counters[place];
+            let ledger = balance(counters, None);
+            for reason in objections(&ledger, counters) {
+                reasons.push(format!("{}: {reason}", name(parameters, configuration)));
+            }
+            ledgers[configuration] = ledger;
+        }
+        let record = RebuildRecord {
+            rebuild: number as u32 + 1,
+            started_at,
+            places: places.iter().map(|&c| c as u32).collect(),
+            blocks: result.blocks as u32,
+            blocks_not_offered: result.not_offered as u32,
+            forwarding_rate_pps: result.rates_pps.clone(),
+            difference_percent: result
+                .ln_ratios
+                .iter()
+                .map(|ln| 100.0 * ln.exp_m1())
+                .collect(),
+            frames_sent: ledgers.iter().map(|l| l.frames_sent).sum(),
+            frames_received: ledgers.iter().map(|l| l.frames_received).sum(),
+            ledgers,
+            validity: Validity { reasons },
+        };
+        run.writer.trial(&record)?;
+        run.tell(EventKind::RebuildFinished {
+            record: Box::new(record.clone()),
+        })?;
+        if record.validity.is_valid() {
+            rebuilds.push(result);
+        }
+        measured.rebuilds.push(record);
+        let left = parameters.total.saturating_sub(began.elapsed());
+        run.tell(progress(parameters, rebuilds, number as u32 + 1, left, pps))?;
+    }
+    Ok(())
+}
+
+/// The intended load in frames per second: as asked for, else twice of what the plain DUT forwards.
+fn intended(
+    parameters: &Parameters,
+    stream: &Stream,
+    bed: &Bed,
+    tester: &mut engine::Tester,
+    stop: &Control,
+) -> Result<f64, LabError> {
+    if let Some(pps) = parameters
+        .load
+        .and_then(|load| load.pps(stream.frame_size_bytes))
+    {
+        return Ok(pps);
+    }
+    let mut bench = Bench {
+        bed,
+        tester,
+        drops: None,
+        placement: &parameters.placement,
+        control: stop,
+    };
+    bench.overload(stream)?.ok_or_else(|| {
+        LabError::Preflight(
+            "the generator cannot overload this DUT, and a comparison needs overload. A load below saturation can be forced with --load 500kpps, but shows no difference".into(),
+        )
+    })
+}
+
+fn name(parameters: &Parameters, configuration: usize) -> &str {
+    match configuration {
+        0 => "plain",
+        1 => "control",
+        other => &parameters.versus[other - CONTROLS].name,
+    }
+}
+
+fn progress(
+    parameters: &Parameters,
+    rebuilds: &[Rebuild],
+    done: u32,
+    left: Duration,
+    pps: f64,
+) -> EventKind {
+    let first = outcome(name(parameters, CONTROLS), CONTROLS, rebuilds);
+    let estimate = match (first.difference_percent, first.interval_percent) {
+        (Some(difference), Some([low, high])) => Some(format!(
+            "{}: {difference:+.1} % [{low:+.1}, {high:+.1}]",
+            first.configuration
+        )),
+        (Some(difference), None) => Some(format!("{}: {difference:+.1} %", first.configuration)),
+        _ => None,
+    };
+    EventKind::Progress {
+        activity: format!("rebuild {done} of {} done", parameters.rebuilds),
+        done,
+        steps: parameters.rebuilds,
+        left_s: left.as_secs_f64(),
+        offered_load_pps: Some(pps),
+        forwarding_rate_pps: first.plain_forwarding_rate_pps,
+        estimate,
+    }
+}
+
+fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summary {
+    let configurations = CONTROLS + parameters.versus.len();
+    let mut all: Vec<Comparison> = (1..configurations)
+        .map(|c| outcome(name(parameters, c), c, rebuilds))
+        .collect();
+    all[0].control = true;
+    let control = all.remove(0);
+    let detectable = all
+        .iter()
+        .filter_map(|c| c.detectable_percent)
+        .fold(0.0, f64::max);
+    let control_differs = matches!(control.verdict, Verdict::Less | Verdict::More);
+    let too_noisy = rebuilds.len() < 3 || detectable > 10.0;
+    let blocks: usize = rebuilds.iter().map(|r| r.blocks).sum();
+    let left_out: usize = rebuilds.iter().map(|r| r.not_offered).sum();
+    let mut verdict = if too_noisy {
+        "this machine is too noisy to tell, or the run was too short".to_owned()
+    } else {
+        format!(
+            "{} rebuilds, {blocks} blocks of slices; {left_out} blocks left out because the generator was held up",
+            rebuilds.len()
+        )
+    };
+    if control_differs && !too_noisy {
+        verdict.push_str("; the A/A control differs from the plain DUT, as one run in twenty does by chance: repeat before believing differences of that size");
+    }
+    let mut warnings = Vec::new();
+    if !parameters.privileged {
+        warnings.push(crate::user_namespace::MISSING.to_owned());
+    }
+    Summary {
+        format: RUN_FORMAT,
+        run: run.info.id.clone(),
+        procedure: ID.into(),
+        test_cases: Vec::new(),
+        control: Some(control),
+        comparisons: all,
+        noise: Noise {
+            probe_threshold: None,
+            calibration: "not used: paired slices cancel the drift of the machine".into(),
+            quiet_percent: None,
+            verdict,
+            too_noisy,
+        },
+        warnings,
+        imix_estimate_l2_bps: None,
+    }
+}

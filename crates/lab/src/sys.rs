@@ -1,0 +1,146 @@
+//! System calls of the lab: the life of child processes, priorities, and the probe's burst.
+#![allow(unsafe_code, reason = "system calls and one assembly loop")]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Makes a child start a process group of its own, and die when the thread that started it does.
+pub(crate) fn die_with_parent(command: &mut Command) {
+    command.process_group(0);
+    // SAFETY: prctl is async-signal-safe and touches only the child.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+}
+
+/// Kills a process group.
+pub(crate) fn kill_group(leader: u32) {
+    // SAFETY: no memory is involved; a group that is gone is not an error.
+    unsafe {
+        libc::kill(-(leader as libc::pid_t), libc::SIGKILL);
+    }
+}
+
+/// Sets the niceness of a thread or process; 0 is the calling thread.
+pub(crate) fn set_nice(id: u32, nice: i32) -> std::io::Result<()> {
+    // SAFETY: no memory is involved.
+    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, id, nice) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+/// Additions in one [`burst`].
+pub(crate) const BURST_ADDITIONS: u64 = 24 * 5000;
+
+/// Six independent chains of additions: as many instructions per cycle as a CPU can do, so that it notices when a sibling
+/// takes its share.
+#[inline(never)]
+pub(crate) fn burst() {
+    let mut chains = [1u64, 2, 3, 4, 5, 6];
+    for _ in 0..BURST_ADDITIONS / 24 {
+        add(&mut chains);
+    }
+    std::hint::black_box(chains);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn add(chains: &mut [u64; 6]) {
+    let [a, b, c, d, e, f] = chains;
+    // SAFETY: additions in registers.
+    unsafe {
+        std::arch::asm!(
+            "add {0}, 1",
+            "add {1}, 1",
+            "add {2}, 1",
+            "add {3}, 1",
+            "add {4}, 1",
+            "add {5}, 1",
+            "add {0}, 1",
+            "add {1}, 1",
+            "add {2}, 1",
+            "add {3}, 1",
+            "add {4}, 1",
+            "add {5}, 1",
+            "add {0}, 1",
+            "add {1}, 1",
+            "add {2}, 1",
+            "add {3}, 1",
+            "add {4}, 1",
+            "add {5}, 1",
+            "add {0}, 1",
+            "add {1}, 1",
+            "add {2}, 1",
+            "add {3}, 1",
+            "add {4}, 1",
+            "add {5}, 1",
+            inout(reg) * a,
+            inout(reg) * b,
+            inout(reg) * c,
+            inout(reg) * d,
+            inout(reg) * e,
+            inout(reg) * f,
+            options(nomem, nostack)
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn add(chains: &mut [u64; 6]) {
+    let [a, b, c, d, e, f] = chains;
+    // SAFETY: additions in registers.
+    unsafe {
+        std::arch::asm!(
+            "add {0}, {0}, 1",
+            "add {1}, {1}, 1",
+            "add {2}, {2}, 1",
+            "add {3}, {3}, 1",
+            "add {4}, {4}, 1",
+            "add {5}, {5}, 1",
+            "add {0}, {0}, 1",
+            "add {1}, {1}, 1",
+            "add {2}, {2}, 1",
+            "add {3}, {3}, 1",
+            "add {4}, {4}, 1",
+            "add {5}, {5}, 1",
+            "add {0}, {0}, 1",
+            "add {1}, {1}, 1",
+            "add {2}, {2}, 1",
+            "add {3}, {3}, 1",
+            "add {4}, {4}, 1",
+            "add {5}, {5}, 1",
+            "add {0}, {0}, 1",
+            "add {1}, {1}, 1",
+            "add {2}, {2}, 1",
+            "add {3}, {3}, 1",
+            "add {4}, {4}, 1",
+            "add {5}, {5}, 1",
+            inout(reg) * a,
+            inout(reg) * b,
+            inout(reg) * c,
+            inout(reg) * d,
+            inout(reg) * e,
+            inout(reg) * f,
+            options(nomem, nostack)
+        );
+    }
+}
+
+/// New user, mount and network namespaces for this process.
+pub(crate) fn unshare_user_mount_and_network() -> std::io::Result<()> {
+    // SAFETY: only namespaces change; no memory or file descriptor is shared differently.
+    let result =
+        unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWNET) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
