@@ -1,1 +1,14 @@
-//! fwdlab: report
+//! Renders the result of a run for people: terminal text, one HTML page, Markdown, CSV.
+//!
+//! It is given values and returns strings; it prints nothing, reads no store and computes no result of its own. Every
+//! format shows the same tables ([`table`]) and the same sentences. Start with [`text::quick`].
+
+#![forbid(unsafe_code)]
+
+mod content;
+pub mod csv;
+pub mod markdown;
+pub mod number;
+pub mod table;
+pub mod text;
+mod words;

@@ -1,0 +1,533 @@
+//! The tables of a report, filled from a summary.
+//!
+//! It decides which columns there are and what stands in them; how they look is the renderers' business. Start with
+//! [`cases`] and [`comparisons`].
+
+use model::event::RebuildRecord;
+use model::loss::{Ledger, Loss};
+use model::result::{CaseSummary, Summary, TrialRecord};
+
+use crate::number::{Prefix, count, difference, interval, p_value, percent, seconds, share, time};
+use crate::table::{Align, Cell, Column, Mark, Table};
+use crate::words::{self, Labels};
+
+fn optional_raw<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// The prefix for all forwarding rates of the test cases.
+pub(crate) fn prefix(cases: &[CaseSummary]) -> Prefix {
+    Prefix::for_largest(cases.iter().filter_map(|case| case.forwarding_rate_pps))
+}
+
+/// One row per test case: what was offered, what came back, what was lost.
+pub(crate) fn cases(summary: &Summary) -> Table {
+    let prefix = prefix(&summary.test_cases);
+    let offered = summary
+        .test_cases
+        .iter()
+        .filter_map(|case| case.offered_load_pps);
+    let offered_prefix = Prefix::for_largest(offered);
+    let labels = Labels::of(&summary.test_cases);
+    let mut columns = vec![
+        Column::right("size", &["frame_size_bytes"]),
+        Column::right("flows", &["flows"]),
+    ];
+    if labels.ip_version {
+        columns.push(Column::left("IP", &["ip_version"]));
+    }
+    columns.extend([
+        Column::right("offered load", &["offered_load_pps"]),
+        Column::plus_minus(
+            "forwarding rate",
+            &["forwarding_rate_pps", "interval_half_width_pps"],
+        ),
+        Column::right("loss", &["frame_loss_ratio"]),
+        Column::right("used", &["iterations", "iterations_invalid"]),
+    ]);
+    let mut table = Table::new(columns);
+    for case in &summary.test_cases {
+        let stream = &case.stream;
+        let mut cells = vec![
+            Cell::number(
+                format!("{} B", stream.frame_size_bytes),
+                stream.frame_size_bytes,
+            ),
+            Cell::number(count(stream.flows), stream.flows),
+        ];
+        if labels.ip_version {
+            let text = stream.ip_version.to_string();
+            cells.push(Cell {
+                raw: vec![text.to_lowercase()],
+                text,
+            });
+        }
+        let used = case.iterations_pps.len() as u64;
+        cells.extend([
+            Cell::optional(case.offered_load_pps, "-", |pps| offered_prefix.rate(pps)),
+            forwarding_rate(case, prefix),
+            Cell::optional(case.frame_loss_ratio, "-", |ratio| percent(100.0 * ratio)),
+            Cell {
+                text: format!("{used}/{}", used + u64::from(case.iterations_invalid)),
+                raw: vec![used.to_string(), case.iterations_invalid.to_string()],
+            },
+        ]);
+        table.push(Mark::None, cells);
+    }
+    table
+}
+
+fn forwarding_rate(case: &CaseSummary, prefix: Prefix) -> Cell {
+    let text = match (case.forwarding_rate_pps, case.interval_half_width_pps) {
+        _ if words::does_not_forward(&case.ledger) => "does not forward".into(),
+        (None, _) => "no result".into(),
+        (Some(pps), None) => prefix.rate(pps),
+        (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
+    };
+    Cell {
+        text,
+        raw: vec![
+            optional_raw(case.forwarding_rate_pps),
+            optional_raw(case.interval_half_width_pps),
+        ],
+    }
+}
+
+/// Gated beside ungated, per test case.
+pub(crate) fn noise(summary: &Summary) -> Table {
+    let prefix = prefix(&summary.test_cases);
+    let labels = Labels::of(&summary.test_cases);
+    let mut table = Table::new(vec![
+        Column::left("test case", &["test_case"]),
+        Column::right("quiet", &["quiet_pps"]),
+        Column::right("CV", &["variation_percent"]),
+        Column::right("windows", &["quiet_windows"]),
+        Column::right("contended", &["contended_pps"]),
+        Column::right("windows", &["contended_windows"]),
+        Column::right("ungated", &["forwarding_rate_ungated_pps"]),
+        Column::right("CV", &["variation_ungated_percent"]),
+        Column::right("not offered", &["windows_not_offered"]),
+    ]);
+    let rate = |value: Option<f64>| Cell::optional(value, "-", |pps| prefix.rate(pps));
+    let variation = |value: Option<f64>| Cell::optional(value, "-", percent);
+    let windows = |number: u32| Cell::number(count(number), number);
+    for case in &summary.test_cases {
+        table.push(
+            Mark::None,
+            vec![
+                Cell::text(labels.label(&case.stream)),
+                rate(case.quiet.forwarding_rate_pps.or(case.forwarding_rate_pps)),
+                variation(case.variation_percent),
+                windows(case.quiet.windows),
+                rate(case.contended.forwarding_rate_pps),
+                windows(case.contended.windows),
+                rate(case.forwarding_rate_ungated_pps),
+                variation(case.variation_ungated_percent),
+                windows(case.windows_not_offered),
+            ],
+        );
+    }
+    table
+}
+
+/// One row per configuration compared with the plain DUT; the A/A control last.
+pub(crate) fn comparisons(summary: &Summary) -> Table {
+    let compared = words::comparisons(summary);
+    let prefix = Prefix::for_largest(
+        compared
+            .iter()
+            .flat_map(|c| [c.forwarding_rate_pps, c.plain_forwarding_rate_pps])
+            .flatten(),
+    );
+    let mut table = Table::new(vec![
+        Column::left("configuration", &["configuration"]),
+        Column::right("difference", &["difference_percent"]),
+        Column::right(
+            "95 % interval",
+            &["interval_low_percent", "interval_high_percent"],
+        ),
+        Column::right("p", &["p_value"]),
+        Column::right("rebuilds", &["values"]),
+        Column::below("verdict", &["verdict"]),
+        Column::right("detectable", &["detectable_percent"]),
+        Column::right("forwarding rate", &["forwarding_rate_pps"]),
+        Column::right("plain DUT", &["plain_forwarding_rate_pps"]),
+    ]);
+    for comparison in compared {
+        let mark = if comparison.control {
+            Mark::Control
+        } else {
+            Mark::None
+        };
+        let name = if comparison.control {
+            "A/A control (plain DUT again)"
+        } else {
+            &comparison.configuration
+        };
+        let ends = comparison.interval_percent;
+        let verdict = match comparison.verdict {
+            model::comparison::Verdict::Less => "less",
+            model::comparison::Verdict::More => "more",
+            model::comparison::Verdict::NoDifference => "no_difference",
+            model::comparison::Verdict::CannotTell => "cannot_tell",
+        };
+        table.push(
+            mark,
+            vec![
+                Cell {
+                    text: name.into(),
+                    raw: vec![comparison.configuration.clone()],
+                },
+                Cell::optional(comparison.difference_percent, "-", |value| {
+                    format!("{} %", difference(value, ends))
+                }),
+                Cell {
+                    text: ends.map_or_else(|| "-".into(), |ends| format!("{} %", interval(ends))),
+                    raw: vec![
+                        optional_raw(ends.map(|e| e[0])),
+                        optional_raw(ends.map(|e| e[1])),
+                    ],
+                },
+                Cell::optional(comparison.p_value, "-", p_value),
+                Cell::number(
+                    comparison.values_percent.len().to_string(),
+                    comparison.values_percent.len(),
+                ),
+                Cell {
+                    text: words::verdict(comparison),
+                    raw: vec![verdict.into()],
+                },
+                Cell::optional(comparison.detectable_percent, "-", |value| {
+                    format!("{} %", difference(value, None).trim_start_matches('+'))
+                }),
+                Cell::optional(comparison.forwarding_rate_pps, "-", |pps| prefix.rate(pps)),
+                Cell::optional(comparison.plain_forwarding_rate_pps, "-", |pps| {
+                    prefix.rate(pps)
+                }),
+            ],
+        );
+    }
+    table
+}
+
+/// Whose frames a ledger counts, and the ledger.
+pub(crate) type Fate = (String, Ledger);
+
+/// The ledgers of the run: one per test case, or one per configuration added up over the rebuilds.
+pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> {
+    if !summary.test_cases.is_empty() {
+        let labels = Labels::of(&summary.test_cases);
+        let fate = |case: &CaseSummary| (labels.label(&case.stream), case.ledger.clone());
+        return summary.test_cases.iter().map(fate).collect();
+    }
+    let names = ["plain DUT"]
+        .into_iter()
+        .chain(summary.comparisons.iter().map(|c| {
+            if c.control {
+                "A/A control"
+            } else {
+                c.configuration.as_str()
+            }
+        }));
+    names
+        .enumerate()
+        .map(|(index, name)| {
+            let ledgers = rebuilds.iter().filter_map(|r| r.ledgers.get(index));
+            (name.to_owned(), total(ledgers))
+        })
+        .filter(|(_, ledger)| ledger.frames_sent > 0)
+        .collect()
+}
+
+/// Ledgers of rebuilds added up.
+fn total<'a>(ledgers: impl Iterator<Item = &'a Ledger>) -> Ledger {
+    let mut sum = Ledger::default();
+    for ledger in ledgers {
+        sum.frames_not_sent += ledger.frames_not_sent;
+        sum.frames_sent += ledger.frames_sent;
+        sum.frames_received += ledger.frames_received;
+        sum.frames_lost += ledger.frames_lost;
+        sum.frames_unexplained += ledger.frames_unexplained;
+        for loss in &ledger.losses {
+            let Some(known) = sum.losses.iter_mut().find(|l| l.place == loss.place) else {
+                sum.losses.push(loss.clone());
+                continue;
+            };
+            known.frames += loss.frames;
+            for reason in &loss.reasons {
+                match known.reasons.iter_mut().find(|r| r.reason == reason.reason) {
+                    Some(same) => same.frames += reason.frames,
+                    None => known.reasons.push(reason.clone()),
+                }
+            }
+        }
+    }
+    sum.losses.sort_by_key(|loss| loss.place);
+    sum
+}
+
+/// Where the frames of one ledger were lost: one row per place, then the unexplained.
+pub(crate) fn losses(ledger: &Ledger) -> Table {
+    let mut table = Table::new(loss_columns());
+    for cells in loss_rows(ledger) {
+        table.push(Mark::None, cells);
+    }
+    table
+}
+
+/// The same for several ledgers, with everything that was sent and received.
+pub(crate) fn all_fates(fates: &[Fate]) -> Table {
+    let mut columns = vec![Column::left("frames of", &["test_case"])];
+    columns.extend(loss_columns());
+    let mut table = Table::new(columns);
+    for (name, ledger) in fates {
+        let sent = ledger.frames_sent;
+        let row = |frames: u64, what: &str| {
+            vec![
+                Cell::number(
+                    percent(share(frames as f64, sent as f64)),
+                    frames as f64 / sent.max(1) as f64,
+                ),
+                Cell::number(count(frames), frames),
+                Cell::text(what),
+                Cell::text(""),
+            ]
+        };
+        let mut rows = vec![row(sent, "sent"), row(ledger.frames_received, "received")];
+        rows.extend(loss_rows(ledger));
+        if ledger.frames_not_sent > 0 {
+            let mut cells = row(ledger.frames_not_sent, "not sent");
+            cells[3] = Cell::text("due at the intended load, not handed over by the generator");
+            rows.push(cells);
+        }
+        for mut cells in rows {
+            cells.insert(0, Cell::text(name));
+            table.push(Mark::None, cells);
+        }
+    }
+    table
+}
+
+fn loss_columns() -> Vec<Column> {
+    vec![
+        Column::right("share", &["ratio"]),
+        Column::right("frames", &["frames"]),
+        Column::left("where", &["place"]),
+        Column::below("counter", &["counter"]),
+    ]
+}
+
+fn loss_rows(ledger: &Ledger) -> Vec<Vec<Cell>> {
+    let sent = ledger.frames_sent as f64;
+    let row = |frames: u64, place: &str, counter: String| {
+        vec![
+            Cell::number(
+                percent(share(frames as f64, sent)),
+                frames as f64 / sent.max(1.0),
+            ),
+            Cell::number(count(frames), frames),
+            Cell::text(place),
+            Cell::text(counter),
+        ]
+    };
+    let mut rows: Vec<Vec<Cell>> = ledger
+        .losses
+        .iter()
+        .map(|loss| row(loss.frames, loss.place.words(), counter_words(loss)))
+        .collect();
+    rows.push(row(ledger.frames_unexplained, "unexplained", String::new()));
+    rows
+}
+
+/// The counter, and the kernel's reasons where it tells them.
+pub(crate) fn counter_words(loss: &Loss) -> String {
+    let reasons: Vec<String> = loss
+        .reasons
+        .iter()
+        .map(|reason| format!("{} {}", reason.reason, count(reason.frames)))
+        .collect();
+    if reasons.is_empty() {
+        loss.counter.clone()
+    } else {
+        format!(
+            "{}; the kernel's reasons: {}",
+            loss.counter,
+            reasons.join(", ")
+        )
+    }
+}
+
+fn validity_cell(reasons: &[String]) -> (Mark, Cell) {
+    if reasons.is_empty() {
+        (Mark::None, Cell::text("valid"))
+    } else {
+        (
+            Mark::Invalid,
+            Cell::text(format!("invalid: {}", reasons.join("; "))),
+        )
+    }
+}
+
+/// Every trial, in order of execution.
+pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
+    let rates = trials
+        .iter()
+        .flat_map(|t| [Some(t.offered_load_pps), t.forwarding_rate_pps])
+        .flatten();
+    let prefix = Prefix::for_largest(rates);
+    let mut table = Table::new(vec![
+        Column::right("trial", &["trial"]),
+        Column::left("test case", &["test_case"]),
+        Column::right("iteration", &["iteration"]),
+        Column::left("started", &["started_at"]),
+        Column::right("duration", &["duration_s"]),
+        Column::right("intended load", &["intended_load_pps"]),
+        Column::right("offered load", &["offered_load_pps"]),
+        Column::right("forwarding rate", &["forwarding_rate_pps"]),
+        Column::right("ungated", &["forwarding_rate_ungated_pps"]),
+        Column::right("quiet", &["quiet_windows"]),
+        Column::right("contended", &["contended_windows"]),
+        Column::right("not offered", &["windows_not_offered"]),
+        Column::right("loss", &["frame_loss_ratio"]),
+        Column::right("unexplained", &["frames_unexplained"]),
+        Column::left("validity", &["validity"]),
+    ]);
+    let rate = |value: Option<f64>, absent| Cell::optional(value, absent, |pps| prefix.rate(pps));
+    let number = |number: u64| Cell::number(count(number), number);
+    for trial in trials {
+        let (mark, validity) = validity_cell(&trial.validity.reasons);
+        let control = if trial.control && !trial.test_case.ends_with("/control") {
+            " (control)"
+        } else {
+            ""
+        };
+        table.push(
+            mark,
+            vec![
+                number(trial.trial.into()),
+                Cell::text(format!("{}{control}", trial.test_case)),
+                number(trial.iteration.into()),
+                Cell {
+                    text: time(&trial.started_at),
+                    raw: vec![trial.started_at.clone()],
+                },
+                Cell::number(seconds(trial.duration_s), trial.duration_s),
+                rate(trial.intended_load_pps, "flat out"),
+                rate(Some(trial.offered_load_pps), "-"),
+                rate(trial.forwarding_rate_pps, "-"),
+                rate(trial.forwarding_rate_ungated_pps, "-"),
+                number(trial.quiet.windows.into()),
+                number(trial.contended.windows.into()),
+                number(trial.windows_not_offered.into()),
+                Cell::number(
+                    percent(100.0 * trial.frame_loss_ratio),
+                    trial.frame_loss_ratio,
+                ),
+                number(trial.ledger.frames_unexplained),
+                validity,
+            ],
+        );
+    }
+    table
+}
+
+/// Every rebuild, in order: differences of the configurations, which place they stood in, validity.
+pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
+    let mut columns = vec![
+        Column::right("rebuild", &["rebuild"]),
+        Column::left("started", &["started_at"]),
+        Column::left("places", &["places"]),
+        Column::right("blocks used", &["blocks"]),
+        Column::right("not offered", &["blocks_not_offered"]),
+        Column::right("plain DUT", &["plain_forwarding_rate_pps"]),
+    ];
+    let configurations = rebuilds
+        .iter()
+        .map(|r| r.difference_percent.len())
+        .max()
+        .unwrap_or(0);
+    for index in 1..configurations {
+        let control = summary
+            .comparisons
+            .get(index - 1)
+            .is_some_and(|c| c.control);
+        let head = if control {
+            "control".into()
+        } else {
+            format!("#{index}")
+        };
+        columns.push(Column::right(&head, &["difference_percent"]));
+    }
+    columns.extend([
+        Column::right("unexplained", &["frames_unexplained"]),
+        Column::left("validity", &["validity"]),
+    ]);
+    let mut table = Table::new(columns);
+    let prefix = Prefix::for_largest(
+        rebuilds
+            .iter()
+            .filter_map(|r| r.forwarding_rate_pps.first().copied()),
+    );
+    for rebuild in rebuilds {
+        let (mark, validity) = validity_cell(&rebuild.validity.reasons);
+        let places: Vec<String> = rebuild
+            .places
+            .iter()
+            .map(|&p| configuration_name(summary, p))
+            .collect();
+        let plain = rebuild.forwarding_rate_pps.first().copied();
+        let mut cells = vec![
+            Cell::number(rebuild.rebuild.to_string(), rebuild.rebuild),
+            Cell {
+                text: time(&rebuild.started_at),
+                raw: vec![rebuild.started_at.clone()],
+            },
+            Cell::text(places.join(", ")),
+            Cell::number(count(rebuild.blocks), rebuild.blocks),
+            Cell::number(
+                count(rebuild.blocks_not_offered),
+                rebuild.blocks_not_offered,
+            ),
+            Cell::optional(plain, "-", |pps| prefix.rate(pps)),
+        ];
+        for index in 1..configurations {
+            cells.push(Cell::optional(
+                rebuild.difference_percent.get(index).copied(),
+                "-",
+                |value| format!("{} %", difference(value, Some([-0.5, 0.5]))),
+            ));
+        }
+        let unexplained: u64 = rebuild.ledgers.iter().map(|l| l.frames_unexplained).sum();
+        cells.extend([Cell::number(count(unexplained), unexplained), validity]);
+        table.push(mark, cells);
+    }
+    table
+}
+
+/// How a configuration is called where its command has no room: `plain`, `control`, `#1`.
+pub(crate) fn configuration_name(summary: &Summary, index: u32) -> String {
+    let comparison = (index as usize)
+        .checked_sub(1)
+        .and_then(|i| summary.comparisons.get(i));
+    match comparison {
+        None if index == 0 => "plain".into(),
+        Some(c) if c.control => "control".into(),
+        _ => format!("#{index}"),
+    }
+}
+
+/// A table of names and values, such as the facts.
+pub(crate) fn pairs<'a>(
+    heads: [&str; 2],
+    rows: impl IntoIterator<Item = (&'a str, String)>,
+) -> Table {
+    let mut table = Table::new(vec![
+        Column::left(heads[0], &["name"]),
+        Column::left(heads[1], &["value"]),
+    ]);
+    for (name, value) in rows {
+        table.push(Mark::None, vec![Cell::text(name), Cell::text(value)]);
+    }
+    debug_assert!(table.columns.iter().all(|c| c.align == Align::Left));
+    table
+}

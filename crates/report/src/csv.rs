@@ -1,0 +1,41 @@
+//! The tables as CSV: plain numbers in base units, the units in the column names (RFC 4180).
+//!
+//! For spreadsheets and scripts that do not read JSON; people read [`text`](crate::text). Start with [`summary`].
+
+use model::result::Summary;
+
+use crate::content;
+use crate::table::Table;
+
+/// The results of a run: one line per configuration of a paired comparison, else one per test case.
+pub fn summary(summary: &Summary) -> String {
+    if summary.test_cases.is_empty() {
+        table(&content::comparisons(summary))
+    } else {
+        table(&content::cases(summary))
+    }
+}
+
+/// One table: a line of field names, then the plain values.
+pub(crate) fn table(table: &Table) -> String {
+    let fields = table.columns.iter().flat_map(|c| c.fields.iter().copied());
+    let mut text = line(fields);
+    for row in &table.rows {
+        let values = row.cells.iter().flat_map(|cell| cell.raw.iter());
+        text.push_str(&line(values.map(String::as_str)));
+    }
+    text
+}
+
+fn line<'a>(values: impl Iterator<Item = &'a str>) -> String {
+    let values: Vec<String> = values.map(quoted).collect();
+    format!("{}\r\n", values.join(","))
+}
+
+fn quoted(value: &str) -> String {
+    if value.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", value.replace('"', "\"\""))
+    } else {
+        value.to_owned()
+    }
+}

@@ -1,0 +1,322 @@
+//! A table as a value, built once and rendered as text, Markdown, HTML or CSV.
+//!
+//! It knows cells and alignment and no results (`content` fills it) and no format but plain text. Start with [`Table`].
+
+/// How the cells of a column stand under each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+    /// `value ± interval`: the signs stand under each other.
+    PlusMinus,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// What people read above it.
+    pub head: String,
+    /// Names of the plain values in it, with their units (CSV): none, one or several.
+    pub fields: &'static [&'static str],
+    /// How its cells stand.
+    pub align: Align,
+    /// In plain text this column is too wide to stand beside others: it goes on a line of its own below the row.
+    pub below: bool,
+}
+
+impl Column {
+    /// A column of numbers.
+    pub fn right(head: &str, fields: &'static [&'static str]) -> Column {
+        Column {
+            head: head.to_owned(),
+            fields,
+            align: Align::Right,
+            below: false,
+        }
+    }
+
+    /// A column of words.
+    pub fn left(head: &str, fields: &'static [&'static str]) -> Column {
+        Column {
+            align: Align::Left,
+            ..Column::right(head, fields)
+        }
+    }
+
+    /// A column of values with an interval.
+    pub fn plus_minus(head: &str, fields: &'static [&'static str]) -> Column {
+        Column {
+            align: Align::PlusMinus,
+            ..Column::right(head, fields)
+        }
+    }
+
+    /// A column of sentences.
+    pub fn below(head: &str, fields: &'static [&'static str]) -> Column {
+        Column {
+            below: true,
+            ..Column::left(head, fields)
+        }
+    }
+}
+
+/// A cell: what people read, and the plain values behind it (one per field of its column; empty when absent).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// For people.
+    pub text: String,
+    /// For programs: base units, no separators.
+    pub raw: Vec<String>,
+}
+
+impl Cell {
+    /// Words that are their own value.
+    pub fn text(text: impl Into<String>) -> Cell {
+        let text = text.into();
+        Cell {
+            raw: vec![text.clone()],
+            text,
+        }
+    }
+
+    /// A formatted number and the plain one.
+    pub fn number(text: impl Into<String>, raw: impl ToString) -> Cell {
+        Cell {
+            text: text.into(),
+            raw: vec![raw.to_string()],
+        }
+    }
+
+    /// A number that may not exist.
+    pub fn optional<T: ToString + Copy>(
+        value: Option<T>,
+        absent: &str,
+        format: impl Fn(T) -> String,
+    ) -> Cell {
+        match value {
+            Some(value) => Cell::number(format(value), value),
+            None => Cell {
+                text: absent.to_owned(),
+                raw: vec![String::new()],
+            },
+        }
+    }
+}
+
+/// What is special about a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing.
+    #[default]
+    None,
+    /// The A/A control.
+    Control,
+    /// It may not be used.
+    Invalid,
+}
+
+/// A row: one cell per column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The cells.
+    pub cells: Vec<Cell>,
+    /// What is special about it.
+    pub mark: Mark,
+}
+
+/// Columns and rows; every row has as many cells as there are columns.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Table {
+    /// The columns, from the left.
+    pub columns: Vec<Column>,
+    /// The rows, from the top.
+    pub rows: Vec<Row>,
+}
+
+const GAP: &str = "  ";
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: Vec<Column>) -> Table {
+        Table {
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, mark: Mark, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.columns.len());
+        self.rows.push(Row { cells, mark });
+    }
+
+    /// Columns of plain text that the table needs, the leading blank and sentences below the rows not counted.
+    pub fn text_width(&self) -> usize {
+        let widths: Vec<usize> = self.widths();
+        let gaps = widths.len().saturating_sub(1) * GAP.len();
+        widths.iter().sum::<usize>() + gaps
+    }
+
+    /// The table as plain text: a line for the heads, then the rows, each begun by a blank; sentences below their row
+    /// are wrapped at `width`.
+    pub fn text(&self, width: usize) -> String {
+        let widths = self.widths();
+        let beside: Vec<usize> = self.beside().collect();
+        let line = |text: &dyn Fn(usize) -> String| {
+            let mut line = String::new();
+            for (position, (&index, &width)) in beside.iter().zip(&widths).enumerate() {
+                line.push_str(if position == 0 { " " } else { GAP });
+                let left = self.columns[index].align == Align::Left;
+                line.push_str(&pad(&text(index), width, left));
+            }
+            let mut line = line.trim_end().to_owned();
+            line.push('\n');
+            line
+        };
+        let mut text = line(&|index| self.columns[index].head.clone());
+        for row in &self.rows {
+            text.push_str(&line(&|index| self.aligned(index, &row.cells[index].text)));
+            for (column, cell) in self.columns.iter().zip(&row.cells) {
+                if column.below && !cell.text.is_empty() {
+                    for line in cell.text.lines() {
+                        text.push_str(&wrap(line, width, "     "));
+                    }
+                }
+            }
+        }
+        text
+    }
+
+    /// Columns that stand beside each other in plain text.
+    fn beside(&self) -> impl Iterator<Item = usize> {
+        (0..self.columns.len()).filter(|&index| !self.columns[index].below)
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        self.beside()
+            .map(|index| {
+                let cells = self
+                    .rows
+                    .iter()
+                    .map(|row| chars(&self.aligned(index, &row.cells[index].text)));
+                let head = chars(&self.columns[index].head);
+                cells.chain([head]).max().unwrap_or(0)
+            })
+            .collect()
+    }
+
+    /// The text of a cell, filled up on the right so that its `±` stands under the others.
+    fn aligned(&self, index: usize, text: &str) -> String {
+        if self.columns[index].align != Align::PlusMinus {
+            return text.to_owned();
+        }
+        let after = |text: &str| text.split_once('±').map(|(_, after)| chars(after));
+        let widest = self
+            .rows
+            .iter()
+            .filter_map(|row| after(&row.cells[index].text))
+            .max();
+        match (after(text), widest) {
+            (Some(own), Some(widest)) => format!("{text}{}", " ".repeat(widest - own)),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn pad(text: &str, width: usize, left: bool) -> String {
+    let fill = " ".repeat(width.saturating_sub(chars(text)));
+    if left {
+        format!("{text}{fill}")
+    } else {
+        format!("{fill}{text}")
+    }
+}
+
+/// `text` in lines of at most `width` characters, each begun by `indent`. A word that is longer than a line is cut.
+pub fn wrap(text: &str, width: usize, indent: &str) -> String {
+    let room = width.saturating_sub(chars(indent)).max(8);
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let mut word: Vec<char> = word.chars().collect();
+        if !line.is_empty() && chars(&line) + 1 + word.len() > room {
+            lines.push(std::mem::take(&mut line));
+        }
+        while word.len() > room {
+            lines.push(word.drain(..room).collect());
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word);
+    }
+    lines.push(line);
+    lines
+        .iter()
+        .filter(|line| !line.is_empty())
+        .map(|line| format!("{indent}{line}\n"))
+        .collect()
+}
+
+/// `text` in at most `width` characters: what is too much is taken from the middle, because commands differ at the end.
+pub fn shorten(text: &str, width: usize) -> String {
+    let all: Vec<char> = text.chars().collect();
+    if all.len() <= width || width < 8 {
+        return text.to_owned();
+    }
+    let kept = width - 3;
+    let head: String = all[..kept.div_ceil(2)].iter().collect();
+    let tail: String = all[all.len() - kept / 2..].iter().collect();
+    format!("{head}...{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_under_each_other() {
+        let mut table = Table::new(vec![
+            Column::left("name", &["name"]),
+            Column::plus_minus("rate", &["rate_pps"]),
+            Column::right("loss", &["loss_percent"]),
+            Column::below("verdict", &["verdict"]),
+        ]);
+        let row = |name: &str, rate: &str, loss: &str, verdict: &str| {
+            [name, rate, loss, verdict].map(Cell::text).to_vec()
+        };
+        table.push(Mark::None, row("a", "598.1 ± 4.2 kpps", "2 %", "good"));
+        table.push(
+            Mark::None,
+            row("long", "98.12 ± 10.23 kpps", "27.9 %", "one two three"),
+        );
+        table.push(Mark::None, row("b", "none", "", ""));
+        let expect = "
+ name                rate    loss
+ a     598.1 ± 4.2 kpps       2 %
+     good
+ long  98.12 ± 10.23 kpps  27.9 %
+     one two
+     three
+ b                   none
+";
+        assert_eq!(table.text(14), expect[1..]);
+        assert_eq!(table.text_width(), 32);
+    }
+
+    #[test]
+    fn wraps_and_shortens() {
+        assert_eq!(wrap("aaa bbb ccc", 9, "  "), "  aaa bbb\n  ccc\n");
+        assert_eq!(wrap("abcdefghijkl m", 8, ""), "abcdefgh\nijkl m\n");
+        assert_eq!(wrap("a abcdefghijkl", 8, ""), "a\nabcdefgh\nijkl\n");
+        assert_eq!(wrap("  ", 8, ""), "");
+        assert_eq!(shorten("nft add rule ip t drop", 14), "nft ad... drop");
+        assert_eq!(shorten("short", 14), "short");
+    }
+}

@@ -1,0 +1,394 @@
+//! The sentences of a report: what was found, what it is worth, what was lost.
+//!
+//! Every format uses these, so that the terminal and the page never say different things. Numbers are formatted by
+//! [`number`](crate::number), tables are in `content`. Start with [`headline`].
+
+use model::comparison::{Comparison, Verdict};
+use model::loss::Ledger;
+use model::result::{CaseSummary, RunInfo, RunState, Summary};
+use model::trial::Stream;
+
+use crate::number::{
+    bits_per_second, count, difference, interval, percent, rate, rate_with_interval, seconds, share,
+};
+
+/// How the streams of a run are told apart: the frame size always, the rest only where it differs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Labels {
+    pub flows: bool,
+    pub ip_version: bool,
+}
+
+impl Labels {
+    pub fn of(cases: &[CaseSummary]) -> Labels {
+        let differ = |same: fn(&Stream, &Stream) -> bool| {
+            cases
+                .iter()
+                .any(|case| !same(&case.stream, &cases[0].stream))
+        };
+        Labels {
+            flows: differ(|a, b| a.flows == b.flows),
+            ip_version: differ(|a, b| a.ip_version == b.ip_version),
+        }
+    }
+
+    /// `64 B, 1 flow, IPv6`.
+    pub fn label(self, stream: &Stream) -> String {
+        let mut text = format!("{} B", stream.frame_size_bytes);
+        if self.flows {
+            text.push_str(&format!(", {}", flows(stream.flows)));
+        }
+        if self.ip_version {
+            text.push_str(&format!(", {}", stream.ip_version));
+        }
+        text
+    }
+}
+
+/// `1 flow`, `2,000 flows`.
+pub(crate) fn flows(flows: u32) -> String {
+    let plural = if flows == 1 { "" } else { "s" };
+    format!("{} flow{plural}", count(flows))
+}
+
+/// `1 trial`, `2 trials`.
+pub(crate) fn several(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number as u64))
+}
+
+/// The test case that stands for the run: the smallest frames; of these the first with the most flows.
+pub(crate) fn principal(cases: &[CaseSummary]) -> Option<&CaseSummary> {
+    let key = |case: &CaseSummary| {
+        (
+            case.stream.frame_size_bytes,
+            std::cmp::Reverse(case.stream.flows),
+        )
+    };
+    // `min_by_key` keeps the first of equals.
+    cases.iter().min_by_key(|case| key(case))
+}
+
+/// Comparisons in the order in which they are shown: the configurations, then the control.
+pub(crate) fn comparisons(summary: &Summary) -> Vec<&Comparison> {
+    let (control, real): (Vec<&Comparison>, Vec<&Comparison>) =
+        summary.comparisons.iter().partition(|c| c.control);
+    let apart = (!real.is_empty() && control.is_empty())
+        .then_some(summary.control.as_ref())
+        .flatten();
+    real.into_iter().chain(control).chain(apart).collect()
+}
+
+/// The A/A control, wherever the procedure has put it.
+pub(crate) fn control(summary: &Summary) -> Option<&Comparison> {
+    let among = || summary.comparisons.iter().find(|c| c.control);
+    summary.control.as_ref().or_else(among)
+}
+
+/// All frames were lost, and there were some.
+pub(crate) fn does_not_forward(ledger: &Ledger) -> bool {
+    ledger.frames_sent > 0 && ledger.frames_received == 0
+}
+
+/// The answer of the run in one sentence, without a full stop.
+pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> String {
+    let answer = answer(summary);
+    match info.state {
+        RunState::Failed => match &info.error {
+            Some(error) => format!("The run failed: {error}"),
+            None => "The run failed".into(),
+        },
+        RunState::Interrupted => format!("Interrupted. {answer}"),
+        RunState::Running | RunState::Finished => answer,
+    }
+}
+
+fn answer(summary: &Summary) -> String {
+    let noisy = summary.noise.too_noisy;
+    let real: Vec<&Comparison> = summary.comparisons.iter().filter(|c| !c.control).collect();
+    match real[..] {
+        [] => {}
+        _ if noisy => {
+            return format!(
+                "Too noisy to tell: {} not decided on this machine",
+                several(real.len(), "comparison")
+            );
+        }
+        [only] => {
+            return format!(
+                "{}: {}{}",
+                finding(only),
+                only.configuration,
+                distrust(summary)
+            );
+        }
+        _ => return format!("{}{}", tally(&real), distrust(summary)),
+    }
+    let Some(case) = principal(&summary.test_cases) else {
+        return "Nothing was measured".into();
+    };
+    let stream = &case.stream;
+    let what = format!(
+        "{}-byte frames ({}, {})",
+        stream.frame_size_bytes,
+        flows(stream.flows),
+        stream.ip_version
+    );
+    if does_not_forward(&case.ledger) {
+        return format!("The DUT does not forward: every one of the {what} was lost");
+    }
+    match case.forwarding_rate_pps {
+        _ if noisy && case.forwarding_rate_pps.is_none() => {
+            format!("Too noisy to tell: no iteration with {what} could be used")
+        }
+        None => format!("No result: no iteration with {what} could be used"),
+        Some(pps) => {
+            let value = rate_with_interval(pps, case.interval_half_width_pps);
+            if noisy {
+                format!("Too noisy to tell: about {value} of {what}, not to be relied on")
+            } else {
+                format!("The DUT forwards {value} of {what}")
+            }
+        }
+    }
+}
+
+/// What the control takes away from the answer.
+fn distrust(summary: &Summary) -> &'static str {
+    match control(summary).map(|c| c.verdict) {
+        Some(Verdict::Less | Verdict::More) => " (but the A/A control differs from itself)",
+        _ => "",
+    }
+}
+
+fn tally(real: &[&Comparison]) -> String {
+    let of = |verdict| real.iter().filter(|c| c.verdict == verdict).count();
+    let parts: Vec<String> = [
+        (Verdict::Less, "proven slower"),
+        (Verdict::More, "proven faster"),
+        (Verdict::NoDifference, "without a proven difference"),
+        (Verdict::CannotTell, "undecided"),
+    ]
+    .into_iter()
+    .filter(|(verdict, _)| of(*verdict) > 0)
+    .map(|(verdict, words)| format!("{} {words}", of(verdict)))
+    .collect();
+    format!(
+        "Of {} configurations compared with the plain DUT: {}",
+        real.len(),
+        parts.join(", ")
+    )
+}
+
+/// What one comparison found, without its name: `Proven 2.1 % slower than the plain DUT, [-2.6, -1.6] %`.
+fn finding(comparison: &Comparison) -> String {
+    let (Some(value), Some(ends)) = (comparison.difference_percent, comparison.interval_percent)
+    else {
+        return capital(&verdict(comparison));
+    };
+    let size = difference(value.abs(), Some(ends));
+    let size = size.trim_start_matches('+');
+    let ends = interval(ends);
+    match comparison.verdict {
+        Verdict::Less => format!("Proven {size} % slower than the plain DUT, {ends} %"),
+        Verdict::More => format!("Proven {size} % faster than the plain DUT, {ends} %"),
+        Verdict::NoDifference | Verdict::CannotTell => {
+            format!("{} ({ends} %)", capital(&verdict(comparison)))
+        }
+    }
+}
+
+/// `text` as the beginning of a sentence.
+pub(crate) fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(rest).collect()
+}
+
+/// The verdict of a comparison in words.
+pub(crate) fn verdict(comparison: &Comparison) -> String {
+    let shown = comparison.detectable_percent.map(|p| {
+        let size = difference(p, None);
+        let size = size.trim_start_matches('+');
+        format!("a difference of {size} % or more would have shown")
+    });
+    match comparison.verdict {
+        Verdict::Less if comparison.control => "slower than itself: it should not be".into(),
+        Verdict::More if comparison.control => "faster than itself: it should not be".into(),
+        Verdict::Less => "proven slower".into(),
+        Verdict::More => "proven faster".into(),
+        Verdict::NoDifference => match shown {
+            Some(shown) => format!("no difference proven; {shown}"),
+            None => "no difference proven".into(),
+        },
+        Verdict::CannotTell => match comparison.values_percent.len() {
+            0 => "cannot tell: no usable value".into(),
+            values => format!("cannot tell from {}", several(values, "value")),
+        },
+    }
+}
+
+/// The A/A control in one sentence.
+pub(crate) fn control_words(control: &Comparison) -> String {
+    let (Some(value), Some(ends)) = (control.difference_percent, control.interval_percent) else {
+        return format!(
+            "the same DUT was to be measured twice; {} cannot tell",
+            several(control.values_percent.len(), "usable pair")
+        );
+    };
+    let judgement = match control.verdict {
+        Verdict::NoDifference => "as it should, no difference",
+        Verdict::Less | Verdict::More => {
+            "it should not; distrust every difference of that size in this run"
+        }
+        Verdict::CannotTell => "too few values to judge",
+    };
+    format!(
+        "the same DUT measured twice differs by {} % {}: {judgement}",
+        difference(value, Some(ends)),
+        interval(ends)
+    )
+}
+
+/// Shares of the strata of windows; `None` where the procedure has no windows.
+pub(crate) fn windows_words(cases: &[CaseSummary]) -> Option<String> {
+    let sum = |of: fn(&CaseSummary) -> u32| cases.iter().map(|c| u64::from(of(c))).sum::<u64>();
+    let quiet = sum(|c| c.quiet.windows);
+    let contended = sum(|c| c.contended.windows);
+    let held_up = sum(|c| c.windows_not_offered);
+    let all = quiet + contended + held_up;
+    let of_all = |windows: u64| percent(share(windows as f64, all as f64));
+    (all > 0).then(|| {
+        format!(
+            "{} windows: {} quiet, {} contended, {} with less than the intended load",
+            count(all),
+            of_all(quiet),
+            of_all(contended),
+            of_all(held_up)
+        )
+    })
+}
+
+/// Quiet windows beside all windows: rate and coefficient of variation, for one test case.
+pub(crate) fn gate_words(case: &CaseSummary) -> Option<String> {
+    if does_not_forward(&case.ledger) {
+        return None;
+    }
+    let with_variation = |pps: f64, variation: Option<f64>| match variation {
+        Some(cv) => format!("{} (CV {})", rate(pps), percent(cv)),
+        None => rate(pps),
+    };
+    let quiet = with_variation(case.forwarding_rate_pps?, case.variation_percent);
+    let all = with_variation(
+        case.forwarding_rate_ungated_pps?,
+        case.variation_ungated_percent,
+    );
+    Some(format!("{quiet} in quiet windows, {all} ungated"))
+}
+
+/// The IMIX estimate in one sentence.
+pub(crate) fn imix_words(summary: &Summary) -> Option<String> {
+    let bps = summary.imix_estimate_l2_bps?;
+    Some(format!(
+        "a simple IMIX would get about {} (L2). An estimate from the rate of the smallest frames, not measured",
+        bits_per_second(bps)
+    ))
+}
+
+/// The procedure in words.
+pub(crate) fn procedure_words(summary: &Summary) -> String {
+    match summary.procedure.as_str() {
+        "maxfwd" => "maximum forwarding rate in overload".into(),
+        "paired" => "paired slices: the DUTs side by side, the generator switches between them, everything rebuilt \
+                     several times"
+            .into(),
+        other => other.into(),
+    }
+}
+
+/// Machine, engine and repetition in one sentence each.
+pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
+    let facts = &info.facts;
+    let mut text = procedure_words(summary);
+    let repeated = |values: usize, what| (values > 0).then(|| several(values, what));
+    let extent = if summary.test_cases.is_empty() {
+        let most = summary
+            .comparisons
+            .iter()
+            .map(|c| c.values_percent.len())
+            .max();
+        repeated(most.unwrap_or(0), "rebuild")
+    } else {
+        let most = summary
+            .test_cases
+            .iter()
+            .map(|c| c.iterations_pps.len() + c.iterations_invalid as usize)
+            .max();
+        let cases = several(summary.test_cases.len(), "test case");
+        repeated(most.unwrap_or(0), "iteration").map(|n| format!("{cases} x {n}"))
+    };
+    if let Some(extent) = extent {
+        text.push_str(&format!(", {extent}"));
+    }
+    if let Some(s) = info
+        .finished_at
+        .as_deref()
+        .and_then(|end| crate::number::elapsed(&info.started_at, end))
+    {
+        text.push_str(&format!(", {}", seconds(s)));
+    }
+    text.push_str(&format!(
+        ", seed {}. Linux {}, {}, {}{}. fwdlab {}",
+        info.seed,
+        facts.kernel,
+        facts.cpu_model,
+        several(facts.cpus as usize, "CPU"),
+        if facts.virtual_machine {
+            ", virtual machine"
+        } else {
+            ""
+        },
+        info.tool_version
+    ));
+    text
+}
+
+/// What the signs in the tables mean.
+pub(crate) fn signs_words(summary: &Summary) -> &'static str {
+    if summary.test_cases.is_empty() {
+        "the interval holds the difference with 95 % confidence (Student, over rebuilds)"
+    } else {
+        "rate: median of the iterations; ± half of the 95 % interval of their mean (Student)"
+    }
+}
+
+/// `50.5 % of 6,050,000 frames sent`.
+pub(crate) fn lost_words(ledger: &Ledger) -> String {
+    let sent = ledger.frames_sent;
+    if ledger.frames_lost < 0 {
+        return format!(
+            "{} more frames came back than the {} sent",
+            count(-i128::from(ledger.frames_lost)),
+            count(sent)
+        );
+    }
+    let lost = ledger.frames_lost as f64;
+    format!(
+        "{} of {} frames sent",
+        percent(share(lost, sent as f64)),
+        count(sent)
+    )
+}
+
+/// What the generator owed; `None` when it sent all.
+pub(crate) fn not_sent_words(ledger: &Ledger) -> Option<String> {
+    let due = ledger.frames_sent + ledger.frames_not_sent;
+    (ledger.frames_not_sent > 0).then(|| {
+        format!(
+            "not sent by the generator: {} of {} frames due ({})",
+            count(ledger.frames_not_sent),
+            count(due),
+            percent(share(ledger.frames_not_sent as f64, due as f64))
+        )
+    })
+}
