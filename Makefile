@@ -4,6 +4,9 @@ CARGO  := scripts/cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FWDLAB := $(TARGET)/release/fwdlab
 
+# administrators' programs are not in every user's PATH
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
+
 .DEFAULT_GOAL := help
 .PHONY: help quick test bench build bootstrap clean-beds
 

@@ -3,6 +3,7 @@
 //! Not clang and the BPF headers: only the build needs them, the compiled programs are inside ours. Start with
 //! [`PROGRAMS`].
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::Check;
@@ -18,7 +19,7 @@ const PROGRAMS: [(&str, &str, Option<&str>); 3] = [
     ),
 ];
 
-/// Where administrators' programs are, whatever PATH says.
+/// Where Debian keeps administrators' programs.
 const ALSO: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 pub(super) fn checks() -> Vec<Check> {
@@ -43,11 +44,17 @@ fn judge(
 }
 
 fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(ALSO.map(PathBuf::from))
+    std::env::split_paths(&search_path())
         .map(|folder| folder.join(program))
         .find(|candidate| is_program(candidate))
+}
+
+/// PATH, and where administrators' programs are: an ordinary user's PATH often lacks that.
+pub(super) fn search_path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(ALSO.map(PathBuf::from));
+    // fails only if a folder's name holds a colon, and these come from such a list
+    std::env::join_paths(folders).unwrap_or(path)
 }
 
 fn is_program(path: &Path) -> bool {

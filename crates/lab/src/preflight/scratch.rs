@@ -11,7 +11,7 @@ use engine::{Addresses, Choice, Mode, PathSpec, PortSpec, Tester};
 use model::trial::{IpVersion, Stream};
 use model::units::FrameSize;
 
-use super::Check;
+use super::{Check, programs};
 
 const NAMESPACES: &str = "network namespaces";
 const VETH: &str = "veth";
@@ -48,6 +48,7 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
     let child = command
         .args(["--net", "sh", "-c", SCRIPT])
         .env("LC_ALL", "C")
+        .env("PATH", programs::search_path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -101,6 +102,9 @@ fn made(child: &mut Child) -> Made {
 fn namespace_and_ports(made: &Made, root: bool) -> Vec<Check> {
     let namespace = Check::ok(NAMESPACES, "one was made and is gone again");
     match made {
+        Made::Namespace(said) if said.contains("not found") => {
+            vec![namespace, Check::skip(VETH, "cannot be tried without ip")]
+        }
         Made::Nothing(said) => vec![Check::fail(
             NAMESPACES,
             format!("cannot make one: {said}"),
@@ -183,6 +187,10 @@ mod tests {
         assert_eq!(
             statuses(&Made::Namespace("Error: Unknown device type.".into())),
             [(NAMESPACES, Status::Ok), (VETH, Status::Fail)]
+        );
+        assert_eq!(
+            statuses(&Made::Namespace("sh: 1: ip: not found".into())),
+            [(NAMESPACES, Status::Ok), (VETH, Status::Skip)]
         );
         assert_eq!(
             statuses(&Made::Nothing("Operation not permitted".into())),
