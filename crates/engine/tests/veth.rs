@@ -76,10 +76,15 @@ fn stream(ip_version: IpVersion, extra_bytes: u16) -> Stream {
 }
 
 fn tester(bed: &Bed, mode: Option<Mode>) -> Option<Tester> {
+    let prove = Some(stream(IpVersion::Ipv4, 0));
+    tester_that_proves(bed, mode, prove)
+}
+
+fn tester_that_proves(bed: &Bed, mode: Option<Mode>, prove: Option<Stream>) -> Option<Tester> {
     let choice = Choice {
         mode,
         cpus: vec![],
-        prove: Some(stream(IpVersion::Ipv4, 0)),
+        prove,
     };
     allowed(Tester::open(&bed.paths(), &ADDRESSES, &choice)).map(|(tester, _)| tester)
 }
@@ -183,7 +188,8 @@ fn sent_is_what_the_port_sent_and_dropped_even_when_the_dut_is_overloaded() {
         return;
     };
     for mode in Mode::ALL {
-        let Some(mut tester) = tester(&bed, Some(mode)) else {
+        // no proof: such a DUT may lose frames at any load
+        let Some(mut tester) = tester_that_proves(&bed, Some(mode), None) else {
             continue;
         };
         let before = bed.transmitted(0);
