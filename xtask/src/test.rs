@@ -13,8 +13,6 @@ use anyhow::Context;
 
 use crate::check;
 
-const SKIPPED: &str = "SKIPPED: ";
-
 /// Runs everything; `true` if nothing failed. One failure keeps nothing else from running.
 pub fn all(root: &Path) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
@@ -156,7 +154,7 @@ impl fmt::Display for Tally {
         }
         let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for skip in &self.skipped {
-            let (test, reason) = skip.split_once(": ").unwrap_or((skip, "no reason given"));
+            let (test, reason) = skip.split_once(": ").unwrap_or(("unnamed", skip));
             reasons.entry(reason).or_default().push(test);
         }
         for (reason, tests) in reasons {
@@ -188,6 +186,7 @@ struct Reader {
     /// Of the test program that is running: what its passing tests called skipped.
     skipped: Vec<String>,
     in_successes: bool,
+    in_failures: bool,
 }
 
 impl Reader {
@@ -198,13 +197,14 @@ impl Reader {
         } else if line == "successes:" {
             self.in_successes = true;
         } else if line == "failures:" {
-            self.in_successes = false;
-        } else if self.in_successes {
-            let skip = line.strip_prefix(SKIPPED)?;
-            if !self.skipped.iter().any(|known| known == skip) {
-                self.skipped.push(skip.into());
-                return Some(line);
+            (self.in_successes, self.in_failures) = (false, true);
+        } else if let Some(skip) = skip(line).filter(|_| !self.in_failures) {
+            // said by a passing test, or past libtest straight to the terminal
+            if self.skipped.iter().any(|known| known == skip) {
+                return None;
             }
+            self.skipped.push(skip.into());
+            return Some(line);
         } else if let Some((test, reason)) = ignored(line) {
             self.tally.skipped.push(format!("{test}: {reason}"));
         } else if let Some(test) = line
@@ -226,8 +226,15 @@ impl Reader {
         };
         self.tally.passed += count("passed").saturating_sub(self.skipped.len());
         self.tally.skipped.append(&mut self.skipped);
-        self.in_successes = false;
+        (self.in_successes, self.in_failures) = (false, false);
     }
+}
+
+/// `test: reason` of a line that says so, also behind the name that libtest prints first when it has one thread.
+fn skip(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("SKIPPED")?;
+    let starts_here = before.is_empty() || before.ends_with(" ... ");
+    starts_here.then(|| rest.trim_start_matches(':').trim())
 }
 
 /// Name and reason of an ignored test.
@@ -277,6 +284,8 @@ test result: FAILED. 2 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; 
 
      Running tests/a.rs (target/debug/deps/a-1)
 
+test bed::lies ... SKIPPED bed::lies: no veth
+ok
 successes:
 
 ---- bed::stands stdout ----
@@ -295,12 +304,13 @@ test result: ok. 11 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
         assert_eq!(
             reader.tally,
             Tally {
-                passed: 1 + 10,
+                passed: 1 + 9,
                 failed: vec!["cpu::pins".into()],
                 skipped: [
                     "big: ignored",
                     "slow: takes an hour",
                     "bed::stands: needs root",
+                    "bed::lies: no veth",
                     "bed::stands: needs root"
                 ]
                 .map(String::from)
