@@ -7,8 +7,8 @@ use model::event::RebuildRecord;
 use model::loss::{Ledger, Loss};
 use model::result::{CaseSummary, Summary, TrialRecord};
 
-use crate::number::{Prefix, count, difference, interval, p_value, percent, seconds, share, time};
-use crate::table::{Align, Cell, Column, Mark, Table};
+use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, seconds, share};
+use crate::table::{Cell, Column, Mark, Table};
 use crate::words::{self, Labels};
 
 fn optional_raw<T: ToString>(value: Option<T>) -> String {
@@ -408,7 +408,7 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
                 Cell::text(format!("{}{control}", trial.test_case)),
                 number(trial.iteration.into()),
                 Cell {
-                    text: time(&trial.started_at),
+                    text: clock(&trial.started_at),
                     raw: vec![trial.started_at.clone()],
                 },
                 Cell::number(seconds(trial.duration_s), trial.duration_s),
@@ -479,7 +479,7 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
         let mut cells = vec![
             Cell::number(rebuild.rebuild.to_string(), rebuild.rebuild),
             Cell {
-                text: time(&rebuild.started_at),
+                text: clock(&rebuild.started_at),
                 raw: vec![rebuild.started_at.clone()],
             },
             Cell::text(places.join(", ")),
@@ -514,20 +514,4 @@ pub(crate) fn configuration_name(summary: &Summary, index: u32) -> String {
         Some(c) if c.control => "control".into(),
         _ => format!("#{index}"),
     }
-}
-
-/// A table of names and values, such as the facts.
-pub(crate) fn pairs<'a>(
-    heads: [&str; 2],
-    rows: impl IntoIterator<Item = (&'a str, String)>,
-) -> Table {
-    let mut table = Table::new(vec![
-        Column::left(heads[0], &["name"]),
-        Column::left(heads[1], &["value"]),
-    ]);
-    for (name, value) in rows {
-        table.push(Mark::None, vec![Cell::text(name), Cell::text(value)]);
-    }
-    debug_assert!(table.columns.iter().all(|c| c.align == Align::Left));
-    table
 }

@@ -7,6 +7,8 @@
 
 mod content;
 pub mod csv;
+mod glossary;
+pub mod html;
 pub mod markdown;
 pub mod number;
 pub mod table;

@@ -11,7 +11,10 @@ use crate::words;
 
 /// The summary of a run.
 pub fn summary(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = format!("**{}.**\n\n", escaped(&words::headline(info, summary)));
+    let mut text = format!(
+        "**{}.**\n\n",
+        escaped(&words::headline(info, summary).line())
+    );
     if !words::comparisons(summary).is_empty() {
         text.push_str(&table(&content::comparisons(summary)));
         text.push('\n');

@@ -208,6 +208,17 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
+/// The next number of the series 1, 2, 5, 10, ... that is not below `value`.
+pub(crate) fn round_up(value: f64) -> f64 {
+    let power = 10f64.powf(value.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .find(|step| step * power >= value * (1.0 - 1e-9))
+        .unwrap_or(10.0);
+    // Through text, so that 0.30000000000000004 is 0.3.
+    format!("{:.9}", step * power).parse().unwrap_or(value)
+}
+
 /// A size of memory: `7.8 GiB`.
 pub fn bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
@@ -227,6 +238,14 @@ pub fn bytes(bytes: u64) -> String {
 pub fn time(rfc3339: &str) -> String {
     match rfc3339.parse::<Timestamp>() {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        Err(_) => rfc3339.to_owned(),
+    }
+}
+
+/// The same without the day: `08:50:12`.
+pub(crate) fn clock(rfc3339: &str) -> String {
+    match rfc3339.parse::<Timestamp>() {
+        Ok(time) => time.strftime("%H:%M:%S").to_string(),
         Err(_) => rfc3339.to_owned(),
     }
 }
@@ -335,10 +354,26 @@ mod tests {
         assert_eq!(bytes(8_323_072_000), "7.8 GiB");
         assert_eq!(time("2026-11-21T08:50:12.5Z"), "2026-11-21 08:50:12 UTC");
         assert_eq!(time("yesterday"), "yesterday");
+        assert_eq!(clock("2026-11-21T08:50:12.5Z"), "08:50:12");
         assert_eq!(
             elapsed("2026-11-21T08:50:12Z", "2026-11-21T08:51:12Z"),
             Some(60.0)
         );
+    }
+
+    #[test]
+    fn scales_are_1_2_5() {
+        for (value, expect) in [
+            (0.7, 1.0),
+            (1.0, 1.0),
+            (1.01, 2.0),
+            (3.0, 5.0),
+            (0.03, 0.05),
+            (60.0, 100.0),
+            (0.3, 0.5),
+        ] {
+            assert_eq!(round_up(value), expect, "{value}");
+        }
     }
 
     #[test]

@@ -238,12 +238,31 @@ fn pad(text: &str, width: usize, left: bool) -> String {
     }
 }
 
+/// Words that stay on the line of the number before them.
+const UNITS: [&str; 8] = ["%", "B", "s", "ms", "min", "pps", "kpps", "Mpps"];
+
+/// The words of a text; a number and its unit are one.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let unit = word.trim_end_matches([',', '.', ';', ':', ')']);
+        match words.last_mut() {
+            Some(last) if UNITS.contains(&unit) && last.ends_with(|c: char| c.is_ascii_digit()) => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
 /// `text` in lines of at most `width` characters, each begun by `indent`. A word that is longer than a line is cut.
 pub fn wrap(text: &str, width: usize, indent: &str) -> String {
     let room = width.saturating_sub(chars(indent)).max(8);
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
+    for word in words(text) {
         let mut word: Vec<char> = word.chars().collect();
         if !line.is_empty() && chars(&line) + 1 + word.len() > room {
             lines.push(std::mem::take(&mut line));
@@ -316,6 +335,7 @@ mod tests {
         assert_eq!(wrap("abcdefghijkl m", 8, ""), "abcdefgh\nijkl m\n");
         assert_eq!(wrap("a abcdefghijkl", 8, ""), "a\nabcdefgh\nijkl\n");
         assert_eq!(wrap("  ", 8, ""), "");
+        assert_eq!(wrap("in all 52 s, or", 9, ""), "in all\n52 s, or\n");
         assert_eq!(shorten("nft add rule ip t drop", 14), "nft ad... drop");
         assert_eq!(shorten("short", 14), "short");
     }

@@ -6,7 +6,7 @@
 use model::result::{CaseSummary, RunInfo, Summary};
 
 use crate::content;
-use crate::number::difference;
+use crate::number::{difference, round_up};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 use crate::words::{self, Labels};
 
@@ -17,13 +17,13 @@ const NAME: usize = 10;
 /// Columns for a row of dots: less shows nothing, more says nothing new.
 const DOTS: std::ops::RangeInclusive<usize> = 11..=25;
 /// Columns for the name of a configuration: commands are long, and stand in full below.
-const CONFIGURATION: usize = 20;
+const CONFIGURATION: usize = 24;
 /// A place counts for the kind of a loss when it took at least this share of the lost frames, in percent.
 const KIND_PERCENT: f64 = 1.0;
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = wrap(&words::headline(info, summary), WIDTH, "");
+    let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");
     text.push('\n');
     if summary.noise.too_noisy {
         text.push_str(&paragraph("noise", &summary.noise.verdict));
@@ -138,17 +138,6 @@ fn deviations(case: &CaseSummary) -> Vec<f64> {
         .iter()
         .map(|pps| 100.0 * (pps / median - 1.0))
         .collect()
-}
-
-/// The next number of the series 1, 2, 5, 10, ... that is not below `value`.
-fn round_up(value: f64) -> f64 {
-    let power = 10f64.powf(value.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .find(|step| step * power >= value * (1.0 - 1e-9))
-        .unwrap_or(10.0);
-    // Through text, so that 0.30000000000000004 is 0.3.
-    format!("{:.9}", step * power).parse().unwrap_or(value)
 }
 
 fn comparison_table(summary: &Summary) -> String {
@@ -287,21 +276,6 @@ fn kind(case: &CaseSummary) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scales_are_1_2_5() {
-        for (value, expect) in [
-            (0.7, 1.0),
-            (1.0, 1.0),
-            (1.01, 2.0),
-            (3.0, 5.0),
-            (0.03, 0.05),
-            (60.0, 100.0),
-            (0.3, 0.5),
-        ] {
-            assert_eq!(round_up(value), expect, "{value}");
-        }
-    }
 
     #[test]
     fn zero_is_marked_unless_a_value_is_there() {

@@ -90,40 +90,61 @@ pub(crate) fn does_not_forward(ledger: &Ledger) -> bool {
     ledger.frames_sent > 0 && ledger.frames_received == 0
 }
 
-/// The answer of the run in one sentence, without a full stop.
-pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> String {
-    let answer = answer(summary);
-    match info.state {
-        RunState::Failed => match &info.error {
-            Some(error) => format!("The run failed: {error}"),
-            None => "The run failed".into(),
-        },
-        RunState::Interrupted => format!("Interrupted. {answer}"),
-        RunState::Running | RunState::Finished => answer,
+/// The answer of a run: one sentence, and the command it is about where that is not part of the sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Headline {
+    /// Without a full stop.
+    pub answer: String,
+    /// The only configuration of a comparison, as typed.
+    pub about: Option<String>,
+}
+
+impl Headline {
+    /// Both in one line.
+    pub fn line(&self) -> String {
+        match &self.about {
+            Some(about) => format!("{}: {about}", self.answer),
+            None => self.answer.clone(),
+        }
     }
 }
 
-fn answer(summary: &Summary) -> String {
-    let noisy = summary.noise.too_noisy;
+/// The answer of the run.
+pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
     let real: Vec<&Comparison> = summary.comparisons.iter().filter(|c| !c.control).collect();
-    match real[..] {
-        [] => {}
-        _ if noisy => {
-            return format!(
-                "Too noisy to tell: {} not decided on this machine",
-                several(real.len(), "comparison")
-            );
-        }
-        [only] => {
-            return format!(
-                "{}: {}{}",
-                finding(only),
-                only.configuration,
-                distrust(summary)
-            );
-        }
-        _ => return format!("{}{}", tally(&real), distrust(summary)),
+    let about = match real[..] {
+        [only] => Some(only.configuration.clone()),
+        _ => None,
+    };
+    let answer = match real[..] {
+        [] => forwarding(summary),
+        _ if summary.noise.too_noisy => format!(
+            "Too noisy to tell: {} not decided on this machine",
+            several(real.len(), "comparison")
+        ),
+        [only] => format!("{}{}", finding(only), distrust(summary)),
+        _ => format!("{}{}", tally(&real), distrust(summary)),
+    };
+    match (info.state, &info.error) {
+        (RunState::Failed, Some(error)) => Headline {
+            answer: format!("The run failed: {error}"),
+            about: None,
+        },
+        (RunState::Failed, None) => Headline {
+            answer: "The run failed".into(),
+            about: None,
+        },
+        (RunState::Interrupted, _) => Headline {
+            answer: format!("Interrupted. {answer}"),
+            about,
+        },
+        (RunState::Running | RunState::Finished, _) => Headline { answer, about },
     }
+}
+
+/// The answer of a run without comparisons.
+fn forwarding(summary: &Summary) -> String {
+    let noisy = summary.noise.too_noisy;
     let Some(case) = principal(&summary.test_cases) else {
         return "Nothing was measured".into();
     };
@@ -137,19 +158,17 @@ fn answer(summary: &Summary) -> String {
     if does_not_forward(&case.ledger) {
         return format!("The DUT does not forward: every one of the {what} was lost");
     }
+    let value = |pps| rate_with_interval(pps, case.interval_half_width_pps);
     match case.forwarding_rate_pps {
-        _ if noisy && case.forwarding_rate_pps.is_none() => {
-            format!("Too noisy to tell: no iteration with {what} could be used")
-        }
+        None if noisy => format!("Too noisy to tell: no iteration with {what} could be used"),
         None => format!("No result: no iteration with {what} could be used"),
-        Some(pps) => {
-            let value = rate_with_interval(pps, case.interval_half_width_pps);
-            if noisy {
-                format!("Too noisy to tell: about {value} of {what}, not to be relied on")
-            } else {
-                format!("The DUT forwards {value} of {what}")
-            }
+        Some(pps) if noisy => {
+            format!(
+                "Too noisy to tell: about {} of {what}, not to be relied on",
+                value(pps)
+            )
         }
+        Some(pps) => format!("The DUT forwards {} of {what}", value(pps)),
     }
 }
 
