@@ -117,6 +117,11 @@ impl Bed {
         within(&self.names[1 + path], command)
     }
 
+    /// Runs a shell command in the tester's namespace.
+    pub fn in_tester(&self, command: &str) -> Result<String, String> {
+        within(&self.names[0], command)
+    }
+
     /// What the tester's port has sent and dropped, as `ip` shows it.
     pub fn transmitted(&self, path: usize) -> Transmitted {
         let text = run(&format!(
