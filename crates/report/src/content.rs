@@ -4,7 +4,7 @@
 //! [`cases`] and [`comparisons`].
 
 use model::event::RebuildRecord;
-use model::loss::{Ledger, Loss};
+use model::loss::{Ledger, Loss, Place, Reason};
 use model::result::{CaseSummary, Summary, TrialRecord};
 
 use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, seconds, share};
@@ -101,9 +101,9 @@ pub(crate) fn noise(summary: &Summary) -> Table {
         Column::left("test case", &["test_case"]),
         Column::right("quiet", &["quiet_pps"]),
         Column::right("CV", &["variation_percent"]),
-        Column::right("windows", &["quiet_windows"]),
+        Column::right("quiet windows", &["quiet_windows"]),
         Column::right("contended", &["contended_pps"]),
-        Column::right("windows", &["contended_windows"]),
+        Column::right("contended windows", &["contended_windows"]),
         Column::right("ungated", &["forwarding_rate_ungated_pps"]),
         Column::right("CV", &["variation_ungated_percent"]),
         Column::right("not offered", &["windows_not_offered"]),
@@ -275,37 +275,87 @@ pub(crate) fn losses(ledger: &Ledger) -> Table {
     table
 }
 
-/// The same for several ledgers, with everything that was sent and received.
+/// What became of all frames, one row per ledger: received, lost at each place that occurs, unexplained, not sent.
 pub(crate) fn all_fates(fates: &[Fate]) -> Table {
-    let mut columns = vec![Column::left("frames of", &["test_case"])];
-    columns.extend(loss_columns());
+    let places = places(fates);
+    let mut columns = vec![
+        Column::below("frames of", &["test_case"]),
+        Column::right("sent", &["frames_sent"]),
+        Column::right("received", &["frames_received"]),
+    ];
+    for place in &places {
+        columns.push(Column::right(
+            &format!("lost {}", place.words()),
+            &["frames_lost"],
+        ));
+    }
+    columns.extend([
+        Column::right("unexplained", &["frames_unexplained"]),
+        Column::right("not sent", &["frames_not_sent"]),
+    ]);
     let mut table = Table::new(columns);
     for (name, ledger) in fates {
-        let sent = ledger.frames_sent;
-        let row = |frames: u64, what: &str| {
-            vec![
-                Cell::number(
-                    percent(share(frames as f64, sent as f64)),
-                    frames as f64 / sent.max(1) as f64,
-                ),
-                Cell::number(count(frames), frames),
-                Cell::text(what),
-                Cell::text(""),
-            ]
+        let part = |frames: u64| {
+            let share = percent(share(frames as f64, ledger.frames_sent as f64));
+            Cell::number(format!("{} ({share})", count(frames)), frames)
         };
-        let mut rows = vec![row(sent, "sent"), row(ledger.frames_received, "received")];
-        rows.extend(loss_rows(ledger));
-        if ledger.frames_not_sent > 0 {
-            let mut cells = row(ledger.frames_not_sent, "not sent");
-            cells[3] = Cell::text("due at the intended load, not handed over by the generator");
-            rows.push(cells);
+        let whole = |frames: u64| Cell::number(count(frames), frames);
+        let mut cells = vec![
+            Cell::text(name),
+            whole(ledger.frames_sent),
+            part(ledger.frames_received),
+        ];
+        for place in &places {
+            let at = |loss: &&Loss| loss.place == *place;
+            cells.push(part(
+                ledger.losses.iter().filter(at).map(|l| l.frames).sum(),
+            ));
         }
-        for mut cells in rows {
-            cells.insert(0, Cell::text(name));
-            table.push(Mark::None, cells);
-        }
+        cells.extend([
+            whole(ledger.frames_unexplained),
+            whole(ledger.frames_not_sent),
+        ]);
+        table.push(Mark::None, cells);
     }
     table
+}
+
+/// Places at which anything was lost, in the order of the way.
+pub(crate) fn places(fates: &[Fate]) -> Vec<Place> {
+    let all = fates.iter().flat_map(|(_, ledger)| &ledger.losses);
+    let mut places: Vec<Place> = all.map(|loss| loss.place).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// Which counters tell the losses, and the kernel's reasons: one sentence per place and counter, the ledgers named
+/// where they have reasons of their own.
+pub(crate) fn counters(fates: &[Fate]) -> Vec<String> {
+    let mut sentences: Vec<String> = Vec::new();
+    for place in places(fates) {
+        let at_place = || {
+            fates.iter().flat_map(|(name, ledger)| {
+                let losses = ledger.losses.iter().filter(|loss| loss.place == place);
+                losses.map(move |loss| (name, loss))
+            })
+        };
+        let mut known: Vec<&str> = Vec::new();
+        for (_, loss) in at_place() {
+            if !known.contains(&loss.counter.as_str()) {
+                known.push(&loss.counter);
+                sentences.push(format!("Lost {}: {}.", place.words(), loss.counter));
+            }
+        }
+        for (name, loss) in at_place().filter(|(_, loss)| !loss.reasons.is_empty()) {
+            let reasons = reasons(loss);
+            sentences.push(format!(
+                "The kernel's reasons {}, {name}: {reasons}.",
+                place.words()
+            ));
+        }
+    }
+    sentences
 }
 
 fn loss_columns() -> Vec<Column> {
@@ -341,20 +391,20 @@ fn loss_rows(ledger: &Ledger) -> Vec<Vec<Cell>> {
 
 /// The counter, and the kernel's reasons where it tells them.
 pub(crate) fn counter_words(loss: &Loss) -> String {
-    let reasons: Vec<String> = loss
-        .reasons
-        .iter()
-        .map(|reason| format!("{} {}", reason.reason, count(reason.frames)))
-        .collect();
-    if reasons.is_empty() {
+    if loss.reasons.is_empty() {
         loss.counter.clone()
     } else {
-        format!(
-            "{}; the kernel's reasons: {}",
-            loss.counter,
-            reasons.join(", ")
-        )
+        format!("{}; the kernel's reasons: {}", loss.counter, reasons(loss))
     }
+}
+
+fn reasons(loss: &Loss) -> String {
+    let words = |reason: &Reason| format!("{} {}", reason.reason, count(reason.frames));
+    loss.reasons
+        .iter()
+        .map(words)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn validity_cell(reasons: &[String]) -> (Mark, Cell) {

@@ -163,6 +163,16 @@ pub fn difference(value_percent: f64, interval_percent: Option<[f64; 2]>) -> Str
     }
 }
 
+/// A difference in percent at a tick of an axis: a sign, and the digits of the `step`: `-40`, `+0.5`.
+pub(crate) fn difference_tick(value_percent: f64, step: f64) -> String {
+    let places = decimals(step, 1, 9);
+    if value_percent == 0.0 {
+        "0".into()
+    } else {
+        format!("{value_percent:+.places$}")
+    }
+}
+
 /// The interval of a difference in percent, without the unit: `[-2.6, -1.6]`.
 pub fn interval(interval_percent: [f64; 2]) -> String {
     let [low, high] = interval_percent;
@@ -382,6 +392,9 @@ mod tests {
         assert_eq!(mega.tick(1.5e6, 0.5e6), "1.5");
         assert_eq!(mega.tick(1.0e6, 1.0e6), "1");
         assert_eq!(Prefix::for_largest([800e3]).tick(200e3, 200e3), "200");
+        assert_eq!(difference_tick(-40.0, 10.0), "-40");
+        assert_eq!(difference_tick(0.4, 0.2), "+0.4");
+        assert_eq!(difference_tick(0.0, 0.2), "0");
         assert_eq!(mega.rate(598_123.0), "0.5981 Mpps");
         assert_eq!(mega.rate(5_981.0), "5.981 kpps");
         assert_eq!(mega.rate(0.0), "0 pps");

@@ -10,14 +10,14 @@ use model::result::{Summary, TrialRecord};
 use super::markup::Markup;
 use super::svg::{Scale, axis, row};
 use crate::content::{self, Fate};
-use crate::number::{Prefix, count, difference, interval, percent, rate, share};
+use crate::number::{Prefix, count, difference, difference_tick, interval, percent, rate, share};
 use crate::table::shorten;
 use crate::words::{self, Labels};
 
 /// Offered loads beyond this multiple of the largest forwarding rate are marked at the edge, so that rates stay legible.
 const OFFERED_AT_MOST: f64 = 3.0;
 /// Characters of a configuration in a label; the table has all of it.
-const LABEL: usize = 90;
+const LABEL: usize = 70;
 
 /// The frame of a chart: legend, rows, axis with its title.
 fn chart(m: &mut Markup, legend: &[(&'static str, &str)], rows: impl FnOnce(&mut Markup)) {
@@ -251,7 +251,7 @@ pub(super) fn differences(m: &mut Markup, compared: &[&Comparison], each: &str) 
                 row(
                     m,
                     scale,
-                    46.0,
+                    52.0,
                     &format!("{name}: {value}, {short}"),
                     |row| {
                         if let Some([low, high]) = ends {
@@ -301,8 +301,13 @@ pub(super) fn differences(m: &mut Markup, compared: &[&Comparison], each: &str) 
                 },
             );
         }
-        axis_line(m, scale, "difference from the plain DUT, %", |value| {
-            difference(value, Some([0.0, 2.0 * scale.step()]))
+        let title = if compared.iter().all(|c| c.control) {
+            "difference between two measurements of the same DUT, %"
+        } else {
+            "difference from the plain DUT, %"
+        };
+        axis_line(m, scale, title, |value| {
+            difference_tick(value, scale.step())
         });
     });
 }
@@ -339,22 +344,11 @@ fn place_class(place: Place) -> &'static str {
 /// What became of all frames sent: received, and lost at every named place, in the order of the way.
 pub(super) fn fates(m: &mut Markup, fates: &[Fate]) {
     let scale = Scale::covering([0.0, 100.0], 5);
-    let occurs = |place| {
-        fates
-            .iter()
-            .any(|(_, l)| l.losses.iter().any(|loss| loss.place == place))
-    };
     let mut legend = vec![("place received", "received")];
-    let names: Vec<(Place, String)> = [
-        Place::DutInput,
-        Place::Dut,
-        Place::DutOutput,
-        Place::Receiver,
-    ]
-    .into_iter()
-    .filter(|place| occurs(*place))
-    .map(|place| (place, format!("lost {}", place.words())))
-    .collect();
+    let names: Vec<(Place, String)> = content::places(fates)
+        .into_iter()
+        .map(|place| (place, format!("lost {}", place.words())))
+        .collect();
     legend.extend(
         names
             .iter()
@@ -389,13 +383,13 @@ pub(super) fn fates(m: &mut Markup, fates: &[Fate]) {
             ));
             let lost = words::lost_words(ledger);
             let draw = |m: &mut Markup| {
-                row(m, scale, 36.0, &format!("{name}: lost {lost}"), |row| {
+                row(m, scale, 42.0, &format!("{name}: lost {lost}"), |row| {
                     let mut from = 0.0;
                     for (class, words, frames) in parts.iter().filter(|(.., frames)| *frames > 0) {
                         let part = share(*frames as f64, sent);
                         let title =
                             format!("{} ({} frames) {words}", percent(part), count(*frames));
-                        row.bar(from, from + part, row.height() - 10.0, class, &title);
+                        row.bar(from, from + part, row.height() - 16.0, class, &title);
                         from += part;
                     }
                 });
@@ -407,7 +401,7 @@ pub(super) fn fates(m: &mut Markup, fates: &[Fate]) {
             line(
                 m,
                 "line",
-                |m| m.leaf("span", &[("title", name)], &shorten(name, LABEL)),
+                |m| m.leaf("span", &[("title", name)], &shorten(name, LABEL - 20)),
                 draw,
                 |m| m.text(if sent > 0.0 { &value } else { "nothing sent" }),
             );
@@ -503,7 +497,7 @@ pub(super) fn strata(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) 
             m,
             scale,
             "deviation of each iteration from the result of its test case, %",
-            |value| difference(value, Some([0.0, 2.0 * scale.step()])),
+            |value| difference_tick(value, scale.step()),
         );
     });
 }

@@ -106,11 +106,9 @@ fn head(
                 m.leaf("li", &[("class", class)], &format!("{sign}{text}"));
             }
         });
-        m.leaf(
-            "p",
-            &[("class", "verdict")],
-            &words::capital(&summary.noise.verdict),
-        );
+        if summary.noise.too_noisy {
+            m.leaf("p", &[], &note(&summary.noise.verdict));
+        }
         let warnings = all_warnings(summary);
         if !warnings.is_empty() {
             m.within("div", &[("class", "warnings")], |m| {
@@ -225,6 +223,11 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
         m.within("figure", &[], |m| {
             charts::fates(m, &fates);
             table(m, &content::all_fates(&fates));
+        });
+        m.within("ul", &[("class", "keys")], |m| {
+            for sentence in content::counters(&fates) {
+                m.leaf("li", &[], &sentence);
+            }
         });
     });
 }

@@ -57,7 +57,8 @@ fn scatter(index: usize) -> f64 {
 }
 
 fn stream(ip_version: IpVersion, size: u16, flows: u32) -> Stream {
-    Stream::new(ip_version, FrameSize::new(size).unwrap(), flows).unwrap()
+    let size = FrameSize::new(size).expect("a size of this file is in range");
+    Stream::new(ip_version, size, flows).expect("a stream of this file is right")
 }
 
 fn facts() -> Facts {
@@ -387,7 +388,11 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
             .find(|t| t.iteration == iteration && t.control == control)
             .and_then(|t| t.forwarding_rate_pps)
     };
-    let last = trials.iter().map(|t| t.iteration).max().unwrap();
+    let last = trials
+        .iter()
+        .map(|t| t.iteration)
+        .max()
+        .expect("there are trials");
     let control: Vec<f64> = (1..=last)
         .filter_map(|i| Some(100.0 * (rate(i, true)? / rate(i, false)? - 1.0)))
         .collect();
