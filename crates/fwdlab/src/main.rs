@@ -1,1 +1,22 @@
-fn main() {}
+//! fwdlab: how fast a router or firewall really forwards packets, and why.
+//!
+//! The program is arguments, screens and exit codes; what it does is in the libraries. One file per command in [`cli`].
+//! Results go to standard output, everything else to standard error.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod exit_code;
+mod output;
+
+use clap::Parser;
+
+fn main() -> std::process::ExitCode {
+    let arguments = cli::Arguments::parse();
+    match cli::run(arguments) {
+        Ok(code) => code.into(),
+        Err(error) => {
+            output::error(&error);
+            exit_code::of(&error).into()
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `fwdlab bed`: the embedded test bed by hand.
+
+use clap::Subcommand;
+use lab::placement::Placement;
+use lab::registry::Registry;
+use lab::{bed, user_namespace};
+
+use super::Global;
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// What to do with test beds.
+#[derive(Debug, Subcommand)]
+pub enum Bed {
+    /// Build a test bed and leave it standing, to look at or to work on with `ip netns exec`
+    Up {
+        /// DUTs side by side
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+        duts: u32,
+        /// CPUs of the DUT [default: the last one]
+        #[arg(long, value_delimiter = ',', value_name = "CPU")]
+        dut_cpus: Vec<usize>,
+    },
+    /// Remove test beds: those left standing and those of processes that died. Beds in use are kept
+    Down,
+    /// List test beds of this host
+    Show,
+}
+
+impl Bed {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if !user_namespace::is_root() {
+            return Err(Usage(
+                "test beds outlive the command only as root (without root they vanish with their process, so there is nothing to remove). Run with sudo".into(),
+            )
+            .into());
+        }
+        match self {
+            Bed::Up { duts, dut_cpus } => {
+                let placement = Placement::choose(&dut_cpus)?;
+                let bed = bed::Bed::up(duts as usize, &placement, true)?;
+                let mut text = format!(
+                    "bed {}\ngenerator {} (tx0, rx0, ...)\n",
+                    bed.id(),
+                    bed.generator()
+                );
+                for k in 0..bed.duts() {
+                    text += &format!("DUT       {} (eth0 in, eth1 out)\n", bed.dut(k));
+                }
+                text += "look      ip netns exec NAMESPACE ip -s link\nremove    fwdlab bed down";
+                bed.leave_standing();
+                output::result(&text);
+            }
+            Bed::Down => {
+                let registry = Registry::open()?;
+                let swept = registry.sweep(true)?;
+                let in_use = registry.list()?;
+                for id in &swept {
+                    output::result(&format!("removed   {id}"));
+                }
+                for lab in &in_use {
+                    let why = if lab.in_use {
+                        "in use by process"
+                    } else {
+                        "could not be removed; made by process"
+                    };
+                    output::note(&format!(
+                        "kept      {}  {why} {}",
+                        lab.record.id, lab.record.pid
+                    ));
+                }
+                if swept.is_empty() && in_use.is_empty() {
+                    output::note("no test beds on this host");
+                }
+            }
+            Bed::Show => {
+                let labs = Registry::open()?.list()?;
+                if global.json {
+                    let list: Vec<_> = labs
+                        .iter()
+                        .map(|l| serde_json::json!({"id": l.record.id, "in_use": l.in_use, "pid": l.record.pid, "namespaces": l.record.namespaces}))
+                        .collect();
+                    output::json(&list)?;
+                    return Ok(Code::Done);
+                }
+                for lab in &labs {
+                    let state = match (lab.in_use, lab.record.keep) {
+                        (true, _) => format!("in use by process {}", lab.record.pid),
+                        (false, true) => "left standing; remove it with: fwdlab bed down".into(),
+                        (false, false) => "its process died; the next start removes it".into(),
+                    };
+                    output::result(&format!(
+                        "{}  {state}\n  {}",
+                        lab.record.id,
+                        lab.record.namespaces.join(" ")
+                    ));
+                }
+                if labs.is_empty() {
+                    output::note("no test beds on this host");
+                }
+            }
+        }
+        Ok(Code::Done)
+    }
+}

@@ -1,0 +1,99 @@
+//! The commands: one file each. This one holds what they share.
+
+mod bed;
+mod doctor;
+mod quick;
+mod runs;
+mod schema;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::exit_code::Code;
+use crate::output::Verbosity;
+
+/// Tells how fast a router or firewall really forwards packets, and why.
+///
+/// Start with `fwdlab quick`: it measures this machine's kernel in private network namespaces.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fwdlab",
+    version,
+    infer_subcommands = true,
+    max_term_width = 100
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    global: Global,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+struct Global {
+    /// Print the result as one JSON document
+    #[arg(long, global = true)]
+    json: bool,
+    /// Print one JSON event per line while it happens
+    #[arg(long, global = true, conflicts_with = "json")]
+    json_stream: bool,
+    /// Only the result
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// One line per trial
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Where runs are kept
+    #[arg(long, global = true, value_name = "DIR", env = "FWDLAB_RUNS")]
+    runs: Option<PathBuf>,
+}
+
+impl Global {
+    fn verbosity(&self) -> Verbosity {
+        match (self.quiet || self.json_stream, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        }
+    }
+
+    fn runs_root(&self) -> anyhow::Result<PathBuf> {
+        let current_dir = std::env::current_dir()?;
+        Ok(store::runs_root(&store::Surroundings {
+            named: self.runs.as_deref(),
+            current_dir: &current_dir,
+            xdg_data_home: std::env::var_os("XDG_DATA_HOME").as_deref(),
+            home: std::env::var_os("HOME").as_deref(),
+        })?)
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure this machine's kernel forwarding now: private namespaces, no files
+    Quick(Box<quick::Quick>),
+    /// Check this host's fitness; each failure says how to fix it
+    Doctor,
+    /// Stored runs
+    #[command(subcommand, infer_subcommands = true)]
+    Runs(runs::Runs),
+    /// The embedded test bed by hand
+    #[command(subcommand, infer_subcommands = true)]
+    Bed(bed::Bed),
+    /// Print the JSON Schema of a record
+    Schema(schema::Schema),
+}
+
+/// Runs what was asked for.
+pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
+    let global = arguments.global;
+    match arguments.command {
+        Command::Quick(quick) => quick.run(&global),
+        Command::Doctor => doctor::run(&global),
+        Command::Runs(runs) => runs.run(&global),
+        Command::Bed(bed) => bed.run(&global),
+        Command::Schema(schema) => schema.run(),
+    }
+}

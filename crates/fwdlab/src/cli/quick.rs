@@ -1,0 +1,337 @@
+//! `fwdlab quick`: the main job.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use engine::Mode;
+use lab::configuration::Configuration;
+use lab::placement::Placement;
+use lab::run::{Control, Measured, Parameters};
+use lab::user_namespace;
+use model::event::{Event, RebuildRecord};
+use model::result::{RunInfo, RunState, Summary, TrialRecord};
+use model::trial::{IpVersion, Stream};
+use model::units::{FrameSize, Load, parse_duration};
+
+use super::Global;
+use crate::exit_code::{Code, Usage};
+use crate::output::{self, Screen};
+
+/// Time that a comparison leaves for starting and for writing the report.
+const COMPARISON_MARGIN: Duration = Duration::from_secs(2);
+
+/// Arguments of `quick`.
+#[derive(Debug, Args)]
+pub struct Quick {
+    /// Frame sizes in bytes, FCS counted [default: 64,512,1518; with --vs: the smallest]
+    #[arg(long, value_delimiter = ',', value_name = "BYTES")]
+    size: Vec<FrameSize>,
+    /// Numbers of flows: one flow uses one queue and one cache line, many flows are closer to life [default: 2000,1; with --vs: 2000]
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    flows: Vec<u32>,
+    /// Measure IPv6; together with --ipv4 both
+    #[arg(long)]
+    ipv6: bool,
+    /// Measure IPv4 (the default, unless --ipv6 is given)
+    #[arg(long)]
+    ipv4: bool,
+    /// Iterations of each test case
+    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    iterations: u32,
+    /// Shortest duration of a trial
+    #[arg(long, default_value = "800ms", value_parser = parse_duration)]
+    trial: Duration,
+    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2 [default: twice of what the DUT forwards]
+    #[arg(long)]
+    load: Option<Load>,
+    /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
+    #[arg(long, value_name = "FILE|DIR|COMMAND")]
+    set: Option<String>,
+    /// Compare this configuration with the plain router; may be repeated
+    #[arg(long, value_name = "FILE|DIR|COMMAND")]
+    vs: Vec<String>,
+    /// Rebuilds of a comparison: its interval is taken over them
+    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    rebuilds: u32,
+    /// Time for a whole comparison
+    #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = parse_duration)]
+    duration: Duration,
+    /// Engine: auto takes the fastest that proves itself on this host
+    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
+    engine: String,
+    /// CPUs of the DUT [default: the last one]
+    #[arg(long, value_delimiter = ',', value_name = "CPU")]
+    dut_cpus: Vec<usize>,
+    /// Seed of every random choice [default: chosen and recorded]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// The document of `--json`.
+#[derive(serde::Serialize)]
+struct Document<'a> {
+    info: &'a RunInfo,
+    directory: &'a Path,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    trials: &'a [TrialRecord],
+    rebuilds: &'a [RebuildRecord],
+}
+
+impl Quick {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let privileged = user_namespace::is_root();
+        let runs = global.runs_root()?;
+        let parameters = self.parameters(privileged)?;
+        if !privileged {
+            user_namespace::enter()?;
+        }
+        let control = Control::default();
+        let signal = catch_signals(&control)?;
+
+        let mut screen = Screen::new(global.verbosity(), parameters.iterations);
+        let as_stream = global.json_stream;
+        let mut listener = |event: &Event| {
+            if as_stream {
+                output::stream(event);
+            }
+            screen.show(event);
+        };
+        let (run, measured) = lab::run::start(&parameters, &runs, &control, &mut listener)?;
+        let Measured {
+            trials,
+            rebuilds,
+            summary,
+        } = measured;
+        let summary = summary.context("a run without a summary")?;
+        let state = if control.is_stopped() {
+            RunState::Interrupted
+        } else {
+            RunState::Finished
+        };
+        let html = report::html::page(&run.info, &summary, &trials, &rebuilds);
+        let directory = run.path().to_owned();
+        let info = run.finish(&summary, &html, state)?;
+
+        if global.json {
+            output::json(&Document {
+                info: &info,
+                directory: &directory,
+                summary: &summary,
+                trials: &trials,
+                rebuilds: &rebuilds,
+            })?;
+        } else if !global.json_stream {
+            output::result(&report::text::quick(&info, &summary));
+            output::result(&format!(
+                "saved     {}\nreport    {}",
+                directory.display(),
+                directory.join("report.html").display()
+            ));
+            if global.verbosity() != output::Verbosity::Quiet {
+                output::note(&next_steps(&summary));
+            }
+        }
+        Ok(match signal.load(Ordering::Acquire) {
+            0 => code(&summary),
+            15 => Code::Terminated,
+            _ => Code::Interrupted,
+        })
+    }
+
+    fn parameters(&self, privileged: bool) -> anyhow::Result<Parameters> {
+        let parse = |typed: &String| Configuration::parse(typed);
+        let configuration = self.set.as_ref().map(parse).transpose()?;
+        let versus = self.vs.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        if versus.len() > 14 {
+            return Err(Usage(format!(
+                "--vs was given {} times; 14 are the most",
+                versus.len()
+            ))
+            .into());
+        }
+        let versions: &[IpVersion] = match (self.ipv4, self.ipv6) {
+            (_, false) => &[IpVersion::Ipv4],
+            (false, true) => &[IpVersion::Ipv6],
+            (true, true) => &[IpVersion::Ipv4, IpVersion::Ipv6],
+        };
+        let streams = self.streams(versions, !versus.is_empty())?;
+        if !versus.is_empty() && streams.len() > 1 {
+            return Err(Usage(format!(
+                "--vs compares with one kind of traffic at a time, and these are {}; give one --size and one --flows",
+                streams.len()
+            ))
+            .into());
+        }
+        if !versus.is_empty() && self.duration < Duration::from_secs(5) {
+            return Err(Usage("--for: a comparison needs 5s or more".into()).into());
+        }
+        Ok(Parameters {
+            streams,
+            iterations: self.iterations,
+            trial: self.trial,
+            load: self.load,
+            configuration,
+            versus,
+            rebuilds: self.rebuilds,
+            total: self
+                .duration
+                .saturating_sub(COMPARISON_MARGIN)
+                .max(Duration::from_secs(4)),
+            engine: Mode::ALL
+                .into_iter()
+                .find(|mode| mode.name() == self.engine),
+            placement: Placement::choose(&self.dut_cpus)?,
+            privileged,
+            seed: self.seed.unwrap_or_else(random_seed),
+            command_line: std::env::args().collect(),
+        })
+    }
+
+    /// The test cases, the most telling one first: smallest frames, many flows.
+    fn streams(&self, versions: &[IpVersion], comparison: bool) -> anyhow::Result<Vec<Stream>> {
+        let flows = match (&self.flows[..], comparison) {
+            ([], true) => &[2000][..],
+            ([], false) => &[2000, 1],
+            (given, _) => given,
+        };
+        let mut streams: Vec<Stream> = Vec::new();
+        for &version in versions {
+            let smallest = version.smallest_frame();
+            let sizes = match (&self.size[..], comparison) {
+                ([], true) => vec![smallest],
+                ([], false) => [smallest.bytes(), 512, 1518]
+                    .into_iter()
+                    .map(FrameSize::new)
+                    .collect::<Result<_, _>>()?,
+                (given, _) => given.to_vec(),
+            };
+            for size in sizes {
+                for &flows in flows {
+                    let stream = Stream::new(version, size, flows)?;
+                    if !streams.contains(&stream) {
+                        streams.push(stream);
+                    }
+                }
+            }
+        }
+        Ok(streams)
+    }
+}
+
+/// Ctrl-C and its relatives ask the run to stop; it undoes everything and keeps what it measured.
+fn catch_signals(control: &Control) -> anyhow::Result<Arc<AtomicUsize>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let which = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, control.flag())?;
+        signal_hook::flag::register_usize(signal, which.clone(), signal as usize)?;
+    }
+    Ok(which)
+}
+
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // 53 bits: a JSON reader that knows only doubles gets the same number
+    std::hash::RandomState::new().build_hasher().finish() >> 11
+}
+
+fn code(summary: &Summary) -> Code {
+    let nothing_valid = summary.comparisons.is_empty()
+        && summary
+            .test_cases
+            .iter()
+            .any(|case| case.forwarding_rate_pps.is_none());
+    if summary.noise.too_noisy || nothing_valid {
+        Code::NotValid
+    } else {
+        Code::Done
+    }
+}
+
+fn next_steps(summary: &Summary) -> String {
+    if summary.comparisons.is_empty() {
+        "\nNext   fwdlab quick --vs 'nft add table ip t; nft add chain ip t f \"{ type filter hook forward priority 0; }\"; \
+         nft add rule ip t f ip saddr 10.0.0.1 drop'\n         does a firewall rule cost anything?\n       \
+         fwdlab runs show @1          this result again"
+            .into()
+    } else {
+        "\nNext   fwdlab runs show @1          this result again\n       \
+         fwdlab quick --for 5m --vs ...   a longer comparison shows smaller differences"
+            .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        quick: Quick,
+    }
+
+    fn parameters(arguments: &[&str]) -> anyhow::Result<Parameters> {
+        let line = std::iter::once("quick").chain(arguments.iter().copied());
+        Only::try_parse_from(line)?.quick.parameters(true)
+    }
+
+    fn ids(arguments: &[&str]) -> Vec<String> {
+        parameters(arguments)
+            .unwrap()
+            .streams
+            .iter()
+            .map(Stream::id)
+            .collect()
+    }
+
+    #[test]
+    fn test_cases_of_the_issue_come_first() {
+        assert_eq!(
+            ids(&[]),
+            [
+                "64B-2000flows-ipv4",
+                "64B-1flow-ipv4",
+                "512B-2000flows-ipv4",
+                "512B-1flow-ipv4",
+                "1518B-2000flows-ipv4",
+                "1518B-1flow-ipv4"
+            ]
+        );
+        assert_eq!(
+            ids(&["--ipv6", "--flows", "1"]),
+            ["84B-1flow-ipv6", "512B-1flow-ipv6", "1518B-1flow-ipv6"]
+        );
+        assert_eq!(ids(&["--vs", "true"]), ["64B-2000flows-ipv4"]);
+        assert_eq!(
+            ids(&["--size", "64,64", "--flows", "7"]),
+            ["64B-7flows-ipv4"]
+        );
+    }
+
+    #[test]
+    fn wrong_use_is_told_before_anything_happens() {
+        for (arguments, words) in [
+            (&["--size", "63"][..], "64 to 1518"),
+            (&["--ipv6", "--size", "64"], "84 bytes"),
+            (&["--flows", "0"], "1 to 60000"),
+            (&["--iterations", "0"], "0 is not in"),
+            (&["--load", "fast"], "1.5Mpps"),
+            (&["--vs", "true", "--size", "64,512"], "one --size"),
+            (&["--vs", "true", "--for", "1s"], "5s or more"),
+            (&["--set", ""], "empty"),
+            (&["--set", "/no/such/file"], "No such file"),
+            (&["--dut-cpus", "4096"], "CPU 4096"),
+        ] {
+            let error = format!("{:#}", parameters(arguments).unwrap_err());
+            assert!(error.contains(words), "{arguments:?}: {error}");
+        }
+    }
+}

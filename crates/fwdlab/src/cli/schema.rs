@@ -1,0 +1,42 @@
+//! `fwdlab schema`: the JSON Schema of what is kept and told.
+
+use clap::{Args, ValueEnum};
+
+use crate::exit_code::Code;
+use crate::output;
+
+/// Arguments of `schema`.
+#[derive(Debug, Args)]
+pub struct Schema {
+    /// Which record
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// run.json
+    Run,
+    /// summary.json
+    Summary,
+    /// A line of trials.jsonl
+    Trial,
+    /// A line of trials.jsonl of a comparison
+    Rebuild,
+    /// A line of events.jsonl and of --json-stream
+    Event,
+}
+
+impl Schema {
+    /// Runs it.
+    pub fn run(self) -> anyhow::Result<Code> {
+        let schema = match self.kind {
+            Kind::Run => schemars::schema_for!(model::result::RunInfo),
+            Kind::Summary => schemars::schema_for!(model::result::Summary),
+            Kind::Trial => schemars::schema_for!(model::result::TrialRecord),
+            Kind::Rebuild => schemars::schema_for!(model::event::RebuildRecord),
+            Kind::Event => schemars::schema_for!(model::event::Event),
+        };
+        output::json(&schema)?;
+        Ok(Code::Done)
+    }
+}

@@ -1,0 +1,74 @@
+//! Exit codes: the documented list, in one place.
+
+use std::process::ExitCode;
+
+use lab::LabError;
+use store::StoreError;
+
+/// How the program ended. The numbers are part of the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// Done, everything valid.
+    Done = 0,
+    /// An error of ours: a bug.
+    Internal = 1,
+    /// Wrong use or wrong file.
+    Usage = 2,
+    /// The preflight failed: nothing was changed or measured.
+    Preflight = 3,
+    /// A host of the test bed or the DUT failed.
+    TestBed = 4,
+    /// Measured, but not valid; stored and explained.
+    NotValid = 5,
+    /// Interrupted; everything was undone.
+    Interrupted = 130,
+    /// Terminated; everything was undone.
+    Terminated = 143,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> ExitCode {
+        ExitCode::from(code as u8)
+    }
+}
+
+/// The code for an error.
+pub fn of(error: &anyhow::Error) -> Code {
+    if let Some(error) = error.downcast_ref::<LabError>() {
+        return of_lab(error);
+    }
+    if error.is::<model::units::UnitError>() || error.is::<Usage>() {
+        return Code::Usage;
+    }
+    if error.is::<StoreError>() {
+        return Code::Preflight;
+    }
+    Code::Internal
+}
+
+fn of_lab(error: &LabError) -> Code {
+    match error {
+        LabError::Configuration { .. } => Code::Usage,
+        LabError::Preflight(_) | LabError::ProgramMissing { .. } | LabError::Store(_) => {
+            Code::Preflight
+        }
+        LabError::Interrupted => Code::Interrupted,
+        LabError::NotApplied { .. }
+        | LabError::DoesNotForward { .. }
+        | LabError::System { .. }
+        | LabError::Command { .. }
+        | LabError::Engine(_) => Code::TestBed,
+    }
+}
+
+/// Wrong use, in words.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}

@@ -1,0 +1,238 @@
+//! What goes to the terminal: errors, live progress, one line per event in a pipe.
+//!
+//! Results go to standard output and are printed by the commands; a closed pipe is not an error. Everything here goes to
+//! standard error, except for the event stream.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is where the program speaks"
+)]
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use model::event::{Event, EventKind};
+use model::result::TrialRecord;
+
+/// Says why the program failed.
+pub fn error(error: &anyhow::Error) {
+    anstream::eprintln!("fwdlab: {error:#}");
+}
+
+/// Something a user should know, that is no result.
+pub fn note(text: &str) {
+    anstream::eprintln!("{text}");
+}
+
+/// Prints a result. A reader that has gone away is not an error.
+pub fn result(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    if !text.ends_with('\n') {
+        let _ = out.write_all(b"\n");
+    }
+    let _ = out.flush();
+}
+
+/// Prints a value as one JSON document.
+pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    result(&serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// How much is told while a run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verbosity {
+    /// The result only.
+    Quiet,
+    /// Progress, and a line per test case.
+    Normal,
+    /// A line per trial.
+    Verbose,
+}
+
+/// Shows the events of a run to a person on standard error.
+pub struct Screen {
+    verbosity: Verbosity,
+    bar: Option<ProgressBar>,
+    iterations: u32,
+    rates: BTreeMap<String, Vec<f64>>,
+}
+
+impl Screen {
+    /// A screen for this run: a live bar on a terminal, lines elsewhere.
+    pub fn new(verbosity: Verbosity, iterations: u32) -> Screen {
+        let live = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
+        Screen {
+            verbosity,
+            bar: live.then(bar),
+            iterations,
+            rates: BTreeMap::new(),
+        }
+    }
+
+    /// Shows one event.
+    pub fn show(&mut self, event: &Event) {
+        if self.verbosity == Verbosity::Quiet {
+            return;
+        }
+        match &event.kind {
+            EventKind::RunStarted {
+                info,
+                estimate_s,
+                steps,
+                ..
+            } => {
+                self.line(&format!(
+                    "fwdlab {}  kernel {}  {} CPUs ({}){}",
+                    info.tool_version,
+                    info.facts.kernel,
+                    info.facts.cpus,
+                    info.facts.cpu_model,
+                    if info.facts.privileged {
+                        ""
+                    } else {
+                        "  user namespace, no root"
+                    },
+                ));
+                self.line(&format!(
+                    "run       {}  seed {}  {steps} steps, about {}",
+                    info.id,
+                    info.seed,
+                    report::number::seconds(*estimate_s)
+                ));
+                if let Some(bar) = &self.bar {
+                    bar.set_length(u64::from(*steps));
+                    bar.enable_steady_tick(Duration::from_millis(250));
+                }
+            }
+            EventKind::BedReady { facts } => {
+                self.line(
+                    "test bed  [generator]==veth==[DUT: Linux kernel forwarding]==veth==[receiver]",
+                );
+                self.line(&format!("engine    {}", facts.engine));
+                for (subject, words) in &facts.placement {
+                    self.line(&format!("placement {subject}: {words}"));
+                }
+            }
+            EventKind::Progress {
+                activity,
+                done,
+                left_s,
+                forwarding_rate_pps,
+                estimate,
+                ..
+            } => self.progress(
+                activity,
+                *done,
+                *left_s,
+                *forwarding_rate_pps,
+                estimate.as_deref(),
+            ),
+            EventKind::TrialFinished { record } => self.trial(record),
+            EventKind::RebuildFinished { record } => {
+                let differences: Vec<String> = record
+                    .difference_percent
+                    .iter()
+                    .skip(1)
+                    .map(|d| format!("{d:+.2} %"))
+                    .collect();
+                let words = format!(
+                    "rebuild {}  {} blocks  differences {}{}",
+                    record.rebuild,
+                    record.blocks,
+                    differences.join("  "),
+                    invalid(&record.validity.reasons)
+                );
+                if self.bar.is_none() || self.verbosity == Verbosity::Verbose {
+                    self.line(&words);
+                }
+            }
+            EventKind::Warning { text } => self.line(&format!("warning   {text}")),
+            EventKind::RunFinished { .. } | EventKind::RunEnded { .. } => {
+                if let Some(bar) = self.bar.take() {
+                    bar.finish_and_clear();
+                }
+            }
+        }
+    }
+
+    fn progress(
+        &mut self,
+        activity: &str,
+        done: u32,
+        left_s: f64,
+        rate: Option<f64>,
+        estimate: Option<&str>,
+    ) {
+        let Some(bar) = &self.bar else { return };
+        let rate = rate.map_or(String::new(), |r| format!("  {}", report::number::rate(r)));
+        let estimate = estimate.map_or(String::new(), |e| format!("  {e}"));
+        bar.set_position(u64::from(done));
+        bar.set_message(format!(
+            "{activity}{rate}{estimate}  left ~{}",
+            report::number::seconds(left_s.round())
+        ));
+    }
+
+    /// Without a terminal: a line when a test case has all its iterations; with -v a line per trial.
+    fn trial(&mut self, record: &TrialRecord) {
+        let rate = record.forwarding_rate_pps;
+        let words = |rate: Option<f64>| rate.map_or("no result".into(), report::number::rate);
+        if self.verbosity == Verbosity::Verbose || !record.validity.is_valid() {
+            self.line(&format!(
+                "trial {:>3}  {:<28} offered {}  forwarded {}{}",
+                record.trial,
+                record.test_case,
+                report::number::rate(record.offered_load_pps),
+                words(rate),
+                invalid(&record.validity.reasons)
+            ));
+        }
+        let rates = self.rates.entry(record.test_case.clone()).or_default();
+        rates.extend(rate.filter(|_| record.validity.is_valid()));
+        if record.iteration == self.iterations && record.validity.is_valid() && self.bar.is_none() {
+            let mut sorted = rates.clone();
+            sorted.sort_by(f64::total_cmp);
+            let median = sorted.get(sorted.len() / 2).copied();
+            let text = format!(
+                "{:<30} {}  ({} iterations)",
+                record.test_case,
+                words(median),
+                sorted.len()
+            );
+            self.line(&text);
+        }
+    }
+
+    fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => eprintln!("{text}"),
+        }
+    }
+}
+
+fn invalid(reasons: &[String]) -> String {
+    if reasons.is_empty() {
+        String::new()
+    } else {
+        format!("  INVALID: {}", reasons.join("; "))
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {wide_msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("##.");
+    ProgressBar::new(1).with_style(style)
+}
+
+/// Prints one event as one line of JSON.
+pub fn stream(event: &Event) {
+    if let Ok(line) = serde_json::to_string(event) {
+        result(&line);
+    }
+}
