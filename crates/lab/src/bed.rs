@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use engine::{PathSpec, PortSpec};
 
@@ -94,6 +95,8 @@ pub struct Bed {
     duts: usize,
     notes: BTreeMap<String, String>,
     sysctls: BTreeMap<String, String>,
+    /// Kernel thread of each DUT's input port, where it was found.
+    threads: Vec<Option<u32>>,
 }
 
 /// Interface counters of one path, as the kernel has them.
@@ -126,15 +129,17 @@ impl Bed {
             duts,
             notes: BTreeMap::new(),
             sysctls: BTreeMap::new(),
+            threads: vec![None; duts],
         };
-        let threads = napi_threads();
         bed.make_links()?;
         bed.set_sysctls()?;
         for dut in 0..duts {
+            let before = napi_threads();
             bed.configure_dut(dut, placement)?;
+            bed.threads[dut] = napi_threads().into_iter().find(|t| !before.contains(t));
         }
         bed.configure_generator()?;
-        bed.place(placement, &threads);
+        bed.place(placement);
         Ok(bed)
     }
 
@@ -207,6 +212,15 @@ impl Bed {
             }
         }
         offloads
+    }
+
+    /// How long the DUT's thread has waited for its CPU so far; zero where the kernel does not tell.
+    pub fn waited(&self, dut: usize) -> Duration {
+        // run time, run delay, timeslices (Documentation/scheduler/sched-stats.rst)
+        let delay = self.threads[dut]
+            .and_then(|thread| fs::read_to_string(format!("/proc/{thread}/schedstat")).ok())
+            .and_then(|text| text.split_whitespace().nth(1)?.parse().ok());
+        Duration::from_nanos(delay.unwrap_or(0))
     }
 
     /// Reads the interface counters of one path.
@@ -352,7 +366,7 @@ impl Bed {
         let output = crate::command::run_within(
             "ip",
             &["netns", "exec", &namespace, "sh", "-c", &script],
-            std::time::Duration::from_secs(20),
+            Duration::from_secs(20),
         )?;
         for line in String::from_utf8_lossy(&output.stderr).lines() {
             if let Some((what, why)) = line.split_once(": ")
@@ -405,24 +419,16 @@ impl Bed {
     }
 
     /// Puts the DUT's NAPI threads on their CPU, ahead of everything else there.
-    fn place(&mut self, placement: &Placement, before: &[u32]) {
+    fn place(&mut self, placement: &Placement) {
         self.notes.extend(placement.notes.clone());
         let Some(&cpu) = placement.dut_cpus.first() else {
             return;
         };
-        let threads: Vec<u32> = napi_threads()
-            .into_iter()
-            .filter(|t| !before.contains(t))
-            .collect();
         let mut problems = Vec::new();
-        if threads.len() < self.duts {
-            problems.push(format!(
-                "{} of {} NAPI threads found",
-                threads.len(),
-                self.duts
-            ));
+        if self.threads.contains(&None) {
+            problems.push("the NAPI thread was not found".to_owned());
         }
-        for thread in &threads {
+        for thread in self.threads.iter().flatten() {
             let mut set = rustix::thread::CpuSet::new();
             set.set(cpu);
             let pid = rustix::process::Pid::from_raw(*thread as i32);

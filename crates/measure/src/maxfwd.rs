@@ -28,6 +28,9 @@ pub const MIN_WINDOWS: usize = 10;
 /// A window counts when at least this share of the intended load was offered in it.
 const OFFERED_SHARE: f64 = 0.99;
 
+/// A window is contended when the DUT's thread waited for its CPU for more than this share of it.
+pub const WAITED_SHARE: f64 = 0.02;
+
 /// Offered load must exceed the forwarding rate by this factor, or the DUT was not saturated.
 const SATURATION: f64 = 1.1;
 
@@ -42,6 +45,8 @@ pub struct Window {
     pub sent: u64,
     /// Frames received in it.
     pub received: u64,
+    /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
+    pub dut_waited_s: f64,
     /// Speed of the DUT's CPU just before, additions per nanosecond.
     pub probe_before: f64,
     /// And just after.
@@ -57,6 +62,11 @@ impl Window {
     /// Frames per second sent.
     pub fn offered_load_pps(&self) -> f64 {
         self.sent as f64 / self.duration_s
+    }
+
+    /// Was the DUT's thread left alone on its CPU, as far as the scheduler of this machine knows?
+    pub fn had_the_cpu(&self) -> bool {
+        self.dut_waited_s <= WAITED_SHARE * self.duration_s
     }
 
     /// Was the intended load really offered? Always, when flat out.
@@ -82,9 +92,9 @@ pub struct Strata {
 pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>) -> Strata {
     let (offered, held_up): (Vec<&Window>, Vec<&Window>) =
         windows.iter().partition(|w| w.was_offered(intended_pps));
-    let (quiet, contended): (Vec<&Window>, Vec<&Window>) = offered
-        .into_iter()
-        .partition(|w| gate.is_some_and(|g| g.passes(w.probe_before, w.probe_after)));
+    let (quiet, contended): (Vec<&Window>, Vec<&Window>) = offered.into_iter().partition(|w| {
+        w.had_the_cpu() && gate.is_some_and(|g| g.passes(w.probe_before, w.probe_after))
+    });
     Strata {
         quiet: stratum(&quiet),
         contended: stratum(&contended),
@@ -382,6 +392,7 @@ mod tests {
             duration_s: 0.02,
             sent: (offered * 0.02) as u64,
             received: (rate * 0.02) as u64,
+            dut_waited_s: 0.0,
             probe_before: probe,
             probe_after: probe,
         }
@@ -395,6 +406,11 @@ mod tests {
     fn strata_look_at_conditions_only() {
         let mut windows = vec![window(800e3, 1.8e6, 17.5); 12];
         windows.extend(vec![window(500e3, 1.8e6, 9.0); 11]);
+        let waited = Window {
+            dut_waited_s: 0.001,
+            ..window(700e3, 1.8e6, 17.5)
+        };
+        windows.push(waited);
         windows.extend(vec![window(300e3, 0.9e6, 17.5); 5]);
         let strata = judge(&windows, Some(&gate()), Some(1.8e6));
         assert_eq!(
@@ -403,7 +419,7 @@ mod tests {
                 strata.contended.windows,
                 strata.not_offered
             ),
-            (12, 11, 5)
+            (12, 12, 5)
         );
         assert_eq!(strata.quiet.forwarding_rate_pps, Some(800e3));
         assert_eq!(strata.contended.forwarding_rate_pps, Some(500e3));

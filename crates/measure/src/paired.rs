@@ -7,7 +7,7 @@
 use model::comparison::Comparison;
 use stats::Sample;
 
-use crate::maxfwd::compared;
+use crate::maxfwd::{WAITED_SHARE, compared};
 
 /// Id of the procedure in records.
 pub const ID: &str = "paired";
@@ -33,6 +33,8 @@ pub struct Slice {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
+    /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
+    pub dut_waited_s: f64,
 }
 
 /// What one rebuild says.
@@ -40,7 +42,7 @@ pub struct Slice {
 pub struct Rebuild {
     /// Blocks used.
     pub blocks: usize,
-    /// Blocks left out because the generator was held up in one of their slices.
+    /// Blocks left out because the generator was held up, or the DUT's CPU taken, in one of their slices.
     pub not_offered: usize,
     /// Median forwarding rate per configuration.
     pub rates_pps: Vec<f64>,
@@ -57,8 +59,14 @@ pub fn places(configurations: usize, rebuild: usize) -> Vec<usize> {
 
 /// Evaluates one rebuild. `intended_pps` decides which blocks count; their result has no say.
 pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) -> Rebuild {
-    let offered = |s: &Slice| s.sent as f64 >= OFFERED_SHARE * intended_pps * s.duration_s;
-    let used: Vec<&Vec<Slice>> = blocks.iter().filter(|b| b.iter().all(offered)).collect();
+    let undisturbed = |s: &Slice| {
+        s.sent as f64 >= OFFERED_SHARE * intended_pps * s.duration_s
+            && s.dut_waited_s <= WAITED_SHARE * s.duration_s
+    };
+    let used: Vec<&Vec<Slice>> = blocks
+        .iter()
+        .filter(|b| b.iter().all(undisturbed))
+        .collect();
     let rate = |block: &[Slice], configuration: usize| {
         let (received, seconds) = block
             .iter()
@@ -159,6 +167,7 @@ mod tests {
                                     duration_s: 0.02,
                                     sent: 36_000,
                                     received: (speed * cost * 0.02) as u64,
+                                    dut_waited_s: 0.0,
                                 }
                             })
                             .collect()
@@ -197,6 +206,7 @@ mod tests {
             duration_s: 0.02,
             sent,
             received: 10_000,
+            dut_waited_s: 0.0,
         };
         let good = vec![
             slice(0, 36_000),
@@ -206,8 +216,10 @@ mod tests {
         ];
         let mut bad = good.clone();
         bad[2].sent = 30_000;
-        let result = rebuild(2, &[good.clone(), bad, good.clone()], 1.8e6);
-        assert_eq!((result.blocks, result.not_offered), (2, 1));
+        let mut taken = good.clone();
+        taken[1].dut_waited_s = 0.01;
+        let result = rebuild(2, &[good.clone(), bad, taken, good.clone()], 1.8e6);
+        assert_eq!((result.blocks, result.not_offered), (2, 2));
         assert!(result.ln_ratios.is_empty(), "two blocks are too few");
         assert_eq!(rebuild(2, &vec![good; 5], 1.8e6).ln_ratios, [0.0, 0.0]);
         assert_eq!(outcome("x", 1, &[result]).verdict, Verdict::CannotTell);

@@ -328,12 +328,18 @@ fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> Tr
 
 fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Result<(), LabError> {
     let mut csv = String::from(
-        "start_s,duration_s,frames_sent,frames_received,probe_before_per_ns,probe_after_per_ns\n",
+        "start_s,duration_s,frames_sent,frames_received,dut_waited_s,probe_before_per_ns,probe_after_per_ns\n",
     );
     for w in windows {
         csv += &format!(
-            "{:.6},{:.9},{},{},{:.3},{:.3}\n",
-            w.start_s, w.duration_s, w.sent, w.received, w.probe_before, w.probe_after
+            "{:.6},{:.9},{},{},{:.9},{:.3},{:.3}\n",
+            w.start_s,
+            w.duration_s,
+            w.sent,
+            w.received,
+            w.dut_waited_s,
+            w.probe_before,
+            w.probe_after
         );
     }
     Ok(run.writer.raw(

@@ -73,6 +73,7 @@ impl Bench<'_> {
         glimpse: &Sender<Glimpse>,
     ) -> Result<(Vec<Window>, Counted), LabError> {
         let longest = duration * PATIENCE;
+        let bed = self.bed;
         self.count(stream, load_pps, longest, |tester, control| {
             let began = Instant::now();
             let mut windows: Vec<Window> = Vec::new();
@@ -82,15 +83,18 @@ impl Bench<'_> {
                 && (began.elapsed() < duration || !enough(&windows))
             {
                 let start_s = began.elapsed().as_secs_f64();
+                let waited = bed.waited(0);
                 let from = tester.read()?;
                 std::thread::sleep(WINDOW);
                 let to = tester.read()?;
+                let waited = bed.waited(0) - waited;
                 let after = probe::reading();
                 let window = Window {
                     start_s,
                     duration_s: seconds(&from, &to),
                     sent: sum(&to.sent) - sum(&from.sent),
                     received: sum(&to.received) - sum(&from.received),
+                    dut_waited_s: waited.as_secs_f64(),
                     probe_before: before,
                     probe_after: after,
                 };
@@ -115,6 +119,7 @@ impl Bench<'_> {
         order: &mut (dyn FnMut() -> Vec<usize> + Send),
         places: &[usize],
     ) -> Result<(Vec<Vec<Slice>>, Counted), LabError> {
+        let bed = self.bed;
         self.count(stream, Some(load_pps), duration * 2, |tester, control| {
             let began = Instant::now();
             let mut blocks = Vec::new();
@@ -127,14 +132,17 @@ impl Bench<'_> {
                         .expect("every configuration has a place");
                     tester.select(place)?;
                     std::thread::sleep(SETTLE);
+                    let waited = bed.waited(place);
                     let from = tester.read()?;
                     std::thread::sleep(WINDOW);
                     let to = tester.read()?;
+                    let waited = bed.waited(place) - waited;
                     block.push(Slice {
                         configuration,
                         duration_s: seconds(&from, &to),
                         sent: to.sent[place] - from.sent[place],
                         received: to.received[place] - from.received[place],
+                        dut_waited_s: waited.as_secs_f64(),
                     });
                 }
                 blocks.push(block);
