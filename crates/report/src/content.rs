@@ -140,7 +140,7 @@ pub(crate) fn comparisons(summary: &Summary) -> Table {
             .flatten(),
     );
     let mut table = Table::new(vec![
-        Column::left("configuration", &["configuration"]),
+        Column::prose("configuration", &["configuration"]),
         Column::right("difference", &["difference_percent"]),
         Column::right(
             "95 % interval",
@@ -194,7 +194,7 @@ pub(crate) fn comparisons(summary: &Summary) -> Table {
                     comparison.values_percent.len(),
                 ),
                 Cell {
-                    text: words::verdict(comparison),
+                    text: words::short_verdict(comparison).into(),
                     raw: vec![verdict.into()],
                 },
                 Cell::optional(comparison.detectable_percent, "-", |value| {
@@ -213,28 +213,27 @@ pub(crate) fn comparisons(summary: &Summary) -> Table {
 /// Whose frames a ledger counts, and the ledger.
 pub(crate) type Fate = (String, Ledger);
 
-/// The ledgers of the run: one per test case, or one per configuration added up over the rebuilds.
+/// The ledgers in which anything was sent: one per test case, or one per configuration added up over the rebuilds.
 pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> {
-    if !summary.test_cases.is_empty() {
+    let all: Vec<Fate> = if summary.test_cases.is_empty() {
+        let names = summary.comparisons.iter().map(|c| match c.control {
+            true => "A/A control",
+            false => c.configuration.as_str(),
+        });
+        std::iter::once("plain DUT")
+            .chain(names)
+            .enumerate()
+            .map(|(index, name)| {
+                let ledgers = rebuilds.iter().filter_map(|r| r.ledgers.get(index));
+                (name.to_owned(), total(ledgers))
+            })
+            .collect()
+    } else {
         let labels = Labels::of(&summary.test_cases);
         let fate = |case: &CaseSummary| (labels.label(&case.stream), case.ledger.clone());
-        return summary.test_cases.iter().map(fate).collect();
-    }
-    let names = ["plain DUT"]
-        .into_iter()
-        .chain(summary.comparisons.iter().map(|c| {
-            if c.control {
-                "A/A control"
-            } else {
-                c.configuration.as_str()
-            }
-        }));
-    names
-        .enumerate()
-        .map(|(index, name)| {
-            let ledgers = rebuilds.iter().filter_map(|r| r.ledgers.get(index));
-            (name.to_owned(), total(ledgers))
-        })
+        summary.test_cases.iter().map(fate).collect()
+    };
+    all.into_iter()
         .filter(|(_, ledger)| ledger.frames_sent > 0)
         .collect()
 }
@@ -279,7 +278,7 @@ pub(crate) fn losses(ledger: &Ledger) -> Table {
 pub(crate) fn all_fates(fates: &[Fate]) -> Table {
     let places = places(fates);
     let mut columns = vec![
-        Column::below("frames of", &["test_case"]),
+        Column::prose("frames of", &["test_case"]),
         Column::right("sent", &["frames_sent"]),
         Column::right("received", &["frames_received"]),
     ];
@@ -440,7 +439,7 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
         Column::right("not offered", &["windows_not_offered"]),
         Column::right("loss", &["frame_loss_ratio"]),
         Column::right("unexplained", &["frames_unexplained"]),
-        Column::left("validity", &["validity"]),
+        Column::prose("validity", &["validity"]),
     ]);
     let rate = |value: Option<f64>, absent| Cell::optional(value, absent, |pps| prefix.rate(pps));
     let number = |number: u64| Cell::number(count(number), number);
@@ -486,7 +485,7 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
     let mut columns = vec![
         Column::right("rebuild", &["rebuild"]),
         Column::left("started", &["started_at"]),
-        Column::left("places", &["places"]),
+        Column::prose("places", &["places"]),
         Column::right("blocks used", &["blocks"]),
         Column::right("not offered", &["blocks_not_offered"]),
         Column::right("plain DUT", &["plain_forwarding_rate_pps"]),
@@ -510,7 +509,7 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
     }
     columns.extend([
         Column::right("unexplained", &["frames_unexplained"]),
-        Column::left("validity", &["validity"]),
+        Column::prose("validity", &["validity"]),
     ]);
     let mut table = Table::new(columns);
     let prefix = Prefix::for_largest(

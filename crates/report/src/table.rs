@@ -22,6 +22,8 @@ pub struct Column {
     pub fields: &'static [&'static str],
     /// How its cells stand.
     pub align: Align,
+    /// Sentences or commands: they may be broken into lines.
+    pub prose: bool,
     /// In plain text this column is too wide to stand beside others: it goes on a line of its own below the row.
     pub below: bool,
 }
@@ -33,6 +35,7 @@ impl Column {
             head: head.to_owned(),
             fields,
             align: Align::Right,
+            prose: false,
             below: false,
         }
     }
@@ -53,11 +56,19 @@ impl Column {
         }
     }
 
+    /// A column of commands or short sentences.
+    pub fn prose(head: &str, fields: &'static [&'static str]) -> Column {
+        Column {
+            prose: true,
+            ..Column::left(head, fields)
+        }
+    }
+
     /// A column of sentences.
     pub fn below(head: &str, fields: &'static [&'static str]) -> Column {
         Column {
             below: true,
-            ..Column::left(head, fields)
+            ..Column::prose(head, fields)
         }
     }
 }

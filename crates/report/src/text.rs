@@ -151,7 +151,8 @@ fn comparison_table(summary: &Summary) -> String {
         .map(|row| row.cells[0].text.clone())
         .collect();
     table.columns[4].head = "n".into();
-    for (row, name) in table.rows.iter_mut().zip(&names) {
+    for ((row, name), comparison) in table.rows.iter_mut().zip(&names).zip(&compared) {
+        row.cells[5].text = words::verdict(comparison);
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
         row.cells.truncate(6);
         row.cells[0].text = shorten(&name, CONFIGURATION);

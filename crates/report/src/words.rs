@@ -247,6 +247,19 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
     }
 }
 
+/// The verdict where there is no room for a sentence.
+pub(crate) fn short_verdict(comparison: &Comparison) -> &'static str {
+    match comparison.verdict {
+        Verdict::Less if comparison.control => "differs from itself",
+        Verdict::More if comparison.control => "differs from itself",
+        Verdict::NoDifference if comparison.control => "no difference, as it should",
+        Verdict::Less => "proven slower",
+        Verdict::More => "proven faster",
+        Verdict::NoDifference => "no difference proven",
+        Verdict::CannotTell => "cannot tell",
+    }
+}
+
 /// The A/A control in one sentence.
 pub(crate) fn control_words(control: &Comparison) -> String {
     let (Some(value), Some(ends)) = (control.difference_percent, control.interval_percent) else {

@@ -245,7 +245,7 @@ pub(super) fn differences(m: &mut Markup, compared: &[&Comparison], each: &str) 
                 (Some(value), None) => format!("{} %", difference(value, None)),
                 (None, _) => "no value".into(),
             };
-            let short = short_verdict(comparison);
+            let short = words::short_verdict(comparison);
             let name = name(comparison);
             let draw = |m: &mut Markup| {
                 row(
@@ -317,18 +317,6 @@ fn name(comparison: &Comparison) -> &str {
         "A/A control"
     } else {
         &comparison.configuration
-    }
-}
-
-fn short_verdict(comparison: &Comparison) -> &'static str {
-    match comparison.verdict {
-        Verdict::Less if comparison.control => "differs from itself",
-        Verdict::More if comparison.control => "differs from itself",
-        Verdict::NoDifference if comparison.control => "no difference, as it should",
-        Verdict::Less => "proven slower",
-        Verdict::More => "proven faster",
-        Verdict::NoDifference => "no difference proven",
-        Verdict::CannotTell => "cannot tell",
     }
 }
 
@@ -486,7 +474,7 @@ pub(super) fn strata(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) 
                             m.leaf("strong", &[], &label);
                             m.text(" ");
                         }
-                        m.text(name);
+                        m.leaf("span", &[], name);
                     },
                     draw,
                     |m| m.text(&value),

@@ -9,7 +9,7 @@ mod svg;
 
 use model::comparison::Verdict;
 use model::event::RebuildRecord;
-use model::result::{RunInfo, RunState, Summary, TrialRecord};
+use model::result::{CaseSummary, RunInfo, RunState, Summary, TrialRecord};
 
 use crate::content;
 use crate::glossary::{self, TERMS};
@@ -92,7 +92,7 @@ fn head(
         } else {
             ""
         };
-        m.leaf("h1", &[("class", long)], &headline.answer);
+        m.leaf("h1", &[("class", long)], &unbroken(&headline.answer));
         if let Some(about) = &headline.about {
             m.within("p", &[("class", "about")], |m| m.leaf("code", &[], about));
         }
@@ -121,6 +121,18 @@ fn head(
             });
         }
     });
+}
+
+/// A headline whose numbers keep their units on their line.
+fn unbroken(text: &str) -> String {
+    let mut text = text.replace("-byte", "\u{2011}byte");
+    for (apart, together) in [(" \u{b1} ", "\u{a0}\u{b1}\u{a0}"), (" %", "\u{a0}%")] {
+        text = text.replace(apart, together);
+    }
+    for unit in ["pps", "kpps", "Mpps", "Gpps"] {
+        text = text.replace(&format!(" {unit} "), &format!("\u{a0}{unit} "));
+    }
+    text
 }
 
 /// What can be said of the trust in a run, each with: is it good?
@@ -187,8 +199,11 @@ fn results(m: &mut Markup, summary: &Summary) {
     }
     if !summary.test_cases.is_empty() {
         section(m, "Forwarding rate", |m| {
+            let has_result = |c: &CaseSummary| c.forwarding_rate_pps.is_some();
             m.within("figure", &[], |m| {
-                charts::forwarding_rates(m, summary);
+                if summary.test_cases.iter().any(has_result) {
+                    charts::forwarding_rates(m, summary);
+                }
                 table(m, &content::cases(summary));
             });
             m.leaf(
@@ -415,7 +430,9 @@ fn test_bed(m: &mut Markup, info: &RunInfo) {
                 }
             });
             if name != "receiver" {
-                m.within("div", &[("class", "wire")], |m| m.leaf("span", &[], link));
+                m.within("div", &[("class", "wire")], |m| {
+                    m.leaf("span", &[("title", link)], link)
+                });
             }
         };
         host("generator", [engine, placed("generator")]);
@@ -512,15 +529,10 @@ fn table(m: &mut Markup, table: &Table) {
                     };
                     m.within("tr", &[("class", mark)], |m| {
                         for (column, cell) in table.columns.iter().zip(&row.cells) {
-                            let wide = if column.below {
+                            let wide = if column.prose {
                                 "words"
                             } else {
                                 class(column.align)
-                            };
-                            let wide = if column.head == "configuration" {
-                                "words"
-                            } else {
-                                wide
                             };
                             m.leaf("td", &[("class", wide)], &cell.text);
                         }
