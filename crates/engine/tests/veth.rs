@@ -142,6 +142,7 @@ fn every_frame_of_every_sender_arrives() {
     }
 }
 
+/// The host may hold up a sender or this test at any time, so not every window is good; a wrong gap spoils all of them.
 #[test]
 fn the_mean_rate_is_the_intended_load() {
     let Some(bed) = bed(1) else { return };
@@ -150,23 +151,28 @@ fn the_mean_rate_is_the_intended_load() {
             continue;
         };
         tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+        let begin = Instant::now();
         tester
             .start(Schedule {
                 frames: None,
                 ..paced(0)
             })
             .unwrap();
+        let due = |reading: &Reading| (reading.sent[0] + reading.not_sent) as f64;
         // a live sender starts late, to have its pages prepared
-        thread::sleep(Duration::from_millis(100));
-        let from = tester.read().unwrap();
-        thread::sleep(Duration::from_millis(400));
-        let to = tester.read().unwrap();
-        tester.stop().unwrap();
-        let seconds = (to.at_ns - from.at_ns) as f64 / 1e9;
-        let due = (to.sent[0] + to.not_sent - from.sent[0] - from.not_sent) as f64;
-        // a reading may fall into a pause of the sender of up to some milliseconds
-        let off = due / seconds / LOAD_PPS - 1.0;
-        assert!(off.abs() < 0.02, "{}: off by {off}", mode.name());
+        wait_until(|| tester.read().unwrap().sent[0] > 0);
+        let mut best = f64::INFINITY;
+        for _ in 0..20 {
+            let from = tester.read().unwrap();
+            thread::sleep(Duration::from_millis(20));
+            let to = tester.read().unwrap();
+            let seconds = (to.at_ns - from.at_ns) as f64 / 1e9;
+            let off = (due(&to) - due(&from)) / seconds / LOAD_PPS - 1.0;
+            best = best.min(off.abs());
+        }
+        let reading = tester.stop().unwrap();
+        assert!(best < 0.003, "{}: off by {best} at best", mode.name());
+        assert!(due(&reading) <= begin.elapsed().as_secs_f64() * LOAD_PPS + 1.0);
     }
 }
 
@@ -174,7 +180,9 @@ fn the_mean_rate_is_the_intended_load() {
 #[test]
 fn sent_is_what_the_port_sent_and_dropped_even_when_the_dut_is_overloaded() {
     let Some(bed) = bed(1) else { return };
-    let Some(_pass) = slow_dut(&bed) else { return };
+    let Some(_pass) = slow_dut(&bed, 1000) else {
+        return;
+    };
     for mode in Mode::ALL {
         let Some((reading, port)) = overload(&bed, mode) else {
             continue;
@@ -194,32 +202,86 @@ fn frames_that_a_stopped_queue_refuses_are_not_sent() {
     if let Err(reason) = bed.in_tester("tc qdisc add dev tx0 root pfifo") {
         return skip(reason);
     }
-    let Some(_pass) = slow_dut(&bed) else { return };
+    let Some(_pass) = slow_dut(&bed, 1000) else {
+        return;
+    };
     for mode in [Mode::AfXdp, Mode::AfPacket] {
         let Some((reading, port)) = overload(&bed, mode) else {
             continue;
         };
         let case = format!("{}: {reading:?} {port:?}", mode.name());
         assert_eq!(reading.sent[0] + reading.not_sent, OVERLOAD, "{case}");
-        match mode {
-            // tries again until the port takes it
-            Mode::AfXdp => assert_eq!(reading.not_sent, 0, "{case}"),
-            _ if port.dropped > 0 => skip("this kernel's veth does not stop its queue"),
-            _ => assert!(reading.not_sent > 0, "{case}"),
+        if mode == Mode::AfXdp {
+            // it tried again until the port took the frame
+            assert_eq!(port.dropped, 0, "{case}");
+        } else if port.dropped > 0 {
+            skip("this kernel's veth does not stop its queue");
+        } else {
+            assert!(reading.not_sent > 0, "{case}");
         }
+    }
+}
+
+/// A queue that stays stopped for longer than the sender waits at the end.
+#[test]
+fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
+    let Some(bed) = bed(1) else { return };
+    if let Err(reason) = bed.in_tester("tc qdisc add dev tx0 root pfifo") {
+        return skip(reason);
+    }
+    let Some(_pass) = slow_dut(&bed, 60_000) else {
+        return;
+    };
+    let Some(mut tester) = tester_that_proves(&bed, Some(Mode::AfXdp), None) else {
+        return;
+    };
+    let mut left = 0;
+    // at least twice with frames left; when the host holds up the sender at the end, the ring may be empty
+    for round in 0.. {
+        let before = bed.transmitted(0);
+        tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+        tester
+            .start(Schedule {
+                load_pps: None,
+                at_most: Duration::from_millis(200),
+                frames: None,
+                path: 0,
+            })
+            .unwrap();
+        let reading = finish(&mut tester);
+        // the DUT takes its time with what is queued
+        let sent = reading.sent[0];
+        wait_until(|| bed.transmitted(0).since(before).packets >= sent);
+        wait_until(|| tester.receive_counts(0).unwrap().received >= sent);
+        let port = bed.transmitted(0).since(before);
+        let counts = tester.receive_counts(0).unwrap();
+        let case = format!("{reading:?} {port:?} {counts:?}");
+        if port.dropped > 0 {
+            return skip("this kernel's veth does not stop its queue");
+        }
+        // and what was left before did not come with this trial
+        assert_eq!(port.packets, sent, "{case}");
+        assert_eq!((counts.received, counts.late), (sent, 0), "{case}");
+        left += usize::from(reading.not_sent > 0);
+        if left == 2 {
+            break;
+        }
+        assert!(round < 20, "nothing was left in the ring: {case}");
     }
 }
 
 const OVERLOAD: u64 = 50_000;
 
 /// Makes the DUT slow, and its NAPI, in a thread, take the frames of socket senders too, so that its queue fills.
-fn slow_dut(bed: &Bed) -> Option<XdpPass> {
+fn slow_dut(bed: &Bed, rules: u32) -> Option<XdpPass> {
     bed.in_dut(0, "echo 1 > /sys/class/net/eth0/threaded")
         .unwrap();
-    let rules = "nft add table ip slow && \
-        nft add chain ip slow forward '{ type filter hook forward priority 0; }' && \
-        for i in $(seq 1000); do echo add rule ip slow forward ip saddr 192.0.2.1 drop; done | nft -f -";
-    if let Err(reason) = bed.in_dut(0, rules) {
+    let rules = format!(
+        "nft add table ip slow && \
+        nft add chain ip slow forward '{{ type filter hook forward priority 0; }}' && \
+        for i in $(seq {rules}); do echo add rule ip slow forward ip saddr 192.0.2.1 drop; done | nft -f -"
+    );
+    if let Err(reason) = bed.in_dut(0, &rules) {
         skip(format!("the DUT cannot be made slow: {reason}"));
         return None;
     }

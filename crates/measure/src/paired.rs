@@ -37,6 +37,15 @@ pub struct Slice {
     pub dut_waited_s: f64,
 }
 
+impl Slice {
+    /// Was the load offered, and the DUT left alone on its CPU? A slice that was not is repeated at once, a block with
+    /// one that could not be had is left out. The frames received have no say in it.
+    pub fn is_undisturbed(&self, intended_pps: f64) -> bool {
+        self.sent as f64 >= OFFERED_SHARE * intended_pps * self.duration_s
+            && self.dut_waited_s <= WAITED_SHARE * self.duration_s
+    }
+}
+
 /// What one rebuild says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rebuild {
@@ -59,13 +68,9 @@ pub fn places(configurations: usize, rebuild: usize) -> Vec<usize> {
 
 /// Evaluates one rebuild. `intended_pps` decides which blocks count; their result has no say.
 pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) -> Rebuild {
-    let undisturbed = |s: &Slice| {
-        s.sent as f64 >= OFFERED_SHARE * intended_pps * s.duration_s
-            && s.dut_waited_s <= WAITED_SHARE * s.duration_s
-    };
     let used: Vec<&Vec<Slice>> = blocks
         .iter()
-        .filter(|b| b.iter().all(undisturbed))
+        .filter(|block| block.iter().all(|slice| slice.is_undisturbed(intended_pps)))
         .collect();
     let rate = |block: &[Slice], configuration: usize| {
         let (received, seconds) = block

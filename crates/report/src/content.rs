@@ -148,7 +148,7 @@ pub(crate) fn comparisons(summary: &Summary) -> Table {
         ),
         Column::right("p", &["p_value"]),
         Column::right("rebuilds", &["values"]),
-        Column::below("verdict", &["verdict"]),
+        Column::prose("verdict", &["verdict"]),
         Column::right("detectable", &["detectable_percent"]),
         Column::right("forwarding rate", &["forwarding_rate_pps"]),
         Column::right("plain DUT", &["plain_forwarding_rate_pps"]),
@@ -406,15 +406,13 @@ fn reasons(loss: &Loss) -> String {
         .join(", ")
 }
 
-fn validity_cell(reasons: &[String]) -> (Mark, Cell) {
-    if reasons.is_empty() {
-        (Mark::None, Cell::text("valid"))
-    } else {
-        (
-            Mark::Invalid,
-            Cell::text(format!("invalid: {}", reasons.join("; "))),
-        )
-    }
+/// Two cells: the verdict, and the reasons where there are any.
+fn validity_cells(reasons: &[String]) -> (Mark, [Cell; 2]) {
+    let (mark, word) = match reasons {
+        [] => (Mark::None, "valid"),
+        _ => (Mark::Invalid, "invalid"),
+    };
+    (mark, [Cell::text(word), Cell::text(reasons.join("; "))])
 }
 
 /// Every trial, in order of execution.
@@ -439,12 +437,14 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
         Column::right("not offered", &["windows_not_offered"]),
         Column::right("loss", &["frame_loss_ratio"]),
         Column::right("unexplained", &["frames_unexplained"]),
-        Column::prose("validity", &["validity"]),
+        Column::left("validity", &["validity"]),
+        Column::below("reasons", &["reasons"]),
+        Column::below("reasons", &["reasons"]),
     ]);
     let rate = |value: Option<f64>, absent| Cell::optional(value, absent, |pps| prefix.rate(pps));
     let number = |number: u64| Cell::number(count(number), number);
     for trial in trials {
-        let (mark, validity) = validity_cell(&trial.validity.reasons);
+        let (mark, [validity, reasons]) = validity_cells(&trial.validity.reasons);
         let control = if trial.control && !trial.test_case.ends_with("/control") {
             " (control)"
         } else {
@@ -474,6 +474,7 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
                 ),
                 number(trial.ledger.frames_unexplained),
                 validity,
+                reasons,
             ],
         );
     }
@@ -509,7 +510,9 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
     }
     columns.extend([
         Column::right("unexplained", &["frames_unexplained"]),
-        Column::prose("validity", &["validity"]),
+        Column::left("validity", &["validity"]),
+        Column::below("reasons", &["reasons"]),
+        Column::below("reasons", &["reasons"]),
     ]);
     let mut table = Table::new(columns);
     let prefix = Prefix::for_largest(
@@ -518,7 +521,7 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
             .filter_map(|r| r.forwarding_rate_pps.first().copied()),
     );
     for rebuild in rebuilds {
-        let (mark, validity) = validity_cell(&rebuild.validity.reasons);
+        let (mark, [validity, reasons]) = validity_cells(&rebuild.validity.reasons);
         let places: Vec<String> = rebuild
             .places
             .iter()
@@ -547,7 +550,11 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
             ));
         }
         let unexplained: u64 = rebuild.ledgers.iter().map(|l| l.frames_unexplained).sum();
-        cells.extend([Cell::number(count(unexplained), unexplained), validity]);
+        cells.extend([
+            Cell::number(count(unexplained), unexplained),
+            validity,
+            reasons,
+        ]);
         table.push(mark, cells);
     }
     table

@@ -24,7 +24,7 @@ pub struct Column {
     pub align: Align,
     /// Sentences or commands: they may be broken into lines.
     pub prose: bool,
-    /// In plain text this column is too wide to stand beside others: it goes on a line of its own below the row.
+    /// Too long to stand beside others: where it is not empty, it goes on lines of its own below the row (text, HTML).
     pub below: bool,
 }
 

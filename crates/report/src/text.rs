@@ -151,6 +151,7 @@ fn comparison_table(summary: &Summary) -> String {
         .map(|row| row.cells[0].text.clone())
         .collect();
     table.columns[4].head = "n".into();
+    table.columns[5].below = true;
     for ((row, name), comparison) in table.rows.iter_mut().zip(&names).zip(&compared) {
         row.cells[5].text = words::verdict(comparison);
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -9,9 +9,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::{io, thread};
 
+use rustix::io::Errno;
 use rustix::net::sockopt::{
-    set_xdp_tx_ring_size, set_xdp_umem_completion_ring_size, set_xdp_umem_fill_ring_size,
-    set_xdp_umem_reg, xdp_mmap_offsets,
+    set_socket_send_buffer_size, set_xdp_tx_ring_size, set_xdp_umem_completion_ring_size,
+    set_xdp_umem_fill_ring_size, set_xdp_umem_reg, xdp_mmap_offsets,
 };
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with};
@@ -29,8 +30,13 @@ const CAPABILITIES: Capabilities = Capabilities {
     counts_at_driver: true,
 };
 
-/// Frames and ring entries of one path: 512 KiB, so that what is written stays in the cache. A power of two.
-const SLOTS: u32 = 256;
+/// Frames and ring entries of one path, a power of two. A frame is ours again when the DUT has fetched it, so there must
+/// be clearly more than a veth queue holds (256): with fewer, the sender waits for the DUT, and overload shows no loss.
+/// Frames are reused last in, first out, so that what is written stays in the cache.
+const SLOTS: u32 = 512;
+
+/// The same frames are charged to the socket. The kernel grants less where `net.core.wmem_max` says so.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// The kernel releases a queue some time after its socket is closed, and says EBUSY until then.
 const RELEASE_TRIES: u32 = 50;
@@ -59,12 +65,13 @@ struct XdpTransmit {
     current: usize,
 }
 
-/// One path's port: memory, and a socket that is replaced when it holds frames that must not leave any more.
+/// One path's port: memory, and a socket.
 struct Port {
     spec: PortSpec,
     frame_bytes: usize,
     frames: sys::Frames,
-    socket: Socket,
+    /// Closed after a trial that left frames in its ring: they must not leave with the next.
+    socket: Option<Socket>,
     /// Frames of this trial that were put into the ring.
     produced: u64,
 }
@@ -84,15 +91,25 @@ impl Port {
         Ok(Port {
             spec: spec.clone(),
             frame_bytes: 0,
-            socket: Socket::open(spec, frames.region())?,
+            socket: Some(Socket::open(spec, frames.region())?),
             frames,
             produced: 0,
         })
     }
 
+    /// Opens the socket if it was closed.
+    fn reopen(&mut self) -> Result<(), EngineError> {
+        if self.socket.is_none() {
+            self.socket = Some(Socket::open(&self.spec, self.frames.region())?);
+        }
+        Ok(())
+    }
+
     /// Frames of this trial that have not been given to the driver.
     fn unsent(&mut self) -> u64 {
-        let socket = &mut self.socket;
+        let Some(socket) = &mut self.socket else {
+            return 0;
+        };
         while let Some(frame) = socket.completions.pop() {
             socket.free.push(frame);
         }
@@ -102,7 +119,9 @@ impl Port {
     }
 
     fn fill(&mut self, count: usize, frames: &mut FrameSource) -> usize {
-        let socket = &mut self.socket;
+        let Some(socket) = &mut self.socket else {
+            return 0;
+        };
         let count = count
             .min(socket.free.len())
             .min(socket.ring.room() as usize);
@@ -118,17 +137,10 @@ impl Port {
     /// Lets the kernel send what is in the ring, until it is empty or nothing moves.
     fn drain(&mut self) -> Result<(), EngineError> {
         let mut unsent = self.unsent();
-        while unsent > 0 && self.socket.ring.needs_wakeup() {
-            match send(&self.socket.socket, &[], SendFlags::DONTWAIT) {
-                Ok(_) => {}
-                Err(error) => match error.raw_os_error() {
-                    libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR => {}
-                    _ => {
-                        let what = format!("send into {}", self.spec.interface);
-                        return Err(EngineError::system(what, error));
-                    }
-                },
-            }
+        while unsent > 0 {
+            self.wake().map_err(|e| {
+                EngineError::system(format!("send into {}", self.spec.interface), e)
+            })?;
             let before = std::mem::replace(&mut unsent, self.unsent());
             if unsent == before {
                 break;
@@ -137,9 +149,22 @@ impl Port {
         Ok(())
     }
 
-    fn publish(&mut self, path: usize, counters: &Counters) {
-        let sent = self.produced - self.unsent();
-        counters.set_sent(path, sent);
+    /// Tells the kernel to look at the ring. That it got nowhere is no error.
+    fn wake(&self) -> io::Result<()> {
+        let Some(socket) = self.socket.as_ref().filter(|s| s.ring.needs_wakeup()) else {
+            return Ok(());
+        };
+        match send(&socket.socket, &[], SendFlags::DONTWAIT) {
+            Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Counts what was sent, and returns how many frames are still in the ring.
+    fn publish(&mut self, path: usize, counters: &Counters) -> u64 {
+        let unsent = self.unsent();
+        counters.set_sent(path, self.produced - unsent);
+        unsent
     }
 }
 
@@ -168,6 +193,7 @@ impl Socket {
             SocketFlags::CLOEXEC,
             None,
         )?;
+        set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES)?;
         set_xdp_umem_reg(
             &socket,
             XdpUmemReg {
@@ -206,6 +232,7 @@ impl Transmit for XdpTransmit {
             )));
         }
         for port in &mut self.ports {
+            port.reopen()?;
             port.frame_bytes = frame_bytes;
             // those that are still under way have been copied already
             for index in 0..SLOTS as usize {
@@ -217,6 +244,7 @@ impl Transmit for XdpTransmit {
 
     fn begin(&mut self) -> Result<(), EngineError> {
         for port in &mut self.ports {
+            port.reopen()?;
             port.produced = 0;
         }
         Ok(())
@@ -254,12 +282,10 @@ impl Transmit for XdpTransmit {
                 thread::sleep(END_PAUSE);
                 port.drain()?;
             }
-            port.publish(path, counters);
-            let unsent = port.unsent();
+            let unsent = port.publish(path, counters);
             counters.set_refused(path, unsent);
             if unsent > 0 {
-                // the next trial's first wake-up would send them: a new socket has an empty ring
-                port.socket = Socket::open(&port.spec, port.frames.region())?;
+                port.socket = None;
             }
         }
         Ok(())

@@ -14,12 +14,14 @@ use model::result::{CaseSummary, RunInfo, RunState, Summary, TrialRecord};
 use crate::content;
 use crate::glossary::{self, TERMS};
 use crate::number::{bytes, elapsed, seconds, time};
-use crate::table::{Align, Mark, Table};
+use crate::table::{Align, Column, Mark, Table};
 use crate::text::all_warnings;
 use crate::words::{self, several};
 use markup::Markup;
 
 const STYLE: &str = include_str!("style.css");
+/// A table with more columns is set smaller.
+const MANY_COLUMNS: usize = 10;
 
 /// The report of a run as one self-contained page. `trials` and `rebuilds` are listed as they are; either may be empty.
 pub fn page(
@@ -295,7 +297,14 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         m.leaf("p", &[], &note(&words::procedure_words(summary)));
         test_bed(m, info);
         m.leaf("h3", &[], "Command");
-        m.within("pre", &[], |m| m.text(&command_line(&info.command_line)));
+        m.within("pre", &[], |m| {
+            for (index, word) in info.command_line.iter().enumerate() {
+                if index > 0 {
+                    m.text(" ");
+                }
+                m.leaf("span", &[], &shell_word(word));
+            }
+        });
 
         let plain = |map: &std::collections::BTreeMap<String, String>| -> Vec<(String, String)> {
             map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
@@ -391,17 +400,14 @@ fn plain_value(value: &serde_json::Value) -> String {
     }
 }
 
-/// The command line so that a shell reads the same words again.
-fn command_line(words: &[String]) -> String {
+/// A word of the command line so that a shell reads the same word again.
+fn shell_word(word: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    let quoted = words.iter().map(|word| {
-        if !word.is_empty() && word.chars().all(safe) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    if !word.is_empty() && word.chars().all(safe) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 /// Generator, DUT and receiver with the links between them.
@@ -498,25 +504,32 @@ fn glossary_list(m: &mut Markup) {
 
 /// A table; heads with a meaning explain themselves.
 fn table(m: &mut Markup, table: &Table) {
-    let class = |align| match align {
+    let class = |column: &Column| match column.align {
+        _ if column.prose => "words",
         Align::Left => "",
         Align::Right | Align::PlusMinus => "number",
     };
+    let (below, beside): (Vec<usize>, Vec<usize>) =
+        (0..table.columns.len()).partition(|&index| table.columns[index].below);
+    let dense = if beside.len() > MANY_COLUMNS {
+        "dense"
+    } else {
+        ""
+    };
+    let span = beside.len().to_string();
     m.within("div", &[("class", "scroll")], |m| {
-        m.within("table", &[], |m| {
+        m.within("table", &[("class", dense)], |m| {
             m.within("thead", &[], |m| {
                 m.within("tr", &[], |m| {
-                    for column in &table.columns {
-                        m.within(
-                            "th",
-                            &[("scope", "col"), ("class", class(column.align))],
-                            |m| match glossary::meaning(&column.head) {
+                    for column in beside.iter().map(|&index| &table.columns[index]) {
+                        m.within("th", &[("scope", "col"), ("class", class(column))], |m| {
+                            match glossary::meaning(&column.head) {
                                 Some(meaning) => {
                                     m.leaf("abbr", &[("title", meaning)], &column.head)
                                 }
                                 None => m.text(&column.head),
-                            },
-                        );
+                            }
+                        });
                     }
                 });
             });
@@ -528,15 +541,21 @@ fn table(m: &mut Markup, table: &Table) {
                         Mark::Invalid => "invalid",
                     };
                     m.within("tr", &[("class", mark)], |m| {
-                        for (column, cell) in table.columns.iter().zip(&row.cells) {
-                            let wide = if column.prose {
-                                "words"
-                            } else {
-                                class(column.align)
-                            };
-                            m.leaf("td", &[("class", wide)], &cell.text);
+                        for &index in &beside {
+                            m.leaf(
+                                "td",
+                                &[("class", class(&table.columns[index]))],
+                                &row.cells[index].text,
+                            );
                         }
                     });
+                    for text in below.iter().map(|&index| &row.cells[index].text) {
+                        if !text.is_empty() {
+                            m.within("tr", &[("class", mark)], |m| {
+                                m.leaf("td", &[("class", "below"), ("colspan", &span)], text);
+                            });
+                        }
+                    }
                 }
             });
         });
