@@ -439,7 +439,6 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
         Column::right("unexplained", &["frames_unexplained"]),
         Column::left("validity", &["validity"]),
         Column::below("reasons", &["reasons"]),
-        Column::below("reasons", &["reasons"]),
     ]);
     let rate = |value: Option<f64>, absent| Cell::optional(value, absent, |pps| prefix.rate(pps));
     let number = |number: u64| Cell::number(count(number), number);
@@ -511,7 +510,6 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
     columns.extend([
         Column::right("unexplained", &["frames_unexplained"]),
         Column::left("validity", &["validity"]),
-        Column::below("reasons", &["reasons"]),
         Column::below("reasons", &["reasons"]),
     ]);
     let mut table = Table::new(columns);
