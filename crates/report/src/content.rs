@@ -7,7 +7,7 @@ use model::event::RebuildRecord;
 use model::loss::{Ledger, Loss, Place, Reason};
 use model::result::{CaseSummary, Summary, TrialRecord};
 
-use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, seconds, share};
+use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, share};
 use crate::table::{Cell, Column, Mark, Table};
 use crate::words::{self, Labels};
 
@@ -20,23 +20,27 @@ pub(crate) fn prefix(cases: &[CaseSummary]) -> Prefix {
     Prefix::for_largest(cases.iter().filter_map(|case| case.forwarding_rate_pps))
 }
 
-/// One row per test case: what was offered, what came back, what was lost.
+/// The test cases for people: without the IP version where all have the same.
 pub(crate) fn cases(summary: &Summary) -> Table {
+    let mut table = all_of_cases(summary);
+    if !Labels::of(&summary.test_cases).ip_version {
+        table.remove("IP");
+    }
+    table
+}
+
+/// One row per test case: what was offered, what came back, what was lost. Always the same columns.
+pub(crate) fn all_of_cases(summary: &Summary) -> Table {
     let prefix = prefix(&summary.test_cases);
     let offered = summary
         .test_cases
         .iter()
         .filter_map(|case| case.offered_load_pps);
     let offered_prefix = Prefix::for_largest(offered);
-    let labels = Labels::of(&summary.test_cases);
-    let mut columns = vec![
+    let mut table = Table::new(vec![
         Column::right("size", &["frame_size_bytes"]),
         Column::right("flows", &["flows"]),
-    ];
-    if labels.ip_version {
-        columns.push(Column::left("IP", &["ip_version"]));
-    }
-    columns.extend([
+        Column::left("IP", &["ip_version"]),
         Column::right("offered load", &["offered_load_pps"]),
         Column::plus_minus(
             "forwarding rate",
@@ -45,25 +49,20 @@ pub(crate) fn cases(summary: &Summary) -> Table {
         Column::right("loss", &["frame_loss_ratio"]),
         Column::right("used", &["iterations", "iterations_invalid"]),
     ]);
-    let mut table = Table::new(columns);
     for case in &summary.test_cases {
         let stream = &case.stream;
-        let mut cells = vec![
+        let ip_version = stream.ip_version.to_string();
+        let used = case.iterations_pps.len() as u64;
+        let cells = vec![
             Cell::number(
                 format!("{} B", stream.frame_size_bytes),
                 stream.frame_size_bytes,
             ),
             Cell::number(count(stream.flows), stream.flows),
-        ];
-        if labels.ip_version {
-            let text = stream.ip_version.to_string();
-            cells.push(Cell {
-                raw: vec![text.to_lowercase()],
-                text,
-            });
-        }
-        let used = case.iterations_pps.len() as u64;
-        cells.extend([
+            Cell {
+                raw: vec![ip_version.to_lowercase()],
+                text: ip_version,
+            },
             Cell::optional(case.offered_load_pps, "-", |pps| offered_prefix.rate(pps)),
             forwarding_rate(case, prefix),
             Cell::optional(case.frame_loss_ratio, "-", |ratio| percent(100.0 * ratio)),
@@ -71,7 +70,7 @@ pub(crate) fn cases(summary: &Summary) -> Table {
                 text: format!("{used}/{}", used + u64::from(case.iterations_invalid)),
                 raw: vec![used.to_string(), case.iterations_invalid.to_string()],
             },
-        ]);
+        ];
         table.push(Mark::None, cells);
     }
     table
@@ -424,10 +423,10 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
     let prefix = Prefix::for_largest(rates);
     let mut table = Table::new(vec![
         Column::right("trial", &["trial"]),
+        Column::left("validity", &["validity"]),
         Column::left("test case", &["test_case"]),
         Column::right("iteration", &["iteration"]),
         Column::left("started", &["started_at"]),
-        Column::right("duration", &["duration_s"]),
         Column::right("intended load", &["intended_load_pps"]),
         Column::right("offered load", &["offered_load_pps"]),
         Column::right("forwarding rate", &["forwarding_rate_pps"]),
@@ -437,7 +436,6 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
         Column::right("not offered", &["windows_not_offered"]),
         Column::right("loss", &["frame_loss_ratio"]),
         Column::right("unexplained", &["frames_unexplained"]),
-        Column::left("validity", &["validity"]),
         Column::below("reasons", &["reasons"]),
     ]);
     let rate = |value: Option<f64>, absent| Cell::optional(value, absent, |pps| prefix.rate(pps));
@@ -453,13 +451,13 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
             mark,
             vec![
                 number(trial.trial.into()),
+                validity,
                 Cell::text(format!("{}{control}", trial.test_case)),
                 number(trial.iteration.into()),
                 Cell {
                     text: clock(&trial.started_at),
                     raw: vec![trial.started_at.clone()],
                 },
-                Cell::number(seconds(trial.duration_s), trial.duration_s),
                 rate(trial.intended_load_pps, "flat out"),
                 rate(Some(trial.offered_load_pps), "-"),
                 rate(trial.forwarding_rate_pps, "-"),
@@ -472,7 +470,6 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
                     trial.frame_loss_ratio,
                 ),
                 number(trial.ledger.frames_unexplained),
-                validity,
                 reasons,
             ],
         );
@@ -484,6 +481,7 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
 pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
     let mut columns = vec![
         Column::right("rebuild", &["rebuild"]),
+        Column::left("validity", &["validity"]),
         Column::left("started", &["started_at"]),
         Column::prose("places", &["places"]),
         Column::right("blocks used", &["blocks"]),
@@ -509,7 +507,6 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
     }
     columns.extend([
         Column::right("unexplained", &["frames_unexplained"]),
-        Column::left("validity", &["validity"]),
         Column::below("reasons", &["reasons"]),
     ]);
     let mut table = Table::new(columns);
@@ -528,6 +525,7 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
         let plain = rebuild.forwarding_rate_pps.first().copied();
         let mut cells = vec![
             Cell::number(rebuild.rebuild.to_string(), rebuild.rebuild),
+            validity,
             Cell {
                 text: clock(&rebuild.started_at),
                 raw: vec![rebuild.started_at.clone()],
@@ -548,11 +546,7 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
             ));
         }
         let unexplained: u64 = rebuild.ledgers.iter().map(|l| l.frames_unexplained).sum();
-        cells.extend([
-            Cell::number(count(unexplained), unexplained),
-            validity,
-            reasons,
-        ]);
+        cells.extend([Cell::number(count(unexplained), unexplained), reasons]);
         table.push(mark, cells);
     }
     table

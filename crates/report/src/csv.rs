@@ -12,7 +12,7 @@ pub fn summary(summary: &Summary) -> String {
     if summary.test_cases.is_empty() {
         table(&content::comparisons(summary))
     } else {
-        table(&content::cases(summary))
+        table(&content::all_of_cases(summary))
     }
 }
 
@@ -37,5 +37,24 @@ fn quoted(value: &str) -> String {
         format!("\"{}\"", value.replace('"', "\"\""))
     } else {
         value.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 4180 section 2.
+    #[test]
+    fn quotes_as_rfc_4180() {
+        assert_eq!(line(["aaa", "bbb", "ccc"].into_iter()), "aaa,bbb,ccc\r\n");
+        assert_eq!(
+            line(["aaa", "b\r\nbb", ""].into_iter()),
+            "aaa,\"b\r\nbb\",\r\n"
+        );
+        assert_eq!(
+            line(["aaa", "b\"bb", "c,c"].into_iter()),
+            "aaa,\"b\"\"bb\",\"c,c\"\r\n"
+        );
     }
 }

@@ -163,6 +163,16 @@ impl Table {
         self.rows.push(Row { cells, mark });
     }
 
+    /// Takes out the column with this head, if there is one.
+    pub fn remove(&mut self, head: &str) {
+        if let Some(index) = self.columns.iter().position(|c| c.head == head) {
+            self.columns.remove(index);
+            for row in &mut self.rows {
+                row.cells.remove(index);
+            }
+        }
+    }
+
     /// Columns of plain text that the table needs, the leading blank and sentences below the rows not counted.
     pub fn text_width(&self) -> usize {
         let widths: Vec<usize> = self.widths();

@@ -74,3 +74,16 @@ fn one_rebuild_cannot_tell() {
 fn extreme_numbers() {
     check(common::extreme());
 }
+
+#[test]
+fn strings_from_outside_do_not_steer_the_terminal() {
+    let mut run = common::one_configuration();
+    run.summary.warnings = vec!["\u{1b}[31mred\u{7}\r".into()];
+    run.summary.comparisons[0].configuration = "a\u{1b}]0;title\u{7}\nb".into();
+    let text = report::text::quick(&run.info, &run.summary);
+    assert!(text.contains("[31mred"), "{text}");
+    assert!(
+        text.chars().all(|c| c == '\n' || !c.is_control()),
+        "{text:?}"
+    );
+}
