@@ -14,7 +14,7 @@ use crate::error::EngineError;
 use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender};
 use crate::pacer::Pacer;
 use crate::port::pin;
-use crate::sys::{interrupt, monotonic_ns, prepare_interrupts};
+use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
 
 /// Frames per system call at most. Larger batches gain nothing measurable and make bursts that a veth ring of 256 slots
 /// cannot take twice.
@@ -205,7 +205,9 @@ impl<T: Transmit> Sender for SocketSender<T> {
         let thread = thread::Builder::new()
             .name("fwdlab-send".into())
             .spawn(move || {
-                let result = pin(&cpus)
+                let pinned = pin(&cpus);
+                become_preferred();
+                let result = pinned
                     .and_then(|()| transmit.begin())
                     .and_then(|()| send(&mut transmit, source, schedule, &shared))
                     .and(transmit.end(&shared.counters));

@@ -21,6 +21,7 @@ use packet::{Addresses, IpVersion, Signature};
 use self::sys::{Control, MAX_PATHS, Progress, Stream};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Frames, Mode, Schedule, SendCounts, Sender};
+use crate::pacer::CATCH_UP_US;
 use crate::port::{PathSpec, enter, interface_index, pin};
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
 
@@ -29,10 +30,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tr
 /// Frames per batch of the test run: the kernel flushes redirected frames after each. 16 keeps bursts far below the 256
 /// slots of a veth ring; 64 was measured 10 % faster flat out and loses frames to full rings at half the load.
 const BATCH: u32 = 16;
-
-/// A sender that was held up for longer gives up the frames it owes, and counts them. A longer debt would be paid in a
-/// burst that fills the DUT's ring (256 frames, 100 us at 2.5 Mpps): the mean would be right and the load wrong.
-const CATCH_UP_US: u32 = 100;
 
 /// Between starting the thread and the first frame: the kernel prepares its pages in that time.
 const LEAD: Duration = Duration::from_millis(30);
