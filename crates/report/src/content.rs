@@ -441,7 +441,11 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
     let rate = |value: Option<f64>, absent| Cell::optional(value, absent, |pps| prefix.rate(pps));
     let number = |number: u64| Cell::number(count(number), number);
     for trial in trials {
-        let (mark, [validity, reasons]) = validity_cells(&trial.validity.reasons);
+        let (mark, [validity, mut reasons]) = validity_cells(&trial.validity.reasons);
+        if trial.not_saturated && mark == Mark::None {
+            reasons =
+                Cell::text("not saturated: the generator was the limit, the DUT may forward more");
+        }
         let control = if trial.control && !trial.test_case.ends_with("/control") {
             " (control)"
         } else {
