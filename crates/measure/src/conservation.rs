@@ -143,6 +143,9 @@ pub fn total<'a>(ledgers: impl IntoIterator<Item = &'a Ledger>) -> Ledger {
 /// Why the conditions of a trial make it invalid; empty when it may be used. Never looks at the forwarding rate.
 pub fn objections(ledger: &Ledger, counters: &Counters) -> Vec<String> {
     let mut reasons = Vec::new();
+    if ledger.frames_sent == 0 {
+        reasons.push("nothing was sent".into());
+    }
     if ledger.frames_unexplained > 0 {
         reasons.push(format!(
             "{} frames are unexplained: the counters of the ports do not add up",

@@ -62,8 +62,11 @@ pub struct TrialRecord {
     /// Intended load; absent when flat out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intended_load_pps: Option<f64>,
-    /// What was really offered, over the whole trial.
+    /// What was really offered, in the windows that `forwarding_rate_pps` comes from (all windows when it is absent).
     pub offered_load_pps: f64,
+    /// Offered less than 1.1 times of what was forwarded: the generator is the limit, the DUT may forward more.
+    #[serde(default)]
+    pub not_saturated: bool,
     /// The result: median forwarding rate of the quiet windows; absent when there were too few of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<f64>,
@@ -117,6 +120,9 @@ pub struct CaseSummary {
     /// Median offered load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_load_pps: Option<f64>,
+    /// In most iterations the generator was the limit: the DUT may forward more.
+    #[serde(default)]
+    pub not_saturated: bool,
     /// Lost over sent, all iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_loss_ratio: Option<f64>,

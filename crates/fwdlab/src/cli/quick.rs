@@ -242,12 +242,12 @@ fn random_seed() -> u64 {
 }
 
 fn code(summary: &Summary) -> Code {
-    let nothing_valid = summary.comparisons.is_empty()
-        && summary
-            .test_cases
-            .iter()
-            .any(|case| case.forwarding_rate_pps.is_none());
-    if summary.noise.too_noisy || nothing_valid {
+    // a paired comparison has no test cases
+    let without_result = summary
+        .test_cases
+        .iter()
+        .any(|case| case.forwarding_rate_pps.is_none() || case.not_saturated);
+    if summary.noise.too_noisy || without_result {
         Code::NotValid
     } else {
         Code::Done

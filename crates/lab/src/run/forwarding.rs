@@ -264,25 +264,10 @@ fn record(
 ) -> TrialRecord {
     let counters = counted.counters[0].clone();
     let span = windows.last().map_or(0.0, |w| w.start_s + w.duration_s);
-    let (sent, received, seconds) = windows.iter().fold((0, 0, 0.0), |(s, r, t), w| {
-        (s + w.sent, r + w.received, t + w.duration_s)
-    });
-    let rate = |frames: u64| {
-        if seconds > 0.0 {
-            frames as f64 / seconds
-        } else {
-            0.0
-        }
-    };
     let intended = load.map(|_| counters.generator_sent + counters.generator_not_sent);
     let ledger = balance(&counters, intended);
     let mut reasons = counted.objections.clone();
     reasons.extend(objections(&ledger, &counters));
-    reasons.extend(measure::maxfwd::objections(
-        &counters,
-        rate(sent),
-        rate(received),
-    ));
     TrialRecord {
         test_case: if planned.control {
             format!("{}/control", stream.id())
@@ -299,7 +284,8 @@ fn record(
         receiver: tester.receiver_name().into(),
         duration_s: span,
         intended_load_pps: load,
-        offered_load_pps: rate(sent),
+        offered_load_pps: 0.0,
+        not_saturated: false,
         forwarding_rate_pps: None,
         forwarding_rate_ungated_pps: None,
         quiet: Default::default(),
@@ -318,6 +304,8 @@ fn record(
 
 fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> TrialRecord {
     let strata = judge(windows, gate, record.intended_load_pps);
+    record.not_saturated = strata.is_not_saturated();
+    record.offered_load_pps = strata.offered_pps;
     record.forwarding_rate_pps = strata.quiet.forwarding_rate_pps;
     record.forwarding_rate_ungated_pps = strata.ungated_pps;
     record.quiet = strata.quiet;
