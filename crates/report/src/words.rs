@@ -199,8 +199,16 @@ fn tally(real: &[&Comparison]) -> String {
     )
 }
 
+/// With this configuration nothing came back: no difference to speak of, but an answer.
+fn forwards_nothing(comparison: &Comparison) -> bool {
+    comparison.forwarding_rate_pps == Some(0.0)
+}
+
 /// What one comparison found, without its name: `Proven 2.1 % slower than the plain DUT, [-2.6, -1.6] %`.
 fn finding(comparison: &Comparison) -> String {
+    if forwards_nothing(comparison) {
+        return "Does not forward".into();
+    }
     let (Some(value), Some(ends)) = (comparison.difference_percent, comparison.interval_percent)
     else {
         return capital(&verdict(comparison));
@@ -231,6 +239,9 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
         let size = size.trim_start_matches('+');
         format!("a difference of {size} % or more would have shown")
     });
+    if forwards_nothing(comparison) {
+        return "does not forward".into();
+    }
     match comparison.verdict {
         Verdict::Less if comparison.control => "slower than itself: it should not be".into(),
         Verdict::More if comparison.control => "faster than itself: it should not be".into(),
@@ -249,6 +260,9 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
 
 /// The verdict where there is no room for a sentence.
 pub(crate) fn short_verdict(comparison: &Comparison) -> &'static str {
+    if forwards_nothing(comparison) {
+        return "does not forward";
+    }
     match comparison.verdict {
         Verdict::Less if comparison.control => "differs from itself",
         Verdict::More if comparison.control => "differs from itself",

@@ -87,3 +87,21 @@ fn strings_from_outside_do_not_steer_the_terminal() {
         "{text:?}"
     );
 }
+
+#[test]
+fn a_configuration_that_does_not_forward() {
+    let mut run = common::one_configuration();
+    let comparison = &mut run.summary.comparisons[0];
+    comparison.values_percent.clear();
+    comparison.difference_percent = None;
+    comparison.interval_percent = None;
+    comparison.verdict = model::comparison::Verdict::CannotTell;
+    comparison.forwarding_rate_pps = Some(0.0);
+    let text = report::text::quick(&run.info, &run.summary);
+    assert!(
+        text.starts_with("Does not forward: nft add table"),
+        "{text}"
+    );
+    assert!(text.contains("     does not forward\n"), "{text}");
+    assert!(!text.contains("0 pps"), "{text}");
+}
