@@ -83,6 +83,12 @@ fn forwarding_rate(case: &CaseSummary, prefix: Prefix) -> Cell {
         (Some(pps), None) => prefix.rate(pps),
         (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
     };
+    // The warning of the test case says why.
+    let text = if case.not_saturated && case.forwarding_rate_pps.is_some() {
+        format!(">= {text}")
+    } else {
+        text
+    };
     Cell {
         text,
         raw: vec![

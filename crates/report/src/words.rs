@@ -168,6 +168,12 @@ fn forwarding(summary: &Summary) -> String {
                 value(pps)
             )
         }
+        Some(pps) if case.not_saturated => {
+            format!(
+                "The DUT forwards at least {} of {what}: the generator is the limit",
+                value(pps)
+            )
+        }
         Some(pps) => format!("The DUT forwards {} of {what}", value(pps)),
     }
 }

@@ -56,6 +56,11 @@ fn a_dut_that_does_not_forward() {
 }
 
 #[test]
+fn a_generator_at_its_limit() {
+    check(common::not_saturated());
+}
+
+#[test]
 fn a_comparison_with_its_control() {
     check(common::comparison());
 }

@@ -150,6 +150,11 @@ pub(super) fn forwarding_rates(m: &mut Markup, summary: &Summary) {
             ) {
                 (true, _) => "does not forward".to_owned(),
                 (false, None) => "no result".to_owned(),
+                (false, Some(pps)) if case.not_saturated => {
+                    let value =
+                        crate::number::rate_with_interval(pps, case.interval_half_width_pps);
+                    format!("at least {value}")
+                }
                 (false, Some(pps)) => {
                     crate::number::rate_with_interval(pps, case.interval_half_width_pps)
                 }

@@ -37,6 +37,7 @@ pub fn all() -> Vec<Run> {
         invalid(),
         nothing_valid(),
         does_not_forward(),
+        not_saturated(),
         comparison(),
         one_configuration(),
         ten_configurations(),
@@ -51,6 +52,9 @@ const SCATTER: [f64; 16] = [
     0.31, -1.12, 0.74, -0.22, 1.43, -0.58, 0.09, -1.71, 0.92, 0.47, -0.83, 1.18, -0.36, 0.02,
     -1.27, 0.66,
 ];
+
+/// Offered load over forwarding rate below which the generator is the limit.
+const SATURATION: f64 = 1.1;
 
 fn scatter(index: usize) -> f64 {
     SCATTER[index * 7 % SCATTER.len()]
@@ -220,7 +224,7 @@ fn trial(
         duration_s: 1.0003,
         intended_load_pps: Some(shape.offered * 1.0002),
         offered_load_pps: shape.offered * (1.0 - 0.0004 * scatter(number as usize + 5).abs()),
-        not_saturated: shape.offered < 1.1 * rate,
+        not_saturated: shape.offered < SATURATION * rate,
         forwarding_rate_pps: (quiet >= 10).then_some(rate),
         forwarding_rate_ungated_pps: Some(average * (1.0 + 0.02 * scatter(number as usize + 9))),
         quiet: stratum(quiet, rate),
@@ -317,6 +321,7 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
     .ok();
     let percent = |s: &Sample| s.cv().map(|cv| 100.0 * cv);
     let ledger = total(&valid);
+    let not_saturated = 2 * valid.iter().filter(|t| t.not_saturated).count() > valid.len();
     let stratum = |of: fn(&TrialRecord) -> &Stratum| Stratum {
         windows: valid.iter().map(|t| of(t).windows).sum(),
         forwarding_rate_pps: median(valid.iter().filter_map(|t| of(t).forwarding_rate_pps)),
@@ -334,13 +339,17 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
         forwarding_rate_ungated_pps: ungated.as_ref().map(Sample::median),
         variation_ungated_percent: ungated.as_ref().and_then(percent),
         offered_load_pps: median(valid.iter().map(|t| t.offered_load_pps)),
+        not_saturated,
         frame_loss_ratio: (ledger.frames_sent > 0)
             .then(|| ledger.frames_lost as f64 / ledger.frames_sent as f64),
         ledger,
         quiet: stratum(|t| &t.quiet),
         contended: stratum(|t| &t.contended),
         windows_not_offered: valid.iter().map(|t| t.windows_not_offered).sum(),
-        warnings: Vec::new(),
+        warnings: not_saturated
+            .then(|| "less than 1.1 times of what came out was offered".to_owned())
+            .into_iter()
+            .collect(),
         iterations_pps: rates,
     }
 }
@@ -547,6 +556,13 @@ pub fn does_not_forward() -> Run {
     run.summary.control = None;
     run.summary.imix_estimate_l2_bps = None;
     run
+}
+
+/// The generator is too slow for this DUT.
+pub fn not_saturated() -> Run {
+    let cases = vec![(stream(IpVersion::Ipv4, 64, 2000), shape(860e3, 841_300.0))];
+    let trials = trials(&cases, 5);
+    maxfwd("not-saturated", &cases, trials)
 }
 
 fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, spread: f64) -> Run {
