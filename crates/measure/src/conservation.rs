@@ -6,6 +6,9 @@
 
 use model::loss::{Counters, Ledger, Loss, Place, Reason};
 
+/// The kernel's reason for a frame that was freed without one.
+const UNSPECIFIED: &str = "not specified";
+
 /// Fills the ledger of one trial.
 ///
 /// `intended` is the number of frames that the load and duration ask for; `None` when flat out.
@@ -84,29 +87,26 @@ pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
     }
 }
 
-/// The kernel's reasons for frames lost in the DUT. A full ring of veth frees the frame without a reason of its own, so
-/// drops at the two ports are taken out of `not specified` first.
+/// The kernel's reasons for frames lost in the DUT, the telling ones first.
+///
+/// Frames that end at a port are freed without a reason of their own: a full ring of veth, and XDP dropping a frame that
+/// the receiver has counted. They hide in `not specified`, of which only the rest can have been lost in the DUT.
 fn dut_reasons(counters: &Counters, in_dut: u64) -> Vec<Reason> {
-    let mut at_ports = counters.dut_out_tx_dropped + counters.generator_port_tx_dropped;
+    let at_ports = counters.dut_out_tx_dropped
+        + counters.generator_port_tx_dropped
+        + counters.receiver_port_rx_packets;
+    let mut all: Vec<Reason> = counters.drop_reasons.iter().flatten().cloned().collect();
+    all.sort_by_key(|reason| reason.reason == UNSPECIFIED);
     let mut left = in_dut;
-    let mut reasons = Vec::new();
-    for reason in counters.drop_reasons.iter().flatten() {
-        let mut frames = reason.frames;
-        if reason.reason == "not specified" {
-            let taken = frames.min(at_ports);
-            at_ports -= taken;
-            frames -= taken;
+    for reason in &mut all {
+        if reason.reason == UNSPECIFIED {
+            reason.frames = reason.frames.saturating_sub(at_ports);
         }
-        let frames = frames.min(left);
-        left -= frames;
-        if frames > 0 {
-            reasons.push(Reason {
-                reason: reason.reason.clone(),
-                frames,
-            });
-        }
+        reason.frames = reason.frames.min(left);
+        left -= reason.frames;
     }
-    reasons
+    all.retain(|reason| reason.frames > 0);
+    all
 }
 
 /// Adds up the ledgers of several trials; the result obeys the same conservation.
@@ -242,7 +242,7 @@ mod tests {
             frames,
         };
         c.drop_reasons = Some(vec![
-            reason("not specified", 20),
+            reason("not specified", 870),
             reason("netfilter drop", 30),
         ]);
         let ledger = balance(&c, Some(1100));

@@ -3,7 +3,6 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use engine::DropMonitor;
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use measure::maxfwd::{ID, MIN_WINDOWS, MaxFwd, Planned, Window, control, judge, noise, summarise};
@@ -13,7 +12,7 @@ use model::trial::Stream;
 use model::units::imix_estimate_l2_bps;
 use model::version::{EVENT_FORMAT, RUN_FORMAT};
 
-use super::trial::{Bench, Counted, Glimpse};
+use super::trial::{Bench, Counted, Glimpse, Overload};
 use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
@@ -51,13 +50,8 @@ pub(super) fn run(
         steps: plan.planned() as u32,
     })?;
     let mut readings = calibrate(parameters);
-    let mut loads: Vec<Option<Option<f64>>> = vec![None; streams.len()];
+    let mut loads: Vec<Option<Overload>> = vec![None; streams.len()];
     let mut raw: Vec<Raw> = Vec::new();
-    let mut drops = DropMonitor::open().ok();
-    if drops.is_none() && parameters.privileged {
-        run.warn("the kernel does not tell why it drops frames (no skb:kfree_skb with BTF): losses in the DUT stay without a reason")?;
-    }
-
     let result = (|| {
         let mut standing = None;
         while let Some(planned) = plan.next_trial() {
@@ -73,21 +67,25 @@ pub(super) fn run(
             let mut bench = Bench {
                 bed,
                 tester,
-                drops: drops.as_mut(),
+                count_reasons: false,
                 placement: &parameters.placement,
                 control: stop,
             };
             let stream = &streams[planned.case];
-            let load = match loads[planned.case] {
-                Some(load) => load,
+            let Overload {
+                load_pps: load,
+                loses_inside,
+            } = match loads[planned.case] {
+                Some(known) => known,
                 None => {
-                    let load = match parameters.load {
-                        Some(load) => load.pps(stream.frame_size_bytes),
-                        None => bench.overload(stream)?,
-                    };
-                    *loads[planned.case].insert(load)
+                    let mut found = bench.overload(stream)?;
+                    if let Some(load) = parameters.load {
+                        found.load_pps = load.pps(stream.frame_size_bytes);
+                    }
+                    *loads[planned.case].insert(found)
                 }
             };
+            bench.count_reasons = loses_inside && parameters.privileged;
             let progress = Progress {
                 planned: &planned,
                 stream,

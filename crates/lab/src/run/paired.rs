@@ -87,7 +87,7 @@ fn rebuild_all(
         let mut bench = Bench {
             bed: &bed,
             tester: &mut tester,
-            drops: None,
+            count_reasons: false,
             placement: &parameters.placement,
             control: stop,
         };
@@ -168,11 +168,11 @@ fn intended(
     let mut bench = Bench {
         bed,
         tester,
-        drops: None,
+        count_reasons: false,
         placement: &parameters.placement,
         control: stop,
     };
-    bench.overload(stream)?.ok_or_else(|| {
+    bench.overload(stream)?.load_pps.ok_or_else(|| {
         LabError::Preflight(
             "the generator cannot overload this DUT, and a comparison needs overload. A load below saturation can be forced with --load 500kpps, but shows no difference".into(),
         )

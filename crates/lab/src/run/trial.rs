@@ -6,10 +6,11 @@
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{Reading, Schedule, Tester};
+use engine::{DropMonitor, Reading, ReceiveCounts, Schedule, Tester};
+use measure::conservation::balance;
 use measure::maxfwd::Window;
 use measure::paired::Slice;
-use model::loss::{Counters, Reason};
+use model::loss::{Counters, Place, Reason};
 use model::trial::Stream;
 
 use crate::bed::{Bed, PortCounters};
@@ -38,6 +39,9 @@ const SLICE_RETRIES: u32 = 4;
 /// A trial that finds no quiet windows is given so many times its duration.
 const PATIENCE: u32 = 3;
 
+/// Counters that do not come to rest are taken as they are after so many readings; conservation then tells.
+const STANDSTILL_READINGS: u32 = 50;
+
 /// A load counts as overload from this ratio of offered to forwarded on.
 const OVERLOAD: f64 = 1.5;
 
@@ -45,9 +49,20 @@ const OVERLOAD: f64 = 1.5;
 pub(super) struct Bench<'a> {
     pub bed: &'a Bed,
     pub tester: &'a mut Tester,
-    pub drops: Option<&'a mut engine::DropMonitor>,
+    /// Have the kernel's reasons for dropping frames counted. That costs the DUT time for every frame the kernel frees,
+    /// so only a stream that loses frames inside the DUT is measured so.
+    pub count_reasons: bool,
     pub placement: &'a Placement,
     pub control: &'a Control,
+}
+
+/// What overloads the DUT.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Overload {
+    /// The load; `None` is flat out, when the generator has no more to give.
+    pub load_pps: Option<f64>,
+    /// Frames were lost inside the DUT, not only in its input queue.
+    pub loses_inside: bool,
 }
 
 /// Counts of one trial, from standstill to standstill.
@@ -150,32 +165,77 @@ impl Bench<'_> {
         })
     }
 
-    /// Finds a load that overloads the DUT: twice of what it forwards. `None` means flat out, when the generator has no
-    /// more to give.
-    pub fn overload(&mut self, stream: &Stream) -> Result<Option<f64>, LabError> {
+    /// Finds a load that overloads the DUT: twice of what it forwards at its best.
+    pub fn overload(&mut self, stream: &Stream) -> Result<Overload, LabError> {
         let mut load = 1e6;
+        let mut held_up = 0;
         loop {
-            let mut forwarded = 0.0;
-            let mut offered = 0.0;
-            self.count(stream, Some(load), Duration::from_secs(1), |tester, _| {
-                let from = tester.read()?;
-                std::thread::sleep(WINDOW * 3);
-                let to = tester.read()?;
-                let span = seconds(&from, &to);
-                offered = (sum(&to.sent) - sum(&from.sent)) as f64 / span;
-                forwarded = (sum(&to.received) - sum(&from.received)) as f64 / span;
-                Ok(())
-            })?;
+            let (windows, counted) =
+                self.count(stream, Some(load), Duration::from_secs(1), |tester, _| {
+                    (0..5)
+                        .map(|_| {
+                            let from = tester.read()?;
+                            std::thread::sleep(WINDOW);
+                            let to = tester.read()?;
+                            let span = seconds(&from, &to);
+                            let offered = (sum(&to.sent) - sum(&from.sent)) as f64 / span;
+                            Ok((
+                                offered,
+                                (sum(&to.received) - sum(&from.received)) as f64 / span,
+                            ))
+                        })
+                        .collect::<Result<Vec<(f64, f64)>, LabError>>()
+                })?;
+            let best = |of: fn(&(f64, f64)) -> f64| windows.iter().map(of).fold(0.0, f64::max);
+            let (offered, forwarded) = (best(|w| w.0), best(|w| w.1));
+            let loses_inside = counted.counters.iter().any(|c| {
+                balance(c, None)
+                    .losses
+                    .iter()
+                    .any(|loss| loss.place == Place::Dut)
+            });
             if offered >= OVERLOAD * forwarded && forwarded > 0.0 {
                 // two significant digits: the same load in the next run of the same machine
                 let digits = 10f64.powf((2.0 * forwarded).log10().floor() - 1.0);
-                return Ok(Some((2.0 * forwarded / digits).round() * digits));
+                return Ok(Overload {
+                    load_pps: Some((2.0 * forwarded / digits).round() * digits),
+                    loses_inside,
+                });
             }
-            if offered < 0.9 * load || load > 1e8 {
-                return Ok(None);
+            if load > 1e8 || (offered < 0.9 * load && held_up == 3) {
+                return Ok(Overload {
+                    load_pps: None,
+                    loses_inside,
+                });
             }
-            load *= 2.0;
+            if offered < 0.9 * load {
+                // a busy host may hold the sender up once; an engine at its limit does it every time
+                held_up += 1;
+            } else {
+                load *= 2.0;
+            }
         }
+    }
+
+    /// Reads all counters until two readings agree: a frame of the DUT's own between two reads would look like a residue.
+    fn standstill(&mut self) -> Result<Vec<Standing>, LabError> {
+        let mut last = None;
+        for _ in 0..STANDSTILL_READINGS {
+            let now = (0..self.bed.duts())
+                .map(|k| {
+                    Ok(Standing {
+                        ports: self.bed.counters(k)?,
+                        seen: self.tester.receive_counts(k)?,
+                    })
+                })
+                .collect::<Result<Vec<_>, LabError>>()?;
+            if last.as_ref() == Some(&now) {
+                return Ok(now);
+            }
+            last = Some(now);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(last.unwrap_or_default())
     }
 
     /// Counts frames from standstill to standstill around `work`, which runs on the DUT's CPU while traffic flows.
@@ -188,12 +248,11 @@ impl Bench<'_> {
     ) -> Result<(T, Counted), LabError> {
         let paths = self.bed.duts();
         self.tester.arm(stream)?;
-        if let Some(drops) = &mut self.drops {
+        let mut drops = self.count_reasons.then(DropMonitor::open).transpose()?;
+        if let Some(drops) = &mut drops {
             drops.expect(self.tester.nonce())?;
         }
-        let before = (0..paths)
-            .map(|k| self.bed.counters(k))
-            .collect::<Result<Vec<_>, _>>()?;
+        let before = self.standstill()?;
         let mut watch = LinkWatch::open(self.bed)?;
         let clock = ClockWatch::new();
 
@@ -226,33 +285,32 @@ impl Bench<'_> {
         let mut objections = Vec::new();
         objections.extend(clock.step());
         objections.extend(watch.events()?);
-        let reasons = match &mut self.drops {
+        let reasons: Option<Vec<Reason>> = match &mut drops {
             None => None,
-            Some(drops) => {
-                let counts = drops.counts()?;
-                Some(
-                    counts
-                        .into_iter()
-                        .map(|(reason, frames)| Reason { reason, frames })
-                        .collect(),
-                )
-            }
+            Some(drops) => Some(
+                drops
+                    .counts()?
+                    .into_iter()
+                    .map(|(reason, frames)| Reason { reason, frames })
+                    .collect(),
+            ),
         };
-        let mut counters = Vec::with_capacity(paths);
-        for (k, before) in before.iter().enumerate() {
-            let after = self.bed.counters(k)?;
-            let seen = self.tester.receive_counts(k)?;
-            counters.push(Counters {
+        let after = self.standstill()?;
+        let counters = before
+            .iter()
+            .zip(&after)
+            .enumerate()
+            .map(|(k, (before, after))| Counters {
                 generator_sent: last.sent[k],
                 generator_not_sent: if k == 0 { last.not_sent } else { 0 },
-                receiver_received: seen.received,
-                receiver_wrong_length: seen.wrong_length,
-                receiver_late: seen.late,
-                receiver_foreign: seen.foreign,
+                receiver_received: after.seen.received - before.seen.received,
+                receiver_wrong_length: after.seen.wrong_length - before.seen.wrong_length,
+                receiver_late: after.seen.late - before.seen.late,
+                receiver_foreign: after.seen.foreign - before.seen.foreign,
                 drop_reasons: if paths == 1 { reasons.clone() } else { None },
-                ..ports(before, &after)
-            });
-        }
+                ..ports(&before.ports, &after.ports)
+            })
+            .collect();
         Ok((
             result,
             Counted {
@@ -261,6 +319,13 @@ impl Bench<'_> {
             },
         ))
     }
+}
+
+/// Counters of one path at a moment when nothing moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Standing {
+    ports: PortCounters,
+    seen: ReceiveCounts,
 }
 
 fn one_slice(
