@@ -19,16 +19,19 @@ use crate::port::{PortSpec, interface_index, within};
 /// All protocols: one socket for IPv4 and IPv6.
 const ETH_P_ALL: u16 = libc::ETH_P_ALL as u16;
 
-/// The receiver. Two sockets: one for this trial's frames, one for late ones.
+/// The receiver. One socket for this trial's frames, one for late ones, and one for what a router says by itself.
 ///
 /// Counts what the kernel hands to packet sockets: frames as they arrive, before any firewall, and not those that an XDP
-/// program has taken. `wrong_length` and `foreign` stay 0, for each would cost another filter per frame.
+/// program has taken. `foreign` counts IPv6 only (neighbour discovery, multicast reports: what a DUT with static neighbours
+/// sends by itself), on a socket that IPv4 traffic never touches. `wrong_length` stays 0, for it would cost another filter
+/// per frame.
 /// `dropped_by_receiver` stays 0 too: here nearly every frame is dropped by the socket, on purpose and counted.
 /// More than 2^32 frames between two readings are miscounted.
 pub struct PacketCount {
     interface: String,
     current: Counter,
     late: Counter,
+    foreign: Counter,
 }
 
 impl PacketCount {
@@ -39,15 +42,16 @@ impl PacketCount {
     pub fn open(port: &PortSpec) -> Result<Self, EngineError> {
         within(&port.netns, || {
             let index = interface_index(&port.interface)?;
-            let counter = || {
-                Counter::open(index).map_err(|e| {
+            let counter = |protocol| {
+                Counter::open(index, protocol).map_err(|e| {
                     EngineError::system(format!("count packets on {}", port.interface), e)
                 })
             };
             Ok(PacketCount {
                 interface: port.interface.clone(),
-                current: counter()?,
-                late: counter()?,
+                current: counter(ETH_P_ALL)?,
+                late: counter(ETH_P_ALL)?,
+                foreign: counter(ipv6::ETHERTYPE)?,
             })
         })
     }
@@ -62,6 +66,7 @@ impl Receiver for PacketCount {
         self.current
             .restart(&filter(Age::Current, nonce))
             .and_then(|()| self.late.restart(&filter(Age::Late, nonce)))
+            .and_then(|()| self.foreign.restart(&not_ours(nonce)))
             .map_err(|e| EngineError::system(format!("expect a trial on {}", self.interface), e))
     }
 
@@ -74,6 +79,7 @@ impl Receiver for PacketCount {
         Ok(ReceiveCounts {
             received: read(&mut self.current)?,
             late: read(&mut self.late)?,
+            foreign: read(&mut self.foreign)?,
             ..ReceiveCounts::default()
         })
     }
@@ -86,12 +92,12 @@ struct Counter {
 }
 
 impl Counter {
-    fn open(interface: u32) -> std::io::Result<Counter> {
+    fn open(interface: u32, protocol: u16) -> std::io::Result<Counter> {
         let socket = sys::open()?;
         sys::ignore_outgoing(&socket)?;
         sys::attach_filter(&socket, &assemble(&[])[1..])?;
         set_socket_recv_buffer_size(&socket, 0)?;
-        sys::bind(&socket, interface, ETH_P_ALL)?;
+        sys::bind(&socket, interface, protocol)?;
         Ok(Counter { socket, frames: 0 })
     }
 
@@ -134,6 +140,15 @@ fn filter(age: Age, nonce: u16) -> Vec<Instruction> {
     let mut program = vec![instruction(LOAD_HALF, 12)];
     program.extend(v4);
     program.extend(v6);
+    program
+}
+
+/// IPv6 frames that are not of this trial: the test for those that are, with its two verdicts exchanged.
+fn not_ours(nonce: u16) -> Vec<Instruction> {
+    let mut program = vec![instruction(LOAD_HALF, 12)];
+    program.extend(branch(IpVersion::V6, Age::Current, nonce));
+    let verdicts = program.len() - 2;
+    program[verdicts..].reverse();
     program
 }
 
@@ -229,10 +244,14 @@ mod tests {
 
     /// A filter run by the kernel, on a socket that needs no privileges.
     fn passes(age: Age, frame: &[u8]) -> bool {
+        passes_program(&filter(age, NONCE), frame)
+    }
+
+    fn passes_program(program: &[Instruction], frame: &[u8]) -> bool {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
         receiver.set_nonblocking(true).unwrap();
         let receiver = OwnedFd::from(receiver);
-        sys::attach_filter(&receiver, &filter(age, NONCE)).unwrap();
+        sys::attach_filter(&receiver, program).unwrap();
         // a datagram that the filter rejects is reported as sent, or refused with EPERM
         let _ = sender.send(frame);
         UnixDatagram::from(receiver).recv(&mut [0; 1]).is_ok()
@@ -273,6 +292,15 @@ mod tests {
                 assert!(!passes(Age::Current, &foreign) && !passes(Age::Late, &foreign));
             }
         }
+    }
+
+    #[test]
+    fn what_a_router_says_by_itself_is_foreign() {
+        let program = not_ours(NONCE);
+        let mut discovery = frame(IpVersion::V6, NONCE);
+        discovery[20] = 58;
+        assert!(passes_program(&program, &discovery));
+        assert!(!passes_program(&program, &frame(IpVersion::V6, NONCE)));
     }
 
     #[test]
