@@ -11,8 +11,9 @@ use crate::error::LabError;
 use crate::sys::unshare_user_mount_and_network;
 
 /// What is missing without root, for people.
-pub const MISSING: &str = "no root: the sender is AF_PACKET and cannot overload the DUT as XDP live frames can, the DUT's \
-     threads are neither pinned nor raised in priority, and the contention probe shares its CPU. Run with sudo for the full arrangement";
+pub const MISSING: &str = "no root: frames come from a socket (AF_XDP or AF_PACKET) and may not overload the DUT as XDP \
+     live frames do, the DUT's thread is neither pinned nor raised in priority, and the generator has no priority over \
+     others' work. Run with sudo for the full arrangement";
 
 /// Are we root of the host (or of the container)?
 pub fn is_root() -> bool {
