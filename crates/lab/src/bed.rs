@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use engine::{PathSpec, PortSpec};
 
-use crate::command::{run, run_with_input};
+use crate::command::{Limit, run, run_with_input, run_within};
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::registry::{Registration, Registry};
@@ -363,10 +363,13 @@ impl Bed {
                 placement.rps_mask()
             );
         }
-        let output = crate::command::run_within(
+        let output = run_within(
             "ip",
             &["netns", "exec", &namespace, "sh", "-c", &script],
-            Duration::from_secs(20),
+            Limit {
+                time: Duration::from_secs(20),
+                is_stopped: &|| false,
+            },
         )?;
         for line in String::from_utf8_lossy(&output.stderr).lines() {
             if let Some((what, why)) = line.split_once(": ")

@@ -27,11 +27,20 @@ pub fn run_with_input(program: &str, arguments: &[&str], input: &str) -> Result<
     capture(program, arguments, Some(input), None).map(drop)
 }
 
-/// Runs a command with a limit of time; its whole process group is killed when the time is over.
+/// What ends a command before it ends by itself: its whole process group is killed.
+#[derive(Clone, Copy)]
+pub struct Limit<'a> {
+    /// Longest time it may take.
+    pub time: Duration,
+    /// Asked again and again; true when nobody wants it any more.
+    pub is_stopped: &'a dyn Fn() -> bool,
+}
+
+/// Runs a command with a limit.
 ///
 /// # Errors
-/// As [`run`]; running out of time is a failure too.
-pub fn run_within(program: &str, arguments: &[&str], limit: Duration) -> Result<Output, LabError> {
+/// As [`run`]; running out of time is a failure too, and being stopped is [`LabError::Interrupted`].
+pub fn run_within(program: &str, arguments: &[&str], limit: Limit<'_>) -> Result<Output, LabError> {
     capture(program, arguments, None, Some(limit))
 }
 
@@ -39,7 +48,7 @@ fn capture(
     program: &str,
     arguments: &[&str],
     input: Option<&str>,
-    limit: Option<Duration>,
+    limit: Option<Limit<'_>>,
 ) -> Result<Output, LabError> {
     let mut command = Command::new(program);
     command
@@ -92,7 +101,7 @@ fn capture(
     );
     let failed = |e| LabError::system(format!("wait for `{}`", words()), e);
     let began = Instant::now();
-    let mut timed_out = false;
+    let (mut timed_out, mut stopped) = (false, false);
     let status = loop {
         match limit {
             None => break child.wait().map_err(failed)?,
@@ -100,8 +109,9 @@ fn capture(
                 if let Some(status) = child.try_wait().map_err(failed)? {
                     break status;
                 }
-                if began.elapsed() > limit && !timed_out {
-                    timed_out = true;
+                timed_out = timed_out || began.elapsed() > limit.time;
+                stopped = stopped || (limit.is_stopped)();
+                if timed_out || stopped {
                     crate::sys::kill_group(group);
                 }
                 std::thread::sleep(Duration::from_millis(2));
@@ -122,6 +132,9 @@ fn capture(
         }
         thread.join().unwrap_or_default()
     };
+    if stopped {
+        return Err(LabError::Interrupted);
+    }
     let output = Output {
         status,
         stdout: collect(stdout),
@@ -135,7 +148,7 @@ fn capture(
         status: if timed_out {
             format!(
                 "no end after {:.0} s, killed",
-                limit.unwrap_or_default().as_secs_f64()
+                limit.map_or(0.0, |limit| limit.time.as_secs_f64())
             )
         } else {
             output.status.to_string()
@@ -169,14 +182,20 @@ mod tests {
         );
         let missing = run("fwdlab-no-such-program", &[]).unwrap_err().to_string();
         assert!(missing.contains("fwdlab-no-such-program"), "{missing}");
+        let limit = |ms, is_stopped| Limit {
+            time: Duration::from_millis(ms),
+            is_stopped,
+        };
         // more output than a pipe holds
         let big = run_within(
             "sh",
             &["-c", "head -c 1000000 /dev/zero"],
-            Duration::from_secs(20),
+            limit(20_000, &|| false),
         );
         assert_eq!(big.unwrap().stdout.len(), 1_000_000);
-        let slow = run_within("sleep", &["60"], Duration::from_millis(50))
+        let stopped = run_within("sleep", &["60"], limit(20_000, &|| true));
+        assert!(matches!(stopped, Err(LabError::Interrupted)));
+        let slow = run_within("sleep", &["60"], limit(50, &|| false))
             .unwrap_err()
             .to_string();
         assert!(slow.contains("killed"), "{slow}");

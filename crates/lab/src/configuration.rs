@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bed::Bed;
-use crate::command::run_within;
+use crate::command::{Limit, run_within};
 use crate::error::LabError;
+use crate::run::Control;
 
 /// A configuration must be applied within this time.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -98,22 +99,30 @@ impl Configuration {
     /// Applies it to a DUT; returns what the steps printed.
     ///
     /// # Errors
-    /// A step failed, or took longer than a minute.
-    pub fn apply(&self, bed: &Bed, dut: usize) -> Result<String, LabError> {
+    /// A step failed, or took longer than a minute, or was stopped.
+    pub fn apply(&self, bed: &Bed, dut: usize, control: &Control) -> Result<String, LabError> {
         let mut said = String::new();
         for step in &self.steps {
             let output =
-                self.apply_step(step, bed.dut(dut))
-                    .map_err(|source| LabError::NotApplied {
-                        name: self.name.clone(),
-                        source: Box::new(source),
+                self.apply_step(step, bed.dut(dut), control)
+                    .map_err(|error| match error {
+                        LabError::Interrupted => LabError::Interrupted,
+                        source => LabError::NotApplied {
+                            name: self.name.clone(),
+                            source: Box::new(source),
+                        },
                     })?;
             said.push_str(&output);
         }
         Ok(said)
     }
 
-    fn apply_step(&self, step: &Step, namespace: &str) -> Result<String, LabError> {
+    fn apply_step(
+        &self,
+        step: &Step,
+        namespace: &str,
+        control: &Control,
+    ) -> Result<String, LabError> {
         let script = match step {
             Step::Shell(text) => text.clone(),
             Step::Execute(path) => format!("exec {}", quoted(path)),
@@ -121,10 +130,14 @@ impl Configuration {
             Step::Sysctl(path) => sysctl_script(path)?,
         };
         let whole = format!("{PROLOGUE}{script}");
+        let limit = Limit {
+            time: LIMIT,
+            is_stopped: &|| control.is_stopped(),
+        };
         let output = run_within(
             "ip",
             &["netns", "exec", namespace, "sh", "-c", &whole],
-            LIMIT,
+            limit,
         )
         .map_err(|e| shortened(e, &script))?;
         Ok(format!(

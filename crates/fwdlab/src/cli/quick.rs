@@ -55,7 +55,7 @@ pub struct Quick {
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     vs: Vec<String>,
     /// Rebuilds of a comparison: its interval is taken over them
-    #[arg(long, default_value_t = 14, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]
     rebuilds: u32,
     /// Time for a whole comparison
     #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = parse_duration)]

@@ -61,7 +61,13 @@ pub(super) fn run(
             if planned.opens_block || standing.is_none() {
                 // the old bed goes before the new one comes
                 drop(standing.take());
-                standing = Some(build(parameters, &streams[0], run, planned.iteration == 1)?);
+                standing = Some(build(
+                    parameters,
+                    &streams[0],
+                    stop,
+                    run,
+                    planned.iteration == 1,
+                )?);
             }
             let (bed, tester) = standing.as_mut().expect("just built");
             let mut bench = Bench {
@@ -165,6 +171,7 @@ fn calibrate(parameters: &Parameters) -> Vec<f64> {
 fn build(
     parameters: &Parameters,
     stream: &Stream,
+    stop: &Control,
     run: &mut Run<'_>,
     first: bool,
 ) -> Result<(Bed, engine::Tester), LabError> {
@@ -174,7 +181,7 @@ fn build(
         run.bed_ready(&bed, &words)?;
     }
     if let Some(configuration) = &parameters.configuration {
-        configure(&bed, 0, &mut tester, stream, configuration, run)?;
+        configure(&bed, 0, &mut tester, stream, configuration, stop, run)?;
     }
     Ok((bed, tester))
 }

@@ -345,9 +345,10 @@ fn configure(
     tester: &mut Tester,
     stream: &Stream,
     configuration: &Configuration,
+    control: &Control,
     run: &mut Run<'_>,
 ) -> Result<(), LabError> {
-    let said = configuration.apply(bed, dut)?;
+    let said = configuration.apply(bed, dut, control)?;
     if !said.trim().is_empty() {
         let text = format!(
             "configuration `{}` said: {}",

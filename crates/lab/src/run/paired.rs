@@ -75,11 +75,11 @@ fn rebuild_all(
         for (place, &configuration) in places.iter().enumerate() {
             // the one given by --set belongs to every DUT, the plain one included
             if let Some(common) = &parameters.configuration {
-                configure(&bed, place, &mut tester, stream, common, run)?;
+                configure(&bed, place, &mut tester, stream, common, stop, run)?;
             }
             if configuration >= CONTROLS {
                 let wanted = &parameters.versus[configuration - CONTROLS];
-                configure(&bed, place, &mut tester, stream, wanted, run)?;
+                configure(&bed, place, &mut tester, stream, wanted, stop, run)?;
             }
         }
         let left = parameters.total.saturating_sub(began.elapsed());
