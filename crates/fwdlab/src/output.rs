@@ -18,7 +18,19 @@ use model::result::TrialRecord;
 
 /// Says why the program failed.
 pub fn error(error: &anyhow::Error) {
-    anstream::eprintln!("fwdlab: {error:#}");
+    anstream::eprintln!("fwdlab: {}", chain(error));
+}
+
+/// An error and its causes. Errors of the libraries name their cause in their own words; those are not said twice.
+fn chain(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |said, cause| {
+        let cause = cause.to_string();
+        match said.as_str() {
+            "" => cause,
+            _ if said.contains(&cause) => said,
+            _ => format!("{said}: {cause}"),
+        }
+    })
 }
 
 /// Something a user should know, that is no result.
@@ -234,5 +246,28 @@ fn bar() -> ProgressBar {
 pub fn stream(event: &Event) {
     if let Ok(line) = serde_json::to_string(event) {
         result(&line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    #[test]
+    fn causes_are_said_once() {
+        let store = lab::LabError::Command {
+            command: "ip".into(),
+            status: "exit status: 1".into(),
+            stderr: "no".into(),
+        };
+        let error = lab::LabError::NotApplied {
+            name: "x".into(),
+            source: Box::new(store),
+        };
+        let error = Err::<(), _>(error).context("make a run").unwrap_err();
+        assert_eq!(
+            super::chain(&error),
+            "make a run: configuration `x` could not be applied to the DUT: `ip` failed (exit status: 1): no"
+        );
     }
 }

@@ -24,8 +24,9 @@ pub enum Runs {
     /// Remove runs
     Rm {
         /// Which runs
-        #[arg(required = true)]
-        runs: Vec<String>,
+        // not `runs`: that is the id of the global --runs, and clap wants one type per id
+        #[arg(required = true, value_name = "RUN")]
+        names: Vec<String>,
     },
 }
 
@@ -36,7 +37,7 @@ impl Runs {
         match self {
             Runs::Ls => list(&root, global),
             Runs::Show { run } => show(&root, &run, global),
-            Runs::Rm { runs } => remove(&root, &runs),
+            Runs::Rm { names } => remove(&root, &names),
         }
     }
 }
