@@ -66,7 +66,7 @@ pub(super) fn run(
                     &streams[0],
                     stop,
                     run,
-                    planned.iteration == 1,
+                    raw.is_empty(),
                 )?);
             }
             let (bed, tester) = standing.as_mut().expect("just built");
@@ -126,6 +126,10 @@ pub(super) fn run(
                 &counted,
             );
             plan.record(&planned, record.validity.is_valid());
+            if !record.validity.is_valid() {
+                // whatever disturbed it may have changed the DUT: a link that went down took its routes along
+                standing = None;
+            }
             keep_windows(run, &record, &windows)?;
             // the gate as known now; the final one is in summary.json
             let record = gated(record, &windows, gate.as_ref());
