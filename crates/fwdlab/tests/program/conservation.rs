@@ -1,0 +1,279 @@
+//! Every frame has a fate, and the kernel's own counters agree, read from outside by somebody else's program.
+//!
+//! The test holds the bed's namespaces open. They outlive the run like that, so that the final counters can be read at
+//! leisure, after the last frame, and be compared exactly. Besides trials there is the proof of the path, 1000 frames per
+//! try, and in the first bed the search for a load, whose frames no record counts: that bed can only have seen more than
+//! the records claim, the others are exact.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Lab, PATIENCE, bed_of, count, json_lines, list, number, root, try_tool};
+
+/// Frames of one try to prove a path, and the most tries there are.
+const PROOF: u64 = 1000;
+const PROOF_TRIES: u64 = 3;
+
+/// A namespace that lives as long as this does.
+struct Held(File);
+
+impl Held {
+    /// `None` when it does not stand yet.
+    fn open(name: &str) -> Option<Held> {
+        let held = Held(File::open(Path::new("/run/netns").join(name)).ok()?);
+        held.links().ok().map(|_| held)
+    }
+
+    /// What a tool says inside.
+    fn tool(&self, words: &[&str]) -> Result<String, String> {
+        let file = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
+        try_tool(&[&["nsenter", &format!("--net={file}")], words].concat())
+    }
+
+    fn links(&self) -> Result<BTreeMap<String, Value>, String> {
+        let text = self.tool(&["ip", "-j", "-s", "link"])?;
+        let all: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        Ok(list(&all)
+            .iter()
+            .map(|link| {
+                let name = link["ifname"].as_str().unwrap().to_owned();
+                (name, link["stats64"].clone())
+            })
+            .collect())
+    }
+
+    /// Frames that the kernel sent here in its own name: reports of multicast listeners and the like.
+    fn said_by_itself(&self, interface: &str) -> u64 {
+        let path = format!("/proc/net/dev_snmp6/{interface}");
+        // a kernel without IPv6 says nothing
+        let text = self.tool(&["cat", &path]).unwrap_or_default();
+        let line = text.lines().find(|l| l.starts_with("Icmp6OutMsgs"));
+        line.map_or(0, |l| l.split_whitespace().nth(1).unwrap().parse().unwrap())
+    }
+
+    /// A counter of an interface, such as `rx packets`.
+    fn counter(&self, interface: &str, side: &str, name: &str) -> u64 {
+        count(&self.links().unwrap()[interface][side][name])
+    }
+}
+
+#[test]
+fn counters_read_from_outside_agree_to_the_frame() {
+    if !root("counters_read_from_outside_agree_to_the_frame") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut quick = lab.start(&[
+        "quick", "--size", "64", "--flows", "2000", "-n", "3", "--trial", "600ms", "--load", "max",
+        "--engine", "xdp-live",
+    ]);
+
+    // one bed per iteration; each is held from its first moment on
+    let mut beds: Vec<(String, Held, Held)> = Vec::new();
+    let began = Instant::now();
+    while !quick.has_ended() {
+        assert!(began.elapsed() < PATIENCE, "{}", quick.err());
+        if let [generator, dut, ..] = &bed_of(quick.pid())[..]
+            && beds.iter().all(|(name, ..)| name != generator)
+            && let (Some(g), Some(d)) = (Held::open(generator), Held::open(dut))
+        {
+            beds.push((generator.clone(), g, d));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    quick.wait(PATIENCE).measured();
+    // more, when a trial was invalid and repeated in a fresh bed
+    assert!(beds.len() >= 3, "a fresh DUT for each of three iterations");
+
+    let records = json_lines(&lab.only_run().join("trials.jsonl"));
+    let per_bed: Vec<&[Value]> = records
+        .chunk_by(|before, after| before["iteration"] == after["iteration"] && is_valid(before))
+        .collect();
+    assert_eq!(per_bed.len(), beds.len(), "beds and the trials in them");
+    for (number, (of_bed, (name, generator, dut))) in per_bed.iter().zip(&beds).enumerate() {
+        let sum =
+            |field: &str| -> u64 { of_bed.iter().map(|r| count(&r["counters"][field])).sum() };
+
+        let own = dut.said_by_itself("eth1");
+        // stage by stage: what the kernel counted, what the records say
+        let stages = [
+            (
+                "generator's port",
+                generator.counter("tx0", "tx", "packets")
+                    + generator.counter("tx0", "tx", "dropped"),
+                sum("generator_sent"),
+            ),
+            (
+                "DUT's input",
+                dut.counter("eth0", "rx", "packets") + dut.counter("eth0", "rx", "dropped"),
+                sum("dut_in_rx_packets") + sum("dut_in_rx_dropped"),
+            ),
+            (
+                "DUT's output",
+                dut.counter("eth1", "tx", "packets") - own,
+                sum("dut_out_tx_packets") - sum("receiver_foreign"),
+            ),
+            (
+                "receiver's port",
+                generator.counter("rx0", "rx", "packets") - own,
+                sum("receiver_received") + sum("receiver_late"),
+            ),
+        ];
+        for (stage, outside, recorded) in stages {
+            let rest = outside.checked_sub(recorded).unwrap_or_else(|| {
+                panic!("{name}: the {stage} saw {outside} frames and the records claim {recorded}")
+            });
+            let is_proof = rest % PROOF == 0 && (1..=PROOF_TRIES).contains(&(rest / PROOF));
+            assert!(
+                is_proof || (number == 0 && rest > PROOF),
+                "{name}: the {stage} saw {outside} frames, the records claim {recorded}: {rest} is no proof of a path"
+            );
+        }
+        let rx = generator.counter("rx0", "rx", "packets");
+        assert_eq!(
+            dut.counter("eth1", "tx", "packets"),
+            rx,
+            "{name}: a veth loses nothing by itself"
+        );
+    }
+    records.iter().for_each(conserved);
+    records
+        .iter()
+        .for_each(|record| rate_is_frames_over_time(&lab.only_run(), record));
+    lab.assert_clean("conservation");
+}
+
+fn is_valid(record: &Value) -> bool {
+    list(&record["validity"]["reasons"]).is_empty()
+}
+
+/// Sent is received plus every named loss; every loss is the difference of two counters of the kernel.
+#[track_caller]
+pub fn conserved(record: &Value) {
+    let c = |name: &str| count(&record["counters"][name]);
+    let losses = list(&record["losses"]);
+    let named: u64 = losses.iter().map(|loss| count(&loss["frames"])).sum();
+    assert_eq!(
+        count(&record["frames_sent"]),
+        count(&record["frames_received"]) + named,
+        "{record}"
+    );
+    assert_eq!(count(&record["frames_unexplained"]), 0, "{record}");
+    assert_eq!(
+        record["frames_lost"].as_i64().unwrap(),
+        named as i64,
+        "{record}"
+    );
+    assert!(count(&record["frames_sent"]) > 0, "{record}");
+
+    assert_eq!(count(&record["frames_sent"]), c("generator_sent"));
+    assert_eq!(count(&record["frames_received"]), c("receiver_received"));
+    assert_eq!(
+        c("generator_sent"),
+        c("generator_port_tx_packets") + c("generator_port_tx_dropped")
+    );
+    assert_eq!(c("generator_port_tx_packets"), c("dut_in_rx_packets"));
+    assert_eq!(c("dut_out_tx_packets"), c("receiver_port_rx_packets"));
+
+    let others = c("receiver_foreign") + c("receiver_late");
+    let expected = [
+        ("dut_input", c("generator_port_tx_dropped")),
+        (
+            "dut",
+            c("dut_in_rx_packets") + others - c("dut_out_tx_packets") - c("dut_out_tx_dropped"),
+        ),
+        ("dut_output", c("dut_out_tx_dropped")),
+        (
+            "receiver",
+            c("receiver_port_rx_packets") - c("receiver_received") - others,
+        ),
+    ];
+    for (place, frames) in expected {
+        let told = losses
+            .iter()
+            .find(|loss| loss["place"] == place)
+            .map_or(0, |loss| count(&loss["frames"]));
+        assert_eq!(told, frames, "{place}: {record}");
+    }
+    for loss in losses {
+        let reasons: u64 = loss["reasons"]
+            .as_array()
+            .map_or(0, |all| all.iter().map(|r| count(&r["frames"])).sum());
+        assert!(reasons <= count(&loss["frames"]), "{loss}");
+        assert!(!loss["counter"].as_str().unwrap().is_empty());
+    }
+}
+
+/// The rate is drawn from windows that are kept; their frames are part of the frames that the port counted, and their
+/// time is part of the trial's.
+fn rate_is_frames_over_time(run: &Path, record: &Value) {
+    let case = record["test_case"].as_str().unwrap().replace('/', "+");
+    let trial = count(&record["trial"]).to_string();
+    let path = run.join("raw").join(case).join(trial).join("intervals.csv");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let column = |name: &str| head.iter().position(|&h| h == name).unwrap();
+    let (time, frames) = (column("duration_s"), column("frames_received"));
+    let windows: Vec<(f64, f64)> = lines
+        .map(|line| {
+            let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+            (cells[time], cells[frames])
+        })
+        .collect();
+    let total = |pick: fn(&(f64, f64)) -> f64| windows.iter().map(pick).sum::<f64>();
+    let (seconds, received) = (total(|w| w.0), total(|w| w.1));
+
+    let counted = count(&record["frames_received"]) as f64;
+    assert!(
+        received <= counted && received > 0.5 * counted,
+        "{received} frames in windows, {counted} in all: {record}"
+    );
+    let duration = number(&record["duration_s"]);
+    assert!(
+        seconds <= duration && seconds > 0.5 * duration,
+        "{seconds} s of windows in {duration} s: {record}"
+    );
+    let mut rates: Vec<f64> = windows.iter().map(|(t, n)| n / t).collect();
+    rates.sort_by(f64::total_cmp);
+    let middle = rates.len() / 2;
+    let median = if rates.len() % 2 == 1 {
+        rates[middle]
+    } else {
+        (rates[middle - 1] + rates[middle]) / 2.0
+    };
+    let told = number(&record["forwarding_rate_ungated_pps"]);
+    assert!(
+        (told / median - 1.0).abs() < 1e-6,
+        "{told} is told, {median} is the median of the windows"
+    );
+    if let Some(gated) = record["forwarding_rate_pps"].as_f64() {
+        assert!(rates[0] <= gated && gated <= rates[rates.len() - 1]);
+    }
+}
+
+/// The load that the program chooses by itself is overload for the smallest frames.
+#[test]
+fn the_dut_is_overloaded_by_half_and_more() {
+    if !root("the_dut_is_overloaded_by_half_and_more") {
+        return;
+    }
+    let lab = Lab::new();
+    let document = lab.json(&["quick", "--size", "64", "--flows", "2000", "-n", "1"]);
+    let trials = list(&document["trials"]);
+    trials.iter().for_each(conserved);
+    for trial in trials {
+        let offered = number(&trial["offered_load_pps"]);
+        let forwarded = number(&trial["forwarding_rate_ungated_pps"]);
+        assert!(
+            offered >= 1.5 * forwarded,
+            "offered {offered}, forwarded {forwarded}"
+        );
+    }
+    lab.assert_clean("overload");
+}

@@ -1,0 +1,174 @@
+//! Hosts that lack something: room, programs, CPUs, privileges.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use serde_json::Value;
+
+use crate::conservation::conserved;
+use crate::support::{Ended, Lab, PROGRAM, TINY, count, ended, list, root};
+
+const NOBODY: u32 = 65534;
+
+/// Runs the program with its runs directory on a small or read-only file system, and lists the runs there afterwards.
+fn on_a_file_system(lab: &Lab, options: &str) -> Ended {
+    let runs = lab.runs();
+    fs::create_dir_all(&runs).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o {options} tmpfs '{}' || exit 99; {PROGRAM} \"$@\"; code=$?; {PROGRAM} runs ls; exit $code",
+        runs.display()
+    );
+    let unshare = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        &script,
+        "sh",
+    ];
+    ended(lab.with(&unshare, TINY))
+}
+
+#[test]
+fn runs_that_cannot_be_kept_are_not_measured() {
+    if !root("runs_that_cannot_be_kept_are_not_measured") {
+        return;
+    }
+    let lab = Lab::new();
+    let runs = lab.runs().to_str().unwrap().to_owned();
+    let ended = on_a_file_system(&lab, "ro");
+    ended.code(3).says(&[&runs, "Read-only file system"]);
+    assert!(!ended.err.contains("test bed"), "it began: {}", ended.err);
+
+    // full at once, when the journal begins, and with the trials
+    let mut named = Vec::new();
+    for size in ["4k", "12k", "20k", "36k"] {
+        let ended = on_a_file_system(&lab, &format!("size={size}"));
+        ended.code(3).says(&[&runs, "No space left on device"]);
+        assert_eq!(
+            ended.err.matches("No space left").count(),
+            1,
+            "{}",
+            ended.err
+        );
+        lab.assert_clean(size);
+        let message = ended.err.lines().last().unwrap().to_owned();
+        named.push(message.rsplit_once(": ").unwrap().0.to_owned());
+        // whatever is there can be listed
+        assert!(!ended.out.contains("damaged"), "{size}: {}", ended.out);
+    }
+}
+
+#[test]
+fn a_missing_program_is_named_with_its_package() {
+    if !root("a_missing_program_is_named_with_its_package") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut command = lab.program(TINY);
+    let ended = ended({
+        command.env("PATH", "/nonexistent");
+        command
+    });
+    ended.code(3).says(&["`ip`", "apt-get install iproute2"]);
+    lab.assert_clean("no ip");
+}
+
+#[test]
+fn one_cpu_is_enough_and_is_said() {
+    if !root("one_cpu_is_enough_and_is_said") {
+        return;
+    }
+    let lab = Lab::new();
+    let arguments = [TINY, &["--json"]].concat();
+    let ended = ended(lab.with(&["taskset", "-c", "0", PROGRAM], &arguments));
+    ended.measured();
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let warnings = document["warnings"].to_string();
+    assert!(warnings.contains("share a CPU"), "{warnings}");
+    for trial in list(&document["trials"]) {
+        conserved(trial);
+        assert!(count(&trial["frames_received"]) > 0, "{trial}");
+    }
+    lab.assert_clean("one CPU");
+}
+
+/// As an ordinary user, with a home and nothing else: it measures in a user namespace, or says in plain words why not.
+#[test]
+fn without_root_it_works_or_says_why_not() {
+    if !root("without_root_it_works_or_says_why_not") {
+        return;
+    }
+    let lab = Lab::new();
+    // the build directory may be closed to others
+    fs::set_permissions(lab.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = lab.path().join("fwdlab");
+    fs::copy(PROGRAM, &program).unwrap();
+    let home = lab.path().join("home");
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+    let as_nobody = |arguments: &[&str]| {
+        let id = NOBODY.to_string();
+        let (user, group) = (format!("--reuid={id}"), format!("--regid={id}"));
+        let before = [
+            "setpriv",
+            &user,
+            &group,
+            "--clear-groups",
+            program.to_str().unwrap(),
+        ];
+        let mut command = lab.with(&before, arguments);
+        command
+            .env_remove("FWDLAB_RUNS")
+            .env_remove("XDG_DATA_HOME")
+            .env("HOME", &home)
+            .current_dir("/");
+        ended(command)
+    };
+    for engine in ["auto", "af-packet"] {
+        let ended = as_nobody(&[TINY, &["--engine", engine, "--json"]].concat());
+        if ended.code == 3 {
+            ended.says(&["does not allow user namespaces", "sudo"]);
+            return;
+        }
+        ended.measured();
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        assert_eq!(document["info"]["facts"]["privileged"], false);
+        let warnings = document["warnings"].to_string();
+        assert!(
+            warnings.contains("no root") && warnings.contains("sudo"),
+            "{warnings}"
+        );
+        for trial in list(&document["trials"]) {
+            conserved(trial);
+            assert!(count(&trial["frames_received"]) > 0, "{trial}");
+            assert!(
+                trial["forwarding_rate_ungated_pps"].as_f64().unwrap() > 0.0,
+                "{trial}"
+            );
+        }
+        // what was kept can be read again
+        let shown = as_nobody(&["runs", "show", "@1", "--json"]);
+        shown.code(0);
+        let run: Value = serde_json::from_str(&shown.out).unwrap();
+        assert_eq!(run["summary"]["run"], document["run"]);
+    }
+    as_nobody(&["bed", "show"]).code(2).says(&["sudo"]);
+    lab.assert_clean("no root");
+}
+
+/// The kernel must tell `ended` apart from its children: a full disk in mid run leaves a run that can be listed.
+#[test]
+fn a_home_that_is_missing_is_told() {
+    let output = assert_cmd::Command::new(PROGRAM)
+        .args(["runs", "ls"])
+        .env_clear()
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{err}");
+    assert!(err.contains("HOME") && err.contains("--runs DIR"), "{err}");
+}

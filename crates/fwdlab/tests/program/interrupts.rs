@@ -1,0 +1,198 @@
+//! Signals and sudden death: what is undone, what is kept, and that the next start cleans up.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Lab, PATIENCE, PROGRAM, TINY, beds, list, namespaces, root, tool};
+
+/// A run of some three seconds, with several beds in it.
+const SHORT: &[&str] = &[
+    "quick", "--size", "64", "--flows", "10", "-n", "3", "--trial", "200ms", "--load", "max",
+];
+
+/// Moments between start and end, from a seed (xorshift): the same in every run of the tests.
+fn moments(mut seed: u64, count: usize, longest: Duration) -> Vec<Duration> {
+    (0..count)
+        .map(|_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            longest.mul_f64((seed % 1000) as f64 / 1000.0)
+        })
+        .collect()
+}
+
+#[test]
+fn signals_undo_everything_and_keep_what_was_measured() {
+    if !root("signals_undo_everything_and_keep_what_was_measured") {
+        return;
+    }
+    let lab = Lab::new();
+    let signals = [(Signal::INT, 130), (Signal::TERM, 143)];
+    let mut interrupted = 0;
+    for (number, moment) in moments(0x5eed, 8, Duration::from_secs(3))
+        .into_iter()
+        .enumerate()
+    {
+        let (signal, code) = signals[number % 2];
+        let quick = lab.start(SHORT);
+        std::thread::sleep(moment);
+        quick.signal(signal);
+        let ended = quick.wait(Duration::from_secs(10));
+        let what = format!("{signal:?} after {moment:?}");
+        // before the program listens the kernel ends it; after the end there is nothing to interrupt
+        let allowed = [0, 5, code];
+        assert!(allowed.contains(&ended.code), "{what}: {ended:?}");
+        assert!(!ended.err.contains("panicked"), "{what}: {}", ended.err);
+        lab.assert_clean(&what);
+        interrupted += usize::from(ended.code == code);
+
+        let shown = lab.run(&["runs", "show", "@1", "--json"]);
+        if shown.code == 0 {
+            let run: Value = serde_json::from_str(&shown.out).unwrap();
+            let state = run["state"].as_str().unwrap();
+            let expect = if ended.code == code {
+                "interrupted"
+            } else {
+                "finished"
+            };
+            assert_eq!(state, expect, "{what}");
+        } else {
+            assert!(
+                moment < Duration::from_millis(200),
+                "{what}: no run is kept: {shown:?}"
+            );
+        }
+        lab.run(&["runs", "rm", "@1"]);
+    }
+    assert!(
+        interrupted >= 6,
+        "only {interrupted} of 8 signals came in time"
+    );
+}
+
+#[test]
+fn a_killed_run_is_told_and_swept_by_the_next() {
+    if !root("a_killed_run_is_told_and_swept_by_the_next") {
+        return;
+    }
+    let lab = Lab::new();
+    lab.run(TINY).measured();
+    let first = lab.only_run();
+    let whole = std::fs::read(first.join("summary.json")).unwrap();
+
+    let mut standing = Vec::new();
+    for moment in moments(0xdead, 6, Duration::from_secs(3)) {
+        let mut quick = lab.start(SHORT);
+        let pid = quick.pid();
+        // some die between two beds or before the first; all but the shortest moments begin with a bed
+        if moment > Duration::from_millis(500) {
+            quick.bed();
+        }
+        std::thread::sleep(moment);
+        quick.signal(Signal::KILL);
+        quick.wait(PATIENCE);
+        // children die with it
+        assert_eq!(lab.processes(), Vec::<String>::new(), "after {moment:?}");
+        for bed in beds().iter().filter(|bed| bed["pid"] == pid) {
+            assert_eq!(bed["in_use"], false, "{bed}");
+            let human = tool(&[PROGRAM, "bed", "show"]);
+            assert!(human.contains("its process died"), "{human}");
+            standing.extend(crate::support::words(&bed["namespaces"]));
+        }
+    }
+    assert!(!standing.is_empty(), "no moment hit a standing bed");
+
+    // the next start removes what stands
+    lab.run(TINY).measured();
+    let left: Vec<String> = namespaces()
+        .into_iter()
+        .filter(|n| standing.contains(n))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    lab.assert_clean("after kill -9");
+
+    // earlier runs are whole, killed ones are listed as interrupted and can be read
+    assert_eq!(std::fs::read(first.join("summary.json")).unwrap(), whole);
+    let listed = lab.run(&["runs", "ls"]);
+    listed.code(0);
+    let count = |word: &str| listed.out.lines().filter(|l| l.contains(word)).count();
+    assert!(count("interrupted") >= 4, "{}", listed.out);
+    assert!(
+        count(" finished ") >= 2 && count("damaged") == 0,
+        "{}",
+        listed.out
+    );
+    for n in 1..=listed.out.lines().count() {
+        lab.run(&["runs", "show", &format!("@{n}")]).code(0);
+    }
+}
+
+/// `bed up`, a killed run, `bed down`: in a /run of their own, because they concern all beds of a host.
+#[test]
+fn beds_by_hand_stand_until_they_are_taken_down() {
+    if !root("beds_by_hand_stand_until_they_are_taken_down") {
+        return;
+    }
+    let lab = Lab::new();
+    let script = format!(
+        r#"set -eu
+        mount -t tmpfs tmpfs /run
+        {PROGRAM} bed up --duts 2
+        {PROGRAM} bed show
+        ls /run/netns
+        {PROGRAM} quick --size 64 -n 1 --load max > /dev/null 2>&1 & pid=$!
+        while [ "$(ls /run/netns | wc -l)" -lt 5 ]; do sleep 0.05; done
+        kill -9 $pid; wait $pid || true
+        echo killed; {PROGRAM} bed show
+        {PROGRAM} bed down; {PROGRAM} bed down
+        echo left: $(ls /run/netns) $(ls /run/fwdlab | grep json)"#
+    );
+    let ended = crate::support::ended(lab.with(
+        &["unshare", "--mount", "--propagation", "private", "sh", "-c"],
+        &[&script],
+    ));
+    ended.code(0);
+    let out = &ended.out;
+    let lines = |word: &str| out.lines().filter(|l| l.contains(word)).count();
+    assert!(
+        out.contains("left standing; remove it with: fwdlab bed down"),
+        "{out}"
+    );
+    assert!(
+        out.contains("its process died; the next start removes it"),
+        "{out}"
+    );
+    assert_eq!(lines("removed "), 2, "{out}");
+    assert_eq!(out.lines().last(), Some("left:"), "{out}");
+    assert!(
+        ended.err.contains("no test beds on this host"),
+        "{}",
+        ended.err
+    );
+    lab.assert_clean("beds by hand");
+}
+
+#[test]
+fn two_labs_side_by_side_keep_out_of_each_others_way() {
+    if !root("two_labs_side_by_side_keep_out_of_each_others_way") {
+        return;
+    }
+    let lab = Lab::new();
+    let arguments = [TINY, &["--json"]].concat();
+    let both = [lab.start(&arguments), lab.start(&arguments)];
+    for quick in both {
+        let ended = quick.wait(PATIENCE);
+        ended.measured();
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        for trial in list(&document["trials"]) {
+            assert_eq!(trial["frames_unexplained"], 0);
+            assert!(trial["frames_received"].as_u64().unwrap() > 0);
+        }
+        assert!(Path::new(document["directory"].as_str().unwrap()).is_dir());
+    }
+    lab.assert_clean("two labs");
+}

@@ -1,0 +1,23 @@
+//! The program as its users have it: the built binary on this host's kernel, judged from outside.
+//!
+//! What is inside a library is tested there; here count exit codes, what is printed and kept, what the kernel's own
+//! counters say, and what is left on the host. Tests that start traffic run one at a time, because they would disturb
+//! each other; no test asserts an absolute speed. Start with [`support`], then `conservation`.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a panic is how a test fails, and helpers of tests are tests too"
+)]
+
+mod comparison;
+mod configuration;
+mod conservation;
+mod doctor;
+mod engines;
+mod faults;
+mod formats;
+mod interrupts;
+mod links;
+mod runs;
+mod support;
+mod words;

@@ -1,0 +1,459 @@
+//! What the tests of the program share: a lab of one's own, starting and stopping the program, and looking at the host.
+//!
+//! A [`Lab`] has its own runs directory and is alone on this host while it lives, among these tests; other labs may
+//! stand, so that nothing here judges namespaces that are not its own.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_fwdlab");
+
+/// The smallest run there is: one bed, one test case and its control, flat out so that no load is sought.
+pub const TINY: &[&str] = &[
+    "quick", "--size", "64", "--flows", "10", "-n", "1", "--trial", "200ms", "--load", "max",
+];
+
+/// Longer than any command here takes; a program that hangs fails its test instead of holding up all.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Set in the environment of everything a lab starts, and so found in what that starts in turn.
+const MARK: &str = "FWDLAB_TEST_MARK";
+
+/// A runs directory, and the right to make traffic.
+pub struct Lab {
+    directory: TempDir,
+    mark: String,
+    before: Vec<String>,
+    _alone: Alone,
+}
+
+/// One at a time: among the threads of this test program, and among its processes.
+struct Alone {
+    _threads: MutexGuard<'static, ()>,
+    _processes: File,
+}
+
+/// What a command of ours left.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit code; 128 + n when signal n ended it.
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// A program that runs in the background. Dropping it kills it.
+pub struct Started {
+    child: Child,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+/// `true` when this is root; otherwise says that the test is skipped.
+pub fn root(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skipped(test, "not root");
+    }
+    root
+}
+
+/// Says past the harness's capture that a test, or a part of it, could not run.
+pub fn skipped(test: &str, why: &str) {
+    let line = format!("SKIPPED: {test}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
+
+impl Lab {
+    pub fn new() -> Lab {
+        static ALONE: Mutex<()> = Mutex::new(());
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        // a test that failed in its turn is no reason for the others to fail
+        let threads = ALONE.lock().unwrap_or_else(|poison| poison.into_inner());
+        let path = std::env::temp_dir().join("fwdlab-tests.lock");
+        let processes = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        processes.lock().unwrap();
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        Lab {
+            directory: tempfile::tempdir().unwrap(),
+            mark: format!("{}-{number}", std::process::id()),
+            before: namespaces(),
+            _alone: Alone {
+                _threads: threads,
+                _processes: processes,
+            },
+        }
+    }
+
+    /// A directory of the test.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn runs(&self) -> PathBuf {
+        self.path().join("runs")
+    }
+
+    /// The program with these arguments and this lab's runs.
+    pub fn program(&self, arguments: &[&str]) -> Command {
+        self.with(&[PROGRAM], arguments)
+    }
+
+    /// The same behind other words: `taskset -c 0 fwdlab ...`; the program itself is the last of them.
+    pub fn with(&self, before: &[&str], arguments: &[&str]) -> Command {
+        let mut command = Command::new(before[0]);
+        command
+            .args(&before[1..])
+            .args(arguments)
+            .env("FWDLAB_RUNS", self.runs())
+            .env(MARK, &self.mark)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        ended(self.program(arguments))
+    }
+
+    /// Runs it and takes what it prints as JSON; it must have measured.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let ended = self.run(&[arguments, &["--json"]].concat());
+        ended.measured();
+        serde_json::from_str(&ended.out).unwrap()
+    }
+
+    /// Starts the program in the background.
+    pub fn start(&self, arguments: &[&str]) -> Started {
+        self.start_command(self.program(arguments))
+    }
+
+    pub fn start_command(&self, mut command: Command) -> Started {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let file = |kind: &str| self.path().join(format!("{number}.{kind}"));
+        let (out, err) = (file("out"), file("err"));
+        command
+            .stdout(File::create(&out).unwrap())
+            .stderr(File::create(&err).unwrap())
+            // a group of its own, so that a signal to this test run is not one to it
+            .process_group(0);
+        let child = command.spawn().unwrap();
+        Started { child, out, err }
+    }
+
+    /// The only run of this lab.
+    pub fn only_run(&self) -> PathBuf {
+        let mut runs = directories(&self.runs());
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        runs.remove(0)
+    }
+
+    /// Nothing of this lab's is left on the host: no process, no namespace, no record of either.
+    pub fn assert_clean(&self, what: &str) {
+        let left = self.processes();
+        assert!(left.is_empty(), "{what}: processes left: {left:?}");
+        let left: Vec<String> = namespaces()
+            .into_iter()
+            .filter(|name| !self.before.contains(name) && !in_use_by_others(name))
+            .collect();
+        assert!(left.is_empty(), "{what}: namespaces left: {left:?}");
+    }
+
+    /// Command lines of processes that descend from this lab.
+    pub fn processes(&self) -> Vec<String> {
+        let mark = format!("{MARK}={}", self.mark);
+        let ours = |pid: &u32| {
+            fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|all| all.split(|&b| b == 0).any(|one| one == mark.as_bytes()))
+        };
+        pids()
+            .into_iter()
+            .filter(ours)
+            .map(|pid| {
+                let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                format!("{pid}: {}", line.replace('\0', " "))
+            })
+            .collect()
+    }
+}
+
+impl Ended {
+    /// It measured: the result is valid, or it says why not. A noisy machine is no failure of the program.
+    #[track_caller]
+    pub fn measured(&self) -> &Ended {
+        assert!(matches!(self.code, 0 | 5), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn code(&self, code: i32) -> &Ended {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// Standard error says all of these.
+    #[track_caller]
+    pub fn says(&self, words: &[&str]) -> &Ended {
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not in:\n{}", self.err);
+        }
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        self
+    }
+}
+
+impl Started {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid() as i32).unwrap();
+        // it may have ended a moment ago
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    pub fn err(&self) -> String {
+        fs::read_to_string(&self.err).unwrap()
+    }
+
+    /// Waits for its end, within a time.
+    #[track_caller]
+    pub fn wait(mut self, limit: Duration) -> Ended {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(
+                began.elapsed() < limit,
+                "no end after {limit:?}; it said: {}",
+                self.err()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Ended {
+            code: status
+                .code()
+                .unwrap_or_else(|| 128 + status.signal().unwrap()),
+            out: fs::read_to_string(&self.out).unwrap(),
+            err: self.err(),
+        }
+    }
+
+    /// Events of `--json-stream` so far.
+    pub fn events(&self) -> Vec<Value> {
+        let text = fs::read_to_string(&self.out).unwrap();
+        text.split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Waits until an event of this kind has been told, and returns it.
+    #[track_caller]
+    pub fn event(&mut self, kind: &str) -> Value {
+        let mut found = None;
+        self.wait_until(&format!("event {kind}"), |this| {
+            found = this.events().into_iter().find(|e| e["event"] == kind);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// Waits until its bed is registered, and returns the names of its namespaces: the generator's, then the DUTs'.
+    #[track_caller]
+    pub fn bed(&mut self) -> Vec<String> {
+        let mut bed = Vec::new();
+        self.wait_until("a bed", |this| {
+            bed = bed_of(this.pid());
+            !bed.is_empty()
+        });
+        bed
+    }
+
+    #[track_caller]
+    pub fn wait_until(&mut self, what: &str, mut done: impl FnMut(&mut Started) -> bool) {
+        let began = Instant::now();
+        while !done(self) {
+            assert!(
+                !self.has_ended() || done(self),
+                "it ended before {what}: {}",
+                self.err()
+            );
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{what} did not come: {}",
+                self.err()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command to its end, within [`PATIENCE`].
+pub fn ended(command: Command) -> Ended {
+    let output = assert_cmd::Command::from_std(command)
+        .timeout(PATIENCE)
+        .output()
+        .unwrap();
+    Ended {
+        code: output
+            .status
+            .code()
+            .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Standard output of a tool that must succeed.
+#[track_caller]
+pub fn tool(words: &[&str]) -> String {
+    try_tool(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+/// Standard output of a tool, or what it said when it failed.
+pub fn try_tool(words: &[&str]) -> Result<String, String> {
+    let output = Command::new(words[0])
+        .args(&words[1..])
+        .output()
+        .map_err(|e| e.to_string())?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// Namespaces of the bed that this process holds now; empty when it has none.
+pub fn bed_of(pid: u32) -> Vec<String> {
+    beds()
+        .into_iter()
+        .find(|bed| bed["pid"] == pid)
+        .map(|bed| words(&bed["namespaces"]))
+        .unwrap_or_default()
+}
+
+/// What `fwdlab bed show --json` tells.
+pub fn beds() -> Vec<Value> {
+    let text = tool(&[PROGRAM, "bed", "show", "--json"]);
+    serde_json::from_str(&text).unwrap()
+}
+
+fn in_use_by_others(namespace: &str) -> bool {
+    beds().iter().any(|bed| {
+        bed["in_use"] == true && words(&bed["namespaces"]).iter().any(|n| n == namespace)
+    })
+}
+
+/// Names of network namespaces that are ours by their name.
+pub fn namespaces() -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/run/netns") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with("fwdlab-"))
+        .collect()
+}
+
+pub fn directories(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return Vec::new();
+    };
+    let mut all: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+fn pids() -> Vec<u32> {
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// A list of words in JSON.
+pub fn words(value: &Value) -> Vec<String> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|word| word.as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// A list in JSON.
+#[track_caller]
+pub fn list(value: &Value) -> &[Value] {
+    value
+        .as_array()
+        .unwrap_or_else(|| panic!("no list: {value}"))
+}
+
+/// A count in JSON.
+#[track_caller]
+pub fn count(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("no count: {value}"))
+}
+
+/// A number in JSON.
+#[track_caller]
+pub fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// Lines of a file, each a JSON document.
+pub fn json_lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Configuration sets that we ship.
+pub fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets");
+    path.join(name)
+        .canonicalize()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned()
+}
