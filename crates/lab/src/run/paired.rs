@@ -226,7 +226,9 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
         .filter_map(|c| c.detectable_percent)
         .fold(0.0, f64::max);
     let control_differs = matches!(control.verdict, Verdict::Less | Verdict::More);
-    let too_noisy = rebuilds.len() < 3 || detectable > 10.0;
+    // without an interval nothing was detectable at all
+    let without_interval = all.iter().any(|c| c.detectable_percent.is_none());
+    let too_noisy = rebuilds.len() < 3 || without_interval || detectable > 10.0;
     let blocks: usize = rebuilds.iter().map(|r| r.blocks).sum();
     let left_out: usize = rebuilds.iter().map(|r| r.not_offered).sum();
     let mut verdict = if too_noisy {
