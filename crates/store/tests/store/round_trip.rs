@@ -90,6 +90,7 @@ fn any_trial() -> impl Strategy<Value = TrialRecord> {
                 ..Counters::default()
             },
             offered_load_pps: numbers.0,
+            not_saturated: false,
             intended_load_pps: numbers.1,
             quiet: Stratum {
                 windows: rest.0,

@@ -80,6 +80,7 @@ pub fn trial(number: u32) -> TrialRecord {
         duration_s: 0.1 + 0.2,
         intended_load_pps: None,
         offered_load_pps: 1.5e6,
+        not_saturated: false,
         forwarding_rate_pps: Some(812_345.678_9),
         forwarding_rate_ungated_pps: None,
         quiet: Stratum {
@@ -152,6 +153,7 @@ fn case(name: &str) -> CaseSummary {
         forwarding_rate_ungated_pps: None,
         variation_ungated_percent: None,
         offered_load_pps: None,
+        not_saturated: false,
         frame_loss_ratio: None,
         ledger: ledger(),
         quiet: Stratum::default(),
