@@ -61,13 +61,7 @@ pub(super) fn run(
             if planned.opens_block || standing.is_none() {
                 // the old bed goes before the new one comes
                 drop(standing.take());
-                standing = Some(build(
-                    parameters,
-                    &streams[0],
-                    stop,
-                    run,
-                    raw.is_empty(),
-                )?);
+                standing = Some(build(parameters, &streams[0], stop, run, raw.is_empty())?);
             }
             let (bed, tester) = standing.as_mut().expect("just built");
             let mut bench = Bench {
