@@ -114,9 +114,10 @@ impl Quick {
         } else {
             RunState::Finished
         };
-        let html = report::html::page(&run.info, &summary, &trials, &rebuilds);
         let directory = run.path().to_owned();
-        let info = run.finish(&summary, &html, state)?;
+        let info = run.finish(&summary, state, |info| {
+            report::html::page(info, &summary, &trials, &rebuilds)
+        })?;
 
         if global.json {
             output::json(&Document {

@@ -174,15 +174,15 @@ impl<'a> Run<'a> {
         self.writer.path()
     }
 
-    /// Closes the run with its result and report.
+    /// Closes the run with its result, and with the report that `render` makes of its final head.
     ///
     /// # Errors
     /// The files cannot be written.
     pub fn finish(
         mut self,
         summary: &Summary,
-        report_html: &str,
         state: RunState,
+        render: impl FnOnce(&RunInfo) -> String,
     ) -> Result<RunInfo, LabError> {
         self.info.state = state;
         self.info.finished_at = Some(Timestamp::now().to_string());
@@ -194,8 +194,8 @@ impl<'a> Run<'a> {
                 reason: "interrupted".into(),
             },
         })?;
-        self.writer
-            .finish(&self.info, Some(summary), Some(report_html))?;
+        let html = render(&self.info);
+        self.writer.finish(&self.info, Some(summary), Some(&html))?;
         Ok(self.info)
     }
 
