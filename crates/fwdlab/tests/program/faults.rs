@@ -43,7 +43,6 @@ fn runs_that_cannot_be_kept_are_not_measured() {
     assert!(!ended.err.contains("test bed"), "it began: {}", ended.err);
 
     // full at once, when the journal begins, and with the trials
-    let mut named = Vec::new();
     for size in ["4k", "12k", "20k", "36k"] {
         let ended = on_a_file_system(&lab, &format!("size={size}"));
         ended.code(3).says(&[&runs, "No space left on device"]);
@@ -54,8 +53,6 @@ fn runs_that_cannot_be_kept_are_not_measured() {
             ended.err
         );
         lab.assert_clean(size);
-        let message = ended.err.lines().last().unwrap().to_owned();
-        named.push(message.rsplit_once(": ").unwrap().0.to_owned());
         // whatever is there can be listed
         assert!(!ended.out.contains("damaged"), "{size}: {}", ended.out);
     }
@@ -159,7 +156,7 @@ fn without_root_it_works_or_says_why_not() {
     lab.assert_clean("no root");
 }
 
-/// The kernel must tell `ended` apart from its children: a full disk in mid run leaves a run that can be listed.
+/// Without a home and without --runs nobody knows where to keep a run.
 #[test]
 fn a_home_that_is_missing_is_told() {
     let output = assert_cmd::Command::new(PROGRAM)

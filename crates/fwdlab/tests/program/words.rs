@@ -18,7 +18,7 @@ fn help_of_every_command() {
         "bed show",
         "schema",
     ] {
-        let mut line = vec!["env", "COLUMNS=100", PROGRAM];
+        let mut line = vec!["env", "-u", "FWDLAB_RUNS", "COLUMNS=100", PROGRAM];
         line.extend(command.split_whitespace());
         line.push("--help");
         let name = format!("help {command}").trim().replace(' ', "-");
@@ -35,7 +35,7 @@ fn wrong_use_is_code_2_and_names_the_argument() {
         (&["quick", "--rebuilds", "2"], "3..=1000"),
         (&["quick", "--for", "1s", "--vs", "true"], "5s"),
         (&["quick", "--json", "--json-stream"], "--json-stream"),
-        (&["runs", "rm"], "<RUNS>"),
+        (&["runs", "rm"], "<RUN>"),
         (&["schema", "nothing"], "summary"),
         (&["no-such-command"], "no-such-command"),
     ] {
