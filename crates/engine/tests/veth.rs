@@ -40,7 +40,7 @@ fn skip(reason: impl std::fmt::Display) {
     let name = thread::current().name().unwrap_or("?").to_owned();
     let _ = writeln!(
         std::io::stderr(),
-        "SKIPPED: {reason} ({name}; {skipped} skipped so far)"
+        "SKIPPED: {name}: {reason} ({skipped} skipped so far)"
     );
 }
 

@@ -49,14 +49,13 @@ pub fn of(error: &anyhow::Error) -> Code {
 fn of_lab(error: &LabError) -> Code {
     match error {
         LabError::Configuration { .. } => Code::Usage,
-        LabError::Preflight(_) | LabError::ProgramMissing { .. } | LabError::Store(_) => {
-            Code::Preflight
-        }
+        LabError::Preflight(_) | LabError::ProgramMissing { .. } => Code::Preflight,
         LabError::Interrupted => Code::Interrupted,
         LabError::NotApplied { .. }
         | LabError::DoesNotForward { .. }
         | LabError::System { .. }
         | LabError::Command { .. }
+        | LabError::Store(_)
         | LabError::Engine(_) => Code::TestBed,
     }
 }

@@ -63,8 +63,8 @@ pub enum LabError {
         /// Where they went, as far as counters tell.
         why: String,
     },
-    /// The host lacks what the test bed needs.
-    #[error("this host cannot carry the test bed: {0}")]
+    /// The host lacks what a run needs; nothing was changed or measured.
+    #[error("{0}")]
     Preflight(String),
     /// Stopped by the user.
     #[error("interrupted")]

@@ -145,6 +145,8 @@ pub fn objections(ledger: &Ledger, counters: &Counters) -> Vec<String> {
     let mut reasons = Vec::new();
     if ledger.frames_sent == 0 {
         reasons.push("nothing was sent".into());
+    } else if ledger.frames_received == 0 {
+        reasons.push("no frame came back: the DUT did not forward".into());
     }
     if ledger.frames_unexplained > 0 {
         reasons.push(format!(

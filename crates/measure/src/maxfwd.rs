@@ -290,6 +290,8 @@ pub fn control(case: &Stream, records: &[TrialRecord]) -> Option<Comparison> {
             .filter(|r| r.validity.is_valid() && &r.stream == case)
             .find(|r| r.iteration == iteration && r.control == control)
             .and_then(|r| r.forwarding_rate_pps)
+            // a logarithm is taken of it
+            .filter(|&pps| pps > 0.0)
     };
     let last = records.iter().map(|r| r.iteration).max()?;
     let pairs: Vec<(f64, f64)> = (1..=last)

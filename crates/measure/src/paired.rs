@@ -58,7 +58,7 @@ pub struct Rebuild {
     pub blocks: usize,
     /// Blocks left out because the generator was held up, or the DUT's CPU taken, in one of their slices.
     pub not_offered: usize,
-    /// Median forwarding rate per configuration.
+    /// Median forwarding rate per configuration. Empty without a block.
     pub rates_pps: Vec<f64>,
     /// `ln(rate / rate of the plain DUT)` per configuration; 0 for the plain one. Empty with too few blocks.
     pub ln_ratios: Vec<f64>,
@@ -86,7 +86,7 @@ pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) 
     };
     let median = |configuration: usize| {
         let rates: Vec<f64> = used.iter().map(|b| rate(b, configuration)).collect();
-        Sample::new(rates).map_or(0.0, |s| s.median())
+        Sample::new(rates).ok().map(|s| s.median())
     };
     let ln_ratio = |configuration: usize| {
         let ratios: Vec<f64> = used
@@ -102,7 +102,10 @@ pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) 
     Rebuild {
         blocks: used.len(),
         not_offered: blocks.len() - used.len(),
-        rates_pps: (0..configurations).map(median).collect(),
+        rates_pps: (0..configurations)
+            .map(median)
+            .collect::<Option<_>>()
+            .unwrap_or_default(),
         ln_ratios: (0..configurations)
             .map(ln_ratio)
             .collect::<Option<Vec<f64>>>()

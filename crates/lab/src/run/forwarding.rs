@@ -78,10 +78,14 @@ pub(super) fn run(
             } = match loads[planned.case] {
                 Some(known) => known,
                 None => {
-                    let mut found = bench.overload(stream)?;
-                    if let Some(load) = parameters.load {
-                        found.load_pps = load.pps(stream.frame_size_bytes);
-                    }
+                    let found = match parameters.load {
+                        // whether frames are lost inside is then not known before; a configuration may do it
+                        Some(load) => Overload {
+                            load_pps: load.pps(stream.frame_size_bytes),
+                            loses_inside: parameters.configuration.is_some(),
+                        },
+                        None => bench.overload(stream)?,
+                    };
                     *loads[planned.case].insert(found)
                 }
             };

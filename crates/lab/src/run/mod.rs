@@ -157,7 +157,8 @@ impl<'a> Run<'a> {
             parameters: parameters.as_values(),
             facts: crate::facts::host(&parameters.placement, parameters.privileged),
         };
-        let writer = RunWriter::create(runs, &info)?;
+        let writer = RunWriter::create(runs, &info)
+            .map_err(|error| LabError::Preflight(error.to_string()))?;
         for configuration in parameters.configuration.iter().chain(&parameters.versus) {
             keep_inputs(&writer, configuration)?;
         }

@@ -199,5 +199,5 @@ pub fn finished_run(root: &Path, id: &str, started_at: &str) {
 )]
 pub fn skipped(test: &str, why: &str) {
     use std::io::Write;
-    writeln!(std::io::stderr(), "SKIPPED {test}: {why}").unwrap();
+    writeln!(std::io::stderr(), "SKIPPED: {test}: {why}").unwrap();
 }
