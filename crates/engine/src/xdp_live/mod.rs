@@ -27,9 +27,10 @@ use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
 
-/// Frames per batch of the test run: the kernel flushes redirected frames after each. 16 keeps bursts far below the 256
-/// slots of a veth ring; 64 was measured 10 % faster flat out and loses frames to full rings at half the load.
-const BATCH: u32 = 16;
+/// Calls of the program per batch: the kernel flushes redirected frames after each, and its pool of recycled pages is as
+/// large as a batch, up to 256. A paced sender sends few frames per batch, for calls in which none is due count too. With
+/// 256 the DUT forwarded 0.93 Mpps where it did 0.86 with 16, and fell into its slow state less often (docs/quick.md, "Two states").
+const BATCH: u32 = 256;
 
 /// Between starting the thread and the first frame: the kernel prepares its pages in that time.
 const LEAD: Duration = Duration::from_millis(30);
