@@ -61,7 +61,7 @@ pub fn check(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// An absolute path, not the middle of another one such as `net/work/`.
+/// An absolute path, not the middle of another one such as `net/core/`.
 fn names_folder(text: &str, folder: &str) -> bool {
     text.match_indices(folder).any(|(at, _)| {
         !text[..at]
