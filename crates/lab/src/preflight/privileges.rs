@@ -9,7 +9,11 @@ use super::{Check, text};
 const NEEDED: [(u32, &str, &str); 4] = [
     (12, "CAP_NET_ADMIN", "interfaces and XDP"),
     (21, "CAP_SYS_ADMIN", "network namespaces"),
-    (23, "CAP_SYS_NICE", "real-time priority of the generator"),
+    (
+        23,
+        "CAP_SYS_NICE",
+        "priority of the generator and of the DUT's thread",
+    ),
     (39, "CAP_BPF", "the sender and the counters"),
 ];
 
