@@ -24,7 +24,7 @@ struct stream {
 
 /* Changed while traffic flows; every field is read once per frame. */
 struct control {
-	__u64 start_ns;         /* nothing leaves before */
+	__u64 start_ns;         /* nothing leaves before; when it changes, the schedule begins anew */
 	__u64 end_ns;           /* nothing leaves after: a load is bounded even if user space has died */
 	__u64 gap;              /* time between frames in 1/65536 ns; 0 = flat out */
 	__u64 frames;           /* send so many and no more; 0 = no limit */
@@ -41,6 +41,7 @@ struct progress {
 	__u64 now;              /* last reading of the clock, the same unit */
 	__u64 sequence;
 	__u64 last_ns;          /* when the last clock reading was taken */
+	__u64 start_ns;         /* the start that `next` and `now` count from */
 	__u32 source;           /* where the flow counter stands */
 	__u32 destination;
 	__u32 source_port;
@@ -93,6 +94,11 @@ static __always_inline int due(const volatile struct control *c, struct progress
 	__u64 gap = c->gap;
 	__u64 now;
 
+	if (p->start_ns != c->start_ns) {
+		p->start_ns = c->start_ns;
+		p->next = gap;
+		p->now = 0;
+	}
 	if (gap && p->next <= p->now) {
 		p->next += gap;
 		return 1;

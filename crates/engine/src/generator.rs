@@ -125,6 +125,16 @@ pub trait Sender: Send {
     /// There is no such path, or the system refuses.
     fn select(&mut self, path: usize) -> Result<(), EngineError>;
 
+    /// Pauses for the returned time and goes on with memory newly taken from the system, where the sender takes memory
+    /// from it; the frames of the pause are not due. Where frames lie in memory decides how often the caches of the CPUs
+    /// collide, and so by some 2 % how fast the DUT is: one trial should see more than one arrangement.
+    ///
+    /// # Errors
+    /// The sender does not run, or the system refuses.
+    fn renew(&mut self) -> Result<Duration, EngineError> {
+        Ok(Duration::ZERO)
+    }
+
     /// Counts since the start; cheap, at any time.
     ///
     /// # Errors

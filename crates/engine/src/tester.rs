@@ -263,6 +263,14 @@ impl Tester {
         self.sender.select(path)
     }
 
+    /// Pauses for the returned time and goes on from other memory ([`Sender::renew`]).
+    ///
+    /// # Errors
+    /// The sender does not run, or the system refuses.
+    pub fn renew(&mut self) -> Result<Duration, EngineError> {
+        self.sender.renew()
+    }
+
     /// Has everything been sent, or the time run out?
     pub fn is_done(&self) -> bool {
         self.sender.is_done()

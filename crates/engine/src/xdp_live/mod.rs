@@ -190,6 +190,21 @@ impl Sender for XdpLive {
         self.write_control(control)
     }
 
+    fn renew(&mut self) -> Result<Duration, EngineError> {
+        let Some(running) = &mut self.running else {
+            return Err(EngineError::Frames("the sender does not run".into()));
+        };
+        running.control.start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
+        let control = running.control;
+        self.write_control(control)?;
+        // the thread begins the next test run at once; a signal that comes just between two runs is lost, and nothing is
+        // but a renewal
+        if let Some(running) = &self.running {
+            interrupt(&running.thread);
+        }
+        Ok(LEAD)
+    }
+
     fn counts(&self) -> Result<SendCounts, EngineError> {
         let progress = self.progress()?;
         Ok(SendCounts {

@@ -45,6 +45,7 @@ pub(super) struct Progress {
     pub now: u64,
     pub sequence: u64,
     pub last_ns: u64,
+    pub start_ns: u64,
     pub source: u32,
     pub destination: u32,
     pub source_port: u32,
@@ -60,4 +61,4 @@ unsafe impl aya::Pod for Progress {}
 
 const _: () = assert!(size_of::<Stream>() == 80 + 4 * 4 + 2 * 4 + 4 * 3);
 const _: () = assert!(size_of::<Control>() == 8 * 4 + 4 * 2);
-const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 6) + 4 * 4);
+const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 7) + 4 * 4);

@@ -24,6 +24,13 @@ use crate::output::{self, Screen};
 /// Time that a comparison leaves for starting and for writing the report.
 const COMPARISON_MARGIN: Duration = Duration::from_secs(2);
 
+/// What the trials of a run take together where they need not be shorter or longer.
+const ALL_TRIALS: Duration = Duration::from_secs(40);
+/// Four arrangements of the generator's memory.
+const SHORTEST_TRIAL: Duration = Duration::from_secs(1);
+/// More iterations tell more than longer ones.
+const LONGEST_TRIAL: Duration = Duration::from_secs(2);
+
 /// Arguments of `quick`.
 #[derive(Debug, Args)]
 pub struct Quick {
@@ -42,10 +49,10 @@ pub struct Quick {
     /// Iterations of each test case
     #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     iterations: u32,
-    /// Shortest duration of a trial
-    #[arg(long, default_value = "800ms", value_parser = parse_duration)]
-    trial: Duration,
-    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2 [default: twice of what the DUT forwards]
+    /// Shortest duration of a trial [default: 1s to 2s, so that the trials take some 40 s together]
+    #[arg(long, value_parser = parse_duration)]
+    trial: Option<Duration>,
+    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2 [default: 1.6 times of what the DUT forwards]
     #[arg(long)]
     load: Option<Load>,
     /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
@@ -173,9 +180,13 @@ impl Quick {
             return Err(Usage("--for: a comparison needs 5s or more".into()).into());
         }
         Ok(Parameters {
+            trial: self.trial.unwrap_or_else(|| {
+                // the first test case is measured twice
+                (ALL_TRIALS / (self.iterations * (streams.len() as u32 + 1)))
+                    .clamp(SHORTEST_TRIAL, LONGEST_TRIAL)
+            }),
             streams,
             iterations: self.iterations,
-            trial: self.trial,
             load: self.load,
             configuration,
             versus,

@@ -37,7 +37,7 @@ pub struct Parameters {
     pub iterations: u32,
     /// Shortest duration of a trial.
     pub trial: Duration,
-    /// Intended load; `None` chooses twice of what the DUT forwards.
+    /// Intended load; `None` chooses 1.6 times of what the DUT forwards.
     pub load: Option<Load>,
     /// Applied to the DUT before it is measured.
     pub configuration: Option<Configuration>,
@@ -260,7 +260,7 @@ impl Parameters {
         set(
             "load",
             self.load
-                .map_or("twice the forwarding rate".into(), |l| l.to_string().into()),
+                .map_or("1.6 times the forwarding rate".into(), |l| l.to_string().into()),
         );
         set("engine", self.engine.map_or("automatic", Mode::name).into());
         set(

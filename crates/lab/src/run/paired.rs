@@ -154,7 +154,7 @@ fn rebuild_all(
     Ok(())
 }
 
-/// The intended load in frames per second: as asked for, else twice of what the plain DUT forwards.
+/// The intended load in frames per second: as asked for, else 1.6 times of what the plain DUT forwards.
 fn intended(
     parameters: &Parameters,
     stream: &Stream,
