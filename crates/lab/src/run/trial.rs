@@ -33,6 +33,9 @@ const WARM_UP: Duration = Duration::from_millis(80);
 /// Windows between two renewals of the generator's memory: a trial of a second sees four arrangements.
 const WINDOWS_PER_ARRANGEMENT: usize = 8;
 
+/// Blocks of slices between two renewals.
+const BLOCKS_PER_ARRANGEMENT: usize = 3;
+
 /// From the first frame after a renewal to the next window.
 const REFILL: Duration = Duration::from_millis(30);
 
@@ -111,11 +114,8 @@ impl Bench<'_> {
                 && (began.elapsed() < duration || !enough(&windows))
             {
                 if !windows.is_empty() && windows.len() % WINDOWS_PER_ARRANGEMENT == 0 {
-                    let pause = tester.renew()?;
-                    if pause > Duration::ZERO {
-                        std::thread::sleep(pause + REFILL);
-                        before = probe::reading();
-                    }
+                    renew(tester)?;
+                    before = probe::reading();
                 }
                 let start_s = began.elapsed().as_secs_f64();
                 let waited = bed.waited(0);
@@ -159,6 +159,9 @@ impl Bench<'_> {
             let began = Instant::now();
             let mut blocks = Vec::new();
             while !control.is_stopped() && began.elapsed() < duration {
+                if !blocks.is_empty() && blocks.len() % BLOCKS_PER_ARRANGEMENT == 0 {
+                    renew(tester)?;
+                }
                 let mut block = Vec::new();
                 for configuration in order() {
                     let place = places
@@ -344,6 +347,15 @@ impl Bench<'_> {
 struct Standing {
     ports: PortCounters,
     seen: ReceiveCounts,
+}
+
+/// Goes on with another arrangement of the generator's memory, and waits until frames flow again.
+fn renew(tester: &mut Tester) -> Result<(), LabError> {
+    let pause = tester.renew()?;
+    if pause > Duration::ZERO {
+        std::thread::sleep(pause + REFILL);
+    }
+    Ok(())
 }
 
 fn one_slice(
