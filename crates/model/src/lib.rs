@@ -9,8 +9,10 @@
 pub mod comparison;
 pub mod event;
 pub mod facts;
+pub mod import;
 pub mod loss;
 pub mod result;
+pub mod series;
 pub mod trial;
 pub mod units;
 pub mod version;

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use model::event::{Event, RebuildRecord};
+use model::import::ImportedRecord;
 use model::result::{RunInfo, RunState, Summary, TrialRecord};
 use model::version::RUN_FORMAT;
 use serde::Deserialize;
@@ -32,6 +33,8 @@ pub struct StoredRun {
     pub trials: Vec<TrialRecord>,
     /// Rebuilds of a paired comparison, in order.
     pub rebuilds: Vec<RebuildRecord>,
+    /// Runs of an archive, in order.
+    pub imported: Vec<ImportedRecord>,
     /// What is missing or damaged, in sentences; empty for a run that ended in order.
     pub problems: Vec<String>,
 }
@@ -62,12 +65,14 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
     let summary = summary(dir, state, &mut problems);
     let mut trials = Vec::new();
     let mut rebuilds = Vec::new();
+    let mut imported = Vec::new();
     let (records, damage) = read_lines(&dir.join(TRIALS), parse_record);
     problems.extend(damage);
     for record in records {
         match record {
             Record::Trial(trial) => trials.push(*trial),
             Record::Rebuild(rebuild) => rebuilds.push(*rebuild),
+            Record::Imported(record) => imported.push(*record),
         }
     }
     Ok(StoredRun {
@@ -77,6 +82,7 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         summary,
         trials,
         rebuilds,
+        imported,
         problems,
     })
 }
@@ -174,17 +180,20 @@ fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, 
 enum Record {
     Trial(Box<TrialRecord>),
     Rebuild(Box<RebuildRecord>),
+    Imported(Box<ImportedRecord>),
 }
 
 fn parse_record(line: &[u8]) -> serde_json::Result<Record> {
     #[derive(Deserialize)]
     struct Kind {
         rebuild: Option<IgnoredAny>,
+        imported_from: Option<IgnoredAny>,
     }
     let kind: Kind = serde_json::from_slice(line)?;
-    match kind.rebuild {
-        Some(_) => serde_json::from_slice(line).map(Record::Rebuild),
-        None => serde_json::from_slice(line).map(Record::Trial),
+    match (kind.rebuild, kind.imported_from) {
+        (Some(_), _) => serde_json::from_slice(line).map(Record::Rebuild),
+        (None, Some(_)) => serde_json::from_slice(line).map(Record::Imported),
+        (None, None) => serde_json::from_slice(line).map(Record::Trial),
     }
 }
 

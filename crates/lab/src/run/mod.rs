@@ -260,7 +260,9 @@ impl Parameters {
         set(
             "load",
             self.load
-                .map_or("1.6 times the forwarding rate".into(), |l| l.to_string().into()),
+                .map_or("1.6 times the forwarding rate".into(), |l| {
+                    l.to_string().into()
+                }),
         );
         set("engine", self.engine.map_or("automatic", Mode::name).into());
         set(
