@@ -109,37 +109,6 @@ fn dut_reasons(counters: &Counters, in_dut: u64) -> Vec<Reason> {
     all
 }
 
-/// Adds up the ledgers of several trials; the result obeys the same conservation.
-pub fn total<'a>(ledgers: impl IntoIterator<Item = &'a Ledger>) -> Ledger {
-    let mut sum = Ledger::default();
-    for ledger in ledgers {
-        if let Some(intended) = ledger.frames_intended {
-            *sum.frames_intended.get_or_insert(0) += intended;
-        }
-        sum.frames_not_sent += ledger.frames_not_sent;
-        sum.frames_sent += ledger.frames_sent;
-        sum.frames_received += ledger.frames_received;
-        sum.frames_lost += ledger.frames_lost;
-        sum.frames_unexplained += ledger.frames_unexplained;
-        for loss in &ledger.losses {
-            match sum.losses.iter_mut().find(|l| l.place == loss.place) {
-                None => sum.losses.push(loss.clone()),
-                Some(known) => {
-                    known.frames += loss.frames;
-                    for reason in &loss.reasons {
-                        match known.reasons.iter_mut().find(|r| r.reason == reason.reason) {
-                            None => known.reasons.push(reason.clone()),
-                            Some(same) => same.frames += reason.frames,
-                        }
-                    }
-                }
-            }
-        }
-    }
-    sum.losses.sort_by_key(|loss| loss.place);
-    sum
-}
-
 /// Why the conditions of a trial make it invalid; empty when it may be used. Never looks at the forwarding rate.
 pub fn objections(ledger: &Ledger, counters: &Counters) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -255,7 +224,7 @@ mod tests {
             .find(|l| l.place == Place::Dut)
             .unwrap();
         assert_eq!(dut.reasons, [reason("netfilter drop", 30)]);
-        let twice = total([&ledger, &ledger]);
+        let twice = Ledger::total([&ledger, &ledger]);
         assert_eq!(
             (twice.frames_sent, twice.losses[1].reasons[0].frames),
             (2000, 60)

@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 
 use model::comparison::{Comparison, Verdict};
+use model::loss::Ledger;
 use model::result::{CaseSummary, Noise, Stratum, TrialRecord};
 use model::trial::Stream;
 use stats::{Confidence, Sample, compare_paired};
 
-use crate::conservation::total;
 use crate::gate::Gate;
 use crate::order::blocks;
 
@@ -238,7 +238,7 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
     let sample = Sample::new(rates.clone()).ok();
     let ungated = Sample::new(ungated).ok();
     let percent = |s: &Sample| s.cv().map(|cv| 100.0 * cv);
-    let ledger = total(valid.iter().map(|r| &r.ledger));
+    let ledger = Ledger::total(valid.iter().map(|r| &r.ledger));
     let stratum = |of: fn(&TrialRecord) -> &Stratum| Stratum {
         windows: valid.iter().map(|r| of(r).windows).sum(),
         forwarding_rate_pps: median(valid.iter().filter_map(|r| of(r).forwarding_rate_pps)),

@@ -230,7 +230,7 @@ pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> 
             .enumerate()
             .map(|(index, name)| {
                 let ledgers = rebuilds.iter().filter_map(|r| r.ledgers.get(index));
-                (name.to_owned(), total(ledgers))
+                (name.to_owned(), Ledger::total(ledgers))
             })
             .collect()
     } else {
@@ -241,33 +241,6 @@ pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> 
     all.into_iter()
         .filter(|(_, ledger)| ledger.frames_sent > 0)
         .collect()
-}
-
-/// Ledgers of rebuilds added up.
-fn total<'a>(ledgers: impl Iterator<Item = &'a Ledger>) -> Ledger {
-    let mut sum = Ledger::default();
-    for ledger in ledgers {
-        sum.frames_not_sent += ledger.frames_not_sent;
-        sum.frames_sent += ledger.frames_sent;
-        sum.frames_received += ledger.frames_received;
-        sum.frames_lost += ledger.frames_lost;
-        sum.frames_unexplained += ledger.frames_unexplained;
-        for loss in &ledger.losses {
-            let Some(known) = sum.losses.iter_mut().find(|l| l.place == loss.place) else {
-                sum.losses.push(loss.clone());
-                continue;
-            };
-            known.frames += loss.frames;
-            for reason in &loss.reasons {
-                match known.reasons.iter_mut().find(|r| r.reason == reason.reason) {
-                    Some(same) => same.frames += reason.frames,
-                    None => known.reasons.push(reason.clone()),
-                }
-            }
-        }
-    }
-    sum.losses.sort_by_key(|loss| loss.place);
-    sum
 }
 
 /// Where the frames of one ledger were lost: one row per place, then the unexplained.

@@ -29,7 +29,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tr
 
 /// Calls of the program per batch: the kernel flushes redirected frames after each, and its pool of recycled pages is as
 /// large as a batch, up to 256. A paced sender sends few frames per batch, for calls in which none is due count too. With
-/// 256 the DUT forwarded 0.93 Mpps where it did 0.86 with 16, and fell into its slow state less often (docs/quick.md, "Two states").
+/// 256 the DUT forwarded 0.93 Mpps where it did 0.86 with 16.
 const BATCH: u32 = 256;
 
 /// Between starting the thread and the first frame: the kernel prepares its pages in that time.

@@ -46,7 +46,7 @@ pub fn labs(list: impl FnOnce() -> Result<Vec<String>, String>) -> Check {
                 labs.len(),
                 labs.join(", ")
             ),
-            "fwdlab bed down",
+            "wait until they are done; one that nobody uses goes with: fwdlab bed down",
         ),
         Err(error) => Check::skip(NAME, error),
     }

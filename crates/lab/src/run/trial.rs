@@ -113,7 +113,7 @@ impl Bench<'_> {
                 && began.elapsed() < longest
                 && (began.elapsed() < duration || !enough(&windows))
             {
-                if !windows.is_empty() && windows.len() % WINDOWS_PER_ARRANGEMENT == 0 {
+                if !windows.is_empty() && windows.len().is_multiple_of(WINDOWS_PER_ARRANGEMENT) {
                     renew(tester)?;
                     before = probe::reading();
                 }
@@ -159,7 +159,7 @@ impl Bench<'_> {
             let began = Instant::now();
             let mut blocks = Vec::new();
             while !control.is_stopped() && began.elapsed() < duration {
-                if !blocks.is_empty() && blocks.len() % BLOCKS_PER_ARRANGEMENT == 0 {
+                if !blocks.is_empty() && blocks.len().is_multiple_of(BLOCKS_PER_ARRANGEMENT) {
                     renew(tester)?;
                 }
                 let mut block = Vec::new();

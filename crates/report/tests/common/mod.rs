@@ -276,30 +276,6 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
         .map(|s| s.median())
 }
 
-fn total(trials: &[&TrialRecord]) -> Ledger {
-    let mut sum = Ledger::default();
-    for ledger in trials.iter().map(|t| &t.ledger) {
-        *sum.frames_intended.get_or_insert(0) += ledger.frames_intended.unwrap_or(0);
-        sum.frames_not_sent += ledger.frames_not_sent;
-        sum.frames_sent += ledger.frames_sent;
-        sum.frames_received += ledger.frames_received;
-        sum.frames_lost += ledger.frames_lost;
-        sum.frames_unexplained += ledger.frames_unexplained;
-        for loss in &ledger.losses {
-            match sum.losses.iter_mut().find(|l| l.place == loss.place) {
-                None => sum.losses.push(loss.clone()),
-                Some(known) => {
-                    known.frames += loss.frames;
-                    for (mine, other) in known.reasons.iter_mut().zip(&loss.reasons) {
-                        mine.frames += other.frames;
-                    }
-                }
-            }
-        }
-    }
-    sum
-}
-
 fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
     let all: Vec<&TrialRecord> = records
         .iter()
@@ -320,7 +296,7 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
     )
     .ok();
     let percent = |s: &Sample| s.cv().map(|cv| 100.0 * cv);
-    let ledger = total(&valid);
+    let ledger = Ledger::total(valid.iter().map(|t| &t.ledger));
     let not_saturated = 2 * valid.iter().filter(|t| t.not_saturated).count() > valid.len();
     let stratum = |of: fn(&TrialRecord) -> &Stratum| Stratum {
         windows: valid.iter().map(|t| of(t).windows).sum(),
