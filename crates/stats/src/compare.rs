@@ -34,6 +34,10 @@ pub enum Test {
     MannWhitney,
     /// Neither sample has any spread: the values themselves differ or do not.
     Exact,
+    /// Student's t on the differences of pairs.
+    PairedT,
+    /// Wilcoxon's signed ranks on the differences of pairs, with the estimate of Hodges and Lehmann.
+    SignedRank,
 }
 
 /// What was found, seen from the reference.
@@ -162,10 +166,20 @@ pub fn equivalence(
     assumption: Assumption,
     confidence: Confidence,
 ) -> Equivalence {
-    // For confidence at or below 50 % no narrower interval exists; the median then decides alone.
+    equivalence_from(margin_percent, confidence, |narrower| {
+        compare(reference, other, assumption, narrower).interval_percent
+    })
+}
+
+/// The claim that follows from the interval at the narrower confidence of two one-sided tests.
+pub(crate) fn equivalence_from(
+    margin_percent: f64,
+    confidence: Confidence,
+    interval_percent: impl FnOnce(Confidence) -> Option<Interval>,
+) -> Equivalence {
+    // For confidence at or below 50 % no narrower interval exists.
     let narrower = Confidence::new(2.0 * confidence.get() - 1.0);
-    let interval_percent =
-        narrower.and_then(|c| compare(reference, other, assumption, c).interval_percent);
+    let interval_percent = narrower.and_then(interval_percent);
     let verdict = match interval_percent {
         None => EquivalenceVerdict::TooFewValues,
         Some(i) if -margin_percent < i.low && i.high < margin_percent => {
@@ -180,6 +194,40 @@ pub fn equivalence(
         margin_percent,
         interval_percent,
         verdict,
+    }
+}
+
+/// An assumption that the data do not contradict, and what in them speaks against the usual one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// What may be assumed.
+    pub assumption: Assumption,
+    /// What contradicts normal values: outliers and modes. Not empty under [`Assumption::Normal`] either
+    /// where ranks could prove nothing.
+    pub because: Vec<(Side, Warning)>,
+}
+
+/// Chooses between [`Assumption::Normal`] and, when outliers or two modes contradict it, [`Assumption::Nothing`].
+///
+/// Ranks are chosen only where they could prove something with samples this small: the p-value of a
+/// complete separation, times the `family` of comparisons made together, must be small enough.
+pub fn choose(reference: &Sample, other: &Sample, family: usize, confidence: Confidence) -> Choice {
+    let of_side = |(side, sample): (Side, &Sample)| {
+        let found = warnings(sample).into_iter().filter(Warning::is_not_normal);
+        found.map(|warning| (side, warning)).collect::<Vec<_>>()
+    };
+    let sides = [(Side::Reference, reference), (Side::Other, other)];
+    let because: Vec<_> = sides.into_iter().flat_map(of_side).collect();
+    let alpha = 1.0 - confidence.get();
+    let able = || rank_sum(reference, other, confidence).smallest_p * family as f64 <= alpha;
+    let ranks = !because.is_empty() && able();
+    Choice {
+        assumption: if ranks {
+            Assumption::Nothing
+        } else {
+            Assumption::Normal
+        },
+        because,
     }
 }
 
@@ -277,10 +325,12 @@ fn by_means(reference: &Sample, other: &Sample, test: Test, confidence: Confiden
     }
 }
 
-fn by_ranks(reference: &Sample, other: &Sample, confidence: Confidence) -> Comparison {
-    /// Under normality ranks need this many times the values of a t-test (Hodges and Lehmann 1956).
-    const COST_OF_RANKS: f64 = std::f64::consts::PI / 3.0;
+/// Under normality ranks need this many times the values of a t-test (Hodges and Lehmann 1956).
+pub(crate) fn cost_of_ranks() -> f64 {
+    std::f64::consts::PI / 3.0
+}
 
+fn by_ranks(reference: &Sample, other: &Sample, confidence: Confidence) -> Comparison {
     let ranks = rank_sum(reference, other, confidence);
     let comparison = undecided(Test::MannWhitney, reference, other, Sample::median);
     let alpha = 1.0 - confidence.get();
@@ -295,7 +345,7 @@ fn by_ranks(reference: &Sample, other: &Sample, confidence: Confidence) -> Compa
     let detectable = means
         .detectable
         .filter(|_| enough)
-        .map(|d| d * COST_OF_RANKS.sqrt());
+        .map(|d| d * cost_of_ranks().sqrt());
     let verdict = match ranks.p_value {
         _ if !enough => Verdict::TooFewValues,
         p if p > alpha || ranks.shift == 0.0 => Verdict::NoDifference,
@@ -329,10 +379,10 @@ fn contradictions(
     let sides = [(Side::Reference, reference), (Side::Other, other)];
     let contradicts = |warning: &Warning| match warning {
         // Ranks need no normal values, but they do need an order that means nothing.
-        Warning::Outlier { .. } | Warning::Bimodal { .. } => {
+        Warning::Outlier { .. } | Warning::Bimodal { .. } | Warning::Unchecked { .. } => {
             comparison.assumption != Assumption::Nothing
         }
-        Warning::TooFewValues { .. } | Warning::Drift { .. } => true,
+        Warning::TooFewValues { .. } | Warning::NoSpread { .. } | Warning::Drift { .. } => true,
     };
     let of_side = |(side, sample): (Side, &Sample)| {
         let too_few = comparison.verdict == Verdict::TooFewValues && sample.n() < needed;
@@ -340,9 +390,14 @@ fn contradictions(
             n: sample.n(),
             needed,
         });
-        let found: Vec<Warning> = too_few.into_iter().chain(warnings(sample)).collect();
-        found
+        let spread = too_few
+            .is_none()
+            .then(|| Warning::of_spread(sample))
+            .flatten();
+        too_few
             .into_iter()
+            .chain(spread)
+            .chain(warnings(sample))
             .filter(contradicts)
             .map(|warning| (side, warning))
             .collect::<Vec<_>>()
@@ -357,6 +412,8 @@ impl fmt::Display for Test {
             Self::Welch => "Welch's t",
             Self::MannWhitney => "Mann-Whitney U",
             Self::Exact => "exact",
+            Self::PairedT => "paired t",
+            Self::SignedRank => "Wilcoxon signed rank",
         })
     }
 }
@@ -421,6 +478,10 @@ fn fieller(ratio: f64, [u, w]: [f64; 2]) -> Option<Interval> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use statrs::distribution::{ContinuousCDF, StudentsT};
+    use statrs::statistics::Statistics;
+    use statrs::stats_tests::NaNPolicy;
+    use statrs::stats_tests::f_oneway::f_oneway;
 
     fn sample(values: &[f64]) -> Sample {
         Sample::new(values).unwrap()
@@ -509,6 +570,79 @@ mod tests {
             less.interval_percent.map(|i| i.low),
             less.difference_percent
         );
+    }
+
+    #[test]
+    fn small_or_constant_samples_are_told() {
+        let warned = |a: &[f64], b: &[f64], assumption| {
+            let c = compare(&sample(a), &sample(b), assumption, Confidence::P95);
+            c.warnings
+                .iter()
+                .map(|(_, w)| w.to_string())
+                .collect::<Vec<_>>()
+        };
+        let three = "3 values are too few to see outliers or two modes; 5 are needed";
+        assert_eq!(
+            warned(&[1.0, 2.0, 3.0], &[1.0, 2.0, 4.0], Assumption::Normal),
+            [three; 2]
+        );
+        assert_eq!(
+            warned(
+                &[14.88; 5],
+                &[14.0, 14.2, 14.1, 13.9, 14.05],
+                Assumption::Normal
+            ),
+            ["all 5 values are 14.88: at a limit, or one measurement repeated"]
+        );
+        let none: [&str; 0] = [];
+        let four = [1.0, 2.0, 3.0, 4.0];
+        assert_eq!(warned(&four, &four, Assumption::Nothing), none);
+    }
+
+    #[test]
+    fn ranks_are_chosen_when_the_data_ask_for_them() {
+        let plain = sample(&[100.0, 101.0, 99.0, 100.5, 99.5]);
+        let outlier = sample(&[95.0, 96.0, 94.5, 95.5, 300.0]);
+        let modes = sample(&[90.0, 90.1, 80.0, 80.1, 80.05]);
+        let choice = |other: &Sample, family| choose(&plain, other, family, Confidence::P95);
+        assert_eq!(
+            choice(&plain, 1),
+            Choice {
+                assumption: Assumption::Normal,
+                because: vec![]
+            }
+        );
+        assert_eq!(choice(&outlier, 1).assumption, Assumption::Nothing);
+        assert!(matches!(
+            choice(&outlier, 1).because[..],
+            [(Side::Other, Warning::Outlier { index: 4, .. })]
+        ));
+        assert_eq!(choice(&modes, 6).assumption, Assumption::Nothing);
+        // 2/252 seven times is 0.056: ranks could not prove anything among seven comparisons.
+        assert_eq!(choice(&modes, 7).assumption, Assumption::Normal);
+        assert!(!choice(&modes, 7).because.is_empty());
+    }
+
+    /// Choosing by the data must not make false alarms more frequent than stated.
+    #[test]
+    fn the_choice_costs_no_confidence() {
+        let mut random = crate::random::SplitMix64::new(8);
+        let mut normal = || {
+            let uniform = (random.below(1 << 52) as f64 + 0.5) / (1_u64 << 52) as f64;
+            crate::normal::quantile(uniform)
+        };
+        for n in [5, 8] {
+            let mut draw = || sample(&(0..n).map(|_| 100.0 + normal()).collect::<Vec<_>>());
+            let alarms = (0..3000)
+                .filter(|_| {
+                    let (a, b) = (draw(), draw());
+                    let assumption = choose(&a, &b, 1, Confidence::P95).assumption;
+                    compare(&a, &b, assumption, Confidence::P95).verdict != Verdict::NoDifference
+                })
+                .count();
+            // 150 of 3000 are 5 %; the standard deviation of the count is 12.
+            assert!((75..=190).contains(&alarms), "{n}: {alarms} of 3000");
+        }
     }
 
     #[test]
@@ -637,6 +771,42 @@ mod tests {
                     prop_assert!(percent.contains(c.difference_percent.unwrap()));
                 }
             }
+        }
+
+        /// With two groups the analysis of variance is Student's test: F = t².
+        #[test]
+        fn student_agrees_with_the_analysis_of_variance_of_statrs(
+            a in prop::collection::vec(-1e3..1e3_f64, 2..40), b in prop::collection::vec(-8e2..1.2e3_f64, 2..40),
+        ) {
+            let ours = compare(&sample(&a), &sample(&b), Assumption::EqualSpread, Confidence::P95);
+            let (f, p) = f_oneway(vec![a.clone(), b.clone()], NaNPolicy::Error).unwrap();
+            // Its F is a difference of large sums: nothing is left of it for equal means.
+            prop_assume!(f > 1e-4);
+            // statrs takes p as 1 less the distribution function, which keeps no more digits.
+            prop_assert!((ours.p_value.unwrap() - p).abs() < 1e-7, "{:?} {}", ours.p_value, p);
+            let quantile = StudentsT::new(0.0, 1.0, (a.len() + b.len() - 2) as f64).unwrap().inverse_cdf(0.975);
+            let half = quantile * ours.difference.abs() / f.sqrt();
+            let interval = ours.interval.unwrap();
+            prop_assert!((interval.half_width() - half).abs() < 1e-6 * half, "{:?} {}", interval, half);
+            prop_assert!((ours.difference - (b.mean() - a.mean())).abs() < 1e-9);
+        }
+
+        /// The formulas of methods.md §8.2 with the moments and the distribution of statrs.
+        #[test]
+        fn welch_agrees_with_statrs(
+            a in prop::collection::vec(-1e3..1e3_f64, 2..40), b in prop::collection::vec(9e2..9.5e2_f64, 2..40),
+        ) {
+            let ours = compare(&sample(&a), &sample(&b), Assumption::Normal, Confidence::P95);
+            let [n1, n2] = [&a, &b].map(|s| s.len() as f64);
+            let (u, v) = ((&a).variance() / n1, (&b).variance() / n2);
+            let t = (b.mean() - a.mean()) / (u + v).sqrt();
+            let df = (u + v).powi(2) / (u * u / (n1 - 1.0) + v * v / (n2 - 1.0));
+            let theirs = StudentsT::new(0.0, 1.0, df).unwrap();
+            let p = 2.0 * theirs.cdf(-t.abs());
+            prop_assert!((ours.p_value.unwrap() - p).abs() < 1e-9, "{:?} {}", ours.p_value, p);
+            let half = theirs.inverse_cdf(0.975) * (u + v).sqrt();
+            let interval = ours.interval.unwrap();
+            prop_assert!((interval.half_width() - half).abs() < 1e-6 * half, "{:?} {}", interval, half);
         }
     }
 }

@@ -24,12 +24,14 @@ mod warning;
 pub use bootstrap::{DEFAULT_RESAMPLES, MIN_BOOTSTRAP, bootstrap, bootstrap_median};
 pub use change_point::{Group, Partition, Shift, partition};
 pub use compare::{
-    Assumption, Comparison, Equivalence, EquivalenceVerdict, Precision, Side, Test, Verdict,
-    compare, equivalence, planned_precision,
+    Assumption, Choice, Comparison, Equivalence, EquivalenceVerdict, Precision, Side, Test,
+    Verdict, choose, compare, equivalence, planned_precision,
 };
 pub use dots::dots;
 pub use drift::{Drift, MIN_DRIFT, drift};
-pub use paired::{MIN_REBUILDS, PairedOutcome, compare_paired};
+pub use paired::{
+    MIN_REBUILDS, PairedOutcome, compare_paired, compare_pairs, equivalence_of_pairs,
+};
 pub use rank::{RankTest, holm, rank_sum, signed_rank};
 pub use sample::{Confidence, Interval, Sample, SampleError};
 pub use threshold::{MIN_READINGS, Split, split};

@@ -2,9 +2,13 @@
 //!
 //! Two configurations take turns within fractions of a second, so that drift meets both alike and
 //! cancels in the ratio; one rebuild of the arrangement gives one value. Not for samples measured
-//! one after the other: that is [`compare`](crate::compare). Start at [`compare_paired`].
+//! one after the other: that is [`compare`](crate::compare). Start at [`compare_paired`];
+//! [`compare_pairs`] has every choice.
 
-use crate::compare::{POWER, Verdict};
+use crate::compare::{
+    Assumption, Equivalence, POWER, Test, Verdict, cost_of_ranks, equivalence_from,
+};
+use crate::rank::signed_rank;
 use crate::sample::{Confidence, Interval, Sample};
 use crate::student;
 use crate::warning::{Warning, warnings_of_percentages};
@@ -16,9 +20,11 @@ pub const MIN_REBUILDS: usize = 3;
 /// verdict is [`Verdict::TooFewValues`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairedOutcome {
+    /// The test: [`Test::PairedT`] or [`Test::SignedRank`].
+    pub test: Test,
     /// Number of rebuilds.
     pub n: usize,
-    /// Mean difference from the reference, in percent of it.
+    /// Mean difference from the reference, in percent of it; by ranks the pseudomedian.
     pub difference_percent: f64,
     /// Confidence interval of `difference_percent`, low and high end.
     pub interval_percent: Option<[f64; 2]>,
@@ -26,7 +32,7 @@ pub struct PairedOutcome {
     pub spread_percent: Option<f64>,
     /// Smallest true difference that this many rebuilds of this spread show with 80 % probability.
     pub detectable_percent: Option<f64>,
-    /// Two-sided p-value of paired t.
+    /// Two-sided p-value of the test.
     pub p_value: Option<f64>,
     /// The conclusion.
     pub verdict: Verdict,
@@ -39,12 +45,37 @@ pub struct PairedOutcome {
 /// `ln_ratios` holds one value per rebuild, `ln(other / reference)`: the unit of repetition is the
 /// rebuild and never the slice within it, because a rebuild has a spread of its own.
 pub fn compare_paired(ln_ratios: &Sample, confidence: Confidence) -> PairedOutcome {
-    let percent = |ln: f64| 100.0 * ln.exp_m1();
+    compare_pairs(ln_ratios, Assumption::Normal, 0.0, confidence)
+}
+
+/// [`compare_paired`] by a test of choice, and with an allowance.
+///
+/// Under [`Assumption::Nothing`] (but symmetry) by Wilcoxon's signed ranks, which needs 6 pairs at 95 %;
+/// under the others by Student's t. `allowance` is a difference, as a logarithm, that no number of pairs
+/// shows to be real, because all of them share it: the interval is that much wider on both sides, and
+/// the p-value is that of "the difference is within the allowance".
+pub fn compare_pairs(
+    ln_ratios: &Sample,
+    assumption: Assumption,
+    allowance: f64,
+    confidence: Confidence,
+) -> PairedOutcome {
     let n = ln_ratios.n();
-    let mean = ln_ratios.mean();
+    let ranks = assumption == Assumption::Nothing;
+    let by_ranks = signed_rank(ln_ratios, confidence);
+    let centre = if ranks {
+        by_ranks.shift
+    } else {
+        ln_ratios.mean()
+    };
     let mut outcome = PairedOutcome {
+        test: if ranks {
+            Test::SignedRank
+        } else {
+            Test::PairedT
+        },
         n,
-        difference_percent: percent(mean),
+        difference_percent: percent(centre),
         interval_percent: None,
         spread_percent: None,
         detectable_percent: None,
@@ -52,32 +83,87 @@ pub fn compare_paired(ln_ratios: &Sample, confidence: Confidence) -> PairedOutco
         verdict: Verdict::TooFewValues,
         warnings: warnings_of_percentages(&ln_ratios.map(percent)),
     };
-    let Some(stdev) = ln_ratios.stdev().filter(|_| n >= MIN_REBUILDS) else {
-        outcome.warnings.insert(
-            0,
-            Warning::TooFewValues {
-                n,
-                needed: MIN_REBUILDS,
-            },
-        );
+    if ranks {
+        // Ranks need no normal values, but they do need an order that means nothing.
+        let drift = |warning: &Warning| matches!(warning, Warning::Drift { .. });
+        outcome.warnings.retain(drift);
+    }
+    let alpha = 1.0 - confidence.get();
+    let enough = n >= MIN_REBUILDS && (!ranks || by_ranks.smallest_p <= alpha);
+    let Some(stdev) = ln_ratios.stdev().filter(|_| enough) else {
+        let needed = if ranks {
+            // The smallest p-value of n signs is 2 / 2^n.
+            (2.0 / alpha).log2().ceil() as usize
+        } else {
+            MIN_REBUILDS
+        };
+        let too_few = Warning::TooFewValues { n, needed };
+        outcome.warnings.insert(0, too_few);
         return outcome;
     };
+
     let df = (n - 1) as f64;
     let error = stdev / (n as f64).sqrt();
     let t = student::critical(confidence, df);
-    let interval = Interval::around(mean, t * error);
+    // What is left of the difference beyond the allowance, towards zero.
+    let beyond = (centre.abs() - allowance).max(0.0);
+    let detectable = (t + student::quantile(POWER, df)) * error;
+    let (interval, detectable, p_value) = if ranks {
+        let shifted = ln_ratios.map(|ln| ln - allowance.copysign(centre));
+        let p = if beyond > 0.0 {
+            signed_rank(&shifted, confidence).p_value
+        } else {
+            1.0
+        };
+        let exact = Interval::around(centre, 0.0);
+        let detectable = detectable * cost_of_ranks().sqrt();
+        (by_ranks.interval.unwrap_or(exact), detectable, p)
+    } else {
+        let p = if error > 0.0 {
+            student::two_sided_p(beyond / error, df)
+        } else if beyond == 0.0 {
+            1.0
+        } else {
+            0.0
+        };
+        (Interval::around(centre, t * error), detectable, p)
+    };
+    let interval = Interval {
+        low: interval.low - allowance,
+        high: interval.high + allowance,
+    };
     outcome.interval_percent = Some([percent(interval.low), percent(interval.high)]);
     outcome.spread_percent = Some(percent(stdev));
-    outcome.detectable_percent = Some(percent((t + student::quantile(POWER, df)) * error));
-    outcome.p_value = Some(if error > 0.0 {
-        student::two_sided_p(mean / error, df)
-    } else if mean == 0.0 {
-        1.0
-    } else {
-        0.0
-    });
-    outcome.verdict = Verdict::of(interval);
+    outcome.detectable_percent = Some(percent(detectable) + percent(allowance));
+    outcome.p_value = Some(p_value);
+    outcome.verdict = match Verdict::of(interval) {
+        // With ties the test and the interval of ranks may disagree; the test decides.
+        _ if ranks && p_value > alpha => Verdict::NoDifference,
+        _ if ranks && centre > 0.0 => Verdict::Greater,
+        _ if ranks => Verdict::Less,
+        verdict => verdict,
+    };
     outcome
+}
+
+/// [`equivalence`](crate::equivalence) of values measured in pairs, compared as [`compare_pairs`] does.
+pub fn equivalence_of_pairs(
+    ln_ratios: &Sample,
+    margin_percent: f64,
+    assumption: Assumption,
+    allowance: f64,
+    confidence: Confidence,
+) -> Equivalence {
+    equivalence_from(margin_percent, confidence, |narrower| {
+        let outcome = compare_pairs(ln_ratios, assumption, allowance, narrower);
+        let [low, high] = outcome.interval_percent?;
+        Some(Interval { low, high })
+    })
+}
+
+/// A logarithm of a ratio as a difference in percent.
+fn percent(ln: f64) -> f64 {
+    100.0 * ln.exp_m1()
 }
 
 #[cfg(test)]
@@ -162,6 +248,49 @@ mod tests {
             texts(&rising),
             ["the values drift by +5.5 % from first to last"]
         );
+    }
+
+    /// R's sleep data by Wilcoxon's signed ranks: of the 512 sign patterns of nine ranks, counted out with
+    /// their ties, 4 are as extreme as the data (all differences but the zero have one sign).
+    #[test]
+    fn ranks_of_the_sleep_data() {
+        let d = [-1.2, -2.4, -1.3, -1.3, 0.0, -1.0, -1.8, -0.8, -4.6, -1.4];
+        let sample = Sample::new(d.map(|v| v / 100.0)).unwrap();
+        let o = compare_pairs(&sample, Assumption::Nothing, 0.0, Confidence::P95);
+        assert!((o.p_value.unwrap() - 2.0 / 512.0).abs() < 1e-12);
+        assert_eq!((o.test, o.verdict), (Test::SignedRank, Verdict::Less));
+        let five = Sample::new([0.01; 5]).unwrap();
+        let o = compare_pairs(&five, Assumption::Nothing, 0.0, Confidence::P95);
+        assert_eq!(o.verdict, Verdict::TooFewValues);
+        assert_eq!(o.warnings, [Warning::TooFewValues { n: 5, needed: 6 }]);
+    }
+
+    /// What is proven without an allowance is not when the interval reaches into it.
+    #[test]
+    fn an_allowance_takes_its_part() {
+        let sample = Sample::new([0.0030, 0.0031, 0.0029, 0.0030, 0.0032, 0.0028]).unwrap();
+        for assumption in [Assumption::Normal, Assumption::Nothing] {
+            let by = |allowance| compare_pairs(&sample, assumption, allowance, Confidence::P95);
+            assert_eq!(by(0.0).verdict, Verdict::Greater);
+            assert_eq!(by(0.002).verdict, Verdict::Greater);
+            assert_eq!(by(0.003).verdict, Verdict::NoDifference);
+            assert!(by(0.003).p_value.unwrap() > 0.5);
+            let ([low, high], [lower, higher]) = (
+                by(0.0).interval_percent.unwrap(),
+                by(0.002).interval_percent.unwrap(),
+            );
+            assert!((low - lower - 0.2).abs() < 0.001 && (higher - high - 0.2).abs() < 0.001);
+        }
+    }
+
+    #[test]
+    fn equivalence_of_what_takes_turns() {
+        let sample = Sample::new([0.001, -0.002, 0.003, 0.0, -0.001, 0.002]).unwrap();
+        let verdict = |margin| {
+            equivalence_of_pairs(&sample, margin, Assumption::Normal, 0.0, Confidence::P95).verdict
+        };
+        use crate::compare::EquivalenceVerdict::{Equivalent, Undecided};
+        assert_eq!((verdict(1.0), verdict(0.1)), (Equivalent, Undecided));
     }
 
     proptest! {

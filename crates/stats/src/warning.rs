@@ -19,6 +19,20 @@ pub enum Warning {
         /// Values needed.
         needed: usize,
     },
+    /// Enough values for an analysis, not enough to see what contradicts it.
+    Unchecked {
+        /// Values there are.
+        n: usize,
+        /// Values needed.
+        needed: usize,
+    },
+    /// Values without any spread.
+    NoSpread {
+        /// How often the value was seen, at least twice.
+        n: usize,
+        /// The value.
+        value: f64,
+    },
     /// One value far from the others.
     Outlier {
         /// Index in the order of measurement, from 0.
@@ -56,6 +70,24 @@ const OUTLIER_Z: f64 = 3.5;
 const MODE_GAP: f64 = 3.0;
 /// Drift below this share of the median is not worth a word (methods.md §8.9).
 const MIN_DRIFT_PERCENT: f64 = 1.0;
+
+impl Warning {
+    /// Does it say that the values are not normal?
+    pub fn is_not_normal(&self) -> bool {
+        matches!(self, Self::Outlier { .. } | Self::Bimodal { .. })
+    }
+
+    /// What the size and the spread of a sample leave open.
+    pub(crate) fn of_spread(sample: &Sample) -> Option<Self> {
+        let n = sample.n();
+        if n > 1 && sample.variance() == Some(0.0) {
+            let value = sample.median();
+            return Some(Self::NoSpread { n, value });
+        }
+        let needed = MIN_JUDGED;
+        (n < needed).then_some(Self::Unchecked { n, needed })
+    }
+}
 
 /// Outliers, two modes and drift of one sample, in that order.
 pub fn warnings(sample: &Sample) -> Vec<Warning> {
@@ -143,6 +175,20 @@ impl fmt::Display for Warning {
         match *self {
             Self::TooFewValues { n, needed } => {
                 write!(f, "too few values: {n}, at least {needed} are needed")
+            }
+            Self::Unchecked { n, needed } => {
+                let values = if n == 1 { "value is" } else { "values are" };
+                write!(
+                    f,
+                    "{n} {values} too few to see outliers or two modes; {needed} are needed"
+                )
+            }
+            Self::NoSpread { n, value } => {
+                let value = short(value);
+                write!(
+                    f,
+                    "all {n} values are {value}: at a limit, or one measurement repeated"
+                )
             }
             Self::Outlier {
                 index,
