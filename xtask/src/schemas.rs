@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use model::event::{Event, RebuildRecord};
+use model::import::ImportedRecord;
 use model::result::{RunInfo, Summary, TrialRecord};
 use schemars::{JsonSchema, schema_for};
 
@@ -25,6 +26,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
         ("summary", text::<Summary>()?),
         ("trial", text::<TrialRecord>()?),
         ("rebuild", text::<RebuildRecord>()?),
+        ("imported", text::<ImportedRecord>()?),
         ("event", text::<Event>()?),
     ]
     .map(|(name, text)| (format!("{name}.json"), text))
@@ -100,7 +102,7 @@ mod tests {
     #[test]
     fn a_stale_missing_or_orphaned_schema_is_found_and_renewed() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        assert_eq!(stale(root.path()).unwrap().len(), 5);
+        assert_eq!(stale(root.path()).unwrap().len(), 6);
         let written = write(root.path()).unwrap();
         assert_eq!(stale(root.path()).unwrap(), []);
 

@@ -36,6 +36,9 @@ pub struct ImportedRecord {
     /// Seconds of traffic that our rule used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<f64>,
+    /// What the sender was asked for (`-R`); absent when flat out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intended_load_pps: Option<f64>,
     /// Median of what the sender says it sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_load_pps: Option<f64>,
@@ -48,6 +51,9 @@ pub struct ImportedRecord {
     /// Lost over sent, where both are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_loss_ratio: Option<f64>,
+    /// Layer-2 throughput found by the equilibrium method, in bit/s of frames without FCS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_l2_bps: Option<f64>,
     /// Network layer, from the sender's command line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_version: Option<IpVersion>,
@@ -64,4 +70,60 @@ pub struct ImportedRecord {
     pub warnings: Vec<String>,
     /// May it be used?
     pub validity: Validity,
+}
+
+/// The result of one test case of an archive over its runs, by our rule and by the archive's own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedCase {
+    /// Name of the test case, as [`ImportedRecord::test_case`].
+    pub test_case: String,
+    /// What was varied: `image`, `configuration`, `traffic`.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// By our trimming rule.
+    pub ours: ImportedSeries,
+    /// By the archive's own rule.
+    pub legacy: ImportedSeries,
+    /// Median by our rule against that by the archive's own, in percent of the latter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_difference_percent: Option<f64>,
+    /// Median of the layer-2 throughput by the equilibrium method, bit/s of frames without FCS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_l2_bps: Option<f64>,
+    /// Median offered load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_load_pps: Option<f64>,
+    /// Lost over sent, runs in which both totals are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame_loss_ratio: Option<f64>,
+    /// Network layer, where all runs agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip_version: Option<IpVersion>,
+    /// Frame size with FCS, where all runs agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame_size_bytes: Option<u32>,
+    /// Flows, where all runs agree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<u64>,
+    /// Runs that are invalid.
+    pub iterations_invalid: u32,
+    /// What makes a reader doubt the number.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// Results of the runs of one test case by one rule.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportedSeries {
+    /// Forwarding rates of the valid runs, in the order of their numbers.
+    pub iterations_pps: Vec<f64>,
+    /// Their median; of an even number the mean of the two middle ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_pps: Option<f64>,
+    /// The smallest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_pps: Option<f64>,
+    /// The largest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_pps: Option<f64>,
 }

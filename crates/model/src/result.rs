@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
 use crate::facts::Facts;
+use crate::import::ImportedCase;
 use crate::loss::{Counters, Ledger};
 use crate::trial::Stream;
 
@@ -163,7 +164,7 @@ pub struct Summary {
     pub format: u32,
     /// Id of the run.
     pub run: String,
-    /// Id of the procedure: `maxfwd` or `paired`.
+    /// Id of the procedure: `maxfwd` or `paired`; for imported runs the archive's.
     pub procedure: String,
     /// One per test case, in the order of the plan; empty for a paired comparison.
     pub test_cases: Vec<CaseSummary>,
@@ -172,6 +173,9 @@ pub struct Summary {
     pub control: Option<Comparison>,
     /// Paired comparisons of configurations with the plain DUT.
     pub comparisons: Vec<Comparison>,
+    /// Test cases of an archive; empty for measurements of our own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imported: Vec<ImportedCase>,
     /// The state of the machine.
     pub noise: Noise,
     /// What makes a reader doubt the whole run.
@@ -202,7 +206,7 @@ pub struct RunInfo {
     pub format: u32,
     /// Id of the run, unique among all runs.
     pub id: String,
-    /// What kind of run: `quick`.
+    /// What kind of run: `quick`, `import`.
     pub kind: String,
     /// Version of the program.
     pub tool_version: String,

@@ -17,7 +17,7 @@ const TABLE: [(&str, &[&str]); 11] = [
     ("model", &[]),
     ("measure", &["model", "stats"]),
     ("engine", &["model", "packet"]),
-    ("store", &["model"]),
+    ("store", &["model", "stats"]),
     ("report", &["model", "stats"]),
     ("lab", &["model", "engine", "measure", "store"]),
     (

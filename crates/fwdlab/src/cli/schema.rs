@@ -22,6 +22,8 @@ enum Kind {
     Trial,
     /// A line of trials.jsonl of a comparison
     Rebuild,
+    /// A line of trials.jsonl of an imported run
+    Imported,
     /// A line of events.jsonl and of --json-stream
     Event,
 }
@@ -34,6 +36,7 @@ impl Schema {
             Kind::Summary => schemars::schema_for!(model::result::Summary),
             Kind::Trial => schemars::schema_for!(model::result::TrialRecord),
             Kind::Rebuild => schemars::schema_for!(model::event::RebuildRecord),
+            Kind::Imported => schemars::schema_for!(model::import::ImportedRecord),
             Kind::Event => schemars::schema_for!(model::event::Event),
         };
         output::json(&schema)?;

@@ -375,6 +375,7 @@ fn summary(
         test_cases,
         control,
         comparisons: Vec::new(),
+        imported: Vec::new(),
         noise,
         warnings,
     }

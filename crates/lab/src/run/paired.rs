@@ -260,6 +260,7 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
         test_cases: Vec::new(),
         control: Some(control),
         comparisons: all,
+        imported: Vec::new(),
         noise: Noise {
             probe_threshold: None,
             calibration: "not used: paired slices cancel the drift of the machine".into(),

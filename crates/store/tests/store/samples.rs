@@ -135,6 +135,7 @@ pub fn summary(run: &str) -> Summary {
         test_cases: vec![case("64B-2000flows-ipv4"), case("512B-2000flows-ipv4")],
         control: None,
         comparisons: Vec::new(),
+        imported: Vec::new(),
         noise: Noise::default(),
         warnings: Vec::new(),
         imix_estimate_l2_bps: Some(2.5e9),
