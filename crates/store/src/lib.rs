@@ -27,6 +27,7 @@ mod read;
 mod remove;
 mod root;
 mod run_dir;
+mod series;
 
 pub use error::StoreError;
 pub use id::RunId;

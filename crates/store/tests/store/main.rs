@@ -11,4 +11,5 @@ mod finding;
 mod removing;
 mod round_trip;
 mod samples;
+mod series;
 mod writing;
