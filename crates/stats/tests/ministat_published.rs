@@ -3,20 +3,20 @@
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use proptest::prelude::*;
-use stats::ministat::{Arguments, Input, Model, Options, Output, PlotStyle, Report, run};
+use stats::ministat::{Arguments, Model, Options, Output, PlotStyle, Report, run};
+use std::io;
 
 fn ministat(model: Model, arguments: &[&str], files: &[(&str, &str)]) -> Output {
     let names = files.iter().map(|(name, _)| *name);
     let line: Vec<&str> = arguments.iter().copied().chain(names).collect();
-    let input = |(name, text): &(&str, &str)| Input {
-        name: name.as_bytes().to_vec(),
-        content: Ok(text.replace(' ', "\n").into_bytes()),
-    };
-    let arguments = match Arguments::parse(&line, model, 74) {
-        Ok(arguments) => arguments,
-        Err(output) => return output,
-    };
-    run(&arguments, &files.iter().map(input).collect::<Vec<_>>())
+    match Arguments::parse(&line, model, 74) {
+        Ok(arguments) => run(&arguments, |name| {
+            let found = files.iter().find(|(known, _)| known.as_bytes() == name);
+            let (_, text) = found.ok_or(io::Error::from_raw_os_error(2))?;
+            Ok(io::Cursor::new(text.replace(' ', "\n")))
+        }),
+        Err(output) => output,
+    }
 }
 
 fn stdout(model: Model, arguments: &[&str], files: &[(&str, &str)]) -> String {
@@ -142,19 +142,14 @@ fn generations_differ_in_the_deviation_of_large_values() {
 
 #[test]
 fn generations_differ_in_messages() {
-    let missing = [
-        Input {
-            name: b"bad".to_vec(),
-            content: Ok(b"x\n".to_vec()),
-        },
-        Input {
-            name: b"nofile".to_vec(),
-            content: Err("No such file or directory".to_owned()),
-        },
-    ];
     let fail = |model| {
-        let arguments = Arguments::parse(&["bad", "nofile"], model, 74).unwrap();
-        let output = run(&arguments, &missing);
+        let output = run(
+            &Arguments::parse(&["bad", "nofile"], model, 74).unwrap(),
+            |name| match name {
+                b"bad" => Ok(&b"x\n"[..]),
+                _ => Err(io::Error::from_raw_os_error(2)),
+            },
+        );
         (String::from_utf8(output.stderr).unwrap(), output.exit_code)
     };
     // Older programs read a file before they open the next.
@@ -169,12 +164,11 @@ fn generations_differ_in_messages() {
     assert!(stdout(Model::Debian, &["-n"], &[("f", "1 inf 2")]).ends_with("-nan\n"));
     assert!(stdout(Model::Freebsd, &["-n"], &nan).ends_with("  nan\n"));
 
-    let stdin = [Input {
-        name: b"-".to_vec(),
-        content: Ok(b"1\n2\n3\n".to_vec()),
-    }];
     let named = |model, line: &[&str]| {
-        let output = run(&Arguments::parse(line, model, 74).unwrap(), &stdin);
+        let output = run(&Arguments::parse(line, model, 74).unwrap(), |name| {
+            assert_eq!(name, b"-");
+            Ok(&b"1\n2\n3\n"[..])
+        });
         String::from_utf8(output.stdout)
             .unwrap()
             .lines()
@@ -221,16 +215,15 @@ proptest! {
         numbers in prop::collection::vec(any::<f64>(), 3..9),
         (column, width) in (0..3_usize, 0..300_usize),
     ) {
-        let mut inputs: Vec<Input> =
-            files.into_iter().map(|content| Input { name: b"f".to_vec(), content: Ok(content) }).collect();
-        let lines: String = numbers.iter().map(|v| format!("{v:e}\n")).collect();
-        inputs.push(Input { name: b"g".to_vec(), content: Ok(lines.into_bytes()) });
+        let mut contents = files;
+        contents.push(numbers.iter().map(|v| format!("{v:e}\n")).collect::<String>().into_bytes());
+        let names: Vec<Vec<u8>> = (0..contents.len()).map(|i| vec![i as u8]).collect();
         for model in [Model::Debian, Model::Freebsd2015, Model::Freebsd2016, Model::Freebsd] {
             for plot in [PlotStyle::None, PlotStyle::SharedBar, PlotStyle::SeparateBars] {
                 let options = Options { model, plot, column, width, ..Options::default() };
-                let arguments = Arguments { options, files: Vec::new() };
-                for inputs in [&inputs[..], &inputs[inputs.len() - 1..]] {
-                    let output = run(&arguments, inputs);
+                for files in [&names[..], &names[names.len() - 1..]] {
+                    let arguments = Arguments { options: options.clone(), files: files.to_vec() };
+                    let output = run(&arguments, |name| Ok(&contents[usize::from(name[0])][..]));
                     prop_assert_eq!(output.exit_code == 0, output.stderr.is_empty());
                     prop_assert_eq!(output.exit_code == 0, !output.stdout.is_empty());
                 }

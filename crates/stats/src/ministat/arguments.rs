@@ -7,6 +7,9 @@
 use super::input::strtod;
 use super::{Level, MAX_SETS, Model, Output};
 
+/// Columns of the plot where nothing else is said.
+pub const DEFAULT_WIDTH: usize = 74;
+
 /// A parsed command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arguments {
@@ -59,7 +62,7 @@ impl Default for Options {
             column: 1,
             level: Level::default(),
             delimiters: b" \t".to_vec(),
-            width: 74,
+            width: DEFAULT_WIDTH,
         }
     }
 }
@@ -67,7 +70,7 @@ impl Default for Options {
 impl Arguments {
     /// Parses the arguments after the program's name.
     ///
-    /// `width` is the plot's width without `-w`: 74, or on a terminal its columns less 2. The error
+    /// `width` is the plot's width without `-w`: 74, or on a terminal [`terminal_width`]. The error
     /// is what the program prints before it exits.
     pub fn parse<A: AsRef<[u8]>>(
         arguments: &[A],
@@ -99,7 +102,7 @@ impl Arguments {
             };
             while let [letter, rest @ ..] = letters {
                 letters = rest;
-                if !matches!(letter, b'C' | b'c' | b'd' | b'w') {
+                if !takes_value(*letter) {
                     match letter {
                         b'A' => suppress_plot = true,
                         b'n' => raw = true,
@@ -169,6 +172,33 @@ impl Arguments {
     }
 }
 
+fn takes_value(letter: u8) -> bool {
+    matches!(letter, b'C' | b'c' | b'd' | b'w')
+}
+
+/// Whether the argument after this one is the value of its last option, as after `-w` or `-nC`.
+///
+/// For those who mix in options of their own: such a value is the original's, whatever it looks like.
+pub fn awaits_value(argument: &[u8]) -> bool {
+    let [b'-', letters @ ..] = argument else {
+        return false;
+    };
+    let first = letters.iter().position(|letter| takes_value(*letter));
+    first.is_some_and(|first| first + 1 == letters.len())
+}
+
+/// The plot's width on a terminal without `-w`: what `COLUMNS` says if it is set, or else the
+/// terminal's own columns less 2 for the frame.
+pub fn terminal_width(columns_variable: &[u8], terminal_columns: u16) -> usize {
+    let columns = match (columns_variable, terminal_columns) {
+        (b"", 0) => return DEFAULT_WIDTH,
+        (b"", columns) => i32::from(columns) - 2,
+        (text, _) => atoi(text),
+    };
+    // The original crashes when it plots less than nothing; one column is refused as that is here.
+    usize::try_from(columns).unwrap_or(1)
+}
+
 /// What C's getopt refuses.
 enum Refused {
     Unknown,
@@ -232,14 +262,28 @@ fn strtol(text: &[u8]) -> Option<i32> {
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
     };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
+    let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    all_digits.then(|| int(digits, negative))
+}
+
+/// The number at the beginning of a C string, 0 if there is none.
+fn atoi(text: &[u8]) -> i32 {
+    let text = text.trim_ascii_start();
+    let negative = text.first() == Some(&b'-');
+    let digits = text
+        .strip_prefix(b"-")
+        .or(text.strip_prefix(b"+"))
+        .unwrap_or(text);
+    let end = digits.iter().position(|b| !b.is_ascii_digit());
+    int(&digits[..end.unwrap_or(digits.len())], negative)
+}
+
+fn int(digits: &[u8], negative: bool) -> i32 {
     let signed = |digit: &u8| i64::from(digit - b'0') * if negative { -1 } else { 1 };
     let value = digits
         .iter()
         .fold(0_i64, |v, d| v.saturating_mul(10).saturating_add(signed(d)));
-    Some(value as i32)
+    value as i32
 }
 
 #[cfg(test)]
@@ -303,6 +347,37 @@ mod tests {
         assert_eq!(whine(&["-w-5"]), "Unable to move beyond left margin.");
         assert_eq!(whine(&["f"; 8]), "Too many datasets.");
         assert!(Arguments::parse(&["-q"], Model::Debian, 74).is_err());
+    }
+
+    #[test]
+    fn values_that_are_the_next_argument() {
+        for argument in ["-w", "-C", "-c", "-d", "-nsC", "-Aw"] {
+            assert!(awaits_value(argument.as_bytes()), "{argument}");
+        }
+        for argument in ["", "-", "w", "-n", "-w7", "-Cw", "-dC", "--"] {
+            assert!(!awaits_value(argument.as_bytes()), "{argument}");
+        }
+    }
+
+    /// As Debian's program on a terminal of so many columns; it crashes where this is 1.
+    #[test]
+    fn width_on_a_terminal() {
+        for (variable, columns, width) in [
+            ("", 60, 58),
+            ("", 0, 74),
+            ("", 2, 0),
+            ("", 1, 1),
+            ("40", 60, 40),
+            (" 30x", 60, 30),
+            ("abc", 60, 0),
+            ("-5", 60, 1),
+        ] {
+            assert_eq!(
+                terminal_width(variable.as_bytes(), columns),
+                width,
+                "{variable} {columns}"
+            );
+        }
     }
 
     /// As the original on a 64-bit machine.

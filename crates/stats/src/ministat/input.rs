@@ -1,12 +1,15 @@
 //! Data files as ministat reads them: lines, columns, and numbers as C's `strtod` takes them.
 //!
-//! Pure functions on bytes; whoever calls has read the file. Hostile input is only ever an error.
-//! Start at [`read_values`].
+//! Whoever calls has opened the file; it is read piece by piece and no further than its first error, so
+//! that a stream without an end is refused as soon as the original refuses it. Start at
+//! [`read_values`].
+
+use std::io::{ErrorKind, Read};
 
 use super::{MIN_VALUES, Model, Options};
 
 /// Why a data set is refused; [`run`](super::run) adds the file's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
     /// A field is not a number.
     #[error("Invalid data on line {line}")]
@@ -17,38 +20,106 @@ pub enum InputError {
     /// Fewer than [`MIN_VALUES`] values.
     #[error("must contain at least 3 data points")]
     TooFewValues,
+    /// The system's text why reading ended before the file did. The original does not ask, and takes
+    /// what came until then for the whole.
+    #[error("{0}")]
+    CannotRead(String),
 }
 
 /// The values of one column, in file order. Lines without that column are skipped, as is everything
-/// from a field that starts with `#`.
-pub fn read_values(content: &[u8], options: &Options) -> Result<Vec<f64>, InputError> {
-    let mut values = Vec::new();
-    let mut rest = content;
-    let mut line = 0;
-    while !rest.is_empty() {
-        line += 1;
-        let (text, remaining) = rest.split_at(buffer_length(rest, options.model));
-        rest = remaining;
-        if let Some(field) = column(trim(text), options) {
-            values.push(strtod(field).ok_or(InputError::InvalidData { line })?);
+/// from a field that starts with `#`. A directory reads as empty.
+pub fn read_values(mut source: impl Read, options: &Options) -> Result<Vec<f64>, InputError> {
+    let mut lines = Lines::new(options);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => return lines.finish(),
+            Ok(length) => lines.feed(&buffer[..length])?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::IsADirectory => return lines.finish(),
+            Err(error) => return Err(InputError::CannotRead(reason(&error))),
         }
-    }
-    if values.len() < MIN_VALUES {
-        Err(InputError::TooFewValues)
-    } else {
-        Ok(values)
     }
 }
 
-/// A line, or as much of it as the original's buffer takes: the rest counts as another line.
-fn buffer_length(rest: &[u8], model: Model) -> usize {
-    // BUFSIZ of the C library, less the final NUL.
-    let buffer = if model == Model::Debian { 8191 } else { 1023 };
-    let buffered = &rest[..rest.len().min(buffer)];
-    buffered
-        .iter()
-        .position(|b| *b == b'\n')
-        .map_or(buffered.len(), |end| end + 1)
+/// The system's own words for an error.
+pub(super) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split_once(" (os error ").map(|(words, _)| words);
+    words.map_or(text.clone(), str::to_owned)
+}
+
+/// Bytes put together to lines, and the values on them.
+struct Lines<'a> {
+    options: &'a Options,
+    /// Longest line in bytes; the rest of a longer one counts as another line.
+    longest: usize,
+    /// The beginning of a line whose end has not come yet.
+    begun: Vec<u8>,
+    /// Lines so far.
+    line: usize,
+    values: Vec<f64>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(options: &'a Options) -> Self {
+        Self {
+            options,
+            // BUFSIZ of the C library, less the final NUL.
+            longest: if options.model == Model::Debian {
+                8191
+            } else {
+                1023
+            },
+            begun: Vec::new(),
+            line: 0,
+            values: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, mut bytes: &[u8]) -> Result<(), InputError> {
+        while !bytes.is_empty() {
+            let room = self.longest - self.begun.len();
+            let window = &bytes[..bytes.len().min(room)];
+            let end = window.iter().position(|b| *b == b'\n');
+            let (piece, rest) = bytes.split_at(end.map_or(window.len(), |end| end + 1));
+            bytes = rest;
+            if end.is_none() && piece.len() < room {
+                self.begun.extend_from_slice(piece);
+            } else if self.begun.is_empty() {
+                self.take(piece)?;
+            } else {
+                let mut line = std::mem::take(&mut self.begun);
+                line.extend_from_slice(piece);
+                self.take(&line)?;
+                line.clear();
+                self.begun = line;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, text: &[u8]) -> Result<(), InputError> {
+        self.line += 1;
+        if let Some(field) = column(trim(text), self.options) {
+            let line = self.line;
+            self.values
+                .push(strtod(field).ok_or(InputError::InvalidData { line })?);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Vec<f64>, InputError> {
+        if !self.begun.is_empty() {
+            let line = std::mem::take(&mut self.begun);
+            self.take(&line)?;
+        }
+        if self.values.len() < MIN_VALUES {
+            Err(InputError::TooFewValues)
+        } else {
+            Ok(self.values)
+        }
+    }
 }
 
 /// A C string ends at NUL; white space is cut at its end.
@@ -203,7 +274,7 @@ mod tests {
         );
         let text = b"a,1\nb,2\nc\n#,9\nd,,3\n,4,5\n";
         assert_eq!(
-            read_values(text, &options(2, b",")),
+            read_values(&text[..], &options(2, b",")),
             Ok(vec![1.0, 2.0, 3.0, 5.0])
         );
         assert_eq!(
@@ -213,6 +284,34 @@ mod tests {
         assert_eq!(read(b"1\n2\n"), Err(InputError::TooFewValues));
         assert_eq!(read(b"4#\n"), Err(InputError::InvalidData { line: 1 }));
         assert_eq!(read(b"1\n2\n\x003\n4\n5\n"), Ok(vec![1.0, 2.0, 4.0, 5.0]));
+    }
+
+    #[test]
+    fn a_stream_is_read_to_its_first_error() {
+        struct Endless;
+        impl Read for Endless {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                buffer.fill(b'x');
+                Ok(buffer.len())
+            }
+        }
+        assert_eq!(
+            read_values(Endless, &Options::default()),
+            Err(InputError::InvalidData { line: 1 })
+        );
+        struct Broken(&'static [u8]);
+        impl Read for Broken {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+                match self.0.read(buffer)? {
+                    0 => Err(std::io::Error::from_raw_os_error(5)),
+                    length => Ok(length),
+                }
+            }
+        }
+        assert_eq!(
+            read_values(Broken(b"1\n2\n3\n4\n"), &Options::default()),
+            Err(InputError::CannotRead("Input/output error".to_owned()))
+        );
     }
 
     /// What glibc's strtod reads, to the last bit.
@@ -274,9 +373,25 @@ mod tests {
         #[test]
         fn bytes_never_panic(content in prop::collection::vec(any::<u8>(), 0..300), column in 1..4_usize) {
             let options = Options { column, ..Options::default() };
-            if let Ok(values) = read_values(&content, &options) {
+            if let Ok(values) = read_values(&content[..], &options) {
                 prop_assert!(values.len() >= MIN_VALUES);
             }
+        }
+
+        /// However the bytes arrive, they are the same lines.
+        #[test]
+        fn pieces_make_the_same_lines(
+            lines in prop::collection::vec((0..40_000_u32, 0..1500_usize), 3..30), piece in 1..3000_usize,
+        ) {
+            let content: String =
+                lines.iter().map(|(value, blanks)| format!("{value}{}\n", " ".repeat(*blanks))).collect();
+            let options = Options::default();
+            let mut pieces = Lines::new(&options);
+            for piece in content.as_bytes().chunks(piece) {
+                pieces.feed(piece).unwrap();
+            }
+            let values: Vec<f64> = lines.iter().map(|(value, _)| f64::from(*value)).collect();
+            prop_assert_eq!(&pieces.finish(), &Ok(values));
         }
     }
 }

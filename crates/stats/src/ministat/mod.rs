@@ -13,12 +13,15 @@ mod input;
 mod plot;
 mod student_table;
 
-pub use arguments::{Arguments, Options, PlotStyle};
+pub use arguments::{Arguments, DEFAULT_WIDTH, Options, PlotStyle, awaits_value, terminal_width};
 pub use input::{InputError, read_values};
 pub use plot::Plot;
 pub use student_table::Level;
 
+use std::io::{self, Read};
+
 use crate::format::general;
+use input::reason;
 
 /// A generation of ministat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -104,18 +107,8 @@ pub struct Output {
     pub stdout: Vec<u8>,
     /// Bytes for standard error.
     pub stderr: Vec<u8>,
-    /// Exit code: 0, 2, or 1 from older models when a file cannot be opened.
+    /// Exit code: 0, 2, or 1 from older models when a file cannot be opened or read.
     pub exit_code: u8,
-}
-
-/// A file, or standard input, as far as it could be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Input {
-    /// The name as given on the command line, `-` for standard input.
-    pub name: Vec<u8>,
-    /// What was in it (nothing for a directory), or the system's text why it cannot be opened, such
-    /// as `No such file or directory`.
-    pub content: Result<Vec<u8>, String>,
 }
 
 /// Why there is no report.
@@ -142,16 +135,17 @@ pub enum ReportError {
 }
 
 impl Model {
+    /// All generations, oldest first.
+    pub const ALL: [Self; 4] = [
+        Self::Debian,
+        Self::Freebsd2015,
+        Self::Freebsd2016,
+        Self::Freebsd,
+    ];
+
     /// The model of a name: `debian`, `2015`, `2016` or `freebsd`.
     pub fn from_name(name: &str) -> Option<Self> {
-        [
-            Self::Debian,
-            Self::Freebsd2015,
-            Self::Freebsd2016,
-            Self::Freebsd,
-        ]
-        .into_iter()
-        .find(|model| model.name() == name)
+        Self::ALL.into_iter().find(|model| model.name() == name)
     }
 
     /// The name that [`Model::from_name`] takes.
@@ -165,69 +159,83 @@ impl Model {
     }
 }
 
-/// The whole program after its arguments are parsed and its files are read.
+/// The whole program after its arguments are parsed.
 ///
-/// `inputs` are the arguments' files in order, or standard input alone when there are none; a second
-/// `-` finds standard input empty.
-pub fn run(arguments: &Arguments, inputs: &[Input]) -> Output {
-    let model = arguments.options.model;
-    let label = |input: &Input| {
-        let named = model == Model::Freebsd && !arguments.files.is_empty();
-        if input.name == b"-" && !named {
-            b"<stdin>".to_vec()
-        } else {
-            input.name.clone()
-        }
+/// `open` opens a file of the arguments by its name; `-` is standard input, which is also opened when
+/// there is no file. Files are opened and read in the model's own order, and none after an error.
+pub fn run<R: Read>(arguments: &Arguments, open: impl FnMut(&[u8]) -> io::Result<R>) -> Output {
+    match report(arguments, open) {
+        Ok(report) => report.into(),
+        Err(refusal) => refusal,
+    }
+}
+
+/// [`run`] to where the numbers are known; the error is what the program prints before it exits.
+pub fn report<R: Read>(
+    arguments: &Arguments,
+    mut open: impl FnMut(&[u8]) -> io::Result<R>,
+) -> Result<Report, Output> {
+    let options = &arguments.options;
+    let stdin = [b"-".to_vec()];
+    let names = match arguments.files.as_slice() {
+        [] => &stdin,
+        files => files,
     };
-    let cannot_open = |input: &Input, why: &str| {
+    let refuse = |what: &str, name: &[u8], why: &str| {
         // Current FreeBSD gives every failure the same code.
-        let code = if model == Model::Freebsd { 2 } else { 1 };
-        Output::failure(
-            &[
-                b"ministat: Cannot open ",
-                &input.name,
-                b": ",
-                why.as_bytes(),
-            ],
-            code,
-        )
-    };
-    if model == Model::Freebsd {
-        // Opens all files before it reads the first, which decides between two failures.
-        for input in inputs {
-            if let Err(why) = &input.content {
-                return cannot_open(input, why);
-            }
-        }
-    }
-    let mut sets = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        let content = match &input.content {
-            Ok(content) => content,
-            Err(why) => return cannot_open(input, why),
+        let code = if options.model == Model::Freebsd {
+            2
+        } else {
+            1
         };
-        let label = label(input);
-        match read_values(content, &arguments.options) {
-            Ok(values) => sets.push((label, values)),
-            Err(error @ InputError::TooFewValues) => {
-                return Output::failure(
-                    &[b"Dataset ", &label, b" ", error.to_string().as_bytes()],
-                    2,
-                );
+        Output::failure(&[what.as_bytes(), name, b": ", why.as_bytes()], code)
+    };
+    let opened = names.iter().map(|name| {
+        let source = open(name).map_err(|e| refuse("ministat: Cannot open ", name, &reason(&e)));
+        source.map(|source| (name, source))
+    });
+    let mut sets = Vec::with_capacity(names.len());
+    let mut read = |(name, source): (&Vec<u8>, R)| -> Result<(), Output> {
+        let named = options.model == Model::Freebsd && !arguments.files.is_empty();
+        let label = if name == b"-" && !named {
+            b"<stdin>"
+        } else {
+            name.as_slice()
+        };
+        let values = read_values(source, options).map_err(|error| match &error {
+            InputError::TooFewValues => {
+                let text = format!(" {error}");
+                Output::failure(&[b"Dataset ", label, text.as_bytes()], 2)
             }
-            Err(error @ InputError::InvalidData { .. }) => {
+            InputError::InvalidData { .. } => {
                 let text = format!("ministat: {error} in ");
-                return Output::failure(&[text.as_bytes(), &label], 2);
+                Output::failure(&[text.as_bytes(), label], 2)
             }
+            InputError::CannotRead(why) => refuse("ministat: Cannot read ", label, why),
+        })?;
+        sets.push((label.to_vec(), values));
+        Ok(())
+    };
+    if options.model == Model::Freebsd {
+        // Opens all files before it reads the first, which decides between two failures.
+        let opened = opened.collect::<Result<Vec<_>, Output>>()?;
+        opened.into_iter().try_for_each(read)?;
+    } else {
+        for opened in opened {
+            read(opened?)?;
         }
     }
-    match Report::new(sets, &arguments.options) {
-        Ok(report) => Output {
+    Report::new(sets, options)
+        .map_err(|error| Output::failure(&[format!("ministat: {error}").as_bytes()], 2))
+}
+
+impl From<Report> for Output {
+    fn from(report: Report) -> Self {
+        Self {
             stdout: report.render(),
             stderr: Vec::new(),
             exit_code: 0,
-        },
-        Err(error) => Output::failure(&[format!("ministat: {error}").as_bytes()], 2),
+        }
     }
 }
 
@@ -264,13 +272,13 @@ impl Report {
                 Some(Plot::new(&numbers, options)?)
             }
         };
-        let reference = sets[0].1.clone();
-        let summary = |(index, (label, numbers)): (usize, (Vec<u8>, Numbers))| {
+        let (_, reference) = &sets[0];
+        let summary = |(index, (label, numbers)): (usize, &(Vec<u8>, Numbers))| {
             let compared = index > 0 && options.comparisons;
-            let difference = compared.then(|| numbers.difference(&reference, options));
+            let difference = compared.then(|| numbers.difference(reference, options));
             Set {
                 symbol: char::from(SYMBOLS[index + 1]),
-                label,
+                label: label.clone(),
                 n: numbers.n(),
                 min: numbers.min(),
                 max: numbers.max(),
@@ -283,7 +291,7 @@ impl Report {
         Ok(Self {
             model: options.model,
             level: options.level,
-            sets: sets.into_iter().enumerate().map(summary).collect(),
+            sets: sets.iter().enumerate().map(summary).collect(),
             plot,
             headers: options.headers,
         })
@@ -365,7 +373,7 @@ impl Report {
 
 /// The numbers of one set, each by the model's own sequence of operations: another order of the same
 /// sums would differ in the last printed digit.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Numbers {
     sorted: Vec<f64>,
     median: f64,
