@@ -7,10 +7,14 @@
 #![forbid(unsafe_code)]
 
 pub mod comparison;
+pub mod energy;
 pub mod event;
 pub mod facts;
+pub mod genome;
 pub mod import;
+pub mod link;
 pub mod loss;
+pub mod mix;
 pub mod result;
 pub mod series;
 pub mod trial;

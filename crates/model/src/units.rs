@@ -10,6 +10,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::link::{Layer, MeanSize};
+pub use crate::mix::imix_estimate_l2_bps;
+
 /// Bytes that every frame occupies on the wire beyond its own size: 7 preamble, 1 start delimiter, 12 inter-frame gap.
 pub const WIRE_OVERHEAD_BYTES: u64 = 20;
 
@@ -32,12 +35,37 @@ pub struct UnitError {
 }
 
 impl UnitError {
-    fn new(text: &str, what: &'static str, why: impl Into<String>) -> Self {
+    pub(crate) fn new(text: &str, what: &'static str, why: impl Into<String>) -> Self {
+        // enough to recognise it; what was typed may be a file by mistake
+        let end = text.char_indices().nth(80).map_or(text.len(), |(at, _)| at);
+        let dots = if end < text.len() { "..." } else { "" };
         UnitError {
-            text: text.to_owned(),
+            text: format!("{}{dots}", &text[..end]),
             what,
             why: why.into(),
         }
+    }
+}
+
+/// Numbers as they are typed: digits with a decimal point, no sign, no exponent, no separators.
+pub(crate) mod decimal {
+    /// The number at the begin of a text and the unit behind it, both without blanks around.
+    pub(crate) fn split(text: &str) -> (&str, &str) {
+        let typed = text.trim();
+        let end = typed
+            .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+            .unwrap_or(typed.len());
+        let (number, unit) = typed.split_at(end);
+        (number, unit.trim())
+    }
+
+    /// The number times a power of ten, correctly rounded once: 14.88 with 6 is 14880000 exactly.
+    pub(crate) fn parse(number: &str, exponent: u32) -> Option<f64> {
+        let plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let value: f64 = plain
+            .then(|| format!("{number}e{exponent}").parse().ok())
+            .flatten()?;
+        value.is_finite().then_some(value)
     }
 }
 
@@ -124,16 +152,20 @@ pub enum Load {
     BitsL1(f64),
     /// Bits per second of frames with FCS.
     BitsL2(f64),
+    /// Bits per second of IP packets.
+    BitsL3(f64),
 }
 
 impl Load {
-    /// The load in frames per second of one size; `None` for [`Load::Max`].
-    pub fn pps(self, size: FrameSize) -> Option<f64> {
+    /// The load in frames per second of one size or of a mix; `None` for [`Load::Max`].
+    pub fn pps(self, frames: impl Into<MeanSize>) -> Option<f64> {
+        let frames = frames.into();
         match self {
             Load::Max => None,
             Load::Frames(pps) => Some(pps),
-            Load::BitsL1(bps) => Some(bps / size.l1_bps(1.0)),
-            Load::BitsL2(bps) => Some(bps / size.l2_bps(1.0)),
+            Load::BitsL1(bps) => Some(frames.pps(Layer::L1, bps)),
+            Load::BitsL2(bps) => Some(frames.pps(Layer::L2, bps)),
+            Load::BitsL3(bps) => Some(frames.pps(Layer::L3, bps)),
         }
     }
 }
@@ -145,6 +177,7 @@ impl fmt::Display for Load {
             Load::Frames(pps) => write!(f, "{}pps", scaled(pps)),
             Load::BitsL1(bps) => write!(f, "{}bps-l1", scaled(bps)),
             Load::BitsL2(bps) => write!(f, "{}bps-l2", scaled(bps)),
+            Load::BitsL3(bps) => write!(f, "{}bps-l3", scaled(bps)),
         }
     }
 }
@@ -162,51 +195,46 @@ fn scaled(value: f64) -> String {
 impl FromStr for Load {
     type Err = UnitError;
 
-    /// `max`, `14.88Mpps`, `1kpps`, `10Gbps` (layer 1), `9.4Gbps-l2`. Prefixes are decimal; case of `bps` and `pps` is free.
+    /// `max`, `14.88Mpps`, `1kpps`, `10Gbps` (layer 1), `9.4Gbps-l2`, `5Gbps-l3`. Prefixes are decimal (k is 1000, never
+    /// 1024); case of `bps` and `pps` is free.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const WHAT: &str = "load";
         const RIGHT: &str = "say max, 1.5Mpps, 10Gbps (on the wire, L1) or 9.4Gbps-l2";
+        let bad = |why: &str| UnitError::new(text, WHAT, why);
         let typed = text.trim();
         if typed.eq_ignore_ascii_case("max") {
             return Ok(Load::Max);
         }
         if typed.ends_with('%') {
-            let why = "a percentage needs a link speed, and these links are virtual; say 1.5Mpps";
-            return Err(UnitError::new(text, WHAT, why));
+            return Err(bad(
+                "a percentage needs a link speed, and these links are virtual; say 1.5Mpps",
+            ));
         }
-        let digits = typed
-            .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-            .unwrap_or(typed.len());
-        let (number, unit) = typed.split_at(digits);
-        let number: f64 = number
-            .parse()
-            .map_err(|_| UnitError::new(text, WHAT, RIGHT))?;
-        let unit = unit.trim();
-        let (multiplier, unit) = match unit.chars().next() {
-            Some('k' | 'K') => (1e3, &unit[1..]),
-            Some('M' | 'm') => (1e6, &unit[1..]),
-            Some('G' | 'g') => (1e9, &unit[1..]),
-            _ => (1.0, unit),
+        if typed.contains(',') {
+            return Err(bad(
+                "a comma may part decimals or thousands; write 1.488Mpps, or 1488kpps",
+            ));
+        }
+        let (number, unit) = decimal::split(typed);
+        let (exponent, unit) = match unit.chars().next() {
+            Some('k' | 'K') => (3, &unit[1..]),
+            Some('M' | 'm') => (6, &unit[1..]),
+            Some('G' | 'g') => (9, &unit[1..]),
+            _ => (0, unit),
         };
-        let value = number * multiplier;
+        let value = decimal::parse(number, exponent).ok_or_else(|| bad(RIGHT))?;
         let load = match unit.to_ascii_lowercase().as_str() {
             "pps" | "fps" => Load::Frames(value),
             "bps" | "bps-l1" | "bit/s" => Load::BitsL1(value),
             "bps-l2" => Load::BitsL2(value),
-            "" => {
-                let why = format!("a bare number has no unit; {RIGHT}");
-                return Err(UnitError::new(text, WHAT, why));
-            }
-            _ => return Err(UnitError::new(text, WHAT, RIGHT)),
+            "bps-l3" => Load::BitsL3(value),
+            "" => return Err(bad(&format!("a bare number has no unit; {RIGHT}"))),
+            _ => return Err(bad(RIGHT)),
         };
         if value > 0.0 && value <= 1e12 {
             Ok(load)
         } else {
-            Err(UnitError::new(
-                text,
-                WHAT,
-                "it must be above 0 and at most 1000 G",
-            ))
+            Err(bad("it must be above 0 and at most 1000 G"))
         }
     }
 }
@@ -242,21 +270,6 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     }
 }
 
-/// The simple IMIX (RFC 6985 genome: 7 × 64, 4 × 594, 1 × 1518 with FCS) in `(frame size, weight)` pairs.
-pub const SIMPLE_IMIX: [(u16, u32); 3] = [(64, 7), (594, 4), (1518, 1)];
-
-/// Estimated layer-2 bandwidth of a simple IMIX at a forwarding rate measured with smallest frames, in bit/s.
-///
-/// An estimate: it assumes that the DUT's cost does not depend on the frame size (`methods.md` §1, §9.2).
-pub fn imix_estimate_l2_bps(pps: f64) -> f64 {
-    let weight: u32 = SIMPLE_IMIX.iter().map(|&(_, weight)| weight).sum();
-    let bytes: u32 = SIMPLE_IMIX
-        .iter()
-        .map(|&(size, weight)| u32::from(size) * weight)
-        .sum();
-    pps * f64::from(bytes) / f64::from(weight) * 8.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,18 +283,41 @@ mod tests {
             ("10Gbps", 10e9 / 672.0),
             ("1gbps", 1e9 / 672.0),
             ("5.12Mbps-l2", 1e4),
+            ("3.68Mbps-l3", 1e4),
         ] {
             let load: Load = text.parse().unwrap();
             let pps = load.pps(FrameSize::MIN).unwrap();
             assert!((pps / pps_at_64 - 1.0).abs() < 1e-12, "{text}: {pps}");
         }
+        // rounded once: the field rounds down, and 14,879,999 would be a frame short
+        assert_eq!(
+            "14.88Mpps".parse::<Load>().unwrap(),
+            Load::Frames(14_880_000.0)
+        );
+        // K is 1000: a tool that took it for 1024 showed these frames as 551.6 K
+        assert_eq!(
+            "564.842Kpps".parse::<Load>().unwrap(),
+            Load::Frames(564_842.0)
+        );
         assert_eq!("max".parse::<Load>().unwrap().pps(FrameSize::MIN), None);
     }
 
     #[test]
     fn bad_units_say_what_is_right() {
         for text in [
-            "", "5", "fast", "50%", "-1kpps", "0pps", "1e3pps", "3Tpps", "inf", "nanpps",
+            "",
+            "5",
+            "fast",
+            "50%",
+            "-1kpps",
+            "0pps",
+            "1e3pps",
+            "3Tpps",
+            "inf",
+            "nanpps",
+            "1,488Mpps",
+            "..pps",
+            ".pps",
         ] {
             let error = text.parse::<Load>().unwrap_err().to_string();
             assert!(
@@ -308,8 +344,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_load_reads_back_as_it_prints(value in 1.0f64..1e11, kind in 0..3) {
-            let load = match kind { 0 => Load::Frames(value), 1 => Load::BitsL1(value), _ => Load::BitsL2(value) };
+        fn a_load_reads_back_as_it_prints(value in 1.0f64..1e11, kind in 0..4) {
+            let load = match kind { 0 => Load::Frames(value), 1 => Load::BitsL1(value), 2 => Load::BitsL2(value), _ => Load::BitsL3(value) };
             let again: Load = load.to_string().parse().unwrap();
             let (a, b) = (load.pps(FrameSize::MIN).unwrap(), again.pps(FrameSize::MIN).unwrap());
             proptest::prop_assert!((a / b - 1.0).abs() < 1e-12);

@@ -1,0 +1,505 @@
+//! What a link carries: line rates, and one rate as frames per second and as bits per second of layers 1, 2 and 3.
+//!
+//! Arithmetic of numbers only; nothing here was measured, and what mixes of sizes there are is in [`crate::mix`]. Rates
+//! are one way, frame sizes count the FCS and no VLAN tag. Start with [`RateOnLink`]; [`MeanSize`] holds the one fact
+//! about frames that all of it needs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::units::{
+    ETHERNET_OVERHEAD_BYTES, FrameSize, Load, UnitError, WIRE_OVERHEAD_BYTES, decimal,
+};
+
+/// The mean size of frames, exact: so many bytes in so many frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MeanSize {
+    bytes: u64,
+    frames: u64,
+}
+
+impl MeanSize {
+    /// Bytes (FCS counted) in a number of frames; `None` without frames, and when a frame would have fewer bytes than its
+    /// own header.
+    pub fn new(bytes: u64, frames: u64) -> Option<MeanSize> {
+        let headers = frames.checked_mul(ETHERNET_OVERHEAD_BYTES)?;
+        (frames > 0 && bytes > headers).then_some(MeanSize { bytes, frames })
+    }
+
+    /// The mean in bytes.
+    pub fn bytes(self) -> f64 {
+        self.bytes as f64 / self.frames as f64
+    }
+
+    /// Bytes of a mean frame on the wire: with preamble, start delimiter and gap.
+    pub fn l1_bytes(self) -> f64 {
+        self.l1_total() as f64 / self.frames as f64
+    }
+
+    /// Bytes of the IP packet in a mean frame, padding counted.
+    pub fn l3_bytes(self) -> f64 {
+        self.l3_total() as f64 / self.frames as f64
+    }
+
+    /// Share of a full link that is frames and not preamble or gap: `S / (S + 20)`.
+    pub fn l2_share_of_line(self) -> f64 {
+        self.bytes as f64 / self.l1_total() as f64
+    }
+
+    /// Frames per second in bits per second of one layer.
+    pub fn bps(self, layer: Layer, pps: f64) -> f64 {
+        pps * self.total(layer) as f64 * 8.0 / self.frames as f64
+    }
+
+    /// Bits per second of one layer in frames per second.
+    pub fn pps(self, layer: Layer, bps: f64) -> f64 {
+        bps * self.frames as f64 / (self.total(layer) as f64 * 8.0)
+    }
+
+    fn total(self, layer: Layer) -> u128 {
+        match layer {
+            Layer::L1 => self.l1_total(),
+            Layer::L2 => u128::from(self.bytes),
+            Layer::L3 => self.l3_total(),
+        }
+    }
+
+    fn l1_total(self) -> u128 {
+        u128::from(self.bytes) + u128::from(self.frames) * u128::from(WIRE_OVERHEAD_BYTES)
+    }
+
+    fn l3_total(self) -> u128 {
+        u128::from(self.bytes) - u128::from(self.frames) * u128::from(ETHERNET_OVERHEAD_BYTES)
+    }
+}
+
+impl From<FrameSize> for MeanSize {
+    fn from(size: FrameSize) -> MeanSize {
+        MeanSize {
+            bytes: size.bytes().into(),
+            frames: 1,
+        }
+    }
+}
+
+/// What of a frame a figure in bit/s counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// Everything on the wire: preamble, start delimiter, frame, gap.
+    L1,
+    /// The frame, FCS counted.
+    L2,
+    /// The IP packet: the untagged frame without header and FCS.
+    L3,
+}
+
+/// The speed of a link, counted on the wire (layer 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkSpeed(u64);
+
+impl LinkSpeed {
+    const FASTEST_BPS: u64 = 10_000_000_000_000;
+
+    /// So many times a million bits per second.
+    pub const fn megabits(mbps: u32) -> LinkSpeed {
+        LinkSpeed(mbps as u64 * 1_000_000)
+    }
+
+    /// Bits per second on the wire.
+    pub fn bps(self) -> u64 {
+        self.0
+    }
+
+    /// Frames per second of a link full of these frames, one way: `link / ((S + 20) * 8)` (RFC 2544 App. B).
+    pub fn line_rate_pps(self, frames: impl Into<MeanSize>) -> f64 {
+        let (bits, bits_per_frame) = self.line_rate(frames.into(), 1);
+        bits as f64 / bits_per_frame as f64
+    }
+
+    /// The same in whole frames, as the field prints it (rounded down), in one or in both directions together.
+    pub fn line_rate_whole(self, frames: impl Into<MeanSize>, directions: Directions) -> u64 {
+        let (bits, bits_per_frame) = self.line_rate(frames.into(), directions as u64);
+        // a link of 10 Tbit/s carries fewer frames than u64 counts
+        (bits / bits_per_frame) as u64
+    }
+
+    fn line_rate(self, frames: MeanSize, directions: u64) -> (u128, u128) {
+        let bits = u128::from(self.0) * u128::from(directions) * u128::from(frames.frames);
+        (bits, frames.l1_total() * 8)
+    }
+}
+
+/// Ways of a link that carry load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Directions {
+    /// One way.
+    One = 1,
+    /// Both ways, the frames of both counted (full duplex).
+    Both = 2,
+}
+
+impl fmt::Display for LinkSpeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (divisor, prefix) = match self.0 {
+            bps if bps >= 1_000_000_000_000 => (1e12, "T"),
+            bps if bps >= 1_000_000_000 => (1e9, "G"),
+            bps if bps >= 1_000_000 => (1e6, "M"),
+            _ => (1e3, "k"),
+        };
+        write!(f, "{}{prefix}", self.0 as f64 / divisor)
+    }
+}
+
+impl FromStr for LinkSpeed {
+    type Err = UnitError;
+
+    /// `10G`, `2.5G`, `100M`, `10Gbps`, `10Gbit/s`, `10GbE`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        const RIGHT: &str = "say 1G, 2.5G or 100M (bit/s on the wire)";
+        let bad = |why: &str| UnitError::new(text, "link speed", why);
+        let (number, unit) = decimal::split(text);
+        let (exponent, unit) = match unit.chars().next() {
+            Some('k' | 'K') => (3, &unit[1..]),
+            Some('M' | 'm') => (6, &unit[1..]),
+            Some('G' | 'g') => (9, &unit[1..]),
+            Some('T' | 't') => (12, &unit[1..]),
+            _ => return Err(bad(RIGHT)),
+        };
+        if !["", "bps", "bit/s", "b/s", "be", "bps-l1"]
+            .contains(&unit.to_ascii_lowercase().as_str())
+        {
+            return Err(bad(RIGHT));
+        }
+        let bps = decimal::parse(number, exponent).ok_or_else(|| bad(RIGHT))?;
+        if (1e3..=Self::FASTEST_BPS as f64).contains(&bps) && bps.fract() == 0.0 {
+            Ok(LinkSpeed(bps as u64))
+        } else {
+            Err(bad("it must be 1k to 10T, in whole bit/s"))
+        }
+    }
+}
+
+/// A load for a link whose speed is known: what [`Load`] takes, and shares of the line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LinkLoad {
+    /// Percent of the line rate.
+    Share(f64),
+    /// A load of its own; [`Load::Max`] is the line rate.
+    Load(Load),
+}
+
+impl LinkLoad {
+    /// The load in frames per second, one way.
+    pub fn pps(self, frames: MeanSize, link: LinkSpeed) -> f64 {
+        let line_rate = link.line_rate_pps(frames);
+        match self {
+            LinkLoad::Share(percent) => percent / 100.0 * line_rate,
+            LinkLoad::Load(load) => load.pps(frames).unwrap_or(line_rate),
+        }
+    }
+}
+
+impl fmt::Display for LinkLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LinkLoad::Share(percent) => write!(f, "{percent}%"),
+            LinkLoad::Load(load) => load.fmt(f),
+        }
+    }
+}
+
+impl FromStr for LinkLoad {
+    type Err = UnitError;
+
+    /// `50%`, and what [`Load`] takes: `max`, `14.88Mpps`, `10Gbps` (layer 1), `9.4Gbps-l2`, `5Gbps-l3`.
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let Some(share) = text.trim().strip_suffix('%') else {
+            return Ok(LinkLoad::Load(text.parse()?));
+        };
+        match decimal::parse(share.trim_end(), 0) {
+            Some(percent) if percent > 0.0 && percent <= 1000.0 => Ok(LinkLoad::Share(percent)),
+            _ => Err(UnitError::new(
+                text,
+                "load",
+                "a share of the line is above 0% and at most 1000%",
+            )),
+        }
+    }
+}
+
+/// A rate of frames on a link, one way: one figure that can be said in many ways.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateOnLink {
+    /// Frames per second.
+    pub pps: f64,
+    /// The size of the frames.
+    pub frames: MeanSize,
+    /// The link.
+    pub link: LinkSpeed,
+}
+
+impl RateOnLink {
+    /// A load as a rate.
+    pub fn of(load: LinkLoad, frames: MeanSize, link: LinkSpeed) -> RateOnLink {
+        RateOnLink {
+            pps: load.pps(frames, link),
+            frames,
+            link,
+        }
+    }
+
+    /// Bits per second of one layer.
+    pub fn bps(self, layer: Layer) -> f64 {
+        self.frames.bps(layer, self.pps)
+    }
+
+    /// Frames per second of the full link.
+    pub fn line_rate_pps(self) -> f64 {
+        self.link.line_rate_pps(self.frames)
+    }
+
+    /// Percent of the line: of its rate in frames and, which is the same, of its bits at layer 1.
+    pub fn line_share_percent(self) -> f64 {
+        100.0 * self.pps / self.line_rate_pps()
+    }
+
+    /// The link cannot carry this. (What differs by rounding only fits.)
+    pub fn exceeds_line(self) -> bool {
+        self.line_share_percent() > 100.0 * (1.0 + 1e-9)
+    }
+
+    /// Nanoseconds from the begin of a frame to the begin of the next.
+    pub fn interval_ns(self) -> f64 {
+        1e9 / self.pps
+    }
+
+    /// The same on the full link: the time one frame occupies the wire.
+    pub fn line_interval_ns(self) -> f64 {
+        1e9 / self.line_rate_pps()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIGABIT: LinkSpeed = LinkSpeed::megabits(1_000);
+    const TEN_GIGABIT: LinkSpeed = LinkSpeed::megabits(10_000);
+
+    fn size(bytes: u64) -> MeanSize {
+        MeanSize::new(bytes, 1).unwrap()
+    }
+
+    fn whole(link: LinkSpeed, bytes: u64) -> u64 {
+        link.line_rate_whole(size(bytes), Directions::One)
+    }
+
+    fn rate(pps: f64, bytes: u64) -> RateOnLink {
+        RateOnLink {
+            pps,
+            frames: size(bytes),
+            link: TEN_GIGABIT,
+        }
+    }
+
+    #[track_caller]
+    fn near(value: f64, expect: f64, tolerance: f64) {
+        assert!((value - expect).abs() <= tolerance, "{value}, not {expect}");
+    }
+
+    /// The table of line rates that every datasheet has (methods.md §9.1).
+    #[test]
+    fn line_rates() {
+        let links = ["1G", "2.5G", "10G", "25G", "40G", "100G"];
+        #[rustfmt::skip]
+        let table: [(u64, [u64; 6]); 8] = [
+            (64, [1_488_095, 3_720_238, 14_880_952, 37_202_380, 59_523_809, 148_809_523]),
+            (128, [844_594, 2_111_486, 8_445_945, 21_114_864, 33_783_783, 84_459_459]),
+            (256, [452_898, 1_132_246, 4_528_985, 11_322_463, 18_115_942, 45_289_855]),
+            (512, [234_962, 587_406, 2_349_624, 5_874_060, 9_398_496, 23_496_240]),
+            (1024, [119_731, 299_329, 1_197_318, 2_993_295, 4_789_272, 11_973_180]),
+            (1280, [96_153, 240_384, 961_538, 2_403_846, 3_846_153, 9_615_384]),
+            (1518, [81_274, 203_185, 812_743, 2_031_859, 3_250_975, 8_127_438]),
+            (9000, [13_858, 34_645, 138_580, 346_452, 554_323, 1_385_809]),
+        ];
+        for (bytes, rates) in table {
+            for (link, pps) in links.into_iter().zip(rates) {
+                assert_eq!(whole(link.parse().unwrap(), bytes), pps, "{bytes} {link}");
+            }
+        }
+    }
+
+    /// RFC 2544 App. B, Ethernet of 10 Mb/s.
+    #[test]
+    fn line_rates_of_rfc_2544() {
+        let link = "10M".parse().unwrap();
+        for (bytes, pps) in [
+            (64, 14_880),
+            (128, 8_445),
+            (256, 4_528),
+            (512, 2_349),
+            (768, 1_586),
+            (1024, 1_197),
+            (1280, 961),
+            (1518, 812),
+        ] {
+            assert_eq!(whole(link, bytes), pps, "{bytes}");
+        }
+    }
+
+    /// Where talks and archives print it otherwise (predecessors.md §B4).
+    #[test]
+    fn where_others_round() {
+        // the archive's table prints 119732 among floors; the exact rate is nearer to that
+        near(GIGABIT.line_rate_pps(size(1024)), 119_731.8, 0.05);
+        near(GIGABIT.line_rate_pps(size(128)), 844_594.6, 0.05);
+        near(GIGABIT.line_rate_pps(size(1518)), 81_274.4, 0.05);
+        // rounded to the nearest these end in 810 and 524
+        near(
+            LinkSpeed::megabits(40_000).line_rate_pps(size(64)),
+            59_523_809.5,
+            0.05,
+        );
+        near(
+            LinkSpeed::megabits(100_000).line_rate_pps(size(64)),
+            148_809_523.8,
+            0.05,
+        );
+        // 1514 that is said to hold everything but the 20 bytes
+        assert_eq!(whole(TEN_GIGABIT, 1514), 814_863);
+        // 60/590/1514 with the weights 7:4:1, FCS left out: "3.31 M"
+        let talk = MeanSize::new(7 * 60 + 4 * 590 + 1514, 12).unwrap();
+        near(TEN_GIGABIT.line_rate_pps(talk), 3.31e6, 0.005e6);
+        // both directions: 29.76 M; 97 % of it is 28.87 M, and the 28.3 M of the talk is 95 %
+        let both = TEN_GIGABIT.line_rate_whole(size(64), Directions::Both);
+        assert_eq!(both, 29_761_904);
+        near(0.97 * both as f64, 28.87e6, 0.005e6);
+        near(0.95 * both as f64, 28.3e6, 0.05e6);
+        // 97 % of 1514 both ways
+        let both = TEN_GIGABIT.line_rate_whole(size(1514), Directions::Both);
+        near(0.97 * both as f64, 1.58e6, 0.005e6);
+    }
+
+    #[test]
+    fn layers() {
+        near(size(64).l2_share_of_line(), 0.7619, 5e-5);
+        near(size(1518).l2_share_of_line(), 0.9870, 5e-5);
+        let full = rate(TEN_GIGABIT.line_rate_pps(size(64)), 64);
+        near(full.bps(Layer::L1), 10e9, 1.0);
+        near(full.bps(Layer::L2), 7.619e9, 5e5);
+        near(full.bps(Layer::L3), 5.476e9, 5e5);
+        near(full.line_interval_ns(), 67.2, 1e-9);
+        // the overhead of 20 bytes on the smallest frame: 31.25 %
+        assert_eq!(size(64).l1_bytes() / size(64).bytes(), 1.3125);
+        assert_eq!(size(64).l3_bytes(), 46.0);
+    }
+
+    /// Results of a published review: L1 bit/s and share of 10G from frames per second.
+    #[test]
+    fn shares_of_the_line_as_published() {
+        for (pps, l1_bps, percent) in [
+            (622_980.0, 418.65e6, 4.19),
+            (642_710.0, 431.90e6, 4.32),
+            (5_010_000.0, 3.37e9, 33.67),
+        ] {
+            let rate = rate(pps, 64);
+            // printed from rates with more digits than were printed
+            near(rate.bps(Layer::L1) / l1_bps, 1.0, 1e-3);
+            near(rate.line_share_percent(), percent, 0.0051);
+        }
+    }
+
+    #[test]
+    fn loads_on_a_link() {
+        let check = |text: &str, pps: f64| {
+            let load: LinkLoad = text.parse().unwrap();
+            near(load.pps(size(64), TEN_GIGABIT), pps, 1e-6);
+        };
+        check("max", 1e10 / 672.0);
+        check("100%", 1e10 / 672.0);
+        check("50 %", 0.5e10 / 672.0);
+        check("67.2%", 1e7);
+        check("6.72Gbps", 1e7);
+        check("5.12Gbps-l2", 1e7);
+        check("3.68Gbps-l3", 1e7);
+        check("14.88Mpps", 14_880_000.0);
+        for text in [
+            "0%", "%", "-5%", "1001%", "inf%", "nan%", "5e1%", "50", "line",
+        ] {
+            assert!(text.parse::<LinkLoad>().is_err(), "{text}");
+        }
+        assert!(!rate(1e10 / 672.0, 64).exceeds_line());
+        assert!(rate(14_880_953.0, 64).exceeds_line());
+    }
+
+    #[test]
+    fn link_speeds() {
+        for (text, bps) in [
+            ("10G", 10_000_000_000),
+            ("2.5G", 2_500_000_000),
+            ("100 Mbit/s", 100_000_000),
+            ("25GbE", 25_000_000_000),
+            ("1gbps", 1_000_000_000),
+            ("1.6T", 1_600_000_000_000),
+            ("56k", 56_000),
+        ] {
+            assert_eq!(text.parse::<LinkSpeed>().unwrap().bps(), bps, "{text}");
+        }
+        for text in [
+            "",
+            "10",
+            "G",
+            "10Gbps-l2",
+            "0G",
+            "11T",
+            "0.0000000001G",
+            "1e1G",
+            "-1G",
+            "10G x",
+            "1.5Mpps",
+            "µG",
+        ] {
+            assert!(text.parse::<LinkSpeed>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn frames_have_at_least_a_header() {
+        assert_eq!(MeanSize::new(64, 0), None);
+        assert_eq!(MeanSize::new(18, 1), None);
+        assert_eq!(MeanSize::new(u64::MAX, u64::MAX), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_link_speed_reads_back_as_it_prints(bps in 1_000..=LinkSpeed::FASTEST_BPS) {
+            let link = LinkSpeed(bps);
+            proptest::prop_assert_eq!(link.to_string().parse::<LinkSpeed>().unwrap(), link);
+        }
+
+        #[test]
+        fn a_share_reads_back_as_it_prints(percent in 0.001f64..1000.0) {
+            let load = LinkLoad::Share(percent);
+            proptest::prop_assert_eq!(load.to_string().parse::<LinkLoad>().unwrap(), load);
+        }
+
+        /// From frames to bits and back, at every layer.
+        #[test]
+        fn both_ways(pps in 1.0f64..1e12, bytes in 64u64..16_000, frames in 1u64..1_000) {
+            let mean = MeanSize::new(bytes * frames + frames / 2, frames).unwrap();
+            for layer in [Layer::L1, Layer::L2, Layer::L3] {
+                let again = mean.pps(layer, mean.bps(layer, pps));
+                proptest::prop_assert!((again / pps - 1.0).abs() < 1e-12);
+            }
+        }
+
+        /// The whole rate is the exact one rounded down.
+        #[test]
+        fn whole_rates_are_rounded_down(bps in 1_000..=LinkSpeed::FASTEST_BPS, bytes in 64u64..16_000) {
+            let link = LinkSpeed(bps);
+            let pps = u128::from(whole(link, bytes));
+            let bits = u128::from(bytes + 20) * 8;
+            proptest::prop_assert!(pps * bits <= u128::from(bps) && u128::from(bps) < (pps + 1) * bits);
+        }
+    }
+}
