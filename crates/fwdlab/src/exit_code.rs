@@ -10,7 +10,7 @@ use store::StoreError;
 pub enum Code {
     /// Done, everything valid.
     Done = 0,
-    /// An error of ours: a bug.
+    /// An error of ours: a bug. From `ministat` a file that cannot be opened, as its older generations have it.
     Internal = 1,
     /// Wrong use or wrong file.
     Usage = 2,

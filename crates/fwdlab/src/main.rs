@@ -8,10 +8,8 @@ mod cli;
 mod exit_code;
 mod output;
 
-use clap::Parser;
-
 fn main() -> std::process::ExitCode {
-    let arguments = cli::Arguments::parse();
+    let arguments = cli::arguments(std::env::args_os());
     match cli::run(arguments) {
         Ok(code) => code.into(),
         Err(error) => {

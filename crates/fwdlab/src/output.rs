@@ -9,9 +9,10 @@
 )]
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::time::Duration;
 
+use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::event::{Event, EventKind};
 use model::result::TrialRecord;
@@ -46,6 +47,19 @@ pub fn result(text: &str) {
         let _ = out.write_all(b"\n");
     }
     let _ = out.flush();
+}
+
+/// Prints what a program that we stand in for would print, to the byte. A reader that has gone away is not an error.
+pub fn bytes(stdout: &[u8], stderr: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(stdout).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            return Err(error).context("cannot write to standard output");
+        }
+        _ => {}
+    }
+    let _ = std::io::stderr().lock().write_all(stderr);
+    Ok(())
 }
 
 /// Prints a value as one JSON document.

@@ -2,13 +2,15 @@
 
 mod bed;
 mod doctor;
+mod ministat;
 mod quick;
 mod runs;
 mod schema;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::exit_code::Code;
 use crate::output::Verbosity;
@@ -82,8 +84,14 @@ enum Command {
     /// The embedded test bed by hand
     #[command(subcommand, infer_subcommands = true)]
     Bed(bed::Bed),
+    Ministat(ministat::Ministat),
     /// Print the JSON Schema of a record
     Schema(schema::Schema),
+}
+
+/// Reads the command line; wrong use and a wish for help end the program here.
+pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Arguments {
+    Arguments::parse_from(ministat::in_order(Arguments::command(), line))
 }
 
 /// Runs what was asked for.
@@ -94,6 +102,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Doctor => doctor::run(&global),
         Command::Runs(runs) => runs.run(&global),
         Command::Bed(bed) => bed.run(&global),
+        Command::Ministat(ministat) => ministat.run(&global),
         Command::Schema(schema) => schema.run(),
     }
 }

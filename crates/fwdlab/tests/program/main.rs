@@ -18,6 +18,7 @@ mod faults;
 mod formats;
 mod interrupts;
 mod links;
+mod ministat;
 mod runs;
 mod support;
 mod words;

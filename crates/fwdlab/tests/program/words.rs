@@ -16,6 +16,7 @@ fn help_of_every_command() {
         "bed up",
         "bed down",
         "bed show",
+        "ministat",
         "schema",
     ] {
         let mut line = vec!["env", "-u", "FWDLAB_RUNS", "COLUMNS=100", PROGRAM];
