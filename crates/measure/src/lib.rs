@@ -9,5 +9,6 @@
 pub mod conservation;
 pub mod gate;
 pub mod maxfwd;
+pub mod mlr;
 pub mod order;
 pub mod paired;
