@@ -50,8 +50,11 @@ pub(super) fn reason(error: &std::io::Error) -> String {
 }
 
 /// Bytes put together to lines, and the values on them.
-struct Lines<'a> {
-    options: &'a Options,
+struct Lines {
+    /// Column of the data, from 1.
+    column: usize,
+    /// Whether a byte separates columns.
+    separates: [bool; 256],
     /// Longest line in bytes; the rest of a longer one counts as another line.
     longest: usize,
     /// The beginning of a line whose end has not come yet.
@@ -61,10 +64,15 @@ struct Lines<'a> {
     values: Vec<f64>,
 }
 
-impl<'a> Lines<'a> {
-    fn new(options: &'a Options) -> Self {
+impl Lines {
+    fn new(options: &Options) -> Self {
+        let mut separates = [false; 256];
+        for delimiter in &options.delimiters {
+            separates[usize::from(*delimiter)] = true;
+        }
         Self {
-            options,
+            column: options.column,
+            separates,
             // BUFSIZ of the C library, less the final NUL.
             longest: if options.model == Model::Debian {
                 8191
@@ -101,12 +109,20 @@ impl<'a> Lines<'a> {
 
     fn take(&mut self, text: &[u8]) -> Result<(), InputError> {
         self.line += 1;
-        if let Some(field) = column(trim(text), self.options) {
+        if let Some(field) = self.field(trim(text)) {
             let line = self.line;
             self.values
                 .push(strtod(field).ok_or(InputError::InvalidData { line })?);
         }
         Ok(())
+    }
+
+    fn field<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let mut fields = text
+            .split(|b| self.separates[usize::from(*b)])
+            .filter(|field| !field.is_empty())
+            .take_while(|field| field[0] != b'#');
+        fields.nth(self.column.checked_sub(1)?)
     }
 
     fn finish(mut self) -> Result<Vec<f64>, InputError> {
@@ -130,14 +146,6 @@ fn trim(text: &[u8]) -> &[u8] {
         .rposition(|b| !is_space(*b))
         .map_or(0, |last| last + 1);
     &text[..kept]
-}
-
-fn column<'a>(text: &'a [u8], options: &Options) -> Option<&'a [u8]> {
-    let mut fields = text
-        .split(|b| options.delimiters.contains(b))
-        .filter(|field| !field.is_empty())
-        .take_while(|field| field[0] != b'#');
-    fields.nth(options.column.checked_sub(1)?)
 }
 
 fn is_space(byte: u8) -> bool {

@@ -1,7 +1,7 @@
 //! Generated command lines and data files for ministat, and what Debian's own program makes of them.
 //!
 //! Shared by the test of the library, which has thousands of cases, and that of the program, which has
-//! hundreds. Start at [`case`] and [`Tally::judge`].
+//! a thousand at most. Start at [`case`] and [`Tally::judge`].
 
 use stats::ministat::{Output, Set};
 use std::ffi::OsStr;
