@@ -4,6 +4,7 @@ mod bed;
 mod doctor;
 mod ministat;
 mod quick;
+mod rate;
 mod runs;
 mod schema;
 
@@ -85,6 +86,7 @@ enum Command {
     #[command(subcommand, infer_subcommands = true)]
     Bed(bed::Bed),
     Ministat(ministat::Ministat),
+    Rate(rate::Rate),
     /// Print the JSON Schema of a record
     Schema(schema::Schema),
 }
@@ -103,6 +105,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Runs(runs) => runs.run(&global),
         Command::Bed(bed) => bed.run(&global),
         Command::Ministat(ministat) => ministat.run(&global),
+        Command::Rate(rate) => rate.run(&global),
         Command::Schema(schema) => schema.run(),
     }
 }

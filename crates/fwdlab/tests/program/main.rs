@@ -19,6 +19,7 @@ mod formats;
 mod interrupts;
 mod links;
 mod ministat;
+mod rate;
 mod runs;
 mod support;
 mod words;

@@ -17,6 +17,7 @@ fn help_of_every_command() {
         "bed down",
         "bed show",
         "ministat",
+        "rate",
         "schema",
     ] {
         let mut line = vec!["env", "-u", "FWDLAB_RUNS", "COLUMNS=100", PROGRAM];
