@@ -114,12 +114,17 @@ pub(crate) fn replace(path: &Path, bytes: &[u8], durable: bool) -> Result<(), St
 
 /// [`replace`] with the JSON text of a record, indented for people; durable.
 pub(crate) fn replace_json(path: &Path, record: &impl Serialize) -> Result<(), StoreError> {
+    replace(path, &json(path, record)?, true)
+}
+
+/// The JSON text of a record that is meant for `path`, indented for people.
+pub(crate) fn json(path: &Path, record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     let mut text = serde_json::to_vec_pretty(record).map_err(|source| StoreError::Record {
         path: path.to_owned(),
         source,
     })?;
     text.push(b'\n');
-    replace(path, &text, true)
+    Ok(text)
 }
 
 /// Removes a directory with everything in it; another process may be doing the same.

@@ -144,6 +144,14 @@ fn in_one_line(summary: &Summary) -> String {
         };
         let all = summary.comparisons.len();
         format!("{}: {difference}{}", comparison.configuration, more(all))
+    } else if let Some(case) = summary.imported.first() {
+        let median = case.ours.median_pps.or(case.legacy.median_pps);
+        let rate = match (median, case.throughput_l2_bps) {
+            (Some(pps), _) => in_mpps(pps, None),
+            (None, Some(bps)) => format!("{:.1} Mbit/s L2", bps / 1e6),
+            (None, None) => "no result".to_owned(),
+        };
+        format!("{} {rate}{}", case.test_case, more(summary.imported.len()))
     } else if let Some(case) = summary.test_cases.first() {
         let rate = match case.forwarding_rate_pps {
             Some(pps) => in_mpps(pps, case.interval_half_width_pps),

@@ -21,6 +21,7 @@
 mod error;
 mod files;
 mod id;
+pub mod import;
 mod index;
 mod query;
 mod read;
@@ -36,4 +37,4 @@ pub use query::resolve;
 pub use read::{StoredRun, load};
 pub use remove::remove;
 pub use root::{Surroundings, runs_root};
-pub use run_dir::RunWriter;
+pub use run_dir::{RunWriter, StagedRun, publish};

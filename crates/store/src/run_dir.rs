@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::error::StoreError;
 use crate::files::{
-    EVENTS, INPUTS, Journal, NEW_PREFIX, RAW, REPORT, RUN, SUMMARY, TRIALS, file_name_of,
+    EVENTS, INPUTS, Journal, NEW_PREFIX, RAW, REPORT, RUN, SUMMARY, TRIALS, file_name_of, json,
     remove_tree, replace, replace_json, stays_inside, sync_tree, take_lock,
 };
 
@@ -46,42 +46,50 @@ impl RunWriter {
         }
         fs::create_dir_all(root).map_err(StoreError::system("create", root))?;
         let dir = root.join(&info.id);
-        let taken = |error: &io::Error| {
-            use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
-            matches!(error.kind(), AlreadyExists | DirectoryNotEmpty)
-        };
         let staging = root.join(format!("{NEW_PREFIX}{}", info.id));
         if let Err(source) = fs::create_dir(&staging) {
-            return Err(if taken(&source) {
+            return Err(if is_taken(&source) {
                 StoreError::IdTaken { path: dir }
             } else {
                 StoreError::system("create", &dir)(source)
             });
         }
-        let fill = || {
-            let lock = take_lock(&staging)?;
-            for name in [INPUTS, RAW] {
-                let path = staging.join(name);
-                fs::create_dir(&path).map_err(StoreError::system("create", &path))?;
-            }
-            let events = Journal::create(&staging, &dir, EVENTS)?;
-            let trials = Journal::create(&staging, &dir, TRIALS)?;
-            replace_json(&staging.join(RUN), info)?;
-            // Fails on an existing run, because no run is an empty directory.
-            match fs::rename(&staging, &dir) {
-                Ok(()) => Ok(RunWriter {
-                    dir: dir.clone(),
-                    events,
-                    trials,
-                    _lock: lock,
-                }),
-                Err(source) if taken(&source) => Err(StoreError::IdTaken { path: dir.clone() }),
-                Err(source) => Err(StoreError::system("create", &dir)(source)),
-            }
+        let make = || {
+            let mut writer = fill(&staging, &dir, info, true)?;
+            rename(&staging, &dir)?;
+            writer.dir.clone_from(&dir);
+            Ok(writer)
         };
-        fill().inspect_err(|_| {
+        make().inspect_err(|_| {
             // What is left when this fails too is removed by the next listing.
             let _ = remove_tree(&staging);
+        })
+    }
+
+    /// Begins a run that appears only when it is whole, together with others ([`StagedRun::finish`], [`publish`]).
+    ///
+    /// # Errors
+    /// As [`RunWriter::create`].
+    pub fn stage(root: &Path, info: &RunInfo) -> Result<StagedRun, StoreError> {
+        let dir = root.join(&info.id);
+        let staging = root.join(format!("{NEW_PREFIX}{}", info.id));
+        fs::create_dir_all(root).map_err(StoreError::system("create", root))?;
+        match fs::create_dir(&staging) {
+            Ok(()) if dir.symlink_metadata().is_err() => {}
+            Ok(()) => {
+                let _ = remove_tree(&staging);
+                return Err(StoreError::IdTaken { path: dir });
+            }
+            Err(source) if is_taken(&source) => return Err(StoreError::IdTaken { path: dir }),
+            Err(source) => return Err(StoreError::system("create", &staging)(source)),
+        }
+        let writer = fill(&staging, &staging, info, false).inspect_err(|_| {
+            let _ = remove_tree(&staging);
+        })?;
+        Ok(StagedRun {
+            writer,
+            dir,
+            published: false,
         })
     }
 
@@ -195,6 +203,132 @@ impl RunWriter {
         }
         sync_tree(&self.dir)
     }
+}
+
+/// A run that is written whole before anyone sees it: for runs that were not measured now, which come by the hundred and
+/// can be made again. Dropped unpublished, it was never there.
+#[derive(Debug)]
+pub struct StagedRun {
+    writer: RunWriter,
+    dir: PathBuf,
+    published: bool,
+}
+
+impl StagedRun {
+    /// To hand over records and inputs.
+    pub fn writer(&mut self) -> &mut RunWriter {
+        &mut self.writer
+    }
+
+    /// Keeps a derived file beside the summary, such as `gnuplot.data`.
+    ///
+    /// # Errors
+    /// [`StoreError::BadName`] when `name` is not the name of a file or is taken, [`StoreError::System`].
+    pub fn derived(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let path = self.writer.dir.join(name);
+        if name.contains('/') || !stays_inside(name) || path.symlink_metadata().is_ok() {
+            return Err(StoreError::BadName {
+                what: "a derived file",
+                name: name.to_owned(),
+                why: "it must be the name of a file, and another than the run's own",
+            });
+        }
+        replace(&path, bytes, false)
+    }
+
+    /// Writes what was derived. Nothing is brought to the disk yet: [`publish`] does that for many runs at once.
+    ///
+    /// # Errors
+    /// [`StoreError::System`].
+    pub fn finish(
+        &self,
+        info: &RunInfo,
+        summary: &Summary,
+        report_html: &str,
+    ) -> Result<(), StoreError> {
+        let dir = &self.writer.dir;
+        replace(
+            &dir.join(SUMMARY),
+            &json(&dir.join(SUMMARY), summary)?,
+            false,
+        )?;
+        replace(&dir.join(REPORT), report_html.as_bytes(), false)?;
+        replace(&dir.join(RUN), &json(&dir.join(RUN), info)?, false)
+    }
+}
+
+impl Drop for StagedRun {
+    fn drop(&mut self) {
+        if !self.published {
+            // What is left when this fails is removed by a later listing.
+            let _ = remove_tree(&self.writer.dir);
+        }
+    }
+}
+
+/// Lets staged runs appear, each at once, after one sync of the file system for all of them. Says for each whether it did.
+///
+/// A sync per file took longer than everything else: a run has ten files, an archive a thousand runs.
+pub fn publish(root: &Path, staged: Vec<StagedRun>) -> Vec<Result<PathBuf, StoreError>> {
+    let synced = File::open(root).and_then(|dir| Ok(rustix::fs::syncfs(&dir)?));
+    let published = staged
+        .into_iter()
+        .map(|mut run| {
+            if let Err(source) = &synced {
+                let source = io::Error::new(source.kind(), source.to_string());
+                return Err(StoreError::system("bring to the disk", &run.dir)(source));
+            }
+            rename(&run.writer.dir, &run.dir)?;
+            run.published = true;
+            Ok(run.dir.clone())
+        })
+        .collect();
+    if let Ok(dir) = File::open(root) {
+        // The names are only a second journal entry away; a run that loses its name in a power failure is imported again.
+        let _ = dir.sync_all();
+    }
+    published
+}
+
+/// Puts everything into a new directory that a run has from the beginning. `dir` is the name it will have when anything is
+/// appended.
+fn fill(
+    staging: &Path,
+    dir: &Path,
+    info: &RunInfo,
+    durable: bool,
+) -> Result<RunWriter, StoreError> {
+    let lock = take_lock(staging)?;
+    for name in [INPUTS, RAW] {
+        let path = staging.join(name);
+        fs::create_dir(&path).map_err(StoreError::system("create", &path))?;
+    }
+    let events = Journal::create(staging, dir, EVENTS)?;
+    let trials = Journal::create(staging, dir, TRIALS)?;
+    let run = staging.join(RUN);
+    replace(&run, &json(&run, info)?, durable)?;
+    Ok(RunWriter {
+        dir: staging.to_owned(),
+        events,
+        trials,
+        _lock: lock,
+    })
+}
+
+/// Lets a directory appear under the name of its run. Fails on an existing run, because no run is an empty directory.
+fn rename(staging: &Path, dir: &Path) -> Result<(), StoreError> {
+    match fs::rename(staging, dir) {
+        Ok(()) => Ok(()),
+        Err(source) if is_taken(&source) => Err(StoreError::IdTaken {
+            path: dir.to_owned(),
+        }),
+        Err(source) => Err(StoreError::system("create", dir)(source)),
+    }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
+    matches!(error.kind(), AlreadyExists | DirectoryNotEmpty)
 }
 
 /// Where a file of raw data lies.

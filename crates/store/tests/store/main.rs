@@ -8,6 +8,7 @@
 mod crash;
 mod faults;
 mod finding;
+mod importing;
 mod removing;
 mod round_trip;
 mod samples;

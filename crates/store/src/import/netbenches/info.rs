@@ -1,0 +1,106 @@
+//! `.info` files: which image, configuration and traffic a series of runs had.
+//!
+//! Three formats: `IMAGE="..."` lines (2016 and later), `Image: ...` lines, and these with the DUT's `uname` as a line of
+//! its own (2015). Start with [`Info::parse`].
+
+use super::scan::shown;
+
+/// What an `.info` file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Info {
+    /// The image on the DUT.
+    pub image: Option<String>,
+    /// The configuration set; of a path the last component.
+    pub configuration: Option<String>,
+    /// The pkt-gen configuration.
+    pub traffic: Option<String>,
+    /// The DUT's `uname -a`.
+    pub uname: Option<String>,
+    /// When the series began, as written.
+    pub started: Option<String>,
+    /// Lines that were not understood, for people.
+    pub unknown: Vec<String>,
+}
+
+impl Info {
+    /// Parses all formats.
+    pub fn parse(bytes: &[u8]) -> Info {
+        let mut info = Info::default();
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let line = line.trim_ascii();
+            if !line.is_empty() && !info.line(&String::from_utf8_lossy(line)) {
+                info.unknown.push(shown(line));
+            }
+        }
+        info
+    }
+
+    fn line(&mut self, line: &str) -> bool {
+        let system = ["FreeBSD ", "Linux ", "OpenBSD ", "NetBSD ", "DragonFly "];
+        if system.iter().any(|name| line.starts_with(name)) {
+            self.uname = Some(line.to_owned());
+            return true;
+        }
+        let cut = line.find(['=', ':']);
+        let Some((key, value)) = cut.map(|at| (&line[..at], &line[at + 1..])) else {
+            return false;
+        };
+        let value = value.trim().trim_matches(['"', '\'']).trim();
+        let value = (!value.is_empty() && value != "none").then(|| value.to_owned());
+        let last = |path: String| -> Option<String> {
+            let name = path.trim_end_matches('/').rsplit('/').next()?;
+            (!name.is_empty()).then(|| name.to_owned())
+        };
+        match key.trim().to_ascii_lowercase().as_str() {
+            "image" => self.image = value.and_then(last),
+            "cfg" | "config" => self.configuration = value.and_then(last),
+            "pktgen" | "pkt-gen" => self.traffic = value.and_then(last),
+            "uname" => self.uname = value,
+            "start time" | "start" | "date" => self.started = value,
+            _ => return false,
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_formats() {
+        let new = Info::parse(b"IMAGE=\"\"\nCFG=\"bridge\"\nPKTGEN=\"inet6\"\nUNAME=\"FreeBSD hp 11.1-RELEASE-p1  amd64\"");
+        assert_eq!(
+            new,
+            Info {
+                configuration: Some("bridge".into()),
+                traffic: Some("inet6".into()),
+                uname: Some("FreeBSD hp 11.1-RELEASE-p1  amd64".into()),
+                ..Info::default()
+            }
+        );
+        let old = Info::parse(
+            b"Image: none\nCFG: configs//eight\nStart time: Wed Aug 26 15:30:22 CEST 2015\n",
+        );
+        assert_eq!(
+            old,
+            Info {
+                configuration: Some("eight".into()),
+                started: Some("Wed Aug 26 15:30:22 CEST 2015".into()),
+                ..Info::default()
+            }
+        );
+        let with_uname = Info::parse(b"Image: /x/BSDRP-295802D5330.img.xz\r\nCFG: none\r\nFreeBSD dut 10.2-RELEASE: x\n?\n\xff\n");
+        assert_eq!(
+            with_uname.image.as_deref(),
+            Some("BSDRP-295802D5330.img.xz")
+        );
+        assert_eq!(with_uname.configuration, None);
+        assert_eq!(
+            with_uname.uname.as_deref(),
+            Some("FreeBSD dut 10.2-RELEASE: x")
+        );
+        assert_eq!(with_uname.unknown.len(), 2);
+        assert_eq!(Info::parse(b""), Info::default());
+    }
+}

@@ -1,0 +1,378 @@
+//! Result sets: the directories of an archive that hold measurements, with the files of every run.
+//!
+//! A set is one directory of logs; its figures and its README may lie in the directory above it (`RAW/`). Nothing is read
+//! here. Start with [`sets`].
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::names::Kind;
+use super::walk::{File, Tree, shown_path};
+
+/// A directory with measurements.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResultSet {
+    /// Its path in the archive, for people.
+    pub path: String,
+    /// Where the logs lie, relative to the archive.
+    pub directory: PathBuf,
+    /// Where the figures and the README lie: there, or above a directory of raw data.
+    pub home: PathBuf,
+    /// Its test cases by name.
+    pub cases: Vec<Case>,
+}
+
+/// The runs of one configuration with one kind of traffic.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Case {
+    /// Image, configuration and traffic joined by dots, as in the names of the files.
+    pub name: String,
+    /// The `.info` file.
+    pub info: Option<PathBuf>,
+    /// Its runs by number.
+    pub runs: Vec<RunFiles>,
+    /// Files with its published values: one number per run.
+    pub pps: Vec<PathBuf>,
+    /// The same by the equilibrium method.
+    pub equilibrium: Vec<PathBuf>,
+}
+
+/// The files of one run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunFiles {
+    /// The number in the name, 0 where there is none.
+    pub iteration: u32,
+    /// Its digits, by which names are sorted.
+    pub digits: String,
+    /// The receiver's log.
+    pub receiver: Option<PathBuf>,
+    /// The senders' logs, the first sender first.
+    pub senders: Vec<PathBuf>,
+    /// Files of a profile that was taken at the same time.
+    pub profiles: Vec<PathBuf>,
+}
+
+impl ResultSet {
+    /// The number of logs.
+    pub fn logs(&self) -> usize {
+        let of_run = |run: &RunFiles| usize::from(run.receiver.is_some()) + run.senders.len();
+        let runs = self.cases.iter().flat_map(|case| &case.runs);
+        runs.map(of_run).sum()
+    }
+
+    /// Is it the set, or below the directory, that a path or a pattern with `*`, `**` and `?` names?
+    pub fn is_chosen_by(&self, choice: &str) -> bool {
+        let choice = choice.trim_end_matches('/');
+        let choice = choice.strip_prefix("./").unwrap_or(choice);
+        let path = match &self.path[..] {
+            "." => "",
+            path => path,
+        };
+        if choice.is_empty() || choice == "." {
+            return true;
+        }
+        let parts: Vec<&str> = path.split('/').collect();
+        (1..=parts.len()).any(|end| {
+            let ancestor = parts[..end].join("/");
+            ancestor == choice || matches(choice.as_bytes(), ancestor.as_bytes())
+        })
+    }
+}
+
+/// A pattern: `*` any letters but `/`, `**` any letters, `?` one letter but `/`.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    // Where to try again when a star took too little: pattern and text, for both kinds of star.
+    let (mut p, mut t) = (0, 0);
+    type Retry = Option<(usize, usize)>;
+    let (mut one, mut any): (Retry, Retry) = (None, None);
+    loop {
+        if pattern[p..].starts_with(b"**") {
+            p += 2;
+            any = Some((p, t));
+            one = None;
+        } else if pattern.get(p) == Some(&b'*') {
+            p += 1;
+            one = Some((p, t));
+        } else if p == pattern.len() && t == text.len() {
+            return true;
+        } else if t < text.len()
+            && p < pattern.len()
+            && (pattern[p] == text[t] || pattern[p] == b'?' && text[t] != b'/')
+        {
+            p += 1;
+            t += 1;
+        } else if let Some((after, taken)) =
+            one.filter(|(_, taken)| text.get(*taken).is_some_and(|letter| *letter != b'/'))
+        {
+            one = Some((after, taken + 1));
+            (p, t) = (after, taken + 1);
+        } else if let Some((after, taken)) = any.filter(|(_, taken)| *taken < text.len()) {
+            any = Some((after, taken + 1));
+            one = None;
+            (p, t) = (after, taken + 1);
+        } else {
+            return false;
+        }
+    }
+}
+
+/// All result sets of an archive, by path.
+pub fn sets(tree: &Tree) -> Vec<ResultSet> {
+    let found: Vec<ResultSet> = tree
+        .directories
+        .keys()
+        .filter_map(|directory| with_logs(tree, directory))
+        .collect();
+    let published = tree
+        .directories
+        .keys()
+        .filter(|directory| {
+            let directory = directory.as_path();
+            !found
+                .iter()
+                .any(|set| set.home == directory || set.directory == directory)
+        })
+        .filter_map(|directory| without_logs(tree, directory));
+    let mut all: Vec<ResultSet> = published.collect();
+    all.extend(found);
+    all.sort_by(|a, b| a.directory.cmp(&b.directory));
+    all
+}
+
+/// A directory of raw data by habit.
+fn is_raw(directory: &Path) -> bool {
+    directory.file_name().is_some_and(|name| {
+        name.to_string_lossy()
+            .to_ascii_lowercase()
+            .starts_with("raw")
+    })
+}
+
+fn with_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
+    type Runs = BTreeMap<(u32, String), RunFiles>;
+    let mut cases: BTreeMap<String, Runs> = BTreeMap::new();
+    let files = &tree.directories.get(directory)?.files;
+    for file in files {
+        let kind = file.name.kind;
+        if !matches!(kind, Kind::Receiver | Kind::Sender) {
+            continue;
+        }
+        let iteration = file.name.iteration.unwrap_or(0);
+        let run = cases
+            .entry(file.name.case.clone())
+            .or_default()
+            .entry((iteration, file.name.digits.clone()))
+            .or_insert_with(|| RunFiles {
+                iteration,
+                digits: file.name.digits.clone(),
+                ..RunFiles::default()
+            });
+        let path = directory.join(&file.file_name);
+        match (kind, &run.receiver) {
+            // Names that differ only in bytes that are not UTF-8 look the same: each log stays a log.
+            (Kind::Receiver, Some(_)) => run.profiles.push(path),
+            (Kind::Receiver, None) => run.receiver = Some(path),
+            _ => run.senders.push(path),
+        }
+    }
+    if cases.is_empty() {
+        return None;
+    }
+    let home = match directory.parent() {
+        Some(parent) if is_raw(directory) => parent,
+        _ => directory,
+    };
+    for file in files {
+        let Some(iteration) = file
+            .name
+            .iteration
+            .filter(|_| file.name.kind == Kind::Profile)
+        else {
+            continue;
+        };
+        let key = (iteration, file.name.digits.clone());
+        if let Some(run) = cases
+            .get_mut(&file.name.case)
+            .and_then(|runs| runs.get_mut(&key))
+        {
+            run.profiles.push(directory.join(&file.file_name));
+        }
+    }
+    let cases: Vec<Case> = cases
+        .into_iter()
+        .map(|(name, runs)| {
+            let beside = |kind| -> Vec<PathBuf> {
+                let mut found = named(tree, directory, &name, kind);
+                if home != directory {
+                    found.extend(named(tree, home, &name, kind));
+                }
+                found
+            };
+            let info = beside(Kind::Info)
+                .into_iter()
+                .chain(
+                    directory
+                        .parent()
+                        .into_iter()
+                        .flat_map(|above| named(tree, above, &name, Kind::Info)),
+                )
+                .next();
+            let mut pps = beside(Kind::Pps);
+            // 2016: named as the test case, without an ending
+            pps.extend(beside(Kind::Other));
+            Case {
+                info,
+                runs: runs.into_values().collect(),
+                equilibrium: beside(Kind::Equilibrium),
+                pps,
+                name,
+            }
+        })
+        .collect();
+    Some(ResultSet {
+        path: shown_path(directory),
+        directory: directory.to_owned(),
+        home: home.to_owned(),
+        cases,
+    })
+}
+
+/// A directory whose logs are missing, but not its figures.
+fn without_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
+    let mut cases: BTreeMap<&str, Case> = BTreeMap::new();
+    for file in &tree.directories.get(directory)?.files {
+        let path = directory.join(&file.file_name);
+        let kind = file.name.kind;
+        if !matches!(kind, Kind::Pps | Kind::Equilibrium) {
+            continue;
+        }
+        let case = cases.entry(&file.name.case).or_insert_with(|| Case {
+            name: file.name.case.clone(),
+            ..Case::default()
+        });
+        match kind {
+            Kind::Pps => case.pps.push(path),
+            _ => case.equilibrium.push(path),
+        }
+    }
+    if cases.is_empty() {
+        return None;
+    }
+    Some(ResultSet {
+        path: shown_path(directory),
+        directory: directory.to_owned(),
+        home: directory.to_owned(),
+        cases: cases
+            .into_values()
+            .map(|case| Case {
+                info: named(tree, directory, &case.name, Kind::Info)
+                    .into_iter()
+                    .next(),
+                ..case
+            })
+            .collect(),
+    })
+}
+
+/// Files of a kind that belong to a test case.
+fn named(tree: &Tree, directory: &Path, case: &str, kind: Kind) -> Vec<PathBuf> {
+    let fits = |file: &&File| match kind {
+        Kind::Other => file.text == case,
+        _ => file.name.case == case,
+    };
+    tree.files(directory, kind)
+        .filter(fits)
+        .map(|file| directory.join(&file.file_name))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn tree(files: &[&str]) -> (tempfile::TempDir, Tree) {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let tree = Tree::of(root.path()).unwrap();
+        (root, tree)
+    }
+
+    #[test]
+    fn habits_of_all_years() {
+        let (_root, tree) = tree(&[
+            "a/results/new/RAW/bench.fw.inet4.1.receiver",
+            "a/results/new/RAW/bench.fw.inet4.1.sender",
+            "a/results/new/RAW/bench.fw.inet4.10.receiver",
+            "a/results/new/RAW/bench.fw.inet4.2.receiver",
+            "a/results/new/RAW/bench.fw.inet4.2.sender_gen2",
+            "a/results/new/RAW/bench.fw.inet4.1.pmc.graph",
+            "a/results/new/RAW.1rx/bench.fw.inet4.1.receiver",
+            "a/results/new/fw.inet4.pps",
+            "a/results/new/README.md",
+            "a/results/old/bench.295802.fast.1.receiver",
+            "a/results/old/295802.fast",
+            "a/results/lost/x.pps",
+            "a/results/lost/y.equilibrium",
+            "a/configs/fw/etc/rc.conf",
+        ]);
+        let sets = sets(&tree);
+        let paths: Vec<&str> = sets.iter().map(|set| &set.path[..]).collect();
+        assert_eq!(
+            paths,
+            [
+                "a/results/lost",
+                "a/results/new/RAW",
+                "a/results/new/RAW.1rx",
+                "a/results/old"
+            ]
+        );
+        assert_eq!(sets[0].cases.len(), 2);
+        let case = &sets[1].cases[0];
+        assert_eq!(sets[1].home, Path::new("a/results/new"));
+        assert_eq!(case.pps, [Path::new("a/results/new/fw.inet4.pps")]);
+        let numbers: Vec<u32> = case.runs.iter().map(|run| run.iteration).collect();
+        assert_eq!(numbers, [1, 2, 10]);
+        assert_eq!(case.runs[0].profiles.len(), 1);
+        assert_eq!((case.runs[1].senders.len(), sets[1].logs()), (1, 5));
+        assert_eq!(
+            sets[3].cases[0].pps,
+            [Path::new("a/results/old/295802.fast")]
+        );
+    }
+
+    #[test]
+    fn choices() {
+        let set = ResultSet {
+            path: "Xeon/T540/bridge/results/fbsd11.1".into(),
+            directory: PathBuf::new(),
+            home: PathBuf::new(),
+            cases: Vec::new(),
+        };
+        for (choice, chosen) in [
+            ("Xeon/T540/bridge/results/fbsd11.1", true),
+            ("./Xeon/T540/", true),
+            (".", true),
+            ("Xeon/T54", false),
+            ("Xeon/*/bridge", true),
+            ("Xeon/*/results", false),
+            ("Xeon/**/results", true),
+            ("**bridge**", true),
+            ("*/*/brid?e/results/*", true),
+            ("*", true),
+            ("nothing", false),
+            ("**/nothing", false),
+        ] {
+            assert_eq!(set.is_chosen_by(choice), chosen, "{choice}");
+        }
+        // quadratic at most
+        let stars = "*a".repeat(500);
+        assert!(!matches(stars.as_bytes(), &[b'a'; 499]));
+        let stars = "**a".repeat(200) + "b";
+        assert!(!matches(stars.as_bytes(), &[b'a'; 5000]));
+    }
+}

@@ -1,0 +1,344 @@
+//! Import and audit of archives: the sample of the public one, and hostile directories.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use store::import::netbenches::{self, Audit, Imported, Options, SetResult};
+
+use crate::samples::skipped;
+
+/// The sample of the archive, if it is here.
+fn sample(test: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/netbenches");
+    let path = std::env::var_os("FWDLAB_NETBENCHES").map_or(beside, PathBuf::from);
+    if !path.is_dir() {
+        skipped(
+            test,
+            "the sample of the netbenches archive is not here (FWDLAB_NETBENCHES)",
+        );
+        return None;
+    }
+    Some(path)
+}
+
+fn audit(root: &Path) -> Audit {
+    netbenches::audit(root, &[], &AtomicBool::new(false), &mut |_| {}).unwrap()
+}
+
+fn import(archive: &Path, runs: &Path, choices: &[&str], again: bool) -> Imported {
+    let choices: Vec<String> = choices.iter().map(|c| (*c).to_owned()).collect();
+    netbenches::import(
+        &Options {
+            archive,
+            runs,
+            choices: &choices,
+            again,
+            tool_version: "0",
+            command_line: &[],
+            now: "2026-11-21T00:00:00Z".parse().unwrap(),
+            entropy: 1,
+        },
+        &AtomicBool::new(false),
+        &|_, _| "<html>".to_owned(),
+        &mut |_| {},
+    )
+    .unwrap()
+}
+
+#[test]
+fn every_block_of_the_sample_follows_from_its_logs() {
+    let Some(root) = sample("every_block_of_the_sample_follows_from_its_logs") else {
+        return;
+    };
+    let audit = audit(&root);
+    assert_eq!(audit.blocks.len(), 9, "{:#?}", audit.blocks);
+    for block in &audit.blocks {
+        assert!(block.is_exact(), "{block:#?}");
+        assert!(!block.models.is_empty(), "{block:#?}");
+        assert!(!block.sources.is_empty());
+    }
+    // Two blocks borrow their baseline from a directory that is not in the sample; everything else is exact.
+    let borrowed = audit.blocks.iter().filter(|b| b.status != "exact").count();
+    assert_eq!(borrowed, 2);
+    assert_eq!(audit.files.len(), 21);
+    for file in &audit.files {
+        assert_eq!(file.status, "exact", "{file:#?}");
+    }
+    assert_eq!(audit.problems, Vec::<String>::new());
+}
+
+#[test]
+fn the_sample_becomes_one_run_per_set() {
+    let Some(root) = sample("the_sample_becomes_one_run_per_set") else {
+        return;
+    };
+    let runs = tempfile::tempdir().unwrap();
+    let imported = import(&root, runs.path(), &[], false);
+    assert_eq!(imported.problems, Vec::<String>::new());
+    assert_eq!(imported.sets.len(), 8);
+    assert_eq!(imported.tally.unknown, 0);
+    let mut exact = 0;
+    for set in &imported.sets {
+        let SetResult::Imported(id) = &set.result else {
+            panic!("{set:?}")
+        };
+        let run = store::load(&runs.path().join(id)).unwrap();
+        assert_eq!(run.problems, Vec::<String>::new());
+        assert_eq!(run.imported.len(), set.runs);
+        // What we derive is what the archive published, where it lies beside the logs under the same name.
+        let home = root.join(set.path.trim_end_matches("/RAW"));
+        for case in &run.summary.unwrap().imported {
+            let name = format!("{}.pps", case.test_case);
+            let derived = fs::read_to_string(run.path.join(&name)).unwrap();
+            if let Ok(published) = fs::read_to_string(home.join(&name)) {
+                assert_eq!(derived, published, "{name}");
+                exact += 1;
+            }
+            assert_eq!(case.ours.iterations_pps.len(), 5, "{case:?}");
+            assert!(
+                case.rule_difference_percent.unwrap().abs() < 1.5,
+                "{case:?}"
+            );
+            assert!(
+                case.frame_size_bytes.is_some() && case.flows == Some(2000),
+                "{case:?}"
+            );
+        }
+    }
+    assert_eq!(exact, 18);
+    let bridge = run_of(&imported, "bridge");
+    let run = store::load(&runs.path().join(bridge)).unwrap();
+    for kept in [
+        "bench.bridge.info",
+        "README.md",
+        "configs/bridge/etc/rc.conf",
+        "configs/no-bridge/boot/loader.conf.local",
+        "published/bridge.pps",
+        "published/gnuplot.data",
+    ] {
+        assert!(run.path.join("inputs").join(kept).is_file(), "{kept}");
+    }
+    let gnuplot = fs::read_to_string(run.path.join("gnuplot.data")).unwrap();
+    let published = fs::read_to_string(run.path.join("inputs/published/gnuplot.data")).unwrap();
+    assert_eq!(gnuplot, published);
+    let record = &run.imported[0];
+    assert_eq!(record.labels["configuration"], "bridge");
+    assert_eq!(record.frames_sent, Some(1_000_000_000));
+    assert_eq!(record.frames_received, None);
+
+    // Again: nothing new; with --again one for one.
+    let count = || fs::read_dir(runs.path()).unwrap().count();
+    let again = import(&root, runs.path(), &[], false);
+    assert!(
+        again
+            .sets
+            .iter()
+            .all(|set| matches!(set.result, SetResult::Already(_))),
+        "{again:?}"
+    );
+    // A part of the archive is the same set.
+    let part = import(
+        &root.join("Xeon_E5-2650_8Cores"),
+        runs.path(),
+        &["**/bridge"],
+        false,
+    );
+    assert!(
+        matches!(&part.sets[..], [one] if one.result == SetResult::Already(bridge.to_owned())),
+        "{part:?}"
+    );
+    assert_eq!(count(), 8);
+    let replaced = import(&root, runs.path(), &[], true);
+    assert!(
+        replaced
+            .sets
+            .iter()
+            .all(|set| matches!(set.result, SetResult::Replaced(..)))
+    );
+    assert_eq!(count(), 8);
+}
+
+fn run_of<'a>(imported: &'a Imported, words: &str) -> &'a str {
+    let set = imported
+        .sets
+        .iter()
+        .find(|set| set.path.contains(&format!("/{words}/")));
+    match &set.unwrap().result {
+        SetResult::Imported(id) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A log of `seconds` seconds of `pps` frames per second.
+fn log(pps: u64, seconds: u64) -> String {
+    let head =
+        "CMD: pkt-gen -N -f rx -i vcxl1 -w 4\n".to_owned() + &"001.000000 main [1] x\n".repeat(8);
+    let sample = |n: u64| {
+        let pps = pps + n % 3;
+        format!(
+            "{:03}.000000 main_thread [2277] {pps} pps ({pps} pkts 1 bps in 1000000 usec) 1.0 avg_batch 0 min_space\n",
+            10 + n
+        )
+    };
+    head + &(0..seconds).map(sample).collect::<String>() + "Terminated\n"
+}
+
+/// An archive with one set of five runs.
+fn archive() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let set = root.path().join("cpu/nic/topic/results/os");
+    fs::create_dir_all(&set).unwrap();
+    for run in 1..=5 {
+        fs::write(
+            set.join(format!("bench.fw.{run}.receiver")),
+            log(1000 * run, 60),
+        )
+        .unwrap();
+    }
+    fs::write(
+        set.join("bench.fw.info"),
+        "IMAGE=\"\"\nCFG=\"fw\"\nPKTGEN=\"\"\n",
+    )
+    .unwrap();
+    root
+}
+
+#[test]
+fn hostile_archives_are_imported_as_far_as_they_go() {
+    let root = archive();
+    let set = root.path().join("cpu/nic/topic/results/os");
+    let write = |name: &str, bytes: &[u8]| fs::write(set.join(name), bytes).unwrap();
+    write("bench.empty.1.receiver", b"");
+    write(
+        "bench.binary.1.receiver",
+        &[0, 255, 10, 128, 7].repeat(20_000),
+    );
+    write("bench.one line.1.receiver", &vec![b'x'; 3 << 20]);
+    write("bench.a b\n.c.d.1.receiver", log(77, 60).as_bytes());
+    write("bench.cut.1.receiver", &log(5000, 60).as_bytes()[..3000]);
+    write(
+        "bench.ouch.1.receiver",
+        b"001.000000 main_thread [1502] ouch, thread 0 exited with error\n",
+    );
+    write("bench.fw.1.sender", &[]);
+    let unreadable = set.join("bench.locked.1.receiver");
+    fs::create_dir_all(set.join("bench.dir.1.receiver")).unwrap();
+    std::os::unix::fs::symlink("..", set.join("up")).unwrap();
+    std::os::unix::fs::symlink("/proc/self/mem", &unreadable).unwrap();
+
+    let runs = tempfile::tempdir().unwrap();
+    let imported = import(root.path(), runs.path(), &[], false);
+    let [set] = &imported.sets[..] else {
+        panic!("{imported:?}")
+    };
+    let SetResult::Imported(id) = &set.result else {
+        panic!("{set:?}")
+    };
+    let run = store::load(&runs.path().join(id)).unwrap();
+    let of = |case: &str| {
+        let mut found = run
+            .imported
+            .iter()
+            .filter(|record| record.test_case == case);
+        found.next().unwrap_or_else(|| panic!("{case}"))
+    };
+    for (case, words) in [
+        ("empty", "no samples"),
+        ("binary", "no samples"),
+        ("one line", "no samples"),
+        ("ouch", "exited with error"),
+        ("locked", "cannot read"),
+    ] {
+        let record = of(case);
+        assert_eq!(record.forwarding_rate_pps, None, "{case}");
+        assert!(
+            record.validity.reasons.join(" ").contains(words),
+            "{record:?}"
+        );
+    }
+    assert!(
+        of("binary").warnings[0].contains("lines not understood"),
+        "{:?}",
+        of("binary")
+    );
+    assert_eq!(of("a b\n.c.d").forwarding_rate_legacy_pps, Some(78.0));
+    assert!(of("cut").forwarding_rate_pps.is_some());
+    assert_eq!(set.invalid, 5);
+    assert!(
+        imported
+            .problems
+            .iter()
+            .any(|p| p.contains("symbolic link")),
+        "{:?}",
+        imported.problems
+    );
+
+    // The audit survives the same.
+    write("README.md", &[b"x 5 1 2 3 4 5\n+ 5 1 2\n    N           Min           Max        Median           Avg        Stddev\n\xff\n".to_vec(), vec![b'|'; 1 << 20]].concat());
+    write("fw.pps", b"1001\nnan\n\xff\n");
+    let audit = audit(root.path());
+    assert_eq!(audit.blocks.len(), 1);
+    assert!(
+        audit.blocks[0].status.starts_with("no logs"),
+        "{:?}",
+        audit.blocks
+    );
+    assert_eq!(audit.files[0].cause, Some("run removed"));
+}
+
+#[test]
+fn an_audit_names_the_cause() {
+    let root = archive();
+    let set = root.path().join("cpu/nic/topic/results/os");
+    let write = |name: &str, text: &str| fs::write(set.join(name), text).unwrap();
+    let one = |name: &str, pps: &str| {
+        write(name, pps);
+        let audit = audit(root.path());
+        let found = audit
+            .files
+            .iter()
+            .find(|f| f.file.ends_with(name))
+            .unwrap()
+            .clone();
+        fs::remove_file(set.join(name)).unwrap();
+        found
+    };
+    let exact = one("fw.pps", "1001\n2001\n3001\n4001\n5001\n");
+    assert_eq!((&exact.status[..], exact.cause), ("exact", None));
+    assert_eq!(exact.sources.len(), 5);
+    assert_eq!(
+        one("fw.pps", "1001\n2001\n4001\n5001\n").cause,
+        Some("run removed")
+    );
+    assert_eq!(
+        one("pps.firewall", "1001\n2001\n3001\n4001\n5001\n").status,
+        "exact"
+    );
+    // The first log is overwritten by a profiled rerun.
+    write("bench.fw.1.receiver", &log(700, 60));
+    write("bench.fw.1.pmc.graph", "");
+    let rerun = one("fw.pps", "1001\n2001\n3001\n4001\n5001\n");
+    assert_eq!(rerun.cause, Some("log overwritten by a profiled rerun"));
+    assert!(rerun.status.contains("gives 701"), "{rerun:?}");
+
+    // A block of what Debian's ministat prints for runs 2 to 5 of them, trimmed.
+    let block = "```\nx fw\n    N           Min           Max        Median           Avg        Stddev\n\
+                 x   4          2001          5001          4001          3501     1290.9944\n```\n";
+    write("README.md", block);
+    let found = &audit(root.path()).blocks[0];
+    assert!(
+        found.status.contains("without") && found.status.contains("bench.fw.1.receiver"),
+        "{found:?}"
+    );
+    assert_eq!(found.models, ["debian"]);
+    // The same in a directory without any logs: borrowed.
+    let other = root.path().join("cpu/nic/other/results/os");
+    fs::create_dir_all(&other).unwrap();
+    fs::rename(set.join("README.md"), other.join("README.md")).unwrap();
+    fs::rename(set.join("bench.fw.1.receiver"), root.path().join("gone")).unwrap();
+    let found = &audit(root.path()).blocks[0];
+    assert_eq!(found.status, "exact");
+    assert!(found.sets[0].borrowed);
+    assert_eq!(found.sources.len(), 4);
+}
