@@ -27,7 +27,7 @@ pub(crate) fn table(table: &Table) -> String {
     text
 }
 
-fn line<'a>(values: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn line<'a>(values: impl Iterator<Item = &'a str>) -> String {
     let values: Vec<String> = values.map(quoted).collect();
     format!("{}\r\n", values.join(","))
 }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod content;
 pub mod csv;
 mod glossary;

@@ -56,7 +56,7 @@ pub(crate) fn table(table: &Table) -> String {
 }
 
 /// Text that stays what it is: no markup, no end of the cell, no new line.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

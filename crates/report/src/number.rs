@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 
 /// Digits after the point so that `value` shows `significant` digits, at most `most`.
-fn decimals(value: f64, significant: i32, most: i32) -> usize {
+pub(crate) fn decimals(value: f64, significant: i32, most: i32) -> usize {
     if value == 0.0 || !value.is_finite() {
         return 0;
     }
@@ -27,7 +27,7 @@ fn significant(value: f64, digits: i32) -> String {
 /// A scale for numbers that are read together: a power of 1000 and its letter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prefix {
-    divisor: f64,
+    pub(crate) divisor: f64,
     letter: &'static str,
 }
 

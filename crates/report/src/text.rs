@@ -11,7 +11,7 @@ use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 use crate::words::{self, Labels};
 
 /// Columns of the terminal.
-const WIDTH: usize = 80;
+pub(crate) const WIDTH: usize = 80;
 /// Columns of the name before a paragraph: ` control  `.
 const NAME: usize = 10;
 /// Columns for a row of dots: less shows nothing, more says nothing new.
@@ -53,7 +53,7 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
 }
 
 /// ` name     text, wrapped and indented`.
-fn paragraph(name: &str, text: &str) -> String {
+pub(crate) fn paragraph(name: &str, text: &str) -> String {
     let body = wrap(text, WIDTH, &" ".repeat(NAME));
     let rest = body.get(NAME..).unwrap_or_default();
     format!(" {name:<width$}{rest}", width = NAME - 1)
