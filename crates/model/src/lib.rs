@@ -16,6 +16,7 @@ pub mod link;
 pub mod loss;
 pub mod mix;
 pub mod result;
+pub mod search;
 pub mod series;
 pub mod trial;
 pub mod units;

@@ -10,6 +10,7 @@ use crate::comparison::Comparison;
 use crate::facts::Facts;
 use crate::import::ImportedCase;
 use crate::loss::{Counters, Ledger};
+use crate::search::{SearchOutcome, SearchTrial};
 use crate::trial::Stream;
 
 /// May the trial be used, and if not, why not.
@@ -41,7 +42,7 @@ pub struct Stratum {
 pub struct TrialRecord {
     /// Name of the test case: [`Stream::id`], with `/control` for the A/A control.
     pub test_case: String,
-    /// Id of the procedure (`maxfwd`).
+    /// Id of the procedure (`maxfwd`, `mlrsearch`).
     pub procedure: String,
     /// Which repetition, from 1.
     pub iteration: u32,
@@ -87,6 +88,9 @@ pub struct TrialRecord {
     pub ledger: Ledger,
     /// The counters behind the ledger.
     pub counters: Counters,
+    /// Of a trial that a search made: which load, and why.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchTrial>,
     /// May it be used?
     pub validity: Validity,
 }
@@ -164,7 +168,7 @@ pub struct Summary {
     pub format: u32,
     /// Id of the run.
     pub run: String,
-    /// Id of the procedure: `maxfwd` or `paired`; for imported runs the archive's.
+    /// Id of the procedure: `maxfwd`, `paired` or `mlrsearch`; for imported runs the archive's.
     pub procedure: String,
     /// One per test case, in the order of the plan; empty for a paired comparison.
     pub test_cases: Vec<CaseSummary>,
@@ -176,6 +180,9 @@ pub struct Summary {
     /// Test cases of an archive; empty for measurements of our own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imported: Vec<ImportedCase>,
+    /// What a search found; absent for procedures that do not search.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchOutcome>,
     /// The state of the machine.
     pub noise: Noise,
     /// What makes a reader doubt the whole run.
@@ -206,7 +213,7 @@ pub struct RunInfo {
     pub format: u32,
     /// Id of the run, unique among all runs.
     pub id: String,
-    /// What kind of run: `quick`, `import`.
+    /// What kind of run: `quick`, `throughput`, `import`.
     pub kind: String,
     /// Version of the program.
     pub tool_version: String,

@@ -305,6 +305,7 @@ fn record(
         },
         ledger,
         counters,
+        search: None,
         validity: Validity { reasons },
     }
 }
@@ -376,6 +377,7 @@ fn summary(
         control,
         comparisons: Vec::new(),
         imported: Vec::new(),
+        search: None,
         noise,
         warnings,
     }

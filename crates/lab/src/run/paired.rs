@@ -261,6 +261,7 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
         control: Some(control),
         comparisons: all,
         imported: Vec::new(),
+        search: None,
         noise: Noise {
             probe_threshold: None,
             calibration: "not used: paired slices cancel the drift of the machine".into(),

@@ -241,6 +241,7 @@ fn trial(
             frames_unexplained: 0,
         },
         counters: Counters::default(),
+        search: None,
         validity: Validity::default(),
     }
 }
@@ -393,6 +394,7 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
             control: Some(compared("control", true, control, smallest.unwrap_or(0.0))),
             comparisons: Vec::new(),
             imported: Vec::new(),
+            search: None,
             noise: Noise {
                 probe_threshold: Some(16.28),
                 calibration: "two speeds, 9.04 and 17.51 additions/ns; the CPU had the higher one in 81 % of 180 readings"
@@ -626,6 +628,7 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
             control: None,
             comparisons,
             imported: Vec::new(),
+            search: None,
             noise: Noise {
                 verdict: "quiet enough: the rebuilds of the control vary by 1.0 %".into(),
                 calibration: "one speed, 17.40 additions/ns (upper quartile of 180 readings)"

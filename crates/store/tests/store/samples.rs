@@ -92,6 +92,7 @@ pub fn trial(number: u32) -> TrialRecord {
         frame_loss_ratio: 0.1,
         ledger: ledger(),
         counters: model::loss::Counters::default(),
+        search: None,
         validity: Validity {
             reasons: vec!["a \"quoted\"\nreason".into()],
         },
@@ -136,6 +137,7 @@ pub fn summary(run: &str) -> Summary {
         control: None,
         comparisons: Vec::new(),
         imported: Vec::new(),
+        search: None,
         noise: Noise::default(),
         warnings: Vec::new(),
         imix_estimate_l2_bps: Some(2.5e9),

@@ -416,6 +416,7 @@ impl Work<'_> {
             control: None,
             comparisons: Vec::new(),
             imported: super::summary::cases(&content.records),
+            search: None,
             noise: Noise::default(),
             warnings: doubts,
             imix_estimate_l2_bps: None,

@@ -1,0 +1,108 @@
+//! What is kept of a search for loads: where each trial lies and why it was made, and what each goal found.
+//!
+//! Which trial comes next is decided in `measure::mlr`; this is only what remains of it. Loads are named twice, by their
+//! place on the search's grid (whole numbers, for programs that compare) and in frames per second (for people).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What a trial is to its search. Its fields stand beside the others of the trial's record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchTrial {
+    /// Place of the load on the search's grid: 0 is the smallest load.
+    pub load_index: u32,
+    /// The load at that place.
+    pub load_pps: f64,
+    /// How long frames were to be sent, in nanoseconds.
+    pub duration_ns: u64,
+    /// Frames lost and frames not sent over frames intended (or sent, if more): what the search is told.
+    pub loss_ratio: f64,
+    /// Made to warm the DUT up: the search makes no use of its result.
+    pub warm_up: bool,
+    /// Why this trial was made, in words.
+    pub reason: String,
+    /// What it says of each goal, in words; empty when the search made no use of it.
+    pub says: Vec<String>,
+}
+
+/// The outcome of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchOutcome {
+    /// Smallest load, index 0.
+    pub min_load_pps: f64,
+    /// Largest load.
+    pub max_load_pps: f64,
+    /// Where the largest load comes from, in words.
+    pub max_load_source: String,
+    /// Index of the largest load.
+    pub max_load_index: u32,
+    /// Trials made, the warm-up and invalid ones included.
+    pub trials: u32,
+    /// Of these, trials that were invalid: repeated, never used.
+    pub trials_invalid: u32,
+    /// Seconds of traffic in all trials; on a simulated DUT seconds of its time.
+    pub traffic_s: f64,
+    /// One per goal, in the order in which they were given.
+    pub goals: Vec<GoalResult>,
+    /// Why the search ended without an answer to every goal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// In which points the search differs from an RFC 2544 throughput test; empty when in none.
+    pub shortened: Vec<String>,
+}
+
+/// What was found for one goal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GoalResult {
+    /// `NDR`, `PDR` or another preset's name, or the goal as text.
+    pub name: String,
+    /// The goal.
+    pub goal: GoalDefinition,
+    /// Largest load known to meet the goal, below every load known not to; by its place on the grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevant_lower_bound_index: Option<u32>,
+    /// The same in frames per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevant_lower_bound_pps: Option<f64>,
+    /// Smallest load known not to meet the goal; by its place on the grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevant_upper_bound_index: Option<u32>,
+    /// The same in frames per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevant_upper_bound_pps: Option<f64>,
+    /// Typical forwarding rate at the relevant lower bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conditional_throughput_pps: Option<f64>,
+    /// The distance of the bounds relative to the upper one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width_achieved: Option<f64>,
+    /// Both bounds are known and no farther apart than the goal's width.
+    pub regular: bool,
+    /// The tester is the limit, or so near to it that the DUT may do more.
+    pub tester_bound: bool,
+    /// What was found, in words.
+    pub verdict: String,
+}
+
+/// A goal as it was sought, every default written out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GoalDefinition {
+    /// A trial is good when its loss ratio is no larger.
+    pub loss_ratio: f64,
+    /// A load passes when no larger share of the trial time is bad.
+    pub exceed_ratio: f64,
+    /// Duration of the shortest trials, in nanoseconds.
+    pub initial_trial_ns: u64,
+    /// Duration from which on a trial counts as full, in nanoseconds.
+    pub final_trial_ns: u64,
+    /// Trial time that decides a load, in nanoseconds.
+    pub duration_sum_ns: u64,
+    /// Relative width of the interval that is narrow enough.
+    pub width: f64,
+    /// Coarser targets before the last.
+    pub preceding_targets: u32,
+    /// Factor by which steps grow while one bound is missing.
+    pub expansion: u32,
+    /// The whole search fails when the smallest load does not meet the goal.
+    pub fail_fast: bool,
+}
