@@ -734,6 +734,8 @@ fn figure(value: f64) -> String {
 
 /// A share in percent: `33.67 %`, `99.994 %`.
 fn share(percent: f64) -> String {
+    // the last digits of the arithmetic are not a share that is missing
+    let percent = (percent * 1e9).round() / 1e9;
     if (99.9..=100.0).contains(&percent) {
         number::percent(percent)
     } else {
@@ -812,6 +814,7 @@ mod tests {
         assert_eq!(share(4.321), "4.321 %");
         assert_eq!(share(99.993_6), "99.994 %");
         assert_eq!(share(100.0), "100 %");
+        assert_eq!(share(99.999_999_999_999), "100 %");
         assert_eq!(share(123.4), "123.4 %");
     }
 
