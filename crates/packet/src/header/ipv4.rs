@@ -1,7 +1,8 @@
 //! IPv4 (RFC 791; traffic class as in RFC 2474 and 3168).
 //!
-//! Options are stepped over and fragments shown, but neither is represented. Start with [`Repr`].
+//! Options are carried, not interpreted, and fragments are not put together. Start with [`Repr`].
 
+use super::options::{self, Options};
 use super::{Error, get};
 use crate::checksum;
 use std::fmt;
@@ -9,6 +10,9 @@ use std::net::Ipv4Addr;
 
 /// What Ethernet says before IPv4.
 pub const ETHERTYPE: u16 = 0x0800;
+
+/// What IPv4's protocol and IPv6's next header say before IPv4: a packet in a packet.
+pub const PROTOCOL: u8 = 4;
 
 /// Length of the header without options, in bytes.
 pub const HEADER_LEN: usize = field::DESTINATION.end;
@@ -34,8 +38,10 @@ mod field {
     pub const DESTINATION: Range<usize> = 16..20;
 }
 
-/// "Don't fragment" in the word of flags and fragment offset.
+/// "Don't fragment" and "more fragments" in the word of flags and fragment offset, and its reserved bit.
 const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const RESERVED: u16 = 0x8000;
 
 impl<T: AsRef<[u8]>> Packet<T> {
     /// Wraps bytes that start with an IPv4 header. Does not look at the checksum.
@@ -127,6 +133,36 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::DESTINATION))
     }
 
+    /// The options' bytes.
+    #[inline]
+    pub fn options(&self) -> &[u8] {
+        &self.buffer.as_ref()[HEADER_LEN..self.header_len()]
+    }
+
+    /// The header as values. Does not look at the checksum.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the reserved flag is set.
+    pub fn repr(&self) -> Result<Repr, Error> {
+        let word = self.flags_fragment();
+        if word & RESERVED != 0 {
+            return Err(Error::Unsupported);
+        }
+        Ok(Repr {
+            traffic_class: self.traffic_class(),
+            identification: self.identification(),
+            dont_fragment: word & DONT_FRAGMENT != 0,
+            more_fragments: word & MORE_FRAGMENTS != 0,
+            fragment_offset: word & 0x1fff,
+            ttl: self.ttl(),
+            protocol: self.protocol(),
+            source: self.source(),
+            destination: self.destination(),
+            payload_len: self.total_len() - self.header_len() as u16,
+            options: Options::new(self.options())?,
+        })
+    }
+
     /// Is the header checksum right?
     pub fn verify_checksum(&self) -> bool {
         checksum::sum(&self.buffer.as_ref()[..self.header_len()]) == 0xffff
@@ -214,7 +250,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// An IPv4 header as values: whole packets, no options.
+/// An IPv4 header as values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
     /// DSCP (6 bits) and ECN (2 bits).
@@ -223,6 +259,10 @@ pub struct Repr {
     pub identification: u16,
     /// "Don't fragment".
     pub dont_fragment: bool,
+    /// "More fragments" of this packet follow.
+    pub more_fragments: bool,
+    /// Where this fragment's payload belongs, in units of 8 bytes; 13 bits.
+    pub fragment_offset: u16,
     /// Time to live, in hops.
     pub ttl: u8,
     /// Protocol of the payload, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
@@ -231,50 +271,56 @@ pub struct Repr {
     pub source: Ipv4Addr,
     /// Destination address.
     pub destination: Ipv4Addr,
-    /// Length of the payload, in bytes; at most 65 515.
+    /// Length of the payload, in bytes; at most 65 515 without options.
     pub payload_len: u16,
+    /// Options.
+    pub options: Options,
 }
 
 impl Repr {
+    /// Length of the header with options, in bytes.
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN + self.options.as_bytes().len()
+    }
+
+    /// Is this less than a whole packet?
+    pub fn is_fragment(&self) -> bool {
+        self.more_fragments || self.fragment_offset != 0
+    }
+
     /// Reads a header and verifies its checksum; returns it with the payload, without Ethernet padding.
     ///
     /// # Errors
-    /// As [`Packet::new`]; [`Error::Checksum`]; [`Error::Unsupported`] for options, fragments and the
-    /// reserved flag.
+    /// As [`Packet::new`]; [`Error::Checksum`]; [`Error::Unsupported`] for the reserved flag.
     pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
         let packet = Packet::new(bytes)?;
         if !packet.verify_checksum() {
             return Err(Error::Checksum);
         }
-        if packet.header_len() != HEADER_LEN || packet.flags_fragment() & !DONT_FRAGMENT != 0 {
-            return Err(Error::Unsupported);
-        }
         let total_len = usize::from(packet.total_len());
-        let repr = Repr {
-            traffic_class: packet.traffic_class(),
-            identification: packet.identification(),
-            dont_fragment: packet.flags_fragment() == DONT_FRAGMENT,
-            ttl: packet.ttl(),
-            protocol: packet.protocol(),
-            source: packet.source(),
-            destination: packet.destination(),
-            payload_len: packet.total_len() - HEADER_LEN as u16,
-        };
-        Ok((repr, &bytes[HEADER_LEN..total_len]))
+        Ok((packet.repr()?, &bytes[packet.header_len()..total_len]))
     }
 
-    /// Writes the header to the first [`HEADER_LEN`] bytes, with its checksum.
+    /// Writes the header to the first [`header_len`](Self::header_len) bytes, with its checksum. Of the fragment offset,
+    /// the low 13 bits.
     ///
     /// # Panics
-    /// When `payload_len` is more than 65 515.
+    /// When `payload_len` is more than 65 515 less the options.
     pub fn emit(&self, bytes: &mut [u8]) {
-        let total_len = self.payload_len.checked_add(HEADER_LEN as u16);
+        let header_len = self.header_len();
+        let total_len = self.payload_len.checked_add(header_len as u16);
+        let flag = |there, flag| if there { flag } else { 0 };
+        bytes[HEADER_LEN..header_len].copy_from_slice(self.options.as_bytes());
         let mut packet = Packet::new_unchecked(bytes);
-        packet.set_version_and_header_len(HEADER_LEN);
+        packet.set_version_and_header_len(header_len);
         packet.set_traffic_class(self.traffic_class);
-        packet.set_total_len(total_len.expect("payload_len is at most 65515"));
+        packet.set_total_len(total_len.expect("header and payload have at most 65535 bytes"));
         packet.set_identification(self.identification);
-        packet.set_flags_fragment(if self.dont_fragment { DONT_FRAGMENT } else { 0 });
+        packet.set_flags_fragment(
+            flag(self.dont_fragment, DONT_FRAGMENT)
+                | flag(self.more_fragments, MORE_FRAGMENTS)
+                | self.fragment_offset & 0x1fff,
+        );
         packet.set_ttl(self.ttl);
         packet.set_protocol(self.protocol);
         packet.set_source(self.source);
@@ -300,11 +346,14 @@ impl Default for Repr {
             traffic_class: 0,
             identification: 0,
             dont_fragment: false,
+            more_fragments: false,
+            fragment_offset: 0,
             ttl: 64,
             protocol: super::udp::PROTOCOL,
             source: Ipv4Addr::UNSPECIFIED,
             destination: Ipv4Addr::UNSPECIFIED,
             payload_len: 0,
+            options: options::NONE,
         }
     }
 }
@@ -394,22 +443,22 @@ mod tests {
     }
 
     #[test]
-    fn options_and_fragments_are_shown_but_not_represented() {
+    fn options_and_fragments() {
+        let with_options = parse_changed(|bytes| bytes[0] = 0x46).unwrap();
+        assert_eq!(with_options.options.as_bytes(), [0; 4]);
         assert_eq!(
-            parse_changed(|bytes| bytes[0] = 0x46),
+            (with_options.header_len(), with_options.payload_len),
+            (24, 91)
+        );
+        let more = parse_changed(|bytes| bytes[6] = 0x20).unwrap();
+        assert!(more.more_fragments && more.is_fragment() && !more.dont_fragment);
+        let later = parse_changed(|bytes| bytes[7] = 0x01).unwrap();
+        assert_eq!((later.fragment_offset, later.is_fragment()), (1, true));
+        assert!(!repr().is_fragment());
+        assert_eq!(
+            parse_changed(|bytes| bytes[6] = 0x80),
             Err(Error::Unsupported)
         );
-        assert_eq!(
-            parse_changed(|bytes| bytes[6] = 0x20),
-            Err(Error::Unsupported)
-        );
-        assert_eq!(
-            parse_changed(|bytes| bytes[7] = 0x01),
-            Err(Error::Unsupported)
-        );
-        let mut bytes = packet();
-        bytes[0] = 0x46;
-        assert_eq!(Packet::new(bytes).unwrap().payload().len(), 91);
     }
 
     #[test]

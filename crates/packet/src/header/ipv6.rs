@@ -10,6 +10,9 @@ use std::net::Ipv6Addr;
 /// What Ethernet says before IPv6.
 pub const ETHERTYPE: u16 = 0x86dd;
 
+/// What IPv4's protocol and IPv6's next header say before IPv6: a packet in a packet.
+pub const PROTOCOL: u8 = 41;
+
 /// Length of the header, in bytes.
 pub const HEADER_LEN: usize = field::DESTINATION.end;
 

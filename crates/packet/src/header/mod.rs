@@ -1,11 +1,11 @@
 //! Protocol headers, one file per protocol: read them, write them, show them.
 //!
-//! Fixed headers only: what lies between two headers (padding, options, extension headers) is reported, not
-//! interpreted, and no header checks the one above it. Read [`udp`], the shortest; then you know them all.
+//! No header checks the one above it, and what lies between two headers (padding) is for whoever puts them together:
+//! [`stack`](crate::stack) and [`decode`](crate::decode). Read [`udp`], one of the shortest; then you know them all.
 //!
 //! Every file has the same four parts in the same order, after the protocol's number and header length:
 //!
-//! 1. a **view** (`Packet<T>`, `Frame<T>`) over bytes, with a getter and a setter per field;
+//! 1. a **view** (`Packet<T>`, `Frame<T>`, `Tag<T>`) over bytes, with a getter and a setter per field;
 //! 2. a private `mod field` with the byte ranges;
 //! 3. a plain **`Repr`** with `parse` (bytes to values, and the payload that follows) and `emit`;
 //! 4. `Display` for the `Repr`, one line.
@@ -16,12 +16,24 @@
 //!   (or the IPv4 version and header length) voids that.
 //! - `parse` loses nothing: either `emit` gives the same header bytes again, checksums apart, or `parse`
 //!   is an error. `parse` never panics.
-//! - `emit` writes exactly `HEADER_LEN` bytes and panics when there is less room.
+//! - `emit` writes exactly `HEADER_LEN` bytes, or `header_len()` of a header that has optional parts, and panics when
+//!   there is less room.
 
+pub mod arp;
 pub mod ethernet;
+pub mod gre;
+pub mod icmp;
+pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod ipv6_ext;
+pub mod mpls;
+pub mod ndp;
+pub mod options;
+pub mod tcp;
 pub mod udp;
+pub mod vlan;
+pub mod vxlan;
 
 use std::ops::Range;
 
@@ -37,8 +49,8 @@ pub enum Error {
     /// The header's own checksum is wrong.
     #[error("wrong header checksum")]
     Checksum,
-    /// Correct, but `Repr` has no field for it: IPv4 options and fragments.
-    #[error("has options or is a fragment, which Repr does not represent")]
+    /// Possible, but `Repr` has no field for it: reserved bits, other versions, other kinds of addresses.
+    #[error("has reserved bits set or is of a kind that is not represented")]
     Unsupported,
 }
 

@@ -1,0 +1,238 @@
+//! ARP (RFC 826) for IPv4 over Ethernet: a whole message.
+//!
+//! Other hardware and protocol addresses are an error. Start with [`Repr`].
+
+use super::ethernet::MacAddr;
+use super::{Error, get};
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// What Ethernet says before ARP.
+pub const ETHERTYPE: u16 = 0x0806;
+
+/// Length of a message, in bytes.
+pub const HEADER_LEN: usize = field::TARGET_IP.end;
+
+/// Operation: who has this address?
+pub const REQUEST: u16 = 1;
+
+/// Operation: this address is mine.
+pub const REPLY: u16 = 2;
+
+/// Ethernet (1), IPv4 (0x0800), and their address lengths 6 and 4.
+const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
+
+/// View of an ARP message.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<T> {
+    buffer: T,
+}
+
+mod field {
+    use std::ops::Range;
+
+    pub const OPERATION: Range<usize> = 6..8;
+    pub const SENDER_MAC: Range<usize> = 8..14;
+    pub const SENDER_IP: Range<usize> = 14..18;
+    pub const TARGET_MAC: Range<usize> = 18..24;
+    pub const TARGET_IP: Range<usize> = 24..28;
+    /// Types and lengths of the addresses.
+    pub const KIND: Range<usize> = 0..6;
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Wraps bytes that start with an ARP message.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]; [`Error::Unsupported`] when it is not about IPv4 over Ethernet.
+    pub fn new(buffer: T) -> Result<Self, Error> {
+        if buffer.as_ref().len() < HEADER_LEN {
+            return Err(Error::Truncated);
+        }
+        if buffer.as_ref()[field::KIND] != KIND {
+            return Err(Error::Unsupported);
+        }
+        Ok(Packet { buffer })
+    }
+
+    /// Operation: [`REQUEST`], [`REPLY`], or another.
+    #[inline]
+    pub fn operation(&self) -> u16 {
+        u16::from_be_bytes(get(self.buffer.as_ref(), field::OPERATION))
+    }
+
+    /// MAC address of the sender.
+    #[inline]
+    pub fn sender_mac(&self) -> MacAddr {
+        MacAddr(get(self.buffer.as_ref(), field::SENDER_MAC))
+    }
+
+    /// IPv4 address of the sender.
+    #[inline]
+    pub fn sender_ip(&self) -> Ipv4Addr {
+        Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::SENDER_IP))
+    }
+
+    /// MAC address of the target; zero in a request.
+    #[inline]
+    pub fn target_mac(&self) -> MacAddr {
+        MacAddr(get(self.buffer.as_ref(), field::TARGET_MAC))
+    }
+
+    /// IPv4 address of the target.
+    #[inline]
+    pub fn target_ip(&self) -> Ipv4Addr {
+        Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::TARGET_IP))
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    #[inline]
+    pub(crate) fn new_unchecked(buffer: T) -> Self {
+        Packet { buffer }
+    }
+
+    /// Sets the operation.
+    #[inline]
+    pub fn set_operation(&mut self, value: u16) {
+        self.buffer.as_mut()[field::OPERATION].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Sets the mAC address of the sender.
+    #[inline]
+    pub fn set_sender_mac(&mut self, value: MacAddr) {
+        self.buffer.as_mut()[field::SENDER_MAC].copy_from_slice(&value.0);
+    }
+
+    /// Sets the iPv4 address of the sender.
+    #[inline]
+    pub fn set_sender_ip(&mut self, value: Ipv4Addr) {
+        self.buffer.as_mut()[field::SENDER_IP].copy_from_slice(&value.octets());
+    }
+
+    /// Sets the MAC address of the target.
+    #[inline]
+    pub fn set_target_mac(&mut self, value: MacAddr) {
+        self.buffer.as_mut()[field::TARGET_MAC].copy_from_slice(&value.0);
+    }
+
+    /// Sets the iPv4 address of the target.
+    #[inline]
+    pub fn set_target_ip(&mut self, value: Ipv4Addr) {
+        self.buffer.as_mut()[field::TARGET_IP].copy_from_slice(&value.octets());
+    }
+
+    /// Sets the types and lengths of the addresses: IPv4 over Ethernet.
+    #[inline]
+    pub fn set_kind(&mut self) {
+        self.buffer.as_mut()[field::KIND].copy_from_slice(&KIND);
+    }
+}
+
+/// An ARP message as values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Repr {
+    /// Operation: [`REQUEST`], [`REPLY`], or another.
+    pub operation: u16,
+    /// MAC address of the sender.
+    pub sender_mac: MacAddr,
+    /// IPv4 address of the sender.
+    pub sender_ip: Ipv4Addr,
+    /// MAC address of the target; zero in a request.
+    pub target_mac: MacAddr,
+    /// IPv4 address of the target.
+    pub target_ip: Ipv4Addr,
+}
+
+impl Repr {
+    /// Reads a message; returns it with what follows, which is padding.
+    ///
+    /// # Errors
+    /// As [`Packet::new`].
+    pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
+        let packet = Packet::new(bytes)?;
+        let repr = Repr {
+            operation: packet.operation(),
+            sender_mac: packet.sender_mac(),
+            sender_ip: packet.sender_ip(),
+            target_mac: packet.target_mac(),
+            target_ip: packet.target_ip(),
+        };
+        Ok((repr, &bytes[HEADER_LEN..]))
+    }
+
+    /// Writes the message to the first [`HEADER_LEN`] bytes.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let mut packet = Packet::new_unchecked(bytes);
+        packet.set_kind();
+        packet.set_operation(self.operation);
+        packet.set_sender_mac(self.sender_mac);
+        packet.set_sender_ip(self.sender_ip);
+        packet.set_target_mac(self.target_mac);
+        packet.set_target_ip(self.target_ip);
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Repr {
+            operation,
+            sender_mac,
+            sender_ip,
+            target_mac,
+            target_ip,
+        } = self;
+        match *operation {
+            REQUEST => write!(
+                f,
+                "ARP who has {target_ip}? tell {sender_ip} at {sender_mac}"
+            ),
+            REPLY => write!(
+                f,
+                "ARP {sender_ip} is at {sender_mac}, to {target_ip} at {target_mac}"
+            ),
+            _ => write!(f, "ARP operation {operation} {sender_ip} > {target_ip}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Repr {
+        Repr {
+            operation: REQUEST,
+            sender_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            sender_ip: Ipv4Addr::new(198, 18, 1, 2),
+            target_mac: MacAddr([0; 6]),
+            target_ip: Ipv4Addr::new(198, 18, 1, 1),
+        }
+    }
+
+    #[test]
+    fn emit_and_parse() {
+        let mut bytes = [0xee; HEADER_LEN + 1];
+        request().emit(&mut bytes);
+        assert_eq!(
+            bytes[..HEADER_LEN],
+            [
+                0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 198, 18, 1, 2, 0, 0, 0, 0, 0, 0, 198, 18,
+                1, 1
+            ]
+        );
+        assert_eq!(Repr::parse(&bytes), Ok((request(), &[0xee][..])));
+        assert_eq!(Repr::parse(&bytes[..27]), Err(Error::Truncated));
+        bytes[1] = 6;
+        assert_eq!(Repr::parse(&bytes), Err(Error::Unsupported));
+    }
+
+    #[test]
+    fn display() {
+        assert_eq!(
+            request().to_string(),
+            "ARP who has 198.18.1.1? tell 198.18.1.2 at 02:00:00:00:00:01"
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! ICMPv6 (RFC 4443): the header that all messages share.
+//!
+//! What follows it is payload; the neighbor discovery messages among them are read by [`ndp`](super::ndp). The pseudo
+//! header, which unlike ICMP it has, comes from the IPv6 header's `Repr`. Start with [`Repr`].
+
+use super::{Error, get};
+use crate::checksum;
+use std::fmt;
+
+/// What IPv6 says in its next header before ICMPv6.
+pub const PROTOCOL: u8 = 58;
+
+/// Length of the header, in bytes.
+pub const HEADER_LEN: usize = field::WORD.end;
+
+/// Type: destination unreachable.
+pub const UNREACHABLE: u8 = 1;
+
+/// Type: packet too big.
+pub const TOO_BIG: u8 = 2;
+
+/// Type: time exceeded.
+pub const TIME_EXCEEDED: u8 = 3;
+
+/// Type: echo request.
+pub const ECHO_REQUEST: u8 = 128;
+
+/// Type: echo reply.
+pub const ECHO_REPLY: u8 = 129;
+
+/// View of an ICMPv6 message.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<T> {
+    buffer: T,
+}
+
+mod field {
+    use std::ops::Range;
+
+    pub const KIND: usize = 0;
+    pub const CODE: usize = 1;
+    pub const CHECKSUM: Range<usize> = 2..4;
+    pub const WORD: Range<usize> = 4..8;
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Wraps bytes that start with an ICMPv6 header.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]
+    pub fn new(buffer: T) -> Result<Self, Error> {
+        if buffer.as_ref().len() < HEADER_LEN {
+            return Err(Error::Truncated);
+        }
+        Ok(Packet { buffer })
+    }
+
+    /// Type of the message.
+    #[inline]
+    pub fn kind(&self) -> u8 {
+        self.buffer.as_ref()[field::KIND]
+    }
+
+    /// Code, within the type.
+    #[inline]
+    pub fn code(&self) -> u8 {
+        self.buffer.as_ref()[field::CODE]
+    }
+
+    /// Checksum.
+    #[inline]
+    pub fn checksum(&self) -> u16 {
+        u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
+    }
+
+    /// The second word, whose meaning the type decides.
+    #[inline]
+    pub fn word(&self) -> u32 {
+        u32::from_be_bytes(get(self.buffer.as_ref(), field::WORD))
+    }
+
+    /// Is the checksum right? `pseudo_header` is the sum from the IPv6 header's `Repr`; The message is the whole buffer.
+    pub fn verify_checksum(&self, pseudo_header: u16) -> bool {
+        checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]) == 0xffff
+    }
+
+    /// The bytes after the header.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        &self.buffer.as_ref()[HEADER_LEN..]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    #[inline]
+    pub(crate) fn new_unchecked(buffer: T) -> Self {
+        Packet { buffer }
+    }
+
+    /// Sets the type of the message.
+    #[inline]
+    pub fn set_kind(&mut self, value: u8) {
+        self.buffer.as_mut()[field::KIND] = value;
+    }
+
+    /// Sets the code.
+    #[inline]
+    pub fn set_code(&mut self, value: u8) {
+        self.buffer.as_mut()[field::CODE] = value;
+    }
+
+    /// Sets the checksum field as it is.
+    #[inline]
+    pub fn set_checksum(&mut self, value: u16) {
+        self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Sets the second word.
+    #[inline]
+    pub fn set_word(&mut self, value: u32) {
+        self.buffer.as_mut()[field::WORD].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Computes and sets the checksum of the message, which is the whole buffer.
+    pub fn fill_checksum(&mut self, pseudo_header: u16) {
+        self.set_checksum(0);
+        let sum = checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]);
+        self.set_checksum(!sum);
+    }
+}
+
+/// An ICMPv6 header as values. The checksum is not among them: it covers the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Repr {
+    /// Type of the message.
+    pub kind: u8,
+    /// Code, within the type.
+    pub code: u8,
+    /// The second word: identifier and sequence number of an echo, next-hop MTU, pointer, unused.
+    pub word: u32,
+}
+
+impl Repr {
+    /// An echo request, as `ping` sends it.
+    pub fn echo_request(identifier: u16, sequence: u16) -> Repr {
+        Repr {
+            kind: ECHO_REQUEST,
+            code: 0,
+            word: u32::from(identifier) << 16 | u32::from(sequence),
+        }
+    }
+
+    /// Reads a header; returns it with the payload. Does not look at the checksum.
+    ///
+    /// # Errors
+    /// As [`Packet::new`].
+    pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
+        let packet = Packet::new(bytes)?;
+        let repr = Repr {
+            kind: packet.kind(),
+            code: packet.code(),
+            word: packet.word(),
+        };
+        Ok((repr, &bytes[HEADER_LEN..]))
+    }
+
+    /// Writes the header to the first [`HEADER_LEN`] bytes, with a zero checksum.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let mut packet = Packet::new_unchecked(bytes);
+        packet.set_kind(self.kind);
+        packet.set_code(self.code);
+        packet.set_checksum(0);
+        packet.set_word(self.word);
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Repr { kind, code, word } = self;
+        let (high, low) = (word >> 16, word & 0xffff);
+        match *kind {
+            ECHO_REQUEST => write!(f, "ICMPv6 echo request {high} sequence {low}"),
+            ECHO_REPLY => write!(f, "ICMPv6 echo reply {high} sequence {low}"),
+            UNREACHABLE => write!(f, "ICMPv6 destination unreachable code {code}"),
+            TOO_BIG => write!(f, "ICMPv6 packet too big, mtu {word}"),
+            TIME_EXCEEDED => write!(f, "ICMPv6 time exceeded code {code}"),
+            _ => write!(f, "ICMPv6 type {kind} code {code}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::ipv6;
+
+    #[test]
+    fn emit_parse_display() {
+        let repr = Repr::echo_request(0x1234, 1);
+        let ip = ipv6::Repr {
+            next_header: PROTOCOL,
+            payload_len: 8,
+            ..ipv6::Repr::default()
+        };
+        let mut bytes = [0xee; 8];
+        repr.emit(&mut bytes);
+        Packet::new(&mut bytes)
+            .unwrap()
+            .fill_checksum(ip.pseudo_header());
+        // 0x8000 + 0x1234 + 0x0001 and the pseudo header's 58 + 8, by hand
+        assert_eq!(bytes[2..4], (!0x9277_u16).to_be_bytes());
+        assert!(
+            Packet::new(&bytes)
+                .unwrap()
+                .verify_checksum(ip.pseudo_header())
+        );
+        assert_eq!(Repr::parse(&bytes), Ok((repr, &[][..])));
+        assert_eq!(repr.to_string(), "ICMPv6 echo request 4660 sequence 1");
+        assert_eq!(Repr::parse(&bytes[..7]), Err(Error::Truncated));
+        bytes[7] ^= 1;
+        assert!(
+            !Packet::new(&bytes)
+                .unwrap()
+                .verify_checksum(ip.pseudo_header())
+        );
+    }
+}

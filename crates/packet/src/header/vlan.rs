@@ -1,0 +1,178 @@
+//! One VLAN tag (IEEE 802.1Q clause 9), as it stands after an EtherType that announces it.
+//!
+//! A tag begins after the tag protocol identifier: to the header before it that is its EtherType. Two tags, one
+//! after another, are QinQ (IEEE 802.1ad). Start with [`Repr`].
+
+use super::{Error, get};
+use std::fmt;
+
+/// What Ethernet, or another tag, says before a customer tag (C-TAG).
+pub const ETHERTYPE: u16 = 0x8100;
+
+/// What Ethernet says before a service tag (S-TAG), the outer of two.
+pub const ETHERTYPE_SERVICE: u16 = 0x88a8;
+
+/// What older switches say before the outer of two tags.
+pub const ETHERTYPE_OLD: u16 = 0x9100;
+
+/// Length of a tag without its tag protocol identifier, in bytes.
+pub const HEADER_LEN: usize = field::ETHERTYPE.end;
+
+/// Does this EtherType announce a tag?
+pub fn is_tag(ethertype: u16) -> bool {
+    matches!(ethertype, ETHERTYPE | ETHERTYPE_SERVICE | ETHERTYPE_OLD)
+}
+
+/// View of a tag and what follows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Tag<T> {
+    buffer: T,
+}
+
+mod field {
+    use std::ops::Range;
+
+    pub const CONTROL: Range<usize> = 0..2;
+    pub const ETHERTYPE: Range<usize> = 2..4;
+}
+
+impl<T: AsRef<[u8]>> Tag<T> {
+    /// Wraps bytes that start with a tag, behind its tag protocol identifier.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]
+    pub fn new(buffer: T) -> Result<Self, Error> {
+        if buffer.as_ref().len() < HEADER_LEN {
+            return Err(Error::Truncated);
+        }
+        Ok(Tag { buffer })
+    }
+
+    /// Tag control information: priority (3 bits), drop eligible (1 bit), VLAN identifier (12 bits).
+    #[inline]
+    pub fn control(&self) -> u16 {
+        u16::from_be_bytes(get(self.buffer.as_ref(), field::CONTROL))
+    }
+
+    /// EtherType of what follows.
+    #[inline]
+    pub fn ethertype(&self) -> u16 {
+        u16::from_be_bytes(get(self.buffer.as_ref(), field::ETHERTYPE))
+    }
+
+    /// Priority code point, 0 to 7.
+    #[inline]
+    pub fn priority(&self) -> u8 {
+        (self.control() >> 13) as u8
+    }
+
+    /// Drop eligible indicator.
+    #[inline]
+    pub fn drop_eligible(&self) -> bool {
+        self.control() & 0x1000 != 0
+    }
+
+    /// VLAN identifier, 12 bits.
+    #[inline]
+    pub fn id(&self) -> u16 {
+        self.control() & 0xfff
+    }
+
+    /// Everything after the header, padding included.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        &self.buffer.as_ref()[HEADER_LEN..]
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Tag<T> {
+    /// Wraps bytes whose content is about to be written; getters may panic until it is.
+    #[inline]
+    pub(crate) fn new_unchecked(buffer: T) -> Self {
+        Tag { buffer }
+    }
+
+    /// Sets the tag control information.
+    #[inline]
+    pub fn set_control(&mut self, value: u16) {
+        self.buffer.as_mut()[field::CONTROL].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Sets the etherType of what follows.
+    #[inline]
+    pub fn set_ethertype(&mut self, value: u16) {
+        self.buffer.as_mut()[field::ETHERTYPE].copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// A tag as values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Repr {
+    /// Priority code point, 0 to 7.
+    pub priority: u8,
+    /// Drop eligible indicator.
+    pub drop_eligible: bool,
+    /// VLAN identifier, 12 bits; 0 is a tag that only carries a priority.
+    pub id: u16,
+    /// EtherType of what follows.
+    pub ethertype: u16,
+}
+
+impl Repr {
+    /// Reads a tag; returns it with what follows, padding included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]
+    pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
+        let tag = Tag::new(bytes)?;
+        let repr = Repr {
+            priority: tag.priority(),
+            drop_eligible: tag.drop_eligible(),
+            id: tag.id(),
+            ethertype: tag.ethertype(),
+        };
+        Ok((repr, &bytes[HEADER_LEN..]))
+    }
+
+    /// Writes the tag to the first [`HEADER_LEN`] bytes: of the priority the low 3 bits, of the identifier the low 12.
+    pub fn emit(&self, bytes: &mut [u8]) {
+        let mut tag = Tag::new_unchecked(bytes);
+        tag.set_control(
+            u16::from(self.priority) << 13 | u16::from(self.drop_eligible) << 12 | self.id & 0xfff,
+        );
+        tag.set_ethertype(self.ethertype);
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VLAN {} priority {}", self.id, self.priority)?;
+        if self.drop_eligible {
+            f.write_str(" drop eligible")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Priority 5, VLAN 100, IPv4 next.
+    const BYTES: [u8; 5] = [0xa0, 0x64, 0x08, 0x00, 0x45];
+
+    #[test]
+    fn parse_emit_display() {
+        let (repr, rest) = Repr::parse(&BYTES).unwrap();
+        assert_eq!(
+            (repr.priority, repr.drop_eligible, repr.id),
+            (5, false, 100)
+        );
+        assert_eq!(rest, [0x45]);
+        let mut bytes = [0xee; HEADER_LEN];
+        repr.emit(&mut bytes);
+        assert_eq!(bytes, BYTES[..HEADER_LEN]);
+        assert_eq!(repr.to_string(), "VLAN 100 priority 5");
+        assert_eq!(Repr::parse(&BYTES[..3]), Err(Error::Truncated));
+    }
+}
