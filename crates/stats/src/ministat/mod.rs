@@ -18,7 +18,7 @@ pub use input::{InputError, read_values};
 pub use plot::Plot;
 pub use student_table::Level;
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use crate::format::general;
 use input::reason;
@@ -163,7 +163,10 @@ impl Model {
 ///
 /// `open` opens a file of the arguments by its name; `-` is standard input, which is also opened when
 /// there is no file. Files are opened and read in the model's own order, and none after an error.
-pub fn run<R: Read>(arguments: &Arguments, open: impl FnMut(&[u8]) -> io::Result<R>) -> Output {
+pub fn run<R: Read>(
+    arguments: &Arguments,
+    open: impl FnMut(&[u8]) -> std::io::Result<R>,
+) -> Output {
     match report(arguments, open) {
         Ok(report) => report.into(),
         Err(refusal) => refusal,
@@ -173,7 +176,7 @@ pub fn run<R: Read>(arguments: &Arguments, open: impl FnMut(&[u8]) -> io::Result
 /// [`run`] to where the numbers are known; the error is what the program prints before it exits.
 pub fn report<R: Read>(
     arguments: &Arguments,
-    mut open: impl FnMut(&[u8]) -> io::Result<R>,
+    mut open: impl FnMut(&[u8]) -> std::io::Result<R>,
 ) -> Result<Report, Output> {
     let options = &arguments.options;
     let stdin = [b"-".to_vec()];
