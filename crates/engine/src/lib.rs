@@ -11,6 +11,7 @@ pub mod error;
 pub mod generator;
 pub mod pacer;
 pub mod port;
+pub mod sim;
 pub mod sys;
 pub mod tester;
 pub mod xdp_count;

@@ -1,0 +1,63 @@
+//! Chance from a seed: SplitMix64 (Steele, Lea, Flood 2014), and the two distributions that a DUT needs.
+
+/// Up to so many expected losses they are drawn one by one; beyond, their number is normal to better than 1 %.
+const DRAWN_SINGLY: f64 = 1000.0;
+
+/// A sequence of random numbers.
+#[derive(Debug, Clone)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// The sequence of this number among those of this seed.
+    pub fn new(seed: u64, number: u64) -> Random {
+        let mut random = Random(seed);
+        // two numbers that differ by one shall not give the same sequence one step apart
+        let start =
+            random.next_u64() ^ Random(number.wrapping_mul(0xd134_2543_de82_ef95)).next_u64();
+        Random(start)
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Above 0 and at most 1.
+    fn unit(&mut self) -> f64 {
+        ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Standard normal (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * self.unit().ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
+    /// How many of `n` events happen, each with this probability.
+    pub fn binomial(&mut self, n: u64, probability: f64) -> u64 {
+        if probability <= 0.0 {
+            return 0;
+        }
+        let mean = n as f64 * probability;
+        if mean > DRAWN_SINGLY {
+            let drawn = mean + self.normal() * (mean * (1.0 - probability)).sqrt();
+            return (drawn.round().max(0.0) as u64).min(n);
+        }
+        // from one event to the next: the number between them is geometric
+        let per_step = (-probability).ln_1p();
+        let (mut at, mut events) = (0, 0);
+        loop {
+            // a cast from float saturates
+            let gap = (self.unit().ln() / per_step) as u64;
+            at = u64::saturating_add(at, gap).saturating_add(1);
+            if at > n {
+                return events;
+            }
+            events += 1;
+        }
+    }
+}

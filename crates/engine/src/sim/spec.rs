@@ -1,0 +1,536 @@
+//! What a simulated DUT is like, as people type it: `capacity=1e6,buffer=1000,livelock=0.3,loss=1e-6`.
+//!
+//! A text becomes a [`Dut`] or an error that says where it is wrong and what would be right; a [`Dut`] prints as a text
+//! that reads back as the same. Start with [`KEYS`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use model::units::FrameSize;
+
+/// Every key, an example, and what it means: what errors and the manual say.
+pub const KEYS: [(&str, &str, &str); 14] = [
+    ("capacity", "1e6", "frames per second that a core forwards"),
+    (
+        "cores",
+        "4",
+        "cores with a queue each; flows are spread over them by hash",
+    ),
+    ("buffer", "1000", "frames that wait in front of a core"),
+    (
+        "livelock",
+        "0.3",
+        "share of the capacity lost for every 100 % of overload",
+    ),
+    ("loss", "1e-6", "share of frames lost at random"),
+    ("burst", "20/10", "frames lost in every so-many-th trial"),
+    (
+        "noise",
+        "0.01",
+        "standard deviation of the capacity from trial to trial, relative",
+    ),
+    ("drift", "-1%/h", "change of the capacity with time"),
+    (
+        "slow-start",
+        "2s",
+        "traffic after which it has its full capacity; it begins with half of it",
+    ),
+    ("stall", "20ms/1s", "it stops for so long in every period"),
+    ("generator", "12Mpps", "most that the tester can send"),
+    (
+        "link",
+        "10Gbps",
+        "speed of the tester's link; it sends no more than line rate",
+    ),
+    ("latency", "20us", "time through an idle DUT"),
+    ("seed", "7", "seed of all chance"),
+];
+
+/// A simulated DUT and the tester in front of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dut {
+    /// Frames per second that one core forwards.
+    pub capacity_pps: f64,
+    /// Cores, each with a queue of its own.
+    pub cores: u32,
+    /// Frames that can wait in front of a core.
+    pub buffer_frames: u64,
+    /// Share of the capacity lost for every 100 % of overload.
+    pub livelock: f64,
+    /// Share of frames lost at random.
+    pub loss_ratio: f64,
+    /// Frames lost now and then.
+    pub burst: Option<Burst>,
+    /// Standard deviation of the capacity from trial to trial, relative.
+    pub noise: f64,
+    /// Relative change of the capacity in an hour.
+    pub drift_per_hour: f64,
+    /// Traffic after which it has its full capacity.
+    pub slow_start: Duration,
+    /// It stops now and then.
+    pub stall: Option<Stall>,
+    /// Most that the tester can send.
+    pub generator_pps: Option<f64>,
+    /// Speed of the tester's link.
+    pub link_bps: Option<f64>,
+    /// Time through an idle DUT.
+    pub latency: Duration,
+    /// Seed of all chance.
+    pub seed: u64,
+}
+
+/// Frames lost in every so-many-th trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Burst {
+    /// Frames lost.
+    pub frames: u64,
+    /// In every so-many-th trial.
+    pub every_trials: u32,
+}
+
+/// A pause in every period, in its middle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// How long nothing is forwarded.
+    pub length: Duration,
+    /// How often.
+    pub period: Duration,
+}
+
+/// Why a text is no simulated DUT.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("simulated DUT, character {position}: {why}")]
+pub struct DutError {
+    /// Where the text is wrong, from 1.
+    pub position: usize,
+    /// What is wrong and what would be right.
+    pub why: String,
+}
+
+impl Default for Dut {
+    /// A million frames per second, no buffer, no fault.
+    fn default() -> Dut {
+        Dut {
+            capacity_pps: 1e6,
+            cores: 1,
+            buffer_frames: 0,
+            livelock: 0.0,
+            loss_ratio: 0.0,
+            burst: None,
+            noise: 0.0,
+            drift_per_hour: 0.0,
+            slow_start: Duration::ZERO,
+            stall: None,
+            generator_pps: None,
+            link_bps: None,
+            latency: Duration::ZERO,
+            seed: 0,
+        }
+    }
+}
+
+impl Dut {
+    /// The most that the tester can send in frames of this size; `None` when there is no limit.
+    pub fn tester_limit_pps(&self, size: FrameSize) -> Option<f64> {
+        let line_rate = self.link_bps.map(|bps| size.line_rate_pps(bps));
+        match (self.generator_pps, line_rate) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Reads `capacity=1e6,buffer=1000`; what is not said is as in [`Dut::default`].
+    ///
+    /// # Errors
+    /// Which key is wrong, where it stands, and what would be right.
+    pub fn parse(text: &str) -> Result<Dut, DutError> {
+        let mut dut = Dut::default();
+        let mut seen: Vec<&str> = Vec::new();
+        let mut position = 1;
+        for item in text.split(',') {
+            let blanks = item.len() - item.trim_start().len();
+            let at = position + blanks;
+            position += item.chars().count() + 1;
+            let error = |why: String| DutError { position: at, why };
+            let typed = item.trim();
+            let Some((key, value)) = typed.split_once('=') else {
+                return Err(error(format!(
+                    "`{typed}` is no key=value; such as capacity=1e6,buffer=1000. Keys: {}",
+                    keys()
+                )));
+            };
+            let (key, value) = (key.trim(), value.trim());
+            let Some((key, example, _)) = KEYS.iter().find(|(known, ..)| *known == key) else {
+                return Err(error(format!("there is no key `{key}`. Keys: {}", keys())));
+            };
+            if seen.contains(key) {
+                return Err(error(format!("`{key}` is given twice")));
+            }
+            seen.push(key);
+            dut.set(key, value)
+                .map_err(|what| error(format!("{key}={value}: {what}, such as {key}={example}")))?;
+        }
+        Ok(dut)
+    }
+
+    /// Sets one key; the error says what its value must be.
+    fn set(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
+        const SHARE: &str = "it must be a share from 0 to below 1";
+        let share = |value| ratio(value).filter(|share| (0.0..1.0).contains(share));
+        match key {
+            "capacity" => {
+                self.capacity_pps = rate(value, "pps")
+                    .ok_or("it must be frames per second above 0, at most 1e12")?;
+            }
+            "cores" => {
+                self.cores =
+                    within(value, 1, 1024).ok_or("it must be a number from 1 to 1024")? as u32;
+            }
+            "buffer" => {
+                self.buffer_frames = within(value, 0, 1_000_000_000)
+                    .ok_or("it must be a number of frames from 0 to 1000000000")?;
+            }
+            "livelock" => {
+                self.livelock = ratio(value)
+                    .filter(|slope| (0.0..=1000.0).contains(slope))
+                    .ok_or("it must be a number from 0 to 1000")?;
+            }
+            "loss" => self.loss_ratio = share(value).ok_or(SHARE)?,
+            "burst" => {
+                let burst = value.split_once('/').and_then(|(frames, trials)| {
+                    Some(Burst {
+                        frames: within(frames, 1, 1_000_000_000)?,
+                        every_trials: within(trials, 1, 1_000_000)? as u32,
+                    })
+                });
+                self.burst = Some(burst.ok_or("it must be frames / trials, both 1 or more")?);
+            }
+            "noise" => {
+                self.noise = ratio(value)
+                    .filter(|share| (0.0..=1.0).contains(share))
+                    .ok_or("it must be a share from 0 to 1")?;
+            }
+            "drift" => {
+                self.drift_per_hour = value
+                    .strip_suffix("/h")
+                    .and_then(ratio)
+                    .filter(|share| (-10.0..=10.0).contains(share))
+                    .ok_or("it must be a share per hour, from -1000%/h to 1000%/h")?;
+            }
+            "slow-start" => {
+                self.slow_start = duration(value).ok_or("it must be a time up to 24h")?;
+            }
+            "stall" => {
+                let shortest = Duration::from_millis(1);
+                let stall = value.split_once('/').and_then(|(length, period)| {
+                    Some(Stall {
+                        length: duration(length)?,
+                        period: duration(period)?,
+                    })
+                });
+                self.stall = Some(
+                    stall
+                        .filter(|s| s.length < s.period && s.period >= shortest)
+                        .ok_or("it must be length / period, the length shorter, the period 1ms or more")?,
+                );
+            }
+            "generator" => {
+                self.generator_pps = Some(
+                    rate(value, "pps")
+                        .ok_or("it must be frames per second above 0, at most 1e12")?,
+                );
+            }
+            "link" => {
+                self.link_bps = Some(
+                    rate(value, "bps").ok_or("it must be bits per second above 0, at most 1e12")?,
+                );
+            }
+            "latency" => self.latency = duration(value).ok_or("it must be a time up to 24h")?,
+            _ => self.seed = within(value, 0, u64::MAX).ok_or("it must be a whole number")?,
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Dut {
+    type Err = DutError;
+    fn from_str(text: &str) -> Result<Dut, DutError> {
+        Dut::parse(text)
+    }
+}
+
+impl fmt::Display for Dut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "capacity={}", Scaled(self.capacity_pps, "pps"))?;
+        let plain = Dut::default();
+        if self.cores != plain.cores {
+            write!(f, ",cores={}", self.cores)?;
+        }
+        if self.buffer_frames != plain.buffer_frames {
+            write!(f, ",buffer={}", self.buffer_frames)?;
+        }
+        for (key, value) in [("livelock", self.livelock), ("loss", self.loss_ratio)] {
+            if value != 0.0 {
+                write!(f, ",{key}={value}")?;
+            }
+        }
+        if let Some(burst) = self.burst {
+            write!(f, ",burst={}/{}", burst.frames, burst.every_trials)?;
+        }
+        if self.noise != 0.0 {
+            write!(f, ",noise={}", self.noise)?;
+        }
+        if self.drift_per_hour != 0.0 {
+            write!(f, ",drift={}/h", self.drift_per_hour)?;
+        }
+        if self.slow_start > Duration::ZERO {
+            write!(f, ",slow-start={}", Time(self.slow_start))?;
+        }
+        if let Some(stall) = self.stall {
+            write!(f, ",stall={}/{}", Time(stall.length), Time(stall.period))?;
+        }
+        if let Some(pps) = self.generator_pps {
+            write!(f, ",generator={}", Scaled(pps, "pps"))?;
+        }
+        if let Some(bps) = self.link_bps {
+            write!(f, ",link={}", Scaled(bps, "bps"))?;
+        }
+        if self.latency > Duration::ZERO {
+            write!(f, ",latency={}", Time(self.latency))?;
+        }
+        if self.seed != plain.seed {
+            write!(f, ",seed={}", self.seed)?;
+        }
+        Ok(())
+    }
+}
+
+fn keys() -> String {
+    KEYS.map(|(key, example, _)| format!("{key}={example}"))
+        .join(", ")
+}
+
+/// A whole number in a range.
+fn within(text: &str, least: u64, most: u64) -> Option<u64> {
+    let number = text.trim().parse().ok()?;
+    (least..=most).contains(&number).then_some(number)
+}
+
+/// `0.01` or `1%`.
+fn ratio(text: &str) -> Option<f64> {
+    let value = match text.trim().strip_suffix('%') {
+        Some(percent) => number(percent, -2),
+        None => number(text, 0),
+    };
+    value.filter(|value| value.is_finite())
+}
+
+/// `1e6`, `1000000`, `1Mpps`: above 0.
+fn rate(text: &str, unit: &str) -> Option<f64> {
+    let text = text.trim();
+    let text = match text.len().checked_sub(unit.len()) {
+        Some(end) if text.is_char_boundary(end) && text[end..].eq_ignore_ascii_case(unit) => {
+            &text[..end]
+        }
+        _ => text,
+    };
+    let (text, exponent) = match text.trim_end().strip_suffix(['k', 'K', 'M', 'G']) {
+        None => (text, 0),
+        Some(rest) if text.contains('M') => (rest, 6),
+        Some(rest) if text.contains('G') => (rest, 9),
+        Some(rest) => (rest, 3),
+    };
+    number(text, exponent).filter(|value| *value > 0.0 && *value <= 1e12)
+}
+
+/// A number times a power of ten, rounded once.
+fn number(text: &str, exponent: i32) -> Option<f64> {
+    let text = text.trim();
+    let digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E');
+    if text.is_empty() || !text.chars().all(digits) {
+        return None;
+    }
+    match exponent {
+        0 => text.parse().ok(),
+        _ if text.contains(['e', 'E']) => Some(text.parse::<f64>().ok()? * 10f64.powi(exponent)),
+        _ => format!("{text}e{exponent}").parse().ok(),
+    }
+}
+
+/// `20us`, `1.5s`, `0s`: whole nanoseconds, at most a day.
+fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+    let (value, unit) = text.split_at(split);
+    let (exponent, times) = match unit.trim() {
+        "ns" => (0, 1.0),
+        "us" | "µs" => (3, 1.0),
+        "ms" => (6, 1.0),
+        "s" => (9, 1.0),
+        "min" => (9, 60.0),
+        "h" => (9, 3600.0),
+        _ => return None,
+    };
+    let ns = number(value, exponent)? * times;
+    (ns <= 86_400e9).then(|| Duration::from_nanos(ns.round() as u64))
+}
+
+/// A rate that reads back as the same number.
+struct Scaled(f64, &'static str);
+
+impl fmt::Display for Scaled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scaled(value, unit) = *self;
+        let (divisor, prefix) = match value {
+            v if v >= 1e9 && v % 1e9 == 0.0 => (1e9, "G"),
+            v if v >= 1e6 && v % 1e4 == 0.0 => (1e6, "M"),
+            v if v >= 1e3 && v % 10.0 == 0.0 => (1e3, "k"),
+            _ => (1.0, ""),
+        };
+        write!(f, "{}{prefix}{unit}", value / divisor)
+    }
+}
+
+/// A time in the largest unit in which it is a whole number.
+struct Time(Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0.as_nanos();
+        let (divisor, unit) = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")]
+            .into_iter()
+            .find(|(divisor, _)| ns.is_multiple_of(*divisor))
+            .unwrap_or((1, "ns"));
+        write!(f, "{}{unit}", ns / divisor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_key_as_its_example_shows() {
+        let text = KEYS
+            .map(|(key, example, _)| format!("{key}={example}"))
+            .join(",");
+        let dut = Dut::parse(&text).unwrap();
+        let ms = Duration::from_millis;
+        assert_eq!(
+            dut,
+            Dut {
+                capacity_pps: 1e6,
+                cores: 4,
+                buffer_frames: 1000,
+                livelock: 0.3,
+                loss_ratio: 1e-6,
+                burst: Some(Burst {
+                    frames: 20,
+                    every_trials: 10
+                }),
+                noise: 0.01,
+                drift_per_hour: -0.01,
+                slow_start: ms(2000),
+                stall: Some(Stall {
+                    length: ms(20),
+                    period: ms(1000)
+                }),
+                generator_pps: Some(12e6),
+                link_bps: Some(10e9),
+                latency: Duration::from_micros(20),
+                seed: 7,
+            }
+        );
+        assert_eq!(
+            dut.to_string(),
+            "capacity=1Mpps,cores=4,buffer=1000,livelock=0.3,loss=0.000001,burst=20/10,noise=0.01,drift=-0.01/h,\
+             slow-start=2s,stall=20ms/1s,generator=12Mpps,link=10Gbps,latency=20us,seed=7"
+        );
+        assert_eq!(Dut::parse(&dut.to_string()).unwrap(), dut);
+        assert_eq!(
+            Dut::parse(" capacity = 1e6 , buffer = 5 ")
+                .unwrap()
+                .buffer_frames,
+            5
+        );
+        assert_eq!(
+            Dut::parse("capacity=14.88Mpps").unwrap().capacity_pps,
+            14_880_000.0
+        );
+    }
+
+    #[test]
+    fn errors_say_where_and_what_is_right() {
+        for (text, position, words) in [
+            ("", 1, "capacity=1e6"),
+            ("capacity", 1, "key=value"),
+            (
+                "capacity=1e6,bufer=10",
+                14,
+                "no key `bufer`. Keys: capacity",
+            ),
+            ("capacity=1e6, buffer=-1", 15, "frames from 0"),
+            ("capacity=1e6,capacity=2e6", 14, "twice"),
+            ("capacity=0", 1, "above 0"),
+            ("capacity=1e13", 1, "at most 1e12"),
+            ("capacity=nan", 1, "above 0"),
+            ("capacity=inf", 1, "above 0"),
+            ("capacity=1Tpps", 1, "above 0"),
+            ("cores=0", 1, "1 to 1024"),
+            ("loss=1", 1, "below 1"),
+            ("loss=-0.1", 1, "below 1"),
+            ("noise=200%", 1, "0 to 1"),
+            ("drift=-1%", 1, "drift=-1%/h"),
+            ("stall=2s/1s", 1, "shorter"),
+            ("stall=1s", 1, "length / period"),
+            ("slow-start=2", 1, "slow-start=2s"),
+            ("latency=20", 1, "latency=20us"),
+            ("burst=1/0", 1, "1 or more"),
+            ("seed=x", 1, "whole number"),
+            ("capacity=1e6,", 14, "key=value"),
+            ("ä=1,b", 1, "no key `ä`"),
+            ("generator=µpps", 1, "above 0"),
+        ] {
+            let error = Dut::parse(text).unwrap_err();
+            assert_eq!(error.position, position, "{text}: {error}");
+            assert!(error.to_string().contains(words), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_dut_reads_back_as_it_prints(
+            rates in prop::array::uniform2(1e-3..1e12f64), round in 1u64..100_000,
+            shares in prop::array::uniform3(0.0..0.999f64), numbers in (1u32..=1024, 0u64..1_000_000_000, any::<u64>()),
+            times in (0u64..86_400_000_000_000, 1u64..1_000_000_000, 1_000_000u64..10_000_000_000), some: bool,
+        ) {
+            let (cores, buffer_frames, seed) = numbers;
+            let ns = Duration::from_nanos;
+            let dut = Dut {
+                capacity_pps: if some { rates[0] } else { round as f64 * 1e4 },
+                cores,
+                buffer_frames,
+                livelock: shares[0],
+                loss_ratio: shares[1],
+                burst: some.then_some(Burst { frames: round, every_trials: cores }),
+                noise: shares[2],
+                drift_per_hour: shares[0] - shares[1],
+                slow_start: ns(times.0),
+                stall: Some(Stall { length: ns(times.1), period: ns(times.1 + times.2) }),
+                generator_pps: some.then_some(rates[1]),
+                link_bps: Some(round as f64 * 1e6),
+                latency: ns(times.1),
+                seed,
+            };
+            prop_assert_eq!(Dut::parse(&dut.to_string()).unwrap(), dut);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,40}", value in "[0-9.eE+%/a-zµ-]{0,12}", key in 0..KEYS.len()) {
+            let _ = Dut::parse(&text);
+            let _ = Dut::parse(&format!("{}={value}", KEYS[key].0));
+        }
+    }
+}
