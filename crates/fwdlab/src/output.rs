@@ -256,6 +256,37 @@ fn bar() -> ProgressBar {
     ProgressBar::new(1).with_style(style)
 }
 
+/// How far something is that counts and does not measure: one line that changes on a terminal, nothing elsewhere.
+pub struct Counter {
+    bar: Option<ProgressBar>,
+}
+
+impl Counter {
+    /// Nothing is shown yet.
+    pub fn new(verbosity: Verbosity) -> Counter {
+        let live = verbosity != Verbosity::Quiet && std::io::stderr().is_terminal();
+        Counter {
+            bar: live.then(bar),
+        }
+    }
+
+    /// Shows `done` of `all`, with some words.
+    pub fn show(&mut self, done: u64, all: u64, words: impl FnOnce() -> String) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(all);
+            bar.set_position(done);
+            bar.set_message(words());
+        }
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 /// Prints one event as one line of JSON.
 pub fn stream(event: &Event) {
     if let Ok(line) = serde_json::to_string(event) {

@@ -9,7 +9,9 @@ use crate::table::Table;
 
 /// The results of a run: one line per configuration of a paired comparison, else one per test case.
 pub fn summary(summary: &Summary) -> String {
-    if summary.test_cases.is_empty() {
+    if !summary.imported.is_empty() {
+        table(&crate::imported::cases(summary))
+    } else if summary.test_cases.is_empty() {
         table(&content::comparisons(summary))
     } else {
         table(&content::all_of_cases(summary))

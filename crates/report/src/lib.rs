@@ -10,6 +10,7 @@ mod content;
 pub mod csv;
 mod glossary;
 pub mod html;
+mod imported;
 pub mod markdown;
 pub mod number;
 pub mod table;

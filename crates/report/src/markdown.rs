@@ -11,6 +11,17 @@ use crate::words;
 
 /// The summary of a run.
 pub fn summary(info: &RunInfo, summary: &Summary) -> String {
+    if !summary.imported.is_empty() {
+        let headline = crate::imported::headline(info, summary);
+        let mut text = format!("**{}.**\n\n", escaped(&headline));
+        text.push_str(&table(&crate::imported::cases(summary)));
+        text.push('\n');
+        for warning in crate::imported::warnings(summary) {
+            text.push_str(&format!("- warning: {}\n", escaped(&warning)));
+        }
+        text.push_str(&format!("- method: {}\n", crate::imported::METHOD));
+        return text;
+    }
     let mut text = format!(
         "**{}.**\n\n",
         escaped(&words::headline(info, summary).line())

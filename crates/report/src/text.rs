@@ -23,6 +23,9 @@ const KIND_PERCENT: f64 = 1.0;
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
+    if !summary.imported.is_empty() {
+        return crate::imported::text(info, summary);
+    }
     let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");
     text.push('\n');
     if summary.noise.too_noisy {

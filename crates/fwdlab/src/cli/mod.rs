@@ -2,6 +2,7 @@
 
 mod bed;
 mod doctor;
+mod import;
 mod ministat;
 mod quick;
 mod rate;
@@ -85,6 +86,9 @@ enum Command {
     /// The embedded test bed by hand
     #[command(subcommand, infer_subcommands = true)]
     Bed(bed::Bed),
+    /// Read other people's measurements into stored runs, and audit them
+    #[command(subcommand, infer_subcommands = true)]
+    Import(import::Import),
     Ministat(ministat::Ministat),
     Rate(rate::Rate),
     /// Print the JSON Schema of a record
@@ -104,6 +108,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Doctor => doctor::run(&global),
         Command::Runs(runs) => runs.run(&global),
         Command::Bed(bed) => bed.run(&global),
+        Command::Import(import) => import.run(&global),
         Command::Ministat(ministat) => ministat.run(&global),
         Command::Rate(rate) => rate.run(&global),
         Command::Schema(schema) => schema.run(),

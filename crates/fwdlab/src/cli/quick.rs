@@ -247,7 +247,7 @@ fn catch_signals(control: &Control) -> anyhow::Result<Arc<AtomicUsize>> {
     Ok(which)
 }
 
-fn random_seed() -> u64 {
+pub(super) fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // 53 bits: a JSON reader that knows only doubles gets the same number
     std::hash::RandomState::new().build_hasher().finish() >> 11

@@ -86,7 +86,7 @@ fn show(root: &Path, name: &str, global: &Global) -> anyhow::Result<Code> {
     if global.json {
         output::json(&serde_json::json!({
             "info": run.info, "directory": directory, "state": run.state,
-            "summary": run.summary, "trials": run.trials, "rebuilds": run.rebuilds,
+            "summary": run.summary, "trials": run.trials, "rebuilds": run.rebuilds, "imported": run.imported,
         }))?;
         return Ok(Code::Done);
     }

@@ -20,7 +20,7 @@ const OFFERED_AT_MOST: f64 = 3.0;
 const LABEL: usize = 70;
 
 /// The frame of a chart: legend, rows, axis with its title.
-fn chart(m: &mut Markup, legend: &[(&'static str, &str)], rows: impl FnOnce(&mut Markup)) {
+pub(super) fn chart(m: &mut Markup, legend: &[(&'static str, &str)], rows: impl FnOnce(&mut Markup)) {
     if !legend.is_empty() {
         m.within("div", &[("class", "legend")], |m| {
             for (class, words) in legend {
@@ -92,7 +92,7 @@ fn swatch(m: &mut Markup, class: &'static str) {
 }
 
 /// Label, drawing and value of one row.
-fn line(
+pub(super) fn line(
     m: &mut Markup,
     class: &str,
     label: impl FnOnce(&mut Markup),
@@ -106,7 +106,7 @@ fn line(
     });
 }
 
-fn axis_line(m: &mut Markup, scale: Scale, title: &str, number: impl Fn(f64) -> String) {
+pub(super) fn axis_line(m: &mut Markup, scale: Scale, title: &str, number: impl Fn(f64) -> String) {
     line(
         m,
         "line axis-line",

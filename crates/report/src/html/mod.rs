@@ -4,6 +4,7 @@
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
 mod charts;
+mod imported;
 mod markup;
 mod svg;
 
@@ -51,6 +52,9 @@ pub fn page(
         });
         m.within("body", &[], |m| {
             m.within("main", &[], |m| {
+                if !summary.imported.is_empty() {
+                    return imported::body(m, info, summary);
+                }
                 head(m, info, summary, trials, rebuilds);
                 results(m, summary);
                 lost_frames(m, summary, rebuilds);

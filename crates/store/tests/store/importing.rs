@@ -36,7 +36,6 @@ fn import(archive: &Path, runs: &Path, choices: &[&str], again: bool) -> Importe
             again,
             tool_version: "0",
             command_line: &[],
-            now: "2026-11-21T00:00:00Z".parse().unwrap(),
             entropy: 1,
         },
         &AtomicBool::new(false),

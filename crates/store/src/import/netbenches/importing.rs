@@ -55,8 +55,6 @@ pub struct Options<'a> {
     pub tool_version: &'a str,
     /// The command line.
     pub command_line: &'a [String],
-    /// Now.
-    pub now: Timestamp,
     /// For the random characters of ids.
     pub entropy: u64,
 }
@@ -152,6 +150,7 @@ pub fn import(
     fs::create_dir_all(options.runs).map_err(StoreError::system("create", options.runs))?;
     let work = Work {
         options,
+        now: Timestamp::now(),
         library: Library::of(&tree),
         tree: &tree,
         known: known(options.runs)?,
@@ -292,6 +291,7 @@ impl Library {
 
 struct Work<'a> {
     options: &'a Options<'a>,
+    now: Timestamp,
     tree: &'a Tree,
     library: Library,
     known: Vec<Known>,
@@ -387,7 +387,7 @@ impl Work<'_> {
         let options = self.options;
         let mut entropy = options.entropy.wrapping_add(number.wrapping_mul(4096));
         let (mut staged, mut info) = loop {
-            let id = RunId::free(options.runs, options.now, &id_words(&set.path), entropy);
+            let id = RunId::free(options.runs, self.now, &id_words(&set.path), entropy);
             let info = self.info(id.into(), content);
             match RunWriter::stage(options.runs, &info) {
                 Ok(staged) => break (staged, info),
@@ -461,7 +461,7 @@ impl Work<'_> {
             tool_version: self.options.tool_version.to_owned(),
             command_line: self.options.command_line.to_vec(),
             seed: 0,
-            started_at: self.options.now.to_string(),
+            started_at: self.now.to_string(),
             finished_at: None,
             state: RunState::Running,
             error: None,
@@ -739,9 +739,15 @@ fn id_words(path: &str) -> String {
         .split('/')
         .filter(|part| !matches!(*part, "." | "results" | "RAW"))
         .collect();
-    let all = words.join("-");
-    let skipped = all.chars().count().saturating_sub(ID_PATH);
-    let end: String = all.chars().skip(skipped).collect();
+    // Whole components from the end, as many as fit.
+    let mut first = words.len().saturating_sub(1);
+    let length = |from: usize| words[from..].join("-").chars().count();
+    while first > 0 && length(first - 1) <= ID_PATH {
+        first -= 1;
+    }
+    let shown = words.get(first..).unwrap_or_default().join("-");
+    let skipped = shown.chars().count().saturating_sub(ID_PATH);
+    let end: String = shown.chars().skip(skipped).collect();
     format!(
         "{KIND}-{}",
         end.trim_matches(|c: char| !c.is_alphanumeric())
