@@ -20,6 +20,8 @@ pub enum Code {
     TestBed = 4,
     /// Measured, but not valid; stored and explained.
     NotValid = 5,
+    /// A limit of `--fail-if` was broken.
+    LimitBroken = 6,
     /// Interrupted; everything was undone.
     Interrupted = 130,
     /// Terminated; everything was undone.

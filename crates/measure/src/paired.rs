@@ -22,7 +22,7 @@ const TRIM: f64 = 0.2;
 /// What neither slices nor rebuilds vary within one run, as a logarithm: 0.2 %. On a quiet machine the interval over
 /// rebuilds alone is as narrow as 0.1 %, and A/A differences of that size were seen to be "proven": the order in which
 /// places are visited, one process, one boot of the machine stay the same. No claim is made inside of it.
-const ALLOWANCE: f64 = 0.002;
+pub const ALLOWANCE: f64 = 0.002;
 
 /// Fewest blocks from which a rebuild's difference is drawn.
 pub const MIN_BLOCKS: usize = 5;

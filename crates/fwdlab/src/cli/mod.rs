@@ -1,6 +1,7 @@
 //! The commands: one file each. This one holds what they share.
 
 mod bed;
+mod compare;
 mod doctor;
 mod import;
 mod ministat;
@@ -34,8 +35,9 @@ pub struct Arguments {
     global: Global,
 }
 
-/// Options of every command.
+/// Options of every command. In its help they follow its own, however many commands there are.
 #[derive(Debug, Clone, Args)]
+#[command(next_display_order = 100)]
 struct Global {
     /// Print the result as one JSON document
     #[arg(long, global = true)]
@@ -80,6 +82,8 @@ enum Command {
     Quick(Box<quick::Quick>),
     /// Check this host's fitness; each failure says how to fix it
     Doctor,
+    /// Compare runs or files of numbers: what differs, by how much, and is it proven
+    Compare(Box<compare::Compare>),
     /// Stored runs
     #[command(subcommand, infer_subcommands = true)]
     Runs(runs::Runs),
@@ -106,6 +110,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
     match arguments.command {
         Command::Quick(quick) => quick.run(&global),
         Command::Doctor => doctor::run(&global),
+        Command::Compare(compare) => compare.run(&global),
         Command::Runs(runs) => runs.run(&global),
         Command::Bed(bed) => bed.run(&global),
         Command::Import(import) => import.run(&global),

@@ -9,6 +9,7 @@
     reason = "a panic is how a test fails, and helpers of tests are tests too"
 )]
 
+mod compare;
 mod comparison;
 mod configuration;
 mod conservation;

@@ -8,6 +8,7 @@ fn help_of_every_command() {
         "",
         "quick",
         "doctor",
+        "compare",
         "runs",
         "runs ls",
         "runs show",

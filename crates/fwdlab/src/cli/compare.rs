@@ -1,0 +1,261 @@
+//! `fwdlab compare`: runs, configurations or files of numbers against each other.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use model::series::{FORWARDING_RATE, METRICS, Series};
+use report::compare::{self, Judged, Limit, Options, Outcome, Source, TestChoice};
+use serde::Serialize;
+use stats::Confidence;
+use stats::ministat::{Model, Options as ReadOptions, read_values};
+
+use super::Global;
+use crate::exit_code::{Code, Usage};
+use crate::output::{self, Verbosity};
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Runs (id, beginning of it, @1 for the latest, directory) or files of numbers (- is standard input); the first is
+    /// the baseline. One run is compared within itself, configuration by configuration
+    #[arg(required = true, value_name = "RUN|FILE")]
+    sources: Vec<OsString>,
+    /// Label whose values become columns: configuration, image, traffic, frame_size_bytes, flows, ip_version, run ...
+    /// What remains tells rows apart [default: source, or with one run configuration]
+    #[arg(long, value_name = "KEY")]
+    by: Option<String>,
+    /// Column that the others are compared with, or the beginning of its name [default: the first]
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+    /// What to compare; files of numbers are taken for it
+    #[arg(long, default_value = FORWARDING_RATE, value_parser = METRICS)]
+    metric: String,
+    /// Test: auto is Welch's t, or ranks where outliers or two modes contradict normal values
+    #[arg(long, value_enum, default_value_t)]
+    test: Test,
+    /// Take the n-th values of two columns as a pair: for A B B A ... measured in turns
+    #[arg(long)]
+    paired: bool,
+    /// Confidence of intervals and verdicts, in percent
+    #[arg(long, default_value = "95", value_name = "PERCENT", value_parser = confidence)]
+    confidence: Confidence,
+    /// Claim that a difference is smaller than this, where that is proven: 2%
+    #[arg(long, value_name = "PERCENT", value_parser = margin)]
+    equivalence: Option<f64>,
+    /// Exit code 6 when a proven difference is beyond a limit: 'forwarding-rate < -2%'; may be repeated
+    #[arg(long, value_name = "LIMIT", conflicts_with = "changes")]
+    fail_if: Vec<Limit>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Generation of ministat for --format ministat
+    #[arg(long, default_value = "freebsd", value_parser = ["debian", "2015", "2016", "freebsd"])]
+    model: String,
+    /// Column of numbers in files, from 1
+    #[arg(short = 'C', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    column: u32,
+    /// Find steps up and down in a series of runs, in the order given; of one file, in its values
+    #[arg(long)]
+    changes: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Test {
+    #[default]
+    Auto,
+    Student,
+    Welch,
+    Rank,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Markdown,
+    Csv,
+    Json,
+    Ministat,
+}
+
+/// The document of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    fail_if: &'a [Judged],
+}
+
+impl Compare {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let format = match (global.json, self.format) {
+            (false, format) => format,
+            (true, Format::Text | Format::Json) => Format::Json,
+            (true, _) => return Err(Usage("--json and --format name two formats".into()).into()),
+        };
+        if let Some(limit) = self.fail_if.iter().find(|l| l.metric != self.metric) {
+            let (metric, limited) = (&self.metric, &limit.metric);
+            return Err(Usage(format!(
+                "--fail-if is about {limited}, but what is compared is {metric}: add --metric {limited}"
+            ))
+            .into());
+        }
+        let sources = self.sources(global)?;
+        let options = self.options();
+        if self.changes {
+            return changes(&sources, &options, format);
+        }
+        let outcome = compare::compare(&sources, &options).map_err(usage)?;
+        let judged: Vec<Judged> = self.fail_if.iter().map(|l| l.judge(&outcome)).collect();
+        let verbose = global.verbosity() == Verbosity::Verbose;
+        match format {
+            Format::Text => output::result(&compare::text(&outcome, &judged, verbose)),
+            Format::Markdown => output::result(&compare::markdown(&outcome, &judged)),
+            Format::Csv => output::result(&compare::csv(&outcome)),
+            Format::Json => output::json(&Document {
+                outcome: &outcome,
+                fail_if: &judged,
+            })?,
+            Format::Ministat => {
+                let model = Model::from_name(&self.model).unwrap_or_default();
+                let bytes = compare::ministat(&outcome, model).map_err(usage)?;
+                output::result(&String::from_utf8_lossy(&bytes));
+            }
+        }
+        if matches!(format, Format::Csv | Format::Ministat) {
+            // They have no place for sentences.
+            judged
+                .iter()
+                .flat_map(Judged::lines)
+                .for_each(|line| output::note(&format!("fail-if   {line}")));
+        }
+        Ok(if judged.iter().any(|judged| !judged.failed.is_empty()) {
+            Code::LimitBroken
+        } else if judged.iter().any(Judged::is_empty) {
+            Code::NotValid
+        } else {
+            Code::Done
+        })
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            metric: self.metric.clone(),
+            by: self.by.clone(),
+            baseline: self.baseline.clone(),
+            test: match self.test {
+                Test::Auto => TestChoice::Auto,
+                Test::Student => TestChoice::Student,
+                Test::Welch => TestChoice::Welch,
+                Test::Rank => TestChoice::Rank,
+            },
+            paired: self.paired,
+            allowance: measure::paired::ALLOWANCE,
+            confidence: self.confidence,
+            equivalence_percent: self.equivalence,
+        }
+    }
+
+    fn sources(&self, global: &Global) -> anyhow::Result<Vec<Source>> {
+        let mut sources: Vec<Source> = Vec::new();
+        for argument in &self.sources {
+            let (name, series) = self.source(argument, global)?;
+            let same = |source: &Source, name: &str| source.name == name;
+            // The same thing twice is two columns.
+            let unique = (1..).map(|n| match n {
+                1 => name.clone(),
+                n => format!("{name} ({n})"),
+            });
+            let mut unique = unique.skip_while(|name| sources.iter().any(|s| same(s, name)));
+            let name = unique.next().unwrap_or_default();
+            sources.push(Source { name, series });
+        }
+        Ok(sources)
+    }
+
+    /// A run or a file of numbers, and its name.
+    fn source(&self, argument: &OsStr, global: &Global) -> anyhow::Result<(String, Vec<Series>)> {
+        let name = argument.to_string_lossy().into_owned();
+        let path = Path::new(argument);
+        if argument == "-" {
+            let numbers = self.numbers("standard input", std::io::stdin())?;
+            return Ok((name, vec![numbers]));
+        }
+        let run = match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => path.to_owned(),
+            Ok(_) => {
+                let file = File::open(path)
+                    .map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
+                return Ok((name.clone(), vec![self.numbers(&name, file)?]));
+            }
+            Err(missing) => store::resolve(&global.runs_root()?, &name).map_err(|error| {
+                Usage(format!(
+                    "{name} is neither a file ({missing}) nor a run: {error}"
+                ))
+            })?,
+        };
+        let run = store::load(&run).map_err(|error| Usage(error.to_string()))?;
+        for problem in &run.problems {
+            output::note(&format!("warning   {}: {problem}", run.info.id));
+        }
+        Ok((run.info.id.clone(), run.series()))
+    }
+
+    fn numbers(&self, name: &str, content: impl Read) -> anyhow::Result<Series> {
+        let options = ReadOptions {
+            column: self.column as usize,
+            ..ReadOptions::default()
+        };
+        let values = read_values(content, &options).map_err(|error| {
+            Usage(format!(
+                "{name}: {error}. A file of numbers has one number per line (--column N takes another column), # begins a \
+                 comment"
+            ))
+        })?;
+        let unit = if name.ends_with(".pps") { "pps" } else { "" };
+        Ok(Series {
+            metric: self.metric.clone(),
+            unit: unit.into(),
+            values,
+            ..Series::default()
+        })
+    }
+}
+
+fn changes(sources: &[Source], options: &Options, format: Format) -> anyhow::Result<Code> {
+    let found = compare::changes(sources, options).map_err(usage)?;
+    match format {
+        Format::Text => output::result(&compare::changes_text(&found)),
+        Format::Json => output::json(&found)?,
+        _ => return Err(Usage("--changes prints text or json".into()).into()),
+    }
+    Ok(Code::Done)
+}
+
+fn usage(error: compare::CompareError) -> anyhow::Error {
+    Usage(error.to_string()).into()
+}
+
+/// `95`, `99.5%`.
+fn confidence(text: &str) -> Result<Confidence, String> {
+    number(text)
+        .filter(|percent| *percent >= 50.0)
+        .and_then(|percent| Confidence::new(percent / 100.0))
+        .ok_or_else(|| "a confidence is 50 or more and below 100, in percent: 95".into())
+}
+
+/// `2%`, `0.5`.
+fn margin(text: &str) -> Result<f64, String> {
+    number(text)
+        .filter(|percent| *percent > 0.0 && percent.is_finite())
+        .ok_or_else(|| "a margin is more than 0, in percent: 2%".into())
+}
+
+fn number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    text.strip_suffix('%').unwrap_or(text).trim().parse().ok()
+}
