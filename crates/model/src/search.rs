@@ -54,7 +54,7 @@ pub struct SearchOutcome {
 /// What was found for one goal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoalResult {
-    /// `NDR`, `PDR` or another preset's name, or the goal as text.
+    /// `ndr`, `pdr` or another preset's name, or the goal as text.
     pub name: String,
     /// The goal.
     pub goal: GoalDefinition,

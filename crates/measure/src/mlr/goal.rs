@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Names of goals that need no definition.
+pub const PRESETS: [&str; 5] = ["ndr", "pdr", "rfc2544", "tst009", "strict"];
+
 /// A condition that a load meets or does not (draft-ietf-bmwg-mlrsearch, "Search Goal").
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goal {
@@ -43,7 +46,7 @@ impl Default for Goal {
 }
 
 impl Goal {
-    /// The presets by name: `ndr`, `pdr`, `rfc2544`, `tst009`.
+    /// The presets by name: [`PRESETS`].
     pub fn preset(name: &str) -> Option<Goal> {
         let minute = Duration::from_secs(60);
         match name {
@@ -62,6 +65,10 @@ impl Goal {
                 initial_trial: minute,
                 final_trial: minute,
                 duration_sum: 2 * minute,
+                ..Goal::default()
+            }),
+            "strict" => Some(Goal {
+                exceed_ratio: 0.005,
                 ..Goal::default()
             }),
             _ => None,
