@@ -52,6 +52,7 @@ fn of_lab(error: &LabError) -> Code {
     match error {
         LabError::Configuration { .. } => Code::Usage,
         LabError::Preflight(_) | LabError::ProgramMissing { .. } => Code::Preflight,
+        LabError::Search { .. } => Code::NotValid,
         LabError::Interrupted => Code::Interrupted,
         LabError::NotApplied { .. }
         | LabError::DoesNotForward { .. }

@@ -150,7 +150,7 @@ pub(super) fn run(
 }
 
 /// How fast the DUT's CPU is now: a fifth of a second of readings.
-fn calibrate(parameters: &Parameters) -> Vec<f64> {
+pub(super) fn calibrate(parameters: &Parameters) -> Vec<f64> {
     let cpus = parameters
         .placement
         .dut_cpus

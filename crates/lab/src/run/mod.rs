@@ -1,11 +1,12 @@
-//! Running a procedure on the embedded test bed: what `fwdlab quick` does.
+//! Running a procedure on the embedded test bed: what `fwdlab quick` and `fwdlab throughput` do.
 //!
 //! [`forwarding`] measures the maximum forwarding rate, [`paired`] compares configurations by slices; both build beds,
-//! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. Start with
-//! [`Parameters`] and [`start`].
+//! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`search`] seeks
+//! loads, on the same bed or on a simulated DUT. Start with [`Parameters`] and [`start`].
 
 pub mod forwarding;
 pub mod paired;
+pub mod search;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -113,14 +114,23 @@ pub fn start<'a>(
     control: &Control,
     listener: &'a mut dyn FnMut(&Event),
 ) -> Result<(Run<'a>, Measured), LabError> {
-    let mut run = Run::open(parameters, runs, listener)?;
+    let run = Run::open(parameters, "quick", parameters.as_values(), runs, listener)?;
+    carry_out(run, |run, measured| {
+        if parameters.versus.is_empty() {
+            forwarding::run(parameters, control, run, measured)
+        } else {
+            paired::run(parameters, control, run, measured)
+        }
+    })
+}
+
+/// Does the work of a run, and closes the run when it fails.
+fn carry_out<'a>(
+    mut run: Run<'a>,
+    work: impl FnOnce(&mut Run<'a>, &mut Measured) -> Result<(), LabError>,
+) -> Result<(Run<'a>, Measured), LabError> {
     let mut measured = Measured::default();
-    let result = if parameters.versus.is_empty() {
-        forwarding::run(parameters, control, &mut run, &mut measured)
-    } else {
-        paired::run(parameters, control, &mut run, &mut measured)
-    };
-    match result {
+    match work(&mut run, &mut measured) {
         Ok(()) => Ok((run, measured)),
         Err(error) => {
             let state = match error {
@@ -137,16 +147,18 @@ pub fn start<'a>(
 impl<'a> Run<'a> {
     fn open(
         parameters: &Parameters,
+        kind: &str,
+        values: BTreeMap<String, serde_json::Value>,
         runs: &Path,
         listener: &'a mut dyn FnMut(&Event),
     ) -> Result<Run<'a>, LabError> {
         let now = Timestamp::now();
         let info = RunInfo {
             format: RUN_FORMAT,
-            id: RunId::free(runs, now, "quick", parameters.seed)
+            id: RunId::free(runs, now, kind, parameters.seed)
                 .as_str()
                 .to_owned(),
-            kind: "quick".into(),
+            kind: kind.into(),
             tool_version: env!("CARGO_PKG_VERSION").into(),
             command_line: parameters.command_line.clone(),
             seed: parameters.seed,
@@ -154,7 +166,7 @@ impl<'a> Run<'a> {
             finished_at: None,
             state: RunState::Running,
             error: None,
-            parameters: parameters.as_values(),
+            parameters: values,
             facts: crate::facts::host(&parameters.placement, parameters.privileged),
         };
         let writer = RunWriter::create(runs, &info)

@@ -42,6 +42,9 @@ const REFILL: Duration = Duration::from_millis(30);
 /// After switching to another DUT (`dataplane.md` §9: takes effect well within 6 ms).
 const SETTLE: Duration = Duration::from_millis(6);
 
+/// How late a frame may leave: senders give up what is due for longer.
+const LATE: Duration = Duration::from_micros(100);
+
 /// A slice in which the generator was held up, or the DUT's CPU taken, is repeated so often.
 const SLICE_RETRIES: u32 = 4;
 
@@ -105,7 +108,7 @@ impl Bench<'_> {
     ) -> Result<(Vec<Window>, Counted), LabError> {
         let longest = duration * PATIENCE;
         let bed = self.bed;
-        self.count(stream, load_pps, longest, |tester, control| {
+        self.count(stream, until(load_pps, longest), |tester, control| {
             let began = Instant::now();
             let mut windows: Vec<Window> = Vec::new();
             let mut before = probe::reading();
@@ -155,34 +158,77 @@ impl Bench<'_> {
         places: &[usize],
     ) -> Result<(Vec<Vec<Slice>>, Counted), LabError> {
         let bed = self.bed;
-        self.count(stream, Some(load_pps), duration * 2, |tester, control| {
-            let began = Instant::now();
-            let mut blocks = Vec::new();
-            while !control.is_stopped() && began.elapsed() < duration {
-                if !blocks.is_empty() && blocks.len().is_multiple_of(BLOCKS_PER_ARRANGEMENT) {
-                    renew(tester)?;
-                }
-                let mut block = Vec::new();
-                for configuration in order() {
-                    let place = places
-                        .iter()
-                        .position(|&c| c == configuration)
-                        .expect("every configuration has a place");
-                    tester.select(place)?;
-                    std::thread::sleep(SETTLE);
-                    let mut slice = one_slice(bed, tester, configuration, place)?;
-                    for _ in 0..SLICE_RETRIES {
-                        if slice.is_undisturbed(load_pps) || control.is_stopped() {
-                            break;
-                        }
-                        slice = one_slice(bed, tester, configuration, place)?;
+        self.count(
+            stream,
+            until(Some(load_pps), duration * 2),
+            |tester, control| {
+                let began = Instant::now();
+                let mut blocks = Vec::new();
+                while !control.is_stopped() && began.elapsed() < duration {
+                    if !blocks.is_empty() && blocks.len().is_multiple_of(BLOCKS_PER_ARRANGEMENT) {
+                        renew(tester)?;
                     }
-                    block.push(slice);
+                    let mut block = Vec::new();
+                    for configuration in order() {
+                        let place = places
+                            .iter()
+                            .position(|&c| c == configuration)
+                            .expect("every configuration has a place");
+                        tester.select(place)?;
+                        std::thread::sleep(SETTLE);
+                        let mut slice = one_slice(bed, tester, configuration, place)?;
+                        for _ in 0..SLICE_RETRIES {
+                            if slice.is_undisturbed(load_pps) || control.is_stopped() {
+                                break;
+                            }
+                            slice = one_slice(bed, tester, configuration, place)?;
+                        }
+                        block.push(slice);
+                    }
+                    blocks.push(block);
                 }
-                blocks.push(block);
+                Ok(blocks)
+            },
+        )
+    }
+
+    /// Makes a trial of one load for exactly `duration` on path 0; the sender stops by the clock.
+    ///
+    /// `false` when it was stopped from outside before its end.
+    pub fn load(
+        &mut self,
+        stream: &Stream,
+        load_pps: f64,
+        duration: Duration,
+    ) -> Result<(bool, Counted), LabError> {
+        let schedule = Schedule {
+            load_pps: Some(load_pps),
+            frames: Some((load_pps * duration.as_secs_f64()).round() as u64),
+            // in the middle of a trial a frame may leave so late, too
+            at_most: duration + LATE,
+            path: 0,
+        };
+        self.count(stream, schedule, |tester, control| {
+            while !tester.is_done() && !control.is_stopped() {
+                std::thread::sleep(WINDOW);
             }
-            Ok(blocks)
+            Ok(!control.is_stopped())
         })
+    }
+
+    /// What the generator offers flat out, in frames per second: the best of a few windows.
+    pub fn flat_out(&mut self, stream: &Stream) -> Result<f64, LabError> {
+        let schedule = until(None, Duration::from_secs(1));
+        let (best, _) = self.count(stream, schedule, |tester, _| {
+            (0..5).try_fold(0.0f64, |best, _| {
+                let from = tester.read()?;
+                std::thread::sleep(WINDOW);
+                let to = tester.read()?;
+                let offered = (sum(&to.sent) - sum(&from.sent)) as f64 / seconds(&from, &to);
+                Ok::<f64, LabError>(best.max(offered))
+            })
+        })?;
+        Ok(best)
     }
 
     /// Finds a load that overloads the DUT: 1.6 times of what it forwards at its best.
@@ -190,8 +236,10 @@ impl Bench<'_> {
         let mut load = 1e6;
         let mut held_up = 0;
         loop {
-            let (windows, counted) =
-                self.count(stream, Some(load), Duration::from_secs(1), |tester, _| {
+            let (windows, counted) = self.count(
+                stream,
+                until(Some(load), Duration::from_secs(1)),
+                |tester, _| {
                     (0..5)
                         .map(|_| {
                             let from = tester.read()?;
@@ -205,7 +253,8 @@ impl Bench<'_> {
                             ))
                         })
                         .collect::<Result<Vec<(f64, f64)>, LabError>>()
-                })?;
+                },
+            )?;
             let best = |of: fn(&(f64, f64)) -> f64| windows.iter().map(of).fold(0.0, f64::max);
             let (offered, forwarded) = (best(|w| w.0), best(|w| w.1));
             let loses_inside = counted.counters.iter().any(|c| {
@@ -263,8 +312,7 @@ impl Bench<'_> {
     fn count<T: Send>(
         &mut self,
         stream: &Stream,
-        load_pps: Option<f64>,
-        at_most: Duration,
+        schedule: Schedule,
         work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
         let paths = self.bed.duts();
@@ -277,12 +325,7 @@ impl Bench<'_> {
         let mut watch = LinkWatch::open(self.bed)?;
         let clock = ClockWatch::new();
 
-        self.tester.start(Schedule {
-            load_pps,
-            frames: None,
-            at_most: at_most + Duration::from_secs(2),
-            path: 0,
-        })?;
+        self.tester.start(schedule)?;
         let tester = &mut *self.tester;
         let (control, cpus) = (
             self.control,
@@ -339,6 +382,16 @@ impl Bench<'_> {
                 objections,
             },
         ))
+    }
+}
+
+/// Sends until it is stopped, and never much longer than it should take.
+fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
+    Schedule {
+        load_pps,
+        frames: None,
+        at_most: at_most + Duration::from_secs(2),
+        path: 0,
     }
 }
 

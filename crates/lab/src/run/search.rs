@@ -1,0 +1,649 @@
+//! Searching for loads: carries out what `measure::mlr` asks for, on a simulated DUT or on the embedded test bed.
+//!
+//! Both are a [`Device`] that makes one trial; everything else (records, events, repeating what was invalid, the outcome)
+//! is the same for both. Start with [`Parameters`] and [`start`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use engine::Tester;
+use engine::sim::{self, Dut, Simulation};
+use measure::conservation::{balance, objections};
+use measure::gate::Gate;
+use measure::mlr::outcome::{self, OFFERED_SHARE};
+use measure::mlr::typed::Named;
+use measure::mlr::{ID, Planned, Question, Search};
+use model::event::{Event, EventKind};
+use model::loss::Counters;
+use model::result::{Noise, Stratum, Summary, TrialRecord, Validity};
+use model::search::{SearchOutcome, SearchTrial};
+use model::trial::Stream;
+use model::version::{EVENT_FORMAT, RUN_FORMAT};
+
+use super::trial::Bench;
+use super::{Control, Measured, Run, carry_out, configure, open_tester, timestamp};
+use crate::bed::Bed;
+use crate::error::LabError;
+use crate::probe;
+
+/// An invalid trial is made so many times more.
+const REPEATS: u32 = 2;
+
+/// What a trial on the bed takes beyond its duration: start, drain, reading counters.
+const OVERHEAD: Duration = Duration::from_millis(300);
+
+/// The largest load of a search for which none was given, relative to what the generator offers flat out: it must hold
+/// the load for a whole trial.
+const SUSTAINED: f64 = 0.9;
+
+/// The largest load of the estimate of a search whose own is not known yet.
+const TYPICAL_MAX_PPS: f64 = 5e6;
+
+/// The speed of the DUT's CPU is read so often beside a trial; the best counts.
+const READINGS: usize = 5;
+
+/// Everything that decides what a search does; every default is resolved, but the largest load.
+#[derive(Debug, Clone)]
+pub struct Parameters {
+    /// What every run needs; of the streams only the first is used.
+    pub common: super::Parameters,
+    /// The goals, at least one.
+    pub goals: Vec<Named>,
+    /// Smallest load in frames per second.
+    pub min_load_pps: f64,
+    /// Largest load in frames per second; `None` is what the tester can offer.
+    pub max_load_pps: Option<f64>,
+    /// A first trial whose result is not used; zero for none.
+    pub warm_up: Duration,
+    /// The search ends when its trials took longer.
+    pub time_limit: Duration,
+    /// Search on this simulated DUT instead of the test bed.
+    pub dut: Option<Dut>,
+}
+
+/// Runs the search. The run directory is made first; on success the caller adds the report and calls [`Run::finish`].
+///
+/// # Errors
+/// See [`LabError`]; [`LabError::Preflight`] says what is wrong with the question, before any traffic when the largest
+/// load is given. The test bed is gone in any case.
+pub fn start<'a>(
+    parameters: &Parameters,
+    runs: &Path,
+    control: &Control,
+    listener: &'a mut dyn FnMut(&Event),
+) -> Result<(Run<'a>, Measured), LabError> {
+    let run = Run::open(
+        &parameters.common,
+        "throughput",
+        parameters.as_values(),
+        runs,
+        listener,
+    )?;
+    carry_out(run, |run, measured| match &parameters.dut {
+        Some(dut) => on_simulation(parameters, dut, control, run, measured),
+        None => on_bed(parameters, control, run, measured),
+    })
+}
+
+/// Says what is wrong with a search whose largest load is `max_load_pps`.
+///
+/// # Errors
+/// The goals contradict themselves, the smallest load is not below the largest, or the width is less than a frame.
+pub fn check(parameters: &Parameters, max_load_pps: f64) -> Result<(), String> {
+    search(parameters, max_load_pps)?;
+    for named in &parameters.goals {
+        let seconds = named.goal.final_trial.as_secs_f64();
+        let frames = parameters.min_load_pps * named.goal.width * seconds;
+        if frames < 1.0 {
+            return Err(format!(
+                "goal {}: a width of {} at the smallest load of {} frames per second is {frames:.2} frames in a trial of \
+                 {seconds} s; a resolution below one frame means nothing: raise --min or the width, or make trials longer",
+                named.name, named.goal.width, parameters.min_load_pps
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What makes a trial.
+trait Device {
+    /// Makes one; `None` when it was stopped from outside.
+    fn trial(&mut self, stream: &Stream, planned: &Planned) -> Result<Option<Made>, LabError>;
+
+    /// Names of the sender and of the receiver.
+    fn names(&self) -> (&'static str, &'static str);
+}
+
+/// A trial that was made.
+struct Made {
+    counters: Counters,
+    /// Conditions that make it invalid.
+    objections: Vec<String>,
+    /// What it took with all its waits.
+    took: Duration,
+    /// A load that was not offered may be offered when asked for again.
+    may_catch_up: bool,
+    /// The speed of the DUT's CPU before and after.
+    speed: Option<[f64; 2]>,
+}
+
+fn on_simulation(
+    parameters: &Parameters,
+    dut: &Dut,
+    control: &Control,
+    run: &mut Run<'_>,
+    measured: &mut Measured,
+) -> Result<(), LabError> {
+    let stream = &parameters.common.streams[0];
+    let limit = dut.tester_limit_pps(stream.frame_size_bytes);
+    let (max, source) = match (parameters.max_load_pps, limit) {
+        (Some(max), _) => (max, "as asked for"),
+        (None, Some(limit)) => (limit, "what the simulated tester can offer"),
+        (None, None) => {
+            return Err(LabError::Preflight(
+                "the simulated tester has no limit: say --max, or generator=12Mpps or link=10Gbps in --dut".into(),
+            ));
+        }
+    };
+    run.info.facts.engine = format!("sim: {dut}");
+    run.info.facts.driver = None;
+    let mut device = Simulated {
+        simulation: Simulation::new(dut.clone()),
+        control,
+    };
+    let estimate = estimate(parameters, max, Duration::ZERO);
+    run.tell(EventKind::RunStarted {
+        format: EVENT_FORMAT,
+        info: Box::new(run.info.clone()),
+        estimate_s: 0.0,
+        steps: estimate.0,
+    })?;
+    let noise = Noise {
+        calibration: "none: the DUT is simulated".into(),
+        verdict: format!(
+            "simulated: {}; the same seed gives the same trials",
+            if dut.noise > 0.0 || dut.loss_ratio > 0.0 {
+                "all noise is that of the DUT"
+            } else {
+                "no noise"
+            }
+        ),
+        ..Noise::default()
+    };
+    let question = Asked {
+        parameters,
+        max,
+        source: source.into(),
+        estimate,
+    };
+    let gate = None;
+    question.seek(&mut device, control, run, measured, gate, |_| noise)
+}
+
+fn on_bed(
+    parameters: &Parameters,
+    control: &Control,
+    run: &mut Run<'_>,
+    measured: &mut Measured,
+) -> Result<(), LabError> {
+    let common = &parameters.common;
+    let stream = &common.streams[0];
+    let assumed = parameters
+        .max_load_pps
+        .unwrap_or(TYPICAL_MAX_PPS.max(parameters.min_load_pps * 2.0));
+    let estimate = estimate(parameters, assumed, OVERHEAD);
+    run.tell(EventKind::RunStarted {
+        format: EVENT_FORMAT,
+        info: Box::new(run.info.clone()),
+        estimate_s: estimate.1.as_secs_f64(),
+        steps: estimate.0,
+    })?;
+    let gate = Gate::calibrate(&super::forwarding::calibrate(common));
+    let bed = Bed::up(1, &common.placement, false)?;
+    let (mut tester, words) = open_tester(&bed, common)?;
+    run.bed_ready(&bed, &words)?;
+    if let Some(configuration) = &common.configuration {
+        configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
+    }
+    let mut device = Real {
+        bed: &bed,
+        tester: &mut tester,
+        common,
+        control,
+    };
+    let (max, source) = match parameters.max_load_pps {
+        Some(max) => (max, "as asked for".to_owned()),
+        None => {
+            let offered = device.bench().flat_out(stream)?;
+            // two significant digits: the same load in the next run of the same machine
+            let max = SUSTAINED * offered;
+            let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
+            let max = (max / digits).floor() * digits;
+            check(parameters, max).map_err(LabError::Preflight)?;
+            let source = format!(
+                "{:.0} % of the {offered:.0} frames per second that the tester offers flat out",
+                100.0 * SUSTAINED
+            );
+            (max, source)
+        }
+    };
+    if control.is_stopped() {
+        return Err(LabError::Interrupted);
+    }
+    let question = Asked {
+        parameters,
+        max,
+        source,
+        estimate,
+    };
+    let of = gate.clone();
+    question.seek(
+        &mut device,
+        control,
+        run,
+        measured,
+        gate.as_ref(),
+        |trials| noise(of.as_ref(), trials),
+    )
+}
+
+fn search(parameters: &Parameters, max_load_pps: f64) -> Result<Search, String> {
+    Search::new(&Question {
+        goals: parameters.goals.iter().map(|n| n.goal.clone()).collect(),
+        min_load_pps: parameters.min_load_pps,
+        max_load_pps,
+        warm_up_ns: parameters.warm_up.as_nanos() as u64,
+        time_limit_ns: parameters.time_limit.as_nanos() as u64,
+    })
+}
+
+/// Trials and time of this search on a DUT without noise that forwards something in the middle of the range.
+fn estimate(parameters: &Parameters, max_load_pps: f64, overhead: Duration) -> (u32, Duration) {
+    let Ok(mut search) = search(parameters, max_load_pps) else {
+        return (0, Duration::ZERO);
+    };
+    let capacity = (parameters.min_load_pps * max_load_pps).sqrt();
+    let (mut trials, mut time) = (0, Duration::ZERO);
+    while let Some(planned) = search.next_trial() {
+        let duration = Duration::from_nanos(planned.duration_ns) + overhead;
+        let loss = 1.0 - (capacity / planned.load_pps).min(1.0);
+        search.record(loss, duration.as_nanos() as u64);
+        trials += 1;
+        time += duration;
+    }
+    (trials, time)
+}
+
+/// A search with everything known.
+struct Asked<'a> {
+    parameters: &'a Parameters,
+    max: f64,
+    source: String,
+    estimate: (u32, Duration),
+}
+
+impl Asked<'_> {
+    /// Makes trial after trial; what was found is in `measured` even when it fails or is interrupted.
+    fn seek(
+        &self,
+        device: &mut dyn Device,
+        control: &Control,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+        gate: Option<&Gate>,
+        noise: impl FnOnce(&[TrialRecord]) -> Noise,
+    ) -> Result<(), LabError> {
+        let mut search = search(self.parameters, self.max).map_err(LabError::Preflight)?;
+        // the smallest load at which the generator fell short
+        let mut short_from: Option<f64> = None;
+        let result = (|| {
+            while let Some(planned) = search.next_trial() {
+                let Some(trial) =
+                    self.valid(&planned, device, control, run, &mut search, measured, gate)?
+                else {
+                    return Ok(());
+                };
+                if trial {
+                    short_from =
+                        Some(short_from.map_or(planned.load_pps, |p: f64| p.min(planned.load_pps)));
+                }
+            }
+            Ok(())
+        })();
+        let goals = &self.parameters.goals;
+        let simulated = self.parameters.dut.is_some();
+        let mut warnings = Vec::new();
+        if !simulated && !self.parameters.common.privileged {
+            warnings.push(crate::user_namespace::MISSING.to_owned());
+        }
+        if !simulated && !self.parameters.common.placement.is_separate() {
+            warnings.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
+        }
+        warnings.extend(outcome::inversions(&search, goals));
+        let trials = &measured.trials;
+        let grid = search.grid();
+        measured.summary = Some(Summary {
+            format: RUN_FORMAT,
+            run: run.info.id.clone(),
+            procedure: ID.into(),
+            test_cases: Vec::new(),
+            control: None,
+            comparisons: Vec::new(),
+            imported: Vec::new(),
+            search: Some(SearchOutcome {
+                min_load_pps: grid.load(0),
+                max_load_pps: grid.load(grid.last()),
+                max_load_source: self.source.clone(),
+                max_load_index: grid.last(),
+                trials: trials.len() as u32,
+                trials_invalid: trials.iter().filter(|t| !t.validity.is_valid()).count() as u32,
+                traffic_s: trials.iter().map(|t| t.duration_s).sum(),
+                goals: outcome::goals(&search, goals, short_from),
+                failure: outcome::failure(&search, goals),
+                shortened: outcome::shortened(goals, simulated),
+            }),
+            noise: noise(trials),
+            warnings,
+            imix_estimate_l2_bps: None,
+        });
+        result
+    }
+
+    /// Makes a trial that counts, repeating it while it is invalid. Says whether the generator fell short in it; `None`
+    /// when the run was stopped.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "everything that a trial touches, once"
+    )]
+    fn valid(
+        &self,
+        planned: &Planned,
+        device: &mut dyn Device,
+        control: &Control,
+        run: &mut Run<'_>,
+        search: &mut Search,
+        measured: &mut Measured,
+        gate: Option<&Gate>,
+    ) -> Result<Option<bool>, LabError> {
+        let stream = &self.parameters.common.streams[0];
+        let mut spent = Duration::ZERO;
+        let mut repeats = 0;
+        loop {
+            if control.is_stopped() {
+                return Ok(None);
+            }
+            if self.parameters.dut.is_none() {
+                run.tell(self.progress(planned, measured.trials.len() as u32))?;
+            }
+            let started_at = timestamp();
+            let Some(made) = device.trial(stream, planned)? else {
+                return Ok(None);
+            };
+            spent += made.took;
+            let names = device.names();
+            let mut record = self.record(planned, &made, names, started_at, gate);
+            record.trial = measured.trials.len() as u32 + 1;
+            record.iteration = repeats + 1;
+            let short = (record.ledger.frames_sent as f64)
+                < OFFERED_SHARE * record.ledger.frames_intended.unwrap_or(0) as f64;
+            if short && made.may_catch_up && repeats < REPEATS {
+                record.validity.reasons.push(format!(
+                    "the generator fell short: it sent {} of {} frames",
+                    record.ledger.frames_sent,
+                    record.ledger.frames_intended.unwrap_or(0)
+                ));
+            }
+            let valid = record.validity.is_valid();
+            if valid {
+                let loss_ratio = record.search.as_ref().map_or(1.0, |s| s.loss_ratio);
+                search.record(loss_ratio, spent.as_nanos() as u64);
+                let says = outcome::says(search, planned, &self.parameters.goals, loss_ratio);
+                if let Some(search) = &mut record.search {
+                    search.says = says;
+                    if short {
+                        search.reason.push_str("; more than the generator can offer, what it did not send counts as lost");
+                    }
+                }
+            }
+            let reasons = record.validity.reasons.join("; ");
+            run.writer.trial(&record)?;
+            run.tell(EventKind::TrialFinished {
+                record: Box::new(record.clone()),
+            })?;
+            measured.trials.push(record);
+            if valid {
+                return Ok(Some(short));
+            }
+            repeats += 1;
+            if repeats > REPEATS {
+                return Err(LabError::Search {
+                    trials: repeats,
+                    load_pps: planned.load_pps,
+                    reasons,
+                });
+            }
+        }
+    }
+
+    fn progress(&self, planned: &Planned, done: u32) -> EventKind {
+        let (steps, time) = self.estimate;
+        let per_trial = time.as_secs_f64() / f64::from(steps.max(1));
+        EventKind::Progress {
+            activity: format!(
+                "{:.0} frames/s for {} s: {}",
+                planned.load_pps,
+                planned.duration_ns as f64 / 1e9,
+                outcome::reason(planned, &self.parameters.goals)
+            ),
+            done,
+            // noise makes a search longer than its estimate
+            steps: steps.max(done + 1),
+            left_s: per_trial * f64::from(steps.saturating_sub(done).max(1)),
+            offered_load_pps: None,
+            forwarding_rate_pps: None,
+            estimate: None,
+        }
+    }
+
+    fn record(
+        &self,
+        planned: &Planned,
+        made: &Made,
+        names: (&str, &str),
+        started_at: String,
+        gate: Option<&Gate>,
+    ) -> TrialRecord {
+        let counters = made.counters.clone();
+        let duration_s = planned.duration_ns as f64 / 1e9;
+        let intended = (planned.load_pps * duration_s).round() as u64;
+        let ledger = balance(&counters, Some(intended));
+        let (sent, received) = (ledger.frames_sent, ledger.frames_received);
+        let mut reasons = made.objections.clone();
+        if self.parameters.dut.is_none() {
+            reasons.extend(objections(&ledger, &counters));
+        }
+        let window = |quiet: bool| Stratum {
+            windows: u32::from(made.speed.zip(gate).is_some_and(|(speed, gate)| {
+                quiet == speed.iter().all(|s| *s >= gate.threshold())
+            })),
+            forwarding_rate_pps: None,
+        };
+        let stream = &self.parameters.common.streams[0];
+        TrialRecord {
+            test_case: stream.id(),
+            procedure: ID.into(),
+            iteration: 1,
+            trial: 0,
+            control: false,
+            started_at,
+            stream: stream.clone(),
+            engine: names.0.into(),
+            receiver: names.1.into(),
+            duration_s,
+            intended_load_pps: Some(planned.load_pps),
+            offered_load_pps: sent as f64 / duration_s,
+            not_saturated: false,
+            forwarding_rate_pps: None,
+            forwarding_rate_ungated_pps: None,
+            quiet: window(true),
+            contended: window(false),
+            windows_not_offered: 0,
+            frame_loss_ratio: match sent {
+                0 => 0.0,
+                sent => ledger.frames_lost as f64 / sent as f64,
+            },
+            search: Some(SearchTrial {
+                load_index: planned.load_index,
+                load_pps: planned.load_pps,
+                duration_ns: planned.duration_ns,
+                loss_ratio: outcome::loss_ratio(intended, sent, received, planned.load_pps),
+                warm_up: planned.warm_up,
+                reason: outcome::reason(planned, &self.parameters.goals),
+                says: Vec::new(),
+            }),
+            ledger,
+            counters,
+            validity: Validity { reasons },
+        }
+    }
+}
+
+/// A simulated DUT: a trial takes only simulated time.
+struct Simulated<'a> {
+    simulation: Simulation,
+    control: &'a Control,
+}
+
+impl Device for Simulated<'_> {
+    fn trial(&mut self, stream: &Stream, planned: &Planned) -> Result<Option<Made>, LabError> {
+        let counts = self.simulation.trial(&sim::Trial {
+            load_pps: planned.load_pps,
+            duration_ns: planned.duration_ns,
+            frame_size: stream.frame_size_bytes,
+            flows: stream.flows,
+        });
+        Ok((!self.control.is_stopped()).then(|| Made {
+            counters: counts.counters(),
+            objections: Vec::new(),
+            took: Duration::from_nanos(planned.duration_ns),
+            may_catch_up: false,
+            speed: None,
+        }))
+    }
+
+    fn names(&self) -> (&'static str, &'static str) {
+        (sim::NAME, sim::NAME)
+    }
+}
+
+/// The embedded test bed.
+struct Real<'a> {
+    bed: &'a Bed,
+    tester: &'a mut Tester,
+    common: &'a super::Parameters,
+    control: &'a Control,
+}
+
+impl Real<'_> {
+    fn bench(&mut self) -> Bench<'_> {
+        Bench {
+            bed: self.bed,
+            tester: self.tester,
+            count_reasons: false,
+            placement: &self.common.placement,
+            control: self.control,
+        }
+    }
+
+    /// The speed of the DUT's CPU: read before and after the traffic, never in it, where it would cost frames.
+    fn speed(&self) -> f64 {
+        let cpus = self.common.placement.dut_cpus.get(..1).unwrap_or_default();
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                let _ = engine::port::pin(cpus);
+                (0..READINGS).map(|_| probe::reading()).fold(0.0, f64::max)
+            });
+            reading.join().unwrap_or(0.0)
+        })
+    }
+}
+
+impl Device for Real<'_> {
+    fn trial(&mut self, stream: &Stream, planned: &Planned) -> Result<Option<Made>, LabError> {
+        let began = Instant::now();
+        let before = self.speed();
+        let duration = Duration::from_nanos(planned.duration_ns);
+        let (ended, counted) = self.bench().load(stream, planned.load_pps, duration)?;
+        let after = self.speed();
+        Ok(ended.then(|| Made {
+            counters: counted.counters[0].clone(),
+            objections: counted.objections,
+            took: began.elapsed(),
+            may_catch_up: true,
+            speed: Some([before, after]),
+        }))
+    }
+
+    fn names(&self) -> (&'static str, &'static str) {
+        (self.tester.mode().name(), self.tester.receiver_name())
+    }
+}
+
+/// How quiet the machine was beside the trials that count.
+fn noise(gate: Option<&Gate>, trials: &[TrialRecord]) -> Noise {
+    let sum = |of: fn(&TrialRecord) -> u32| trials.iter().map(of).sum::<u32>();
+    let (quiet, contended) = (sum(|t| t.quiet.windows), sum(|t| t.contended.windows));
+    let all = quiet + contended;
+    let percent = (all > 0).then(|| 100.0 * f64::from(quiet) / f64::from(all));
+    let too_noisy = percent.is_none_or(|percent| percent < 50.0);
+    let verdict = match gate {
+        None => "this machine is too noisy to tell: the contention probe gave no readings".into(),
+        Some(_) => format!(
+            "{}: {quiet} of {all} trials had the DUT's CPU at full speed before and after; lost frames of the others may be \
+             the machine's, and a search without loss finds the luckiest trials",
+            if too_noisy {
+                "this machine is too noisy to tell"
+            } else {
+                "quiet enough"
+            }
+        ),
+    };
+    Noise {
+        probe_threshold: gate.map(Gate::threshold),
+        calibration: gate.map_or_else(|| "no readings".into(), |g| g.words().into()),
+        quiet_percent: percent,
+        verdict,
+        too_noisy,
+    }
+}
+
+impl Parameters {
+    fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
+        let mut values = self.common.as_values();
+        values.retain(|name, _| !matches!(name.as_str(), "load" | "iterations" | "trial_s"));
+        let mut set = |name: &str, value: serde_json::Value| {
+            values.insert(name.to_owned(), value);
+        };
+        let goals = self.goals.iter().map(|n| n.goal.to_string());
+        set("procedure", ID.into());
+        set("goals", goals.collect::<Vec<_>>().into());
+        set("min_load_pps", self.min_load_pps.into());
+        set(
+            "max_load_pps",
+            self.max_load_pps
+                .map_or("what the tester can offer".into(), Into::into),
+        );
+        set("warm_up_s", self.warm_up.as_secs_f64().into());
+        set("time_limit_s", self.time_limit.as_secs_f64().into());
+        set("waits_s", 0.0.into());
+        if let Some(dut) = &self.dut {
+            for real in ["generator_cpus", "dut_cpus"] {
+                values.remove(real);
+            }
+            values.insert("engine".into(), sim::NAME.into());
+            values.insert("dut".into(), dut.to_string().into());
+        }
+        values
+    }
+}
