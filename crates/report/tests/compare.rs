@@ -272,6 +272,86 @@ fn labels_make_columns_and_rows() {
     }
 }
 
+/// IPv4 and IPv6 of one archive: the smallest frames have another size, the traffic another name.
+#[test]
+fn what_goes_along_with_the_columns_keeps_nothing_apart() {
+    let of = |traffic: &str, size: &str, version: &str, configuration: &str, values: &[f64]| {
+        let labels = [
+            ("traffic", traffic),
+            ("frame_size_bytes", size),
+            ("ip_version", version),
+            ("configuration", configuration),
+        ];
+        series(&labels, values)
+    };
+    let sources = [source(
+        "r",
+        vec![
+            of("inet4", "64", "ipv4", "vlan", &HT_8),
+            of("inet4", "64", "ipv4", "none", &HT_16),
+            of("inet6", "66", "ipv6", "vlan", &BOUND),
+            of("inet6", "66", "ipv6", "none", &UNBOUND),
+        ],
+    )];
+    let by = |key: &str| {
+        let options = Options {
+            by: Some(key.into()),
+            ..options()
+        };
+        compare(&sources, &options).unwrap()
+    };
+    let outcome = by("ip_version");
+    assert_eq!(columns(&outcome), ["ipv4", "ipv6"]);
+    assert_eq!(cases(&outcome), ["vlan", "none"]);
+    assert!(text(&outcome, &[], false).contains("frame_size_bytes: 64 against 66"));
+    assert_eq!(
+        cases(&by("configuration")),
+        ["inet4, 64 B, IPv4", "inet6, 66 B, IPv6"]
+    );
+}
+
+/// Two machines, each with two configurations: compared within each machine, never across.
+#[test]
+fn runs_stand_apart_where_each_has_something_to_compare() {
+    let of = |run: &str, configuration: &str, values: &[f64]| {
+        series(&[("run", run), ("configuration", configuration)], values)
+    };
+    let by = |sources: &[Source]| {
+        let options = Options {
+            by: Some("configuration".into()),
+            ..options()
+        };
+        compare(sources, &options).unwrap()
+    };
+    let outcome = by(&[
+        source(
+            "xeon",
+            vec![of("xeon", "a", &NO_HT), of("xeon", "b", &HT_8)],
+        ),
+        source(
+            "atom",
+            vec![of("atom", "a", &UNBOUND), of("atom", "b", &BOUND)],
+        ),
+    ]);
+    assert_eq!(cases(&outcome), ["xeon", "atom"]);
+    assert!(
+        outcome
+            .rows
+            .iter()
+            .all(|row| row.comparisons[0].n == [5, 5])
+    );
+    // Repeated runs with one configuration each: nothing is left but to join them, and that is said.
+    let outcome = by(&[
+        source("1", vec![of("1", "a", &UNBOUND)]),
+        source("2", vec![of("2", "b", &BOUND)]),
+        source("3", vec![of("3", "a", &UNBOUND)]),
+    ]);
+    assert_eq!(outcome.rows[0].comparisons[0].n, [10, 5]);
+    let baseline = outcome.rows[0].cells[0].as_ref().unwrap();
+    assert_eq!(baseline.joined, ["1", "3"]);
+    assert!(baseline.warnings[0].contains("2 series stand one after the other"));
+}
+
 /// Holm by hand: of p-values 0.01 and 0.04 the first is doubled, the second stays.
 #[test]
 fn several_comparisons_are_adjusted() {

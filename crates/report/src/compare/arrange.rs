@@ -1,7 +1,7 @@
 //! Which series stands in which row and column.
 //!
 //! Columns are the values of one label, rows what remains: always by the traffic, by other labels where they vary within a
-//! column. Start with [`arrange`].
+//! column, by the run where that leaves something to compare. Start with [`arrange`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use model::series::Series;
 use super::{Column, CompareError, Options, SOURCE, Source, Unmatched};
 use crate::words::flows;
 
-/// Labels of the traffic: series that differ in one of them are never compared.
+/// Labels of the traffic: series that differ in one of them are not compared, unless another of them makes the columns.
 const TRAFFIC: [&str; 4] = ["traffic", "frame_size_bytes", "flows", "ip_version"];
 /// Where a series comes from; it tells no test cases apart.
 const ORIGIN: [&str; 6] = ["run", "kernel", "cpu_model", "engine", "load", "procedure"];
@@ -70,7 +70,14 @@ pub(super) fn arrange<'a>(
         let baseline = columns[0].name.clone();
         let cases = |index: usize| {
             let has = others.iter().filter(|row| !row.cells[index].is_empty());
-            list(has.map(|row| row.test_case.as_str()))
+            let names: Vec<&str> = has.map(|row| row.test_case.as_str()).collect();
+            let more = names.len().saturating_sub(LISTED);
+            let names = names[..names.len() - more].join("; ");
+            if more > 0 {
+                format!("{names} and {more} more")
+            } else {
+                names
+            }
         };
         let there_is: Vec<String> = (0..columns.len().min(LISTED))
             .map(|index| format!("{}: {}", columns[index].name, cases(index)))
@@ -160,8 +167,12 @@ pub(super) fn all_rows<'a>(
         .iter()
         .map(|name| of_column(&all, &by, name))
         .collect();
-    let keys = row_keys(&columns, &by);
-    let rows = rows(&all, &columns, &keys, options);
+    // What remains tells rows apart; but where every run has one column only, runs stand for each other.
+    let mut rows = rows(&all, &columns, &row_keys(&columns, &by, true), options);
+    let has_two = |row: &Line<'_>| row.cells.iter().filter(|cell| !cell.is_empty()).count() > 1;
+    if !rows.iter().any(has_two) {
+        rows = self::rows(&all, &columns, &row_keys(&columns, &by, false), options);
+    }
     let unit = all[0].series.unit.clone();
     let one_unit = all.iter().all(|found| found.series.unit == unit);
     Ok(Arranged {
@@ -252,8 +263,8 @@ fn column_of(names: &[String], wanted: &str) -> Result<usize, CompareError> {
     }
 }
 
-/// Labels that tell rows apart.
-fn row_keys(columns: &[Vec<Found<'_>>], by: &str) -> Vec<String> {
+/// Labels that tell rows apart, the run among them or not.
+fn row_keys(columns: &[Vec<Found<'_>>], by: &str, run: bool) -> Vec<String> {
     // A bare file of numbers says nothing of its traffic: it stands beside whatever else is alone in its column.
     let bare = |found: &Found<'_>| found.series.labels.is_empty();
     let alone = columns.iter().all(|column| column.len() == 1);
@@ -266,14 +277,16 @@ fn row_keys(columns: &[Vec<Found<'_>>], by: &str) -> Vec<String> {
         .flat_map(|found| found.series.labels.keys().map(String::as_str))
         .filter(|key| *key != by)
         .collect();
-    let tells = |key: &&str| {
-        TRAFFIC.contains(key)
-            || !ORIGIN.contains(key)
-                && columns.iter().any(|column| {
-                    let present: BTreeSet<_> = column.iter().map(|f| f.label(key)).collect();
-                    present.len() > 1
-                })
+    let varies = |key: &str| {
+        columns.iter().any(|column| {
+            let present: BTreeSet<_> = column.iter().map(|found| found.label(key)).collect();
+            present.len() > 1
+        })
     };
+    // IPv4 against IPv6 is 64 bytes against 66: what goes along with the columns does not keep them apart.
+    let always = |key: &str| TRAFFIC.contains(&key) && !TRAFFIC.contains(&by);
+    let never = |key: &str| ORIGIN.contains(&key) && !(run && key == "run");
+    let tells = |key: &&str| always(key) || !never(key) && varies(key);
     let mut keys: Vec<String> = keys.into_iter().filter(tells).map(str::to_owned).collect();
     // What was varied on purpose first, then the traffic in the order in which people say it.
     keys.sort_by_key(|key| TRAFFIC.iter().position(|traffic| traffic == key));
