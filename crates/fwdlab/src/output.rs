@@ -117,7 +117,7 @@ impl Screen {
                     info.facts.kernel,
                     info.facts.cpus,
                     info.facts.cpu_model,
-                    if info.facts.privileged {
+                    if info.facts.privileged || info.facts.engine.starts_with("sim") {
                         ""
                     } else {
                         "  user namespace, no root"
@@ -205,6 +205,20 @@ impl Screen {
 
     /// Without a terminal: a line when a test case has all its iterations; with -v a line per trial.
     fn trial(&mut self, record: &TrialRecord) {
+        if let Some(search) = &record.search {
+            if self.verbosity == Verbosity::Verbose || !record.validity.is_valid() {
+                self.line(&format!(
+                    "trial {:>3}  {} for {}  lost {:.4} %  {}{}",
+                    record.trial,
+                    report::number::rate(search.load_pps),
+                    report::number::seconds(record.duration_s),
+                    100.0 * search.loss_ratio,
+                    search.reason,
+                    invalid(&record.validity.reasons)
+                ));
+            }
+            return;
+        }
         let rate = record.forwarding_rate_pps;
         let words = |rate: Option<f64>| rate.map_or("no result".into(), report::number::rate);
         if self.verbosity == Verbosity::Verbose || !record.validity.is_valid() {

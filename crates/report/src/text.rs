@@ -23,6 +23,9 @@ const KIND_PERCENT: f64 = 1.0;
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
+    if let Some(search) = &summary.search {
+        return crate::search::text(info, summary, search);
+    }
     if !summary.imported.is_empty() {
         return crate::imported::text(info, summary);
     }

@@ -145,6 +145,9 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
 /// The answer of a run without comparisons.
 fn forwarding(summary: &Summary) -> String {
     let noisy = summary.noise.too_noisy;
+    if let Some(search) = &summary.search {
+        return crate::search::headline(search);
+    }
     let Some(case) = principal(&summary.test_cases) else {
         return "Nothing was measured".into();
     };
@@ -354,6 +357,7 @@ pub(crate) fn procedure_words(summary: &Summary) -> String {
         "paired" => "paired slices: the DUTs side by side, the generator switches between them, everything rebuilt \
                      several times"
             .into(),
+        "mlrsearch" => "MLRsearch: for every goal the load at which it stops being met".into(),
         other => other.into(),
     }
 }

@@ -26,10 +26,14 @@ impl StoredRun {
     /// All series of the run, in the order in which their first values were measured.
     ///
     /// Trials give one per test case and metric, rebuilds of a paired comparison one per configuration, imported records
-    /// one per test case and metric. A series without a valid value is given too: it says how many were left out.
+    /// one per test case and metric; trials of a search are at loads of their own and give none. A series without a valid value is given too: it says how many were left out.
     pub fn series(&self) -> Vec<Series> {
         let mut all = Collection::default();
-        for trial in self.trials.iter().filter(|trial| !trial.control) {
+        for trial in self
+            .trials
+            .iter()
+            .filter(|t| !t.control && t.search.is_none())
+        {
             self.add_trial(trial, &mut all);
         }
         all.series.extend(self.of_rebuilds());

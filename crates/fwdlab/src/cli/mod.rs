@@ -9,6 +9,7 @@ mod quick;
 mod rate;
 mod runs;
 mod schema;
+mod throughput;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -80,6 +81,7 @@ impl Global {
 enum Command {
     /// Measure this machine's kernel forwarding now: private namespaces, no files
     Quick(Box<quick::Quick>),
+    Throughput(Box<throughput::Throughput>),
     /// Check this host's fitness; each failure says how to fix it
     Doctor,
     /// Compare runs or files of numbers: what differs, by how much, and is it proven
@@ -109,6 +111,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
     let global = arguments.global;
     match arguments.command {
         Command::Quick(quick) => quick.run(&global),
+        Command::Throughput(throughput) => throughput.run(&global),
         Command::Doctor => doctor::run(&global),
         Command::Compare(compare) => compare.run(&global),
         Command::Runs(runs) => runs.run(&global),

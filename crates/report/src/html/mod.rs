@@ -15,6 +15,7 @@ use model::result::{CaseSummary, RunInfo, RunState, Summary, TrialRecord};
 use crate::content;
 use crate::glossary::{self, TERMS};
 use crate::number::{bytes, elapsed, seconds, time};
+use crate::search;
 use crate::table::{Align, Column, Mark, Table};
 use crate::text::all_warnings;
 use crate::words::{self, several};
@@ -156,7 +157,8 @@ fn badges(
         RunState::Failed => badges.push((false, "failed".into())),
     }
     let trials = trials.iter().map(|t| &t.validity);
-    let (validities, what): (Vec<_>, _) = if summary.test_cases.is_empty() {
+    let by_rebuilds = summary.test_cases.is_empty() && summary.search.is_none();
+    let (validities, what): (Vec<_>, _) = if by_rebuilds {
         (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
     } else {
         (trials.collect(), "trial")
@@ -189,6 +191,17 @@ fn badges(
 }
 
 fn results(m: &mut Markup, summary: &Summary) {
+    if let Some(search) = &summary.search {
+        section(m, "Loads that meet the goals", |m| {
+            m.within("figure", &[], |m| table(m, &search::goals(search)));
+            for words in [search::extent(search), search::method(search)] {
+                m.leaf("p", &[("class", "note")], &note(&words));
+            }
+            if let Some(failure) = &search.failure {
+                m.leaf("p", &[], &note(failure));
+            }
+        });
+    }
     let compared = words::comparisons(summary);
     if !compared.is_empty() {
         section(m, "Difference from the plain DUT", |m| {

@@ -1,0 +1,401 @@
+//! `fwdlab throughput`: the loads up to which a DUT meets goals, such as no loss at all.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use engine::Mode;
+use engine::sim::Dut;
+use lab::configuration::Configuration;
+use lab::placement::Placement;
+use lab::run::search::{Parameters, check};
+use lab::run::{Control, Measured};
+use lab::user_namespace;
+use measure::mlr::typed::{self, Named};
+use model::event::Event;
+use model::result::{RunInfo, RunState, Summary, TrialRecord};
+use model::trial::{IpVersion, Stream};
+use model::units::{FrameSize, Load, parse_duration};
+
+use super::Global;
+use super::quick::{catch_signals, random_seed};
+use crate::exit_code::{Code, Usage};
+use crate::output::{self, Screen};
+
+const GOALS: &str = "\
+Goals. A trial is good when it loses no larger share of its frames than `loss`; a load meets the goal when no
+larger share of its trial time than `exceed` is bad; `sum` of trial time decides.
+  ndr      loss=0,exceed=0.5,initial=1s,final=1s,sum=21s,width=0.005      no-drop rate (FD.io CSIT)
+  pdr      loss=0.005, otherwise as ndr                                   partial-drop rate
+  rfc2544  loss=0,exceed=0,initial=1s,final=60s,sum=60s,width=0.005       throughput of RFC 2544
+  tst009   loss=0,exceed=0.5,initial=60s,final=60s,sum=120s,width=0.005   ETSI TST009, with loss verification
+  strict   loss=0,exceed=0.005, otherwise as ndr
+A definition says what differs from ndr, or from the preset it begins with: --goal pdr,width=0.01. Further keys:
+preceding=2 (coarser targets), expansion=2 (growth of steps), fail-fast=yes.
+
+Simulated DUT (--engine sim --dut KEY=VALUE,...), in simulated time; the same seed gives the same trials.";
+
+/// Search the throughput: up to which load the DUT meets goals such as no loss (NDR, PDR, RFC 2544; MLRsearch)
+///
+/// Finds, for several goals at once, the load at which each stops being met. Without --engine sim the DUT is this
+/// machine's kernel in private namespaces, as for `quick`.
+#[derive(Debug, Args)]
+#[command(after_long_help = after_help())]
+pub struct Throughput {
+    /// Goals: presets (ndr, pdr, rfc2544, tst009, strict), or definitions parted by `;` [default: ndr,pdr]
+    #[arg(long, value_name = "GOALS")]
+    goals: Vec<String>,
+    /// One goal as a definition: loss=0,exceed=0.5,initial=1s,final=1s,sum=21s,width=0.005; may be repeated
+    #[arg(long, value_name = "GOAL")]
+    goal: Vec<String>,
+    /// Smallest load: 9001 (frames per second), 10kpps, 100Mbps (L1)
+    #[arg(long, value_name = "LOAD", default_value = "9001", value_parser = load)]
+    min: Load,
+    /// Largest load [default: what the tester can offer]
+    #[arg(long, value_name = "LOAD", value_parser = load)]
+    max: Option<Load>,
+    /// A first trial at the largest load whose result is not used; 0s for none
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warm_up)]
+    warm_up: Duration,
+    /// End the search when its trials have taken longer
+    #[arg(long, value_name = "TIME", default_value = "20min", value_parser = parse_duration)]
+    time_limit: Duration,
+    /// Frame size in bytes, FCS counted [default: the smallest]
+    #[arg(long, value_name = "BYTES")]
+    size: Option<FrameSize>,
+    /// Number of flows
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    flows: u32,
+    /// Measure IPv6 instead of IPv4
+    #[arg(long)]
+    ipv6: bool,
+    /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
+    #[arg(long, value_name = "FILE|DIR|COMMAND")]
+    set: Option<String>,
+    /// Engine: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
+    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet", "sim"])]
+    engine: String,
+    /// What the simulated DUT is like: capacity=1e6,buffer=1000,livelock=0.3 [default: capacity=1e6]
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    dut: Option<String>,
+    /// CPUs of the DUT [default: the last one]
+    #[arg(long, value_delimiter = ',', value_name = "CPU")]
+    dut_cpus: Vec<usize>,
+    /// Say in words why each trial was made and what it said
+    #[arg(long)]
+    explain: bool,
+    /// Seed of every random choice [default: chosen and recorded; of the simulated DUT: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// The document of `--json`.
+#[derive(serde::Serialize)]
+struct Document<'a> {
+    info: &'a RunInfo,
+    directory: &'a Path,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    trials: &'a [TrialRecord],
+}
+
+impl Throughput {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let privileged = user_namespace::is_root();
+        let parameters = self.parameters(privileged)?;
+        let runs = global.runs_root()?;
+        if !privileged && parameters.dut.is_none() {
+            user_namespace::enter()?;
+        }
+        let control = Control::default();
+        let signal = catch_signals(&control)?;
+
+        let mut screen = Screen::new(global.verbosity(), 0);
+        let as_stream = global.json_stream;
+        let mut listener = |event: &Event| {
+            if as_stream {
+                output::stream(event);
+            }
+            screen.show(event);
+        };
+        let (run, measured) = lab::run::search::start(&parameters, &runs, &control, &mut listener)?;
+        let Measured {
+            trials, summary, ..
+        } = measured;
+        let summary = summary.context("a run without a summary")?;
+        let state = if control.is_stopped() {
+            RunState::Interrupted
+        } else {
+            RunState::Finished
+        };
+        let directory = run.path().to_owned();
+        let info = run.finish(&summary, state, |info| {
+            report::html::page(info, &summary, &trials, &[])
+        })?;
+
+        if global.json {
+            output::json(&Document {
+                info: &info,
+                directory: &directory,
+                summary: &summary,
+                trials: &trials,
+            })?;
+        } else if !global.json_stream {
+            if self.explain {
+                output::result(&report::search::explain(&trials));
+            }
+            output::result(&report::text::quick(&info, &summary));
+            output::result(&format!(
+                "saved     {}\nreport    {}",
+                directory.display(),
+                directory.join("report.html").display()
+            ));
+        }
+        Ok(match signal.load(Ordering::Acquire) {
+            0 => code(&summary),
+            15 => Code::Terminated,
+            _ => Code::Interrupted,
+        })
+    }
+
+    /// Everything that is wrong with the question is told here, before a run is made.
+    fn parameters(&self, privileged: bool) -> anyhow::Result<Parameters> {
+        let version = if self.ipv6 {
+            IpVersion::Ipv6
+        } else {
+            IpVersion::Ipv4
+        };
+        let size = self.size.unwrap_or_else(|| version.smallest_frame());
+        let stream = Stream::new(version, size, self.flows)?;
+        let dut = self.dut()?;
+        let parameters = Parameters {
+            goals: self.goals()?,
+            min_load_pps: self
+                .min
+                .pps(size)
+                .ok_or_else(|| Usage("--min: say a load such as 9001 or 10kpps".into()))?,
+            max_load_pps: self.max.and_then(|max| max.pps(size)),
+            warm_up: self.warm_up,
+            time_limit: self.time_limit,
+            common: lab::run::Parameters {
+                streams: vec![stream],
+                iterations: 1,
+                trial: Duration::ZERO,
+                load: None,
+                configuration: self
+                    .set
+                    .as_ref()
+                    .map(|typed| Configuration::parse(typed))
+                    .transpose()?,
+                versus: Vec::new(),
+                rebuilds: 0,
+                total: Duration::ZERO,
+                engine: Mode::ALL
+                    .into_iter()
+                    .find(|mode| mode.name() == self.engine),
+                placement: match dut {
+                    Some(_) => Placement::default(),
+                    None => Placement::choose(&self.dut_cpus)?,
+                },
+                privileged,
+                seed: match &dut {
+                    Some(dut) => dut.seed,
+                    None => self.seed.unwrap_or_else(random_seed),
+                },
+                command_line: std::env::args().collect(),
+            },
+            dut,
+        };
+        let limit = parameters
+            .dut
+            .as_ref()
+            .and_then(|dut| dut.tester_limit_pps(size));
+        let Some(max) = parameters.max_load_pps.or(limit) else {
+            if parameters.dut.is_some() {
+                return Err(Usage(
+                    "the simulated tester has no limit: say --max, or generator=12Mpps or link=10Gbps in --dut".into(),
+                )
+                .into());
+            }
+            // the tester's limit is known when it has sent; a load that is far above any shows what else is wrong
+            let far_above = parameters.min_load_pps.max(1.0) * 1e3;
+            check(&parameters, far_above).map_err(Usage)?;
+            return Ok(parameters);
+        };
+        check(&parameters, max).map_err(|why| Usage(format!("--min, --max and goals: {why}")))?;
+        Ok(parameters)
+    }
+
+    fn goals(&self) -> Result<Vec<Named>, Usage> {
+        let mut all = self.goals.clone();
+        all.extend(self.goal.iter().cloned());
+        let text = match all.is_empty() {
+            true => "ndr,pdr".to_owned(),
+            false => all.join(";"),
+        };
+        typed::parse(&text).map_err(Usage)
+    }
+
+    fn dut(&self) -> Result<Option<Dut>, Usage> {
+        if self.engine != "sim" {
+            return match &self.dut {
+                Some(_) => Err(Usage(
+                    "--dut describes a simulated DUT: say --engine sim, too".into(),
+                )),
+                None => Ok(None),
+            };
+        }
+        if self.set.is_some() || !self.dut_cpus.is_empty() {
+            return Err(Usage(
+                "--set and --dut-cpus are for the test bed, not for --engine sim".into(),
+            ));
+        }
+        let text = self.dut.as_deref().unwrap_or("capacity=1e6");
+        let mut dut = Dut::parse(text).map_err(|error| Usage(format!("--dut: {error}")))?;
+        if let Some(seed) = self.seed {
+            if text.contains("seed") {
+                return Err(Usage("--seed and seed= in --dut: say one of them".into()));
+            }
+            dut.seed = seed;
+        }
+        Ok(Some(dut))
+    }
+}
+
+/// A load; a bare number is frames per second.
+fn load(text: &str) -> Result<Load, String> {
+    let typed = text.trim();
+    let plain = typed
+        .chars()
+        .all(|c| c.is_ascii_digit() || matches!(c, '.' | 'e'));
+    match typed.parse::<f64>() {
+        Ok(pps) if plain => {
+            if pps > 0.0 && pps <= 1e12 {
+                Ok(Load::Frames(pps))
+            } else {
+                Err("a load must be above 0 and at most 1e12 frames per second".into())
+            }
+        }
+        _ => typed
+            .parse()
+            .map_err(|error: model::units::UnitError| error.to_string()),
+    }
+}
+
+/// `0s` or a duration.
+fn warm_up(text: &str) -> Result<Duration, String> {
+    match text.trim() {
+        "0" | "0s" => Ok(Duration::ZERO),
+        typed => parse_duration(typed).map_err(|error| error.to_string()),
+    }
+}
+
+fn after_help() -> String {
+    let keys = engine::sim::KEYS
+        .map(|(key, example, meaning)| format!("\n  {:<21} {meaning}", format!("{key}={example}")));
+    format!("{GOALS}{}", keys.concat())
+}
+
+fn code(summary: &Summary) -> Code {
+    let Some(search) = &summary.search else {
+        return Code::NotValid;
+    };
+    let answered = search.goals.iter().all(|goal| {
+        let largest = goal.relevant_lower_bound_index == Some(search.max_load_index);
+        goal.regular || largest
+    });
+    if search.failure.is_none() && answered && !summary.noise.too_noisy {
+        Code::Done
+    } else {
+        Code::NotValid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Only {
+        #[command(flatten)]
+        throughput: Throughput,
+    }
+
+    fn parameters(arguments: &[&str]) -> anyhow::Result<Parameters> {
+        let line = std::iter::once("throughput").chain(arguments.iter().copied());
+        Only::try_parse_from(line)?.throughput.parameters(true)
+    }
+
+    #[test]
+    fn what_is_typed_is_what_is_searched() {
+        let p = parameters(&[
+            "--engine",
+            "sim",
+            "--dut",
+            "capacity=2e6,link=10Gbps",
+            "--goals",
+            "pdr;final=2s",
+            "--goal",
+            "loss=1%",
+            "--min",
+            "10kpps",
+            "--seed",
+            "7",
+        ])
+        .unwrap();
+        let names: Vec<&str> = p.goals.iter().map(|g| g.name.as_str()).collect();
+        assert_eq!(names.len(), 3);
+        assert_eq!(names[0], "pdr");
+        assert_eq!((p.min_load_pps, p.max_load_pps), (1e4, None));
+        assert_eq!(p.dut.unwrap().seed, 7);
+        // bits per second on the wire: 672 a frame of 64 bytes
+        let p = parameters(&["--min", "672kbps", "--max", "1Gbps", "--warm-up", "0s"]).unwrap();
+        assert_eq!(p.min_load_pps, 1000.0);
+        assert_eq!(p.max_load_pps.unwrap().round(), 1_488_095.0);
+        assert_eq!(p.goals.len(), 2);
+    }
+
+    #[test]
+    fn wrong_use_is_told_before_anything_happens() {
+        let sim =
+            |arguments: &[&'static str]| [&["--engine", "sim", "--max", "1e7"], arguments].concat();
+        for (arguments, words) in [
+            (sim(&["--min", "2e7"]), "below the largest"),
+            (sim(&["--min", "1e7"]), "below the largest"),
+            (sim(&["--min", "0"]), "above 0"),
+            (sim(&["--min", "max"]), "--min: say a load"),
+            (sim(&["--min", "10"]), "below one frame"),
+            (
+                sim(&["--goals", "npr"]),
+                "ndr, pdr, rfc2544, tst009, strict",
+            ),
+            (sim(&["--goals", ""]), "no goal"),
+            (
+                sim(&["--goal", "loss=0,final=60s,sum=30s"]),
+                "shorter than one final trial",
+            ),
+            (sim(&["--goals", "ndr", "--goal", "loss=0"]), "twice"),
+            (
+                sim(&["--dut", "capcity=1"]),
+                "character 1: there is no key `capcity`",
+            ),
+            (sim(&["--dut", "seed=1", "--seed", "2"]), "one of them"),
+            (sim(&["--set", "true"]), "--engine sim"),
+            (sim(&["--size", "63"]), "64 to 1518"),
+            (sim(&["--flows", "0"]), "1 to 60000"),
+            (sim(&["--time-limit", "0s"]), "above 0"),
+            (sim(&["--warm-up", "5"]), "500ms"),
+            (vec!["--engine", "sim"], "--max"),
+            (vec!["--dut", "capacity=1e6"], "--engine sim"),
+            (vec!["--min", "10"], "below one frame"),
+            (vec!["--goals", "width=0"], "never reached"),
+        ] {
+            let error = format!("{:#}", parameters(&arguments).unwrap_err());
+            assert!(error.contains(words), "{arguments:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A search in words and tables: what was found for each goal, why each trial was made.
+//!
+//! For the terminal and for the page alike. Start with [`headline`] and [`goals`]; [`explain`] is for `--explain`.
+
+use model::result::{RunInfo, Summary, TrialRecord};
+use model::search::{GoalResult, SearchOutcome};
+
+use crate::number::{Prefix, percent, seconds};
+use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::text::{WIDTH, all_warnings, paragraph};
+use crate::words::{self, several};
+
+/// The answer: `NDR 999.4 kpps, PDR 1.004 Mpps`.
+pub(crate) fn headline(search: &SearchOutcome) -> String {
+    let found: Vec<String> = search
+        .goals
+        .iter()
+        .enumerate()
+        .map(|(index, goal)| {
+            let label = label(index, goal);
+            match (goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps) {
+                (Some(pps), Some(_)) if goal.regular => format!("{label} {}", rate(pps)),
+                (Some(pps), _) => format!("{label} at least {}", rate(pps)),
+                (None, Some(pps)) => format!("{label} below {}", rate(pps)),
+                (None, None) => format!("{label} unknown"),
+            }
+        })
+        .collect();
+    found.join(", ")
+}
+
+/// `NDR`, `PDR`, a preset's name, or `goal 3`, which the table spells out.
+fn label(index: usize, goal: &GoalResult) -> String {
+    match goal.name.as_str() {
+        "ndr" | "pdr" => goal.name.to_uppercase(),
+        name if name.contains('=') => format!("goal {}", index + 1),
+        name => name.to_owned(),
+    }
+}
+
+fn rate(pps: f64) -> String {
+    crate::number::rate(pps)
+}
+
+/// One row per goal.
+pub(crate) fn goals(search: &SearchOutcome) -> Table {
+    let all = search.goals.iter();
+    let prefix = Prefix::for_largest(all.flat_map(|goal| {
+        [
+            goal.relevant_lower_bound_pps,
+            goal.relevant_upper_bound_pps,
+            goal.conditional_throughput_pps,
+        ]
+        .into_iter()
+        .flatten()
+    }));
+    let mut table = Table::new(vec![
+        Column::left("goal", &["goal"]),
+        Column::right("meets it", &["relevant_lower_bound_pps"]),
+        Column::right("does not", &["relevant_upper_bound_pps"]),
+        Column::right("forwards there", &["conditional_throughput_pps"]),
+        Column::right("of largest load", &["share_of_largest_load_percent"]),
+        Column::below("verdict", &["verdict"]),
+    ]);
+    for (index, goal) in search.goals.iter().enumerate() {
+        let label = label(index, goal);
+        let cell = |pps| Cell::optional(pps, "none", |pps| prefix.rate(pps));
+        let share = goal
+            .relevant_lower_bound_pps
+            .map(|pps| 100.0 * pps / search.max_load_pps);
+        let words = match goal.name.contains('=') {
+            true => format!("{}: {}", goal.name, goal.verdict),
+            false => goal.verdict.clone(),
+        };
+        table.push(
+            Mark::default(),
+            vec![
+                Cell::text(label),
+                cell(goal.relevant_lower_bound_pps),
+                cell(goal.relevant_upper_bound_pps),
+                cell(goal.conditional_throughput_pps),
+                Cell::optional(share, "", percent),
+                Cell::text(words),
+            ],
+        );
+    }
+    table
+}
+
+/// How much was measured, in a sentence.
+pub(crate) fn extent(search: &SearchOutcome) -> String {
+    let mut text = format!(
+        "{} with {} of traffic; loads from {} to {} ({}), in {}",
+        several(search.trials as usize, "trial"),
+        seconds(search.traffic_s),
+        rate(search.min_load_pps),
+        rate(search.max_load_pps),
+        search.max_load_source,
+        several(search.max_load_index as usize, "step"),
+    );
+    if search.trials_invalid > 0 {
+        text += &format!(
+            "; {} invalid, repeated and not used",
+            several(search.trials_invalid as usize, "trial")
+        );
+    }
+    text
+}
+
+/// The method, with the name of a standard only where it is due.
+pub(crate) fn method(search: &SearchOutcome) -> String {
+    match search.shortened.is_empty() {
+        true => "MLRsearch; every condition of RFC 2544 throughput was met".into(),
+        false => format!(
+            "MLRsearch. RFC 2544 throughput procedure, shortened: {}",
+            search.shortened.join("; ")
+        ),
+    }
+}
+
+/// The whole result for the terminal.
+pub(crate) fn text(info: &RunInfo, summary: &Summary, search: &SearchOutcome) -> String {
+    let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");
+    text.push('\n');
+    text.push_str(&goals(search).text(WIDTH));
+    text.push('\n');
+    if let Some(failure) = &search.failure {
+        text.push_str(&paragraph("ended", failure));
+    }
+    text.push_str(&paragraph("noise", &summary.noise.verdict));
+    for warning in all_warnings(summary) {
+        text.push_str(&paragraph("warning", &warning));
+    }
+    text.push_str(&paragraph("trials", &extent(search)));
+    text.push_str(&paragraph("method", &method(search)));
+    text.push_str(&paragraph("engine", &info.facts.engine));
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+/// Every trial with its reason and its meaning.
+pub fn explain(trials: &[TrialRecord]) -> String {
+    let mut text = String::from("Why each trial was made, and what it said\n");
+    for record in trials {
+        let Some(search) = &record.search else {
+            continue;
+        };
+        let head = format!(
+            "{:>4}  {:>11}  #{:<5} {:>6}  lost {}",
+            record.trial,
+            rate(search.load_pps),
+            search.load_index,
+            seconds(search.duration_ns as f64 / 1e9),
+            format!("{:.4} %", 100.0 * search.loss_ratio),
+        );
+        let mut why = search.reason.clone();
+        if !search.says.is_empty() {
+            why += &format!(". {}", search.says.join(". "));
+        }
+        if !record.validity.is_valid() {
+            why += &format!(". INVALID: {}", record.validity.reasons.join("; "));
+        }
+        text += &head;
+        text.push('\n');
+        text += &wrap(&why, WIDTH, "      ");
+    }
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
