@@ -4,7 +4,7 @@
 //! combined freely; the checksum field in a header is the complement, `!sum`. It does not know where in
 //! a header a checksum stands: that is [`header`](crate::header)'s business. Start with [`sum`].
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Sum of `data` as big-endian 16-bit words; an odd last byte counts as the high half of a word.
 ///
@@ -59,6 +59,15 @@ pub fn pseudo_header_v6(
         u16::from(next_header),
         sum(&length.to_be_bytes()),
     ])
+}
+
+/// Sum of the pseudo header of either IP version; zero when the addresses are of different ones.
+pub(crate) fn pseudo_header(from: IpAddr, to: IpAddr, protocol: u8, length: usize) -> u16 {
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => pseudo_header_v4(from, to, protocol, length as u16),
+        (IpAddr::V6(from), IpAddr::V6(to)) => pseudo_header_v6(from, to, protocol, length as u32),
+        _ => 0,
+    }
 }
 
 /// The sum before its carries are added back in. Wide sums are combined with `+`, and [`fold`]ed once: the

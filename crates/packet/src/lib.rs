@@ -5,6 +5,7 @@
 //!
 //! - [`header`]: one file per protocol, all of the same shape, to read and to write headers;
 //! - [`checksum`]: the one's-complement sum they share;
+//! - [`stack`], [`decode`]: any frame from a list of layers, and back, with a line of text;
 //! - [`signature`]: the 18 payload bytes by which we recognise, count and time our own frames;
 //! - [`flow`]: sets of flows: which addresses and ports test frames carry;
 //! - [`walk`]: in which order the flows of a set are sent;
@@ -31,9 +32,11 @@
 //! ```
 
 pub mod checksum;
+pub mod decode;
 pub mod flow;
 pub mod header;
 pub mod signature;
+pub mod stack;
 pub mod template;
 pub mod walk;
 
