@@ -9,6 +9,7 @@
 //! - [`signature`]: the 18 payload bytes by which we recognise, count and time our own frames;
 //! - [`flow`]: sets of flows: which addresses and ports test frames carry;
 //! - [`walk`]: in which order the flows of a set are sent;
+//! - [`modifier`], [`permutation`]: programs that make the frames of a template differ, in what order;
 //! - [`template`]: a complete UDP test frame of a given size, written or patched in place.
 //!
 //! ```
@@ -35,6 +36,8 @@ pub mod checksum;
 pub mod decode;
 pub mod flow;
 pub mod header;
+pub mod modifier;
+pub mod permutation;
 pub mod signature;
 pub mod stack;
 pub mod template;

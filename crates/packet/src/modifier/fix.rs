@@ -1,0 +1,139 @@
+//! Putting checksums right after fields were written.
+//!
+//! Where only whole fields inside the covered bytes changed, the new checksum follows from a partial sum over everything
+//! that does not change and the values just written; otherwise it is computed over the covered bytes. Both give the same
+//! bits. Which is possible is decided once, in [`machine`](super::machine). Start with [`Fix`].
+
+use crate::checksum::{fold, wide_sum};
+use crate::header::{icmpv6, tcp, udp};
+use std::ops::Range;
+
+/// A checksum that is to be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fix {
+    /// Where the IP header starts, in bytes.
+    ip: usize,
+    /// What the checksum is about.
+    about: About,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    Ipv4Header,
+    /// UDP, TCP or ICMPv6, which starts at this byte.
+    Transport {
+        protocol: u8,
+        at: usize,
+    },
+}
+
+/// What a checksum covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Covered {
+    /// Every range but the last has an even length.
+    pub ranges: [Range<usize>; 2],
+    /// Protocol and length of the pseudo header.
+    constant: u64,
+}
+
+impl Covered {
+    /// The sum before its carries are added in.
+    pub fn sum(&self, frame: &[u8]) -> u64 {
+        let ranges = self
+            .ranges
+            .iter()
+            .map(|range| wide_sum(&frame[range.clone()]));
+        self.constant + ranges.sum::<u64>()
+    }
+}
+
+impl Fix {
+    pub fn ipv4_header(ip: usize) -> Fix {
+        let about = About::Ipv4Header;
+        Fix { ip, about }
+    }
+
+    /// `protocol`: of UDP, TCP or ICMPv6; `at`: where that starts.
+    pub fn transport(ip: usize, protocol: u8, at: usize) -> Fix {
+        let about = About::Transport { protocol, at };
+        Fix { ip, about }
+    }
+
+    /// Where the checksum is.
+    pub fn field(&self) -> Range<usize> {
+        let at = match self.about {
+            About::Ipv4Header => self.ip + 10,
+            About::Transport { protocol, at } => match protocol {
+                udp::PROTOCOL => at + 6,
+                tcp::PROTOCOL => at + 16,
+                icmpv6::PROTOCOL => at + 2,
+                other => unreachable!("no transport checksum for protocol {other}"),
+            },
+        };
+        at..at + 2
+    }
+
+    /// The bytes that decide what is covered. When these are written, so is what is covered.
+    pub fn decisive(&self, frame: &[u8]) -> [Range<usize>; 2] {
+        let ip = self.ip;
+        match (self.about, frame[ip] >> 4) {
+            (About::Ipv4Header, _) => [ip..ip + 1, 0..0],
+            (_, 4) => [ip..ip + 1, ip + 2..ip + 4],
+            _ => [ip..ip + 1, ip + 4..ip + 6],
+        }
+    }
+
+    /// What is covered, as the lengths in the frame say and as far as the frame goes; `None` where they make no sense.
+    pub fn covered(&self, frame: &[u8]) -> Option<Covered> {
+        let ip = self.ip;
+        let word =
+            |at: usize| Some(usize::from(*frame.get(at)?) << 8 | usize::from(*frame.get(at + 1)?));
+        let first = *frame.get(ip)?;
+        match self.about {
+            About::Ipv4Header => {
+                let end = ip + usize::from(first & 0x0f).max(5) * 4;
+                (end <= frame.len()).then_some(Covered {
+                    ranges: [ip..end, end..end],
+                    constant: 0,
+                })
+            }
+            About::Transport { protocol, at } => {
+                let (addresses, end) = match first >> 4 {
+                    4 => (ip + 12..ip + 20, ip + word(ip + 2)?),
+                    _ => (ip + 8..ip + 40, ip + 40 + word(ip + 4)?),
+                };
+                let end = end.min(frame.len());
+                (addresses.end <= at && self.field().end <= end).then(|| Covered {
+                    ranges: [addresses, at..end],
+                    constant: u64::from(protocol) + (end - at) as u64,
+                })
+            }
+        }
+    }
+
+    /// Writes the checksum that belongs to this sum.
+    #[inline]
+    pub fn set(&self, frame: &mut [u8], sum: u64) {
+        let is_udp = matches!(
+            self.about,
+            About::Transport {
+                protocol: udp::PROTOCOL,
+                ..
+            }
+        );
+        let checksum = match !fold(sum) {
+            0 if is_udp => 0xffff,
+            checksum => checksum,
+        };
+        frame[self.field()].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// Computes the checksum over all that it covers; leaves it when the lengths in the frame make no sense.
+    pub fn compute(&self, frame: &mut [u8]) {
+        if let Some(covered) = self.covered(frame) {
+            frame[self.field()].fill(0);
+            let sum = covered.sum(frame);
+            self.set(frame, sum);
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! A program on its template, for one sender thread: renders one frame after another.
+//!
+//! Everything that can be known beforehand is done in [`Machine::new`]; per frame nothing is allocated or looked up. Start
+//! with [`Machine::render`].
+
+use super::fix::Fix;
+use super::variable::{State, Width, gcd, share};
+use super::{Endian, Instruction, MIN_TRIM, ModifierError, Program, Transport};
+use crate::checksum::fold;
+use crate::header::{icmpv6, tcp, udp};
+use crate::signature::{self, Signature};
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// A program at work. Made by [`Program::split`] or [`Program::machine`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    template: Box<[u8]>,
+    units: Box<[Unit]>,
+    /// Units and values of the first frame, where a cache begins anew.
+    first: (Box<[Unit]>, Box<[u64]>),
+    /// What the variables say in the next frame.
+    values: Box<[u64]>,
+    steps: Box<[Step]>,
+    /// Sum of what each step wrote, before carries: for the checksums.
+    written: Box<[u64]>,
+    /// Must the template be written again before each frame, because what is written after a checksum counts as not yet
+    /// written when that is computed?
+    copies: bool,
+    /// Frames since the cache began, and after how many it begins anew.
+    cached: Option<(u32, u32)>,
+}
+
+/// A variable and how it moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Unit {
+    state: State,
+    /// Which of the values are its own.
+    values: Range<usize>,
+    /// Steps per frame; `None`: as often as the unit before wraps.
+    stride: Option<u64>,
+}
+
+/// An instruction that needs no looking up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Put {
+        value: usize,
+        at: usize,
+        width: Width,
+        add: u64,
+        endian: Endian,
+    },
+    Bits {
+        value: usize,
+        at: usize,
+        width: Width,
+        /// As it stands in the field, read as big endian.
+        mask: u64,
+        shift: i8,
+        add: u32,
+        endian: Endian,
+    },
+    Trim {
+        value: usize,
+    },
+    Signature {
+        at: usize,
+    },
+    /// A checksum from the partial sum and what these steps wrote, each shifted by 0 or 8 bits.
+    Sum {
+        fix: Fix,
+        constant: u64,
+        terms: Box<[(usize, u32)]>,
+    },
+    /// A checksum from all that it covers.
+    Compute(Fix),
+}
+
+impl Machine {
+    pub(super) fn new(
+        program: &Program,
+        template: &[u8],
+        thread: u32,
+        threads: u32,
+    ) -> Result<Machine, ModifierError> {
+        let (mut units, names) = units(program, thread, threads)?;
+        let mut values = vec![0; names.len()].into_boxed_slice();
+        let mut wraps = 0;
+        for unit in &mut units {
+            wraps = match unit.stride {
+                None => unit.state.start(wraps),
+                Some(1) => 0,
+                Some(_) => unit.state.start(thread.into()),
+            };
+            unit.state.read(&mut values[unit.values.clone()]);
+        }
+        let mut compiler = Compiler {
+            template,
+            names: &names,
+            steps: Vec::new(),
+            trims: program
+                .instructions
+                .iter()
+                .any(|i| matches!(i, Instruction::Trim { .. })),
+            writes_after_fix: false,
+        };
+        for (at, instruction) in program.instructions.iter().enumerate() {
+            compiler.instruction(at, instruction)?;
+        }
+        let (steps, copies) = (compiler.steps, compiler.writes_after_fix);
+        let units = units.into_boxed_slice();
+        Ok(Machine {
+            template: template.into(),
+            first: (units.clone(), values.clone()),
+            units,
+            values,
+            written: vec![0; steps.len()].into(),
+            steps: steps.into(),
+            copies,
+            cached: program
+                .cache
+                .filter(|cache| *cache > 0)
+                .map(|cache| (0, share(cache.into(), thread, threads).max(1) as u32)),
+        })
+    }
+
+    /// Bytes that a buffer needs: the template's, without FCS.
+    pub fn buffer_len(&self) -> usize {
+        self.template.len()
+    }
+
+    /// After how many frames this thread's frames are the same again, if they ever are and it is fewer than 2^64.
+    ///
+    /// A sender whose ring holds that many frames renders them once. Not necessarily the smallest such number.
+    pub fn period(&self) -> Option<u64> {
+        if self
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::Signature { .. }))
+        {
+            return None;
+        }
+        if let Some((_, cache)) = self.cached {
+            return Some(cache.into());
+        }
+        let (mut all, mut frames, mut wraps) = (1_u128, 1_u128, 0_u128);
+        for unit in &self.units {
+            let (period, wraps_in_period) = unit.state.period()?;
+            let (every, steps) = match unit.stride {
+                None => (frames, wraps),
+                Some(_) if unit.state.counts_frames() => (1, 1),
+                Some(stride) => (1, stride.into()),
+            };
+            let times = period / gcd(period, steps);
+            frames = every.checked_mul(times)?;
+            wraps = steps.checked_mul(times)? / period * wraps_in_period;
+            all = (all / gcd(all, frames)).checked_mul(frames)?;
+        }
+        u64::try_from(all).ok()
+    }
+
+    /// Writes the next frame to the start of `buffer`; returns its length in bytes without FCS. The signature goes where
+    /// the program says, if it says so.
+    ///
+    /// # Panics
+    /// When `buffer` is shorter than [`buffer_len`](Self::buffer_len).
+    #[inline]
+    pub fn render(&mut self, buffer: &mut [u8], signature: &Signature) -> usize {
+        buffer[..self.template.len()].copy_from_slice(&self.template);
+        self.run(buffer, signature)
+    }
+
+    /// As [`render`](Self::render), over a frame that this program (in whatever thread) rendered there before: writes only
+    /// what differs.
+    ///
+    /// # Panics
+    /// When `buffer` is shorter than [`buffer_len`](Self::buffer_len).
+    #[inline]
+    pub fn patch(&mut self, buffer: &mut [u8], signature: &Signature) -> usize {
+        if self.copies {
+            return self.render(buffer, signature);
+        }
+        self.run(buffer, signature)
+    }
+
+    #[inline]
+    fn run(&mut self, buffer: &mut [u8], signature: &Signature) -> usize {
+        let frame = &mut buffer[..self.template.len()];
+        let mut len = frame.len();
+        for (at, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Put {
+                    value,
+                    at: to,
+                    width,
+                    add,
+                    endian,
+                } => {
+                    let value = self.values[*value].wrapping_add(*add) & width.max();
+                    let wire = on_wire(value, *width, *endian);
+                    put(frame, *to, *width, wire);
+                    self.written[at] = (wire >> 32) + (wire & 0xffff_ffff);
+                }
+                Step::Bits {
+                    value,
+                    at: to,
+                    width,
+                    mask,
+                    shift,
+                    add,
+                    endian,
+                } => {
+                    let value = (self.values[*value] as u32).wrapping_add(*add);
+                    let value = match shift {
+                        0.. => value << shift,
+                        _ => value >> -shift,
+                    };
+                    let value = u64::from(value) & width.max();
+                    let wire = on_wire(value, *width, *endian) & mask;
+                    put(frame, *to, *width, take(frame, *to, *width) & !mask | wire);
+                    self.written[at] = wire;
+                }
+                Step::Trim { value } => {
+                    let most = frame.len();
+                    let least = usize::from(MIN_TRIM).min(most);
+                    len = (self.values[*value] as usize).clamp(least, most);
+                }
+                Step::Signature { at: to } => {
+                    signature.write(&mut frame[*to..]);
+                    self.written[at] = signature.wide_sum();
+                }
+                Step::Sum {
+                    fix,
+                    constant,
+                    terms,
+                } => {
+                    let terms = terms
+                        .iter()
+                        .map(|(step, shift)| self.written[*step] << shift);
+                    // A term has at most 44 bits and a program few of them; folding once is enough.
+                    let sum = constant + terms.sum::<u64>();
+                    fix.set(frame, sum);
+                }
+                Step::Compute(fix) => fix.compute(&mut frame[..len]),
+            }
+        }
+        self.advance();
+        len
+    }
+
+    /// Moves the variables on to the next frame.
+    #[inline]
+    fn advance(&mut self) {
+        if let Some((sent, cache)) = &mut self.cached {
+            *sent += 1;
+            if sent == cache {
+                *sent = 0;
+                self.units.clone_from_slice(&self.first.0);
+                self.values.copy_from_slice(&self.first.1);
+                return;
+            }
+        }
+        let mut wraps = 0;
+        for unit in &mut self.units {
+            let steps = unit.stride.unwrap_or(wraps);
+            wraps = 0;
+            if steps > 0 {
+                wraps = unit.state.advance(steps);
+                unit.state.read(&mut self.values[unit.values.clone()]);
+            }
+        }
+    }
+}
+
+/// The value as it stands in a field of this width, read as big endian.
+#[inline]
+fn on_wire(value: u64, width: Width, endian: Endian) -> u64 {
+    match endian {
+        Endian::Big => value,
+        Endian::Little => value.swap_bytes() >> (64 - 8 * width.bytes()),
+    }
+}
+
+/// Writes a field, big endian.
+#[inline]
+fn put(frame: &mut [u8], at: usize, width: Width, wire: u64) {
+    match width {
+        Width::One => frame[at] = wire as u8,
+        Width::Two => frame[at..at + 2].copy_from_slice(&(wire as u16).to_be_bytes()),
+        Width::Four => frame[at..at + 4].copy_from_slice(&(wire as u32).to_be_bytes()),
+        Width::Eight => frame[at..at + 8].copy_from_slice(&wire.to_be_bytes()),
+    }
+}
+
+/// Reads a field, big endian.
+#[inline]
+fn take(frame: &[u8], at: usize, width: Width) -> u64 {
+    let bytes = &frame[at..at + width.bytes()];
+    bytes
+        .iter()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+/// The variables' states, and the names and widths of all values.
+fn units(
+    program: &Program,
+    thread: u32,
+    threads: u32,
+) -> Result<(Vec<Unit>, Vec<(String, Width)>), ModifierError> {
+    let mut names: Vec<(String, Width)> = Vec::new();
+    let mut seen = HashSet::new();
+    let mut units: Vec<Unit> = Vec::new();
+    for (at, variable) in program.variables.iter().enumerate() {
+        variable.check(program.variables.get(at + 1))?;
+        let own = variable.values();
+        for (name, _) in &own {
+            if !seen.insert(name.clone()) {
+                let name = name.clone();
+                return Err(ModifierError::Twice { name });
+            }
+        }
+        let state = State::new(variable, thread, threads)?;
+        let linked = at > 0 && program.variables[at - 1].next.is_some();
+        let stride = match variable.split {
+            true => state.stride(threads),
+            false => 1,
+        };
+        units.push(Unit {
+            state,
+            values: names.len()..names.len() + own.len(),
+            stride: (!linked).then_some(stride),
+        });
+        names.extend(own);
+    }
+    Ok((units, names))
+}
+
+/// Turns instructions into steps.
+struct Compiler<'a> {
+    template: &'a [u8],
+    names: &'a [(String, Width)],
+    steps: Vec<Step>,
+    /// Does the program trim frames anywhere?
+    trims: bool,
+    writes_after_fix: bool,
+}
+
+impl Compiler<'_> {
+    fn instruction(&mut self, at: usize, instruction: &Instruction) -> Result<(), ModifierError> {
+        let wrong = |what: &str| {
+            Err(ModifierError::Instruction {
+                at,
+                what: what.to_owned(),
+            })
+        };
+        match instruction {
+            Instruction::Write {
+                variable,
+                offset,
+                add,
+                endian,
+            } => {
+                let (value, width) = self.value(variable)?;
+                let to = self.room(at, *offset, width.bytes())?;
+                self.write(Step::Put {
+                    value,
+                    at: to,
+                    width,
+                    add: *add as u64,
+                    endian: *endian,
+                });
+            }
+            Instruction::WriteMask {
+                variable,
+                offset,
+                width,
+                mask,
+                shift,
+                add,
+                endian,
+            } => {
+                let (value, _) = self.value(variable)?;
+                let to = self.room(at, *offset, width.bytes())?;
+                if *width == Width::Eight {
+                    return wrong("a masked field has 1, 2 or 4 bytes");
+                }
+                if !(-31..=31).contains(shift) {
+                    return wrong("a shift is between -31 and 31 bits");
+                }
+                self.write(Step::Bits {
+                    value,
+                    at: to,
+                    width: *width,
+                    mask: on_wire(u64::from(*mask) & width.max(), *width, *endian),
+                    shift: *shift,
+                    add: *add as u32,
+                    endian: *endian,
+                });
+            }
+            Instruction::Trim { variable } => {
+                let (value, width) = self.value(variable)?;
+                if width != Width::Two {
+                    return wrong("the variable of a frame length has 2 bytes");
+                }
+                self.steps.push(Step::Trim { value });
+            }
+            Instruction::Signature { offset } => {
+                let to = self.room(at, *offset, signature::LEN)?;
+                if self.trims && to + signature::LEN > MIN_TRIM.into() {
+                    return wrong(
+                        "trimmed frames may end inside of the signature; put it before byte 60",
+                    );
+                }
+                self.write(Step::Signature { at: to });
+            }
+            Instruction::FixIpv4 { offset } => {
+                let ip = self.room(at, *offset, 20)?;
+                if self.template[ip] >> 4 != 4 {
+                    return wrong("there is no IPv4 header in the template at this offset");
+                }
+                self.fix(at, Fix::ipv4_header(ip))?;
+            }
+            Instruction::FixTransport {
+                l2_len,
+                l3_len,
+                transport,
+            } => {
+                let ip = self.room(at, *l2_len, 20)?;
+                let version = self.template[ip] >> 4;
+                let least = match version {
+                    4 => 20,
+                    6 => 40,
+                    _ => return wrong("there is no IP header in the template after l2_len bytes"),
+                };
+                if *l2_len < 14 || *l3_len < least {
+                    return wrong("l2_len is at least 14, and l3_len at least 20, in IPv6 40");
+                }
+                if version == 4 {
+                    self.fix(at, Fix::ipv4_header(ip))?;
+                }
+                let after = ip + usize::from(*l3_len);
+                match transport {
+                    Transport::Udp => self.fix(at, Fix::transport(ip, udp::PROTOCOL, after))?,
+                    Transport::Tcp => self.fix(at, Fix::transport(ip, tcp::PROTOCOL, after))?,
+                    Transport::IpOnly => {}
+                }
+            }
+            Instruction::FixIcmpv6 { l2_len, l3_len } => {
+                let ip = self.room(at, *l2_len, 40)?;
+                if self.template[ip] >> 4 != 6 || *l3_len < 40 {
+                    return wrong(
+                        "there is no IPv6 header of l3_len bytes in the template after l2_len bytes",
+                    );
+                }
+                let after = ip + usize::from(*l3_len);
+                self.fix(at, Fix::transport(ip, icmpv6::PROTOCOL, after))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Which value has this name, and its width.
+    fn value(&self, name: &str) -> Result<(usize, Width), ModifierError> {
+        let found = self.names.iter().position(|(of_value, _)| of_value == name);
+        found
+            .map(|value| (value, self.names[value].1))
+            .ok_or_else(|| ModifierError::Unknown {
+                name: name.to_owned(),
+            })
+    }
+
+    /// The offset, if so many bytes from there are in the template.
+    fn room(&self, at: usize, offset: u16, bytes: usize) -> Result<usize, ModifierError> {
+        let offset = usize::from(offset);
+        self.inside(at, offset..offset + bytes)?;
+        Ok(offset)
+    }
+
+    fn inside(&self, at: usize, bytes: Range<usize>) -> Result<(), ModifierError> {
+        match bytes.end <= self.template.len() {
+            true => Ok(()),
+            false => Err(ModifierError::Beyond {
+                at,
+                offset: bytes.start,
+                end: bytes.end,
+                template: self.template.len(),
+            }),
+        }
+    }
+
+    fn write(&mut self, step: Step) {
+        self.writes_after_fix |= self
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::Sum { .. } | Step::Compute(_)));
+        self.steps.push(step);
+    }
+
+    /// A checksum: from a partial sum if all that was written before lies in what is covered, in whole and without
+    /// overlaps, or outside of it.
+    fn fix(&mut self, at: usize, fix: Fix) -> Result<(), ModifierError> {
+        self.inside(at, fix.field())?;
+        let step = self.sum(fix).unwrap_or(Step::Compute(fix));
+        self.steps.push(step);
+        Ok(())
+    }
+
+    fn sum(&self, fix: Fix) -> Option<Step> {
+        let covered = fix.covered(self.template)?;
+        let last_byte = covered.ranges[1].end.max(covered.ranges[0].end);
+        if self.trims && last_byte > MIN_TRIM.into() {
+            return None;
+        }
+        let decisive = fix.decisive(self.template);
+        let mut blank = self.template.to_vec();
+        blank[fix.field()].fill(0);
+        let (mut terms, mut earlier): (Vec<(usize, u32)>, Vec<Range<usize>>) = Default::default();
+        for (number, step) in self.steps.iter().enumerate() {
+            let Some(bytes) = step.bytes() else { continue };
+            let meets = |other: &Range<usize>| bytes.start < other.end && other.start < bytes.end;
+            if decisive.iter().any(meets) {
+                return None;
+            }
+            let Some(range) = covered.ranges.iter().find(|range| meets(range)) else {
+                continue;
+            };
+            let whole = range.start <= bytes.start && bytes.end <= range.end;
+            let by_fix = matches!(step, Step::Sum { .. } | Step::Compute(_));
+            if !whole || by_fix || meets(&fix.field()) || earlier.iter().any(meets) {
+                return None;
+            }
+            match step {
+                Step::Bits {
+                    mask, width, at, ..
+                } => {
+                    let kept = take(&blank, *at, *width) & !mask;
+                    put(&mut blank, *at, *width, kept);
+                }
+                _ => blank[bytes.clone()].fill(0),
+            }
+            // The number's last byte is the low half of a word if the number ends at a word's end.
+            let ends_low = (bytes.end - range.start).is_multiple_of(2);
+            terms.push((number, if ends_low { 0 } else { 8 }));
+            earlier.push(bytes);
+        }
+        Some(Step::Sum {
+            fix,
+            constant: u64::from(fold(covered.sum(&blank))),
+            terms: terms.into(),
+        })
+    }
+}
+
+impl Step {
+    /// The bytes that it writes.
+    fn bytes(&self) -> Option<Range<usize>> {
+        match self {
+            Step::Put { at, width, .. } | Step::Bits { at, width, .. } => {
+                Some(*at..*at + width.bytes())
+            }
+            Step::Signature { at } => Some(*at..*at + signature::LEN),
+            Step::Sum { fix, .. } | Step::Compute(fix) => Some(fix.field()),
+            Step::Trim { .. } => None,
+        }
+    }
+}

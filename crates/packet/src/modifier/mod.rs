@@ -1,0 +1,226 @@
+//! Field modifiers: a small program per stream that makes its frames differ.
+//!
+//! A [`Program`] has *variables*, which move on from frame to frame, and *instructions*, which write them into a copy of the
+//! stream's template and then put the checksums right. It can say everything that the field engine of TRex can, bit for bit
+//! (its instructions of the same names), and exact flow sets and signatures besides. Not its business: rates, and what the
+//! bytes at an offset mean.
+//!
+//! - [`variable`]: how values move on, alone, chained like digits, and split over sender threads;
+//! - [`machine`]: a program on a template, ready to render one frame after another;
+//! - [`fix`]: checksums from partial sums where possible.
+//!
+//! Start with [`Program::split`].
+
+pub mod fix;
+pub mod machine;
+pub mod variable;
+
+pub use machine::Machine;
+pub use variable::{Dimension, Direction, Source, Variable, Width};
+
+/// The smallest frame that [`Instruction::Trim`] leaves, in bytes without FCS.
+pub const MIN_TRIM: u16 = 60;
+
+/// A program.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Program {
+    /// What moves on from frame to frame.
+    pub variables: Vec<Variable>,
+    /// What is done to every frame, in this order.
+    pub instructions: Vec<Instruction>,
+    /// The output repeats after so many frames (over all threads together).
+    pub cache: Option<u32>,
+}
+
+/// Byte order of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Endian {
+    /// Network order.
+    #[default]
+    Big,
+    /// The other one.
+    Little,
+}
+
+/// What follows the IP header, for its checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// UDP
+    Udp,
+    /// TCP
+    Tcp,
+    /// Only the IPv4 header is put right.
+    IpOnly,
+}
+
+/// One step on every frame. Offsets count from the destination MAC, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Instruction {
+    /// Writes variable + `add`, wrapping in the variable's width.
+    Write {
+        /// Name of the variable, or of one of the values that a group defines: `clients.ip`.
+        variable: String,
+        /// Where.
+        offset: u16,
+        /// Added to the variable.
+        add: i64,
+        /// Byte order.
+        endian: Endian,
+    },
+    /// Writes some bits: v = (variable + `add`) shifted, field = (field & !mask) | (v & mask).
+    WriteMask {
+        /// As for [`Instruction::Write`].
+        variable: String,
+        /// Where.
+        offset: u16,
+        /// Width of the field: 1, 2 or 4 bytes.
+        width: Width,
+        /// Which bits of the field are written.
+        mask: u32,
+        /// Bits to the left; negative: to the right.
+        shift: i8,
+        /// Added to the variable.
+        add: i64,
+        /// Byte order.
+        endian: Endian,
+    },
+    /// The frame ends after so many bytes (without FCS) as the 2-byte variable says: at least [`MIN_TRIM`], at most the
+    /// template. Writes no length into any header.
+    Trim {
+        /// Name of the variable.
+        variable: String,
+    },
+    /// Puts the checksum of the IPv4 header at the offset right.
+    FixIpv4 {
+        /// Where the header starts.
+        offset: u16,
+    },
+    /// Puts the checksums of an IPv4 header, if it is one, and of UDP or TCP right.
+    FixTransport {
+        /// Bytes before the IP header.
+        l2_len: u16,
+        /// Bytes of the IP header, with options and extension headers.
+        l3_len: u16,
+        /// Which.
+        transport: Transport,
+    },
+    /// Puts the ICMPv6 checksum right.
+    FixIcmpv6 {
+        /// Bytes before the IPv6 header.
+        l2_len: u16,
+        /// Bytes of the IPv6 header, with extension headers.
+        l3_len: u16,
+    },
+    /// Writes the frame's [`Signature`](crate::Signature).
+    Signature {
+        /// Where.
+        offset: u16,
+    },
+}
+
+/// Why a program cannot run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModifierError {
+    /// Two variables, or values of groups, have the same name.
+    #[error("two variables are called {name}; give each a name of its own")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// No such variable.
+    #[error("there is no variable {name}")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// Values that the variable cannot have.
+    #[error("variable {name}: {what}")]
+    Variable {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A write beyond the template.
+    #[error(
+        "instruction {at}: bytes {offset} to {end} are beyond the template's {template} (without FCS)"
+    )]
+    Beyond {
+        /// Index of the instruction.
+        at: usize,
+        /// First byte.
+        offset: usize,
+        /// First byte after.
+        end: usize,
+        /// Length of the template, in bytes without FCS.
+        template: usize,
+    },
+    /// An instruction that makes no sense.
+    #[error("instruction {at}: {what}")]
+    Instruction {
+        /// Index of the instruction.
+        at: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// Fewer values than threads.
+    #[error(
+        "variable {name}: a limit of {limit} cannot be split over {threads} threads; use fewer threads"
+    )]
+    TooManyThreads {
+        /// Its name.
+        name: String,
+        /// Its limit.
+        limit: u64,
+        /// How many threads.
+        threads: u32,
+    },
+    /// More variables than TRex has memory for.
+    #[error("the variables need {bytes} bytes, and TRex has {}", TREX_MEMORY_BYTES)]
+    TrexMemory {
+        /// How many bytes.
+        bytes: usize,
+    },
+}
+
+/// Memory for the variables of a stream in TRex, in bytes.
+pub const TREX_MEMORY_BYTES: usize = 64;
+
+impl Program {
+    /// The program for each of `threads` sender threads.
+    ///
+    /// Variables that are [split](Variable::split) start as many steps later in each thread as threads come before it, and
+    /// move `threads` steps per frame: the threads together carry what one would.
+    ///
+    /// # Errors
+    /// Any [`ModifierError`] but [`ModifierError::TrexMemory`].
+    ///
+    /// # Panics
+    /// When `threads` is 0.
+    pub fn split(&self, template: &[u8], threads: u32) -> Result<Vec<Machine>, ModifierError> {
+        assert!(threads > 0, "a program runs on at least one thread");
+        (0..threads)
+            .map(|thread| Machine::new(self, template, thread, threads))
+            .collect()
+    }
+
+    /// The program for a single thread.
+    ///
+    /// # Errors
+    /// As [`Program::split`].
+    pub fn machine(&self, template: &[u8]) -> Result<Machine, ModifierError> {
+        Machine::new(self, template, 0, 1)
+    }
+
+    /// Would TRex have room for these variables?
+    ///
+    /// # Errors
+    /// [`ModifierError::TrexMemory`]
+    pub fn fits_trex(&self) -> Result<(), ModifierError> {
+        let bytes = self.variables.iter().map(Variable::trex_bytes).sum();
+        match bytes {
+            0..=TREX_MEMORY_BYTES => Ok(()),
+            _ => Err(ModifierError::TrexMemory { bytes }),
+        }
+    }
+}
