@@ -10,6 +10,7 @@
 //! - [`flow`]: sets of flows: which addresses and ports test frames carry;
 //! - [`walk`]: in which order the flows of a set are sent;
 //! - [`modifier`], [`permutation`]: programs that make the frames of a template differ, in what order;
+//! - [`pcap`]: capture files as bytes;
 //! - [`template`]: a complete UDP test frame of a given size, written or patched in place.
 //!
 //! ```
@@ -37,6 +38,7 @@ pub mod decode;
 pub mod flow;
 pub mod header;
 pub mod modifier;
+pub mod pcap;
 pub mod permutation;
 pub mod signature;
 pub mod stack;
