@@ -139,7 +139,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary, search: &SearchOutcome) ->
 
 /// Every trial with its reason and its meaning.
 pub fn explain(trials: &[TrialRecord]) -> String {
-    let mut text = String::from("Why each trial was made, and what it said\n");
+    let mut text = String::from("Why each trial was made, and what it said:\n\n");
     for record in trials {
         let Some(search) = &record.search else {
             continue;

@@ -33,8 +33,7 @@ const REPEATS: u32 = 2;
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
 const OVERHEAD: Duration = Duration::from_millis(300);
 
-/// The largest load of a search for which none was given, relative to what the generator offers flat out: it must hold
-/// the load for a whole trial.
+/// The largest load of a search for which none was given, relative to what the generator held for a second.
 const SUSTAINED: f64 = 0.9;
 
 /// The largest load of the estimate of a search whose own is not known yet.
@@ -215,14 +214,19 @@ fn on_bed(
     let (max, source) = match parameters.max_load_pps {
         Some(max) => (max, "as asked for".to_owned()),
         None => {
-            let offered = device.bench().flat_out(stream)?;
+            let flat_out = device.bench().flat_out(stream)?;
+            let second = Duration::from_secs(1);
+            let (_, counted) = device.bench().load(stream, flat_out, second)?;
+            let sent = counted.counters[0].generator_sent as f64;
+            let held =
+                flat_out * sent / (sent + counted.counters[0].generator_not_sent as f64).max(1.0);
             // two significant digits: the same load in the next run of the same machine
-            let max = SUSTAINED * offered;
+            let max = SUSTAINED * held;
             let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
             let max = (max / digits).floor() * digits;
             check(parameters, max).map_err(LabError::Preflight)?;
             let source = format!(
-                "{:.0} % of the {offered:.0} frames per second that the tester offers flat out",
+                "{:.0} % of the {held:.0} frames per second that the tester could hold",
                 100.0 * SUSTAINED
             );
             (max, source)
@@ -322,6 +326,20 @@ impl Asked<'_> {
         }
         warnings.extend(outcome::inversions(&search, goals));
         let trials = &measured.trials;
+        let held_up = trials.iter().filter(|t| {
+            let lossy = t
+                .search
+                .as_ref()
+                .is_some_and(|s| !s.warm_up && s.loss_ratio > 0.0);
+            t.validity.is_valid() && lossy && t.ledger.frames_lost == 0
+        });
+        match held_up.count() {
+            0 => {}
+            trials => warnings.push(format!(
+                "trials in which the DUT lost nothing and the generator was held up: {trials}; what it did not send counts as \
+                 lost, so that the DUT may do more"
+            )),
+        }
         let grid = search.grid();
         measured.summary = Some(Summary {
             format: RUN_FORMAT,
@@ -456,7 +474,7 @@ impl Asked<'_> {
     ) -> TrialRecord {
         let counters = made.counters.clone();
         let duration_s = planned.duration_ns as f64 / 1e9;
-        let intended = (planned.load_pps * duration_s).round() as u64;
+        let intended = counters.generator_sent + counters.generator_not_sent;
         let ledger = balance(&counters, Some(intended));
         let (sent, received) = (ledger.frames_sent, ledger.frames_received);
         let mut reasons = made.objections.clone();
@@ -482,7 +500,8 @@ impl Asked<'_> {
             receiver: names.1.into(),
             duration_s,
             intended_load_pps: Some(planned.load_pps),
-            offered_load_pps: sent as f64 / duration_s,
+            // in a trial that a held up generator made longer, too
+            offered_load_pps: planned.load_pps * sent as f64 / intended.max(1) as f64,
             not_saturated: false,
             forwarding_rate_pps: None,
             forwarding_rate_ungated_pps: None,

@@ -42,9 +42,6 @@ const REFILL: Duration = Duration::from_millis(30);
 /// After switching to another DUT (`dataplane.md` §9: takes effect well within 6 ms).
 const SETTLE: Duration = Duration::from_millis(6);
 
-/// How late a frame may leave: senders give up what is due for longer.
-const LATE: Duration = Duration::from_micros(100);
-
 /// A slice in which the generator was held up, or the DUT's CPU taken, is repeated so often.
 const SLICE_RETRIES: u32 = 4;
 
@@ -192,43 +189,48 @@ impl Bench<'_> {
         )
     }
 
-    /// Makes a trial of one load for exactly `duration` on path 0; the sender stops by the clock.
+    /// Makes a trial of one load on path 0: as many frames as are due in `duration`, from when the sender has started.
     ///
-    /// `false` when it was stopped from outside before its end.
+    /// Frames that the sender could not send when they were due are counted as not sent; it goes on until it has sent
+    /// all, or the time and some patience are over. `false` when it was stopped from outside before its end.
     pub fn load(
         &mut self,
         stream: &Stream,
         load_pps: f64,
         duration: Duration,
     ) -> Result<(bool, Counted), LabError> {
+        let frames = (load_pps * duration.as_secs_f64()).round() as u64;
         let schedule = Schedule {
-            load_pps: Some(load_pps),
-            frames: Some((load_pps * duration.as_secs_f64()).round() as u64),
-            // in the middle of a trial a frame may leave so late, too
-            at_most: duration + LATE,
-            path: 0,
+            frames: Some(frames),
+            ..until(Some(load_pps), duration)
         };
-        self.count(stream, schedule, |tester, control| {
+        let (result, mut counted) = self.count(stream, schedule, |tester, control| {
+            // a sender is not there at once, what was due before is no fault of the load's
+            let missed_at_start = tester.read()?.not_sent;
             while !tester.is_done() && !control.is_stopped() {
                 std::thread::sleep(WINDOW);
             }
-            Ok(!control.is_stopped())
-        })
+            Ok((!control.is_stopped(), missed_at_start))
+        })?;
+        let (ended, missed_at_start) = result;
+        for counters in counted.counters.iter_mut().take(1) {
+            let held_up = counters.generator_not_sent.saturating_sub(missed_at_start);
+            let never = frames.saturating_sub(counters.generator_sent);
+            counters.generator_not_sent = held_up.max(never);
+        }
+        Ok((ended, counted))
     }
 
-    /// What the generator offers flat out, in frames per second: the best of a few windows.
+    /// What the generator offers flat out, in frames per second.
     pub fn flat_out(&mut self, stream: &Stream) -> Result<f64, LabError> {
         let schedule = until(None, Duration::from_secs(1));
-        let (best, _) = self.count(stream, schedule, |tester, _| {
-            (0..5).try_fold(0.0f64, |best, _| {
-                let from = tester.read()?;
-                std::thread::sleep(WINDOW);
-                let to = tester.read()?;
-                let offered = (sum(&to.sent) - sum(&from.sent)) as f64 / seconds(&from, &to);
-                Ok::<f64, LabError>(best.max(offered))
-            })
+        let (offered, _) = self.count(stream, schedule, |tester, _| {
+            let from = tester.read()?;
+            std::thread::sleep(WINDOW * 20);
+            let to = tester.read()?;
+            Ok((sum(&to.sent) - sum(&from.sent)) as f64 / seconds(&from, &to))
         })?;
-        Ok(best)
+        Ok(offered)
     }
 
     /// Finds a load that overloads the DUT: 1.6 times of what it forwards at its best.

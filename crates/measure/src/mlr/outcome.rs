@@ -40,7 +40,7 @@ pub fn reason(planned: &Planned, goals: &[Named]) -> String {
         Reason::WarmUp => "warms the DUT up; its result is not used".into(),
         Reason::Maximum => "first look: what comes out at the largest load".into(),
         Reason::Estimate => "a guess from the forwarding rate seen before".into(),
-        Reason::Goal { goal, strategy } => format!("{}: {strategy}", goals[goal].name),
+        Reason::Goal { goal, strategy } => format!("{}: {strategy}", goals[goal].label),
     }
 }
 
@@ -68,7 +68,7 @@ pub fn says(search: &Search, planned: &Planned, goals: &[Named], loss_ratio: f64
                 Class::Upper => "this load does not meet it",
                 Class::Undecided => "this load is open",
             };
-            format!("{}: {quality}, {known}", named.name)
+            format!("{}: {quality}, {known}", named.label)
         })
         .collect()
 }
@@ -125,7 +125,7 @@ pub fn failure(search: &Search, goals: &[Named]) -> Option<String> {
     search.failure().map(|failure| match failure {
         Failure::MinimumLoad { goal } => format!(
             "the smallest load does not meet the goal {}: look for the fault, or search from a smaller load",
-            goals[*goal].name
+            goals[*goal].label
         ),
         Failure::TimeLimit => {
             "the time limit came first; bounds that are known are given".to_owned()
@@ -150,7 +150,7 @@ pub fn inversions(search: &Search, goals: &[Named]) -> Vec<String> {
                 format!(
                     "{}: {bad} of {} trials below the result lost more than the goal allows (loss inversion): the DUT or the \
                      machine is noisy",
-                    named.name,
+                    named.label,
                     losses.len()
                 )
             })
@@ -165,7 +165,7 @@ pub fn shortened(goals: &[Named], simulated: bool) -> Vec<String> {
         let of: Vec<&str> = goals
             .iter()
             .filter(|named| holds(&named.goal))
-            .map(|named| named.name.as_str())
+            .map(|named| named.label.as_str())
             .collect();
         match of.len() {
             0 => {}

@@ -17,6 +17,8 @@ const KEYS: &str = "loss=0, exceed=0.5, initial=1s, final=1s, sum=21s, width=0.0
 pub struct Named {
     /// A preset's name, or the definition.
     pub name: String,
+    /// A preset's name, or `goal 2`: short enough for sentences.
+    pub label: String,
     /// The goal.
     pub goal: Goal,
 }
@@ -34,13 +36,15 @@ pub fn parse(text: &str) -> Result<Vec<Named>, String> {
         .filter(|part| !part.is_empty())
     {
         if part.contains('=') {
-            goals.push(definition(part)?);
+            let label = format!("goal {}", goals.len() + 1);
+            goals.push(definition(part, label)?);
             continue;
         }
         for name in part.split(',').map(str::trim) {
             let goal = preset(name)?;
             goals.push(Named {
                 name: name.to_owned(),
+                label: name.to_owned(),
                 goal,
             });
         }
@@ -68,7 +72,7 @@ fn preset(name: &str) -> Result<Goal, String> {
     })
 }
 
-fn definition(text: &str) -> Result<Named, String> {
+fn definition(text: &str, label: String) -> Result<Named, String> {
     let mut goal = Goal::default();
     let mut seen: Vec<&str> = Vec::new();
     for (place, item) in text.split(',').map(str::trim).enumerate() {
@@ -92,6 +96,7 @@ fn definition(text: &str) -> Result<Named, String> {
         .map_err(|why| format!("goal `{text}`: {why}"))?;
     Ok(Named {
         name: goal.to_string(),
+        label,
         goal,
     })
 }
@@ -196,7 +201,8 @@ mod tests {
                 ..Goal::preset("pdr").unwrap()
             }
         );
-        assert_eq!(parse(&two[1].name).unwrap()[0], two[1]);
+        assert_eq!(two[1].label, "goal 2");
+        assert_eq!(parse(&two[1].name).unwrap()[0].goal, two[1].goal);
         assert_eq!(
             parse("pdr,width=1%").unwrap()[0].goal,
             Goal {
