@@ -203,6 +203,12 @@ fn told(imported: &Imported, global: &Global, seconds: f64) {
         output::note(&format!("warning   no result set fits --set {choice}"));
     }
     problems(&imported.problems, global);
+    let files: Vec<String> = imported
+        .files
+        .iter()
+        .map(|(kind, n)| format!("{} {n}", words(*kind)))
+        .collect();
+    output::note(&format!("files: {}", files.join(", ")));
     let totals: Vec<String> = totals
         .iter()
         .map(|(kind, n)| format!("{n} {kind}"))
@@ -260,7 +266,7 @@ fn document(imported: &Imported) -> serde_json::Value {
     let files: BTreeMap<String, u64> = imported
         .files
         .iter()
-        .map(|(kind, n)| (format!("{kind:?}").to_lowercase(), *n))
+        .map(|(kind, n)| (words(*kind).to_owned(), *n))
         .collect();
     json!({
         "sets": sets,
@@ -268,6 +274,25 @@ fn document(imported: &Imported) -> serde_json::Value {
         "bytes": tally.bytes, "lines": tally.lines, "samples": tally.samples, "lines_unknown": tally.unknown,
         "files": files, "problems": imported.problems, "stopped": imported.stopped,
     })
+}
+
+fn words(kind: netbenches::Kind) -> &'static str {
+    use netbenches::Kind;
+    match kind {
+        Kind::Receiver => "receiver logs",
+        Kind::Sender => "sender logs",
+        Kind::Info => ".info",
+        Kind::Pps => ".pps",
+        Kind::Equilibrium => ".equilibrium",
+        Kind::EquilibriumMax => ".equilibrium.max",
+        Kind::Plotted => ".data",
+        Kind::Readme => "READMEs and texts",
+        Kind::Profile => "profiles",
+        Kind::Hook => "outputs of hooks",
+        Kind::LabConfiguration => "lab configurations",
+        Kind::Picture => "pictures and plots",
+        Kind::Other => "configuration sets and others",
+    }
 }
 
 /// What was read, in one sentence.

@@ -7,6 +7,7 @@ fn help_of_every_command() {
     for command in [
         "",
         "quick",
+        "throughput",
         "doctor",
         "compare",
         "runs",
@@ -17,6 +18,8 @@ fn help_of_every_command() {
         "bed up",
         "bed down",
         "bed show",
+        "import",
+        "import netbenches",
         "ministat",
         "rate",
         "schema",

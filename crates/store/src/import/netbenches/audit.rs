@@ -383,31 +383,44 @@ impl<'a> Evidence<'a> {
     fn files(&mut self, problems: &mut Vec<String>) -> Vec<FileFinding> {
         let mut findings = Vec::new();
         let mut others = Vec::new();
-        let mut seen = BTreeSet::new();
-        for at in 0..self.sets.len() {
-            let set = &self.sets[at];
+        // A directory and several of its directories of raw data may claim the same file.
+        let mut claims: BTreeMap<&PathBuf, Vec<(usize, usize, bool)>> = BTreeMap::new();
+        for (at, set) in self.sets.iter().enumerate() {
             for (case_at, case) in set.cases.iter().enumerate() {
                 let pps = case.pps.iter().map(|path| (path, false));
                 let equilibrium = case.equilibrium.iter().map(|path| (path, true));
                 for (path, equilibrium) in pps.chain(equilibrium) {
-                    // A directory and its raw data may both claim it: the first with logs is the nearest.
-                    if !seen.insert(path.clone()) {
-                        continue;
-                    }
-                    let found = self.file(at, case_at, path, equilibrium, problems);
-                    if let Some((finding, values)) = found {
-                        if finding.status != EXACT {
-                            others.push((
-                                set.home.clone(),
-                                case.name.clone(),
-                                finding.clone(),
-                                values,
-                            ));
-                        }
-                        findings.push(finding);
-                    }
+                    let claim = (at, case_at, equilibrium);
+                    claims.entry(path).or_default().push(claim);
                 }
             }
+        }
+        let seen: BTreeSet<PathBuf> = claims.keys().map(|path| (*path).clone()).collect();
+        for (path, claims) in claims {
+            let Some(values) = self.values(path, problems) else {
+                continue;
+            };
+            let judged = claims.iter().map(|(at, case_at, equilibrium)| {
+                (
+                    *at,
+                    *case_at,
+                    self.file(*at, *case_at, path, *equilibrium, &values),
+                )
+            });
+            let best = judged.min_by_key(|(.., finding)| {
+                let explained = finding.cause != Some("no logs");
+                (finding.status != EXACT, !explained, finding.status.len())
+            });
+            let Some((at, case_at, finding)) = best else {
+                continue;
+            };
+            if finding.status != EXACT {
+                let set = &self.sets[at];
+                let numbers: Vec<f64> = values.into_iter().map(|(_, value)| value).collect();
+                let case = set.cases[case_at].name.clone();
+                others.push((set.home.clone(), case, finding.clone(), numbers));
+            }
+            findings.push(finding);
         }
         // 2015: files whose names are not those of the logs.
         let homes: BTreeSet<&PathBuf> = self.sets.iter().map(|set| &set.home).collect();
@@ -416,15 +429,17 @@ impl<'a> Evidence<'a> {
             .flat_map(|home| self.unclaimed(home, &seen))
             .collect();
         for path in unclaimed {
-            let found = self.by_values_alone(&path, problems);
-            if let Some((finding, values)) = found {
-                if finding.status != EXACT {
-                    let home = path.parent().unwrap_or(Path::new("")).to_owned();
-                    let case = super::names::Name::of(&file_name(&path)).case;
-                    others.push((home, case, finding.clone(), values));
-                }
-                findings.push(finding);
+            let Some(values) = self.values(&path, problems) else {
+                continue;
+            };
+            let finding = self.by_values_alone(&path, &values);
+            if finding.status != EXACT {
+                let home = path.parent().unwrap_or(Path::new("")).to_owned();
+                let case = super::names::Name::of(&file_name(&path)).case;
+                let numbers: Vec<f64> = values.into_iter().map(|(_, value)| value).collect();
+                others.push((home, case, finding.clone(), numbers));
             }
+            findings.push(finding);
         }
         for (home, case, finding, values) in others {
             if !values.is_empty() {
@@ -483,51 +498,62 @@ impl<'a> Evidence<'a> {
         case_at: usize,
         path: &Path,
         equilibrium: bool,
-        problems: &mut Vec<String>,
-    ) -> Option<(FileFinding, Vec<f64>)> {
-        let values = self.values(path, problems)?;
+        values: &[(String, f64)],
+    ) -> FileFinding {
         let runs: Vec<RunValue<'_>> = self.facts[at][case_at]
             .runs
             .iter()
             .map(|run| run_value(run, equilibrium))
             .collect();
-        // Named as a test case but of another's values: the archive may hold them elsewhere.
         if runs.is_empty() {
-            return self.by_values_alone(path, problems);
+            return self.by_values_alone(path, values);
         }
+        self.against(path, values, runs)
+    }
+
+    /// A file of values against the runs of a test case.
+    fn against(
+        &self,
+        path: &Path,
+        values: &[(String, f64)],
+        runs: Vec<RunValue<'_>>,
+    ) -> FileFinding {
         let texts: Vec<&str> = values.iter().map(|(text, _)| &text[..]).collect();
         let mut verdict = diagnose(&texts, &runs);
-        if let Some(unknown) = &verdict.unexplained {
-            for value in unknown {
-                if let Some(logs) = self.by_value.get(value) {
-                    verdict
-                        .status
-                        .push_str(&format!("; {value} is what {} gives", logs[0]));
-                }
+        for value in verdict.unexplained.iter().flatten() {
+            if let Some(logs) = self.by_value.get(value) {
+                let found = format!("; {value} is what {} gives", logs[0]);
+                verdict.status.push_str(&found);
             }
         }
-        let finding = FileFinding {
+        FileFinding {
             file: shown_path(path),
             status: verdict.status,
             cause: verdict.cause,
             median_rules: verdict.rules,
             sources: runs.into_iter().map(|run| run.log).collect(),
-        };
-        Some((
-            finding,
-            values.into_iter().map(|(_, value)| value).collect(),
-        ))
+        }
     }
 
-    /// A file whose name says nothing: do its values come from any logs?
-    fn by_values_alone(
-        &self,
-        path: &Path,
-        problems: &mut Vec<String>,
-    ) -> Option<(FileFinding, Vec<f64>)> {
-        let values = self.values(path, problems)?;
+    /// A file whose name is none of a test case with logs: do its values come from any?
+    fn by_values_alone(&self, path: &Path, values: &[(String, f64)]) -> FileFinding {
         let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
         let home = path.parent().unwrap_or(Path::new(""));
+        let finding = |status: String, cause, rules: Vec<&'static str>, sources| FileFinding {
+            file: shown_path(path),
+            status,
+            cause,
+            median_rules: rules,
+            sources,
+        };
+        if values.is_empty() {
+            return finding(
+                "it holds no value".into(),
+                Some("empty"),
+                Vec::new(),
+                Vec::new(),
+            );
+        }
         let same = self
             .by_key
             .get(&key_of(&numbers))
@@ -536,52 +562,57 @@ impl<'a> Evidence<'a> {
             .map(|at| &self.candidates[*at])
             .filter(|candidate| candidate.from_logs && candidate.values == numbers)
             .min_by_key(|candidate| distance(&candidate.home, home));
-        let finding = |status: String, cause, rules: Vec<&'static str>, sources| FileFinding {
-            file: shown_path(path),
-            status,
-            cause,
-            median_rules: rules,
-            sources,
+        if let Some(candidate) = same {
+            let near = candidate.home.starts_with(home) || home.starts_with(&candidate.home);
+            let (status, cause) = if near {
+                (EXACT.to_owned(), None)
+            } else {
+                let status = format!("follows from the logs of {}", candidate.name);
+                (status, Some("logs lie elsewhere"))
+            };
+            let sources = candidate.sources.clone();
+            return finding(status, cause, candidate.rules.clone(), sources);
+        }
+        if let Some(runs) = self.most_alike(home, values) {
+            return self.against(path, values, runs);
+        }
+        let elsewhere: Vec<String> = values
+            .iter()
+            .filter_map(|(text, _)| {
+                let logs = self.by_value.get(text)?;
+                Some(format!("{text} is what {} gives", logs[0]))
+            })
+            .take(5)
+            .collect();
+        let status = if elsewhere.is_empty() {
+            "no log gives any of its values".to_owned()
+        } else {
+            format!("no logs give all of its values; {}", elsewhere.join("; "))
         };
-        let found = match same {
-            Some(candidate) => {
-                let status = if candidate.home == home {
-                    EXACT.to_owned()
-                } else {
-                    format!("follows from the logs of {}", candidate.name)
-                };
-                let cause = (candidate.home != home).then_some("logs lie elsewhere");
-                finding(
-                    status,
-                    cause,
-                    candidate.rules.clone(),
-                    candidate.sources.clone(),
-                )
-            }
-            None if values.is_empty() => finding(
-                "it holds no value".into(),
-                Some("empty"),
-                Vec::new(),
-                Vec::new(),
-            ),
-            None => {
-                let elsewhere: Vec<String> = values
-                    .iter()
-                    .filter_map(|(text, _)| {
-                        let logs = self.by_value.get(text)?;
-                        Some(format!("{text} is what {} gives", logs[0]))
-                    })
-                    .take(5)
-                    .collect();
-                let status = if elsewhere.is_empty() {
-                    "no log gives any of its values".to_owned()
-                } else {
-                    format!("no logs give all of its values; {}", elsewhere.join("; "))
-                };
-                finding(status, Some("no logs"), Vec::new(), Vec::new())
-            }
+        finding(status, Some("no logs"), Vec::new(), Vec::new())
+    }
+
+    /// The test case of a directory that shares most values with a file, if any.
+    fn most_alike(&self, home: &Path, values: &[(String, f64)]) -> Option<Vec<RunValue<'_>>> {
+        let shared = |runs: &[RunValue<'_>]| {
+            let known = |text: &String| {
+                let gives = |run: &RunValue<'_>| run.texts.as_ref().is_ok_and(|t| t.contains(text));
+                runs.iter().any(gives)
+            };
+            values.iter().filter(|(text, _)| known(text)).count()
         };
-        Some((found, numbers))
+        self.sets
+            .iter()
+            .zip(&self.facts)
+            .filter(|(set, _)| set.home == home || set.directory == home)
+            .flat_map(|(_, cases)| cases)
+            .map(|case| -> Vec<RunValue<'_>> {
+                case.runs.iter().map(|run| run_value(run, false)).collect()
+            })
+            .map(|runs| (shared(&runs), runs))
+            .filter(|(shared, _)| *shared > 0)
+            .max_by_key(|(shared, _)| *shared)
+            .map(|(_, runs)| runs)
     }
 
     /// Judges a block.

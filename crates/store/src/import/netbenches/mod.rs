@@ -23,4 +23,5 @@ pub mod walk;
 
 pub use audit::{Audit, BlockFinding, FileFinding, audit};
 pub use importing::{Imported, Options, Progress, SetOutcome, SetResult, import};
+pub use names::Kind;
 pub use reading::Tally;

@@ -304,12 +304,16 @@ impl Made {
         });
         if profiled {
             self.warnings.push(
-                "profiled: a profile of this number lies beside the log, which slows a run".into(),
+                "a profile of this number is here: if it is of this run, the run was slower for it"
+                    .into(),
             );
         }
         if rate.is_none() && equilibrium.is_none() {
             self.reasons.push(match (&receiver, &legacy) {
                 (None, _) if files.receiver.is_some() => "no value".into(),
+                (None, _) if senders.iter().any(of_equilibrium) => {
+                    "equilibrium ended without an estimate: the generator was the limit, or it was stopped".into()
+                }
                 (None, _) => "there is no receiver's log".to_owned(),
                 (Some(_), Ok(_)) => {
                     "no sample is left after our trimming; the archive's own rule has a value"
@@ -412,6 +416,11 @@ impl Made {
             _ => {}
         }
     }
+}
+
+fn of_equilibrium(log: &Log) -> bool {
+    let command = log.command.as_ref();
+    command.is_some_and(|command| command.program.starts_with("equilibrium"))
 }
 
 fn lines(n: u64) -> String {

@@ -3,7 +3,7 @@
 //! A set is one directory of logs; its figures and its README may lie in the directory above it (`RAW/`). Nothing is read
 //! here. Start with [`sets`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::names::Kind;
@@ -123,15 +123,14 @@ pub fn sets(tree: &Tree) -> Vec<ResultSet> {
         .keys()
         .filter_map(|directory| with_logs(tree, directory))
         .collect();
+    let with_logs: BTreeSet<&PathBuf> = found
+        .iter()
+        .flat_map(|set| [&set.home, &set.directory])
+        .collect();
     let published = tree
         .directories
         .keys()
-        .filter(|directory| {
-            let directory = directory.as_path();
-            !found
-                .iter()
-                .any(|set| set.home == directory || set.directory == directory)
-        })
+        .filter(|directory| !with_logs.contains(directory))
         .filter_map(|directory| without_logs(tree, directory));
     let mut all: Vec<ResultSet> = published.collect();
     all.extend(found);
@@ -182,20 +181,27 @@ fn with_logs(tree: &Tree, directory: &Path) -> Option<ResultSet> {
         Some(parent) if is_raw(directory) => parent,
         _ => directory,
     };
-    for file in files {
-        let Some(iteration) = file
-            .name
-            .iteration
-            .filter(|_| file.name.kind == Kind::Profile)
-        else {
-            continue;
+    // Profiles lie beside the logs, above raw data, or in a directory of their own.
+    let below = tree.directories.range(home.to_owned()..);
+    let profiles = below
+        .map(|(path, _)| path)
+        .take_while(|path| path.starts_with(home));
+    let profiles = profiles.filter(|path| {
+        let own = path.parent() == Some(home) && {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.to_ascii_lowercase().starts_with("pmc")
         };
-        let key = (iteration, file.name.digits.clone());
-        if let Some(run) = cases
-            .get_mut(&file.name.case)
-            .and_then(|runs| runs.get_mut(&key))
-        {
-            run.profiles.push(directory.join(&file.file_name));
+        *path == directory || *path == home || own
+    });
+    for path in profiles {
+        for file in tree.files(path, Kind::Profile) {
+            let run = file.name.iteration.and_then(|iteration| {
+                let runs = cases.get_mut(&file.name.case)?;
+                runs.get_mut(&(iteration, file.name.digits.clone()))
+            });
+            if let Some(run) = run {
+                run.profiles.push(path.join(&file.file_name));
+            }
         }
     }
     let cases: Vec<Case> = cases
