@@ -162,8 +162,8 @@ pub(super) fn equivalence_head(outcome: &Outcome) -> Option<String> {
 /// Two lines per test case; the baseline and the other column beside each other.
 fn beside(outcome: &Outcome, scale: &Scale) -> Table {
     let mut columns = vec![Column::left("", &[])];
-    for column in &outcome.columns {
-        columns.push(Column::plus_minus(&shorten(&column.name, NAME_BESIDE), &[]));
+    for name in heads(outcome, NAME_BESIDE) {
+        columns.push(Column::plus_minus(&name, &[]));
     }
     columns.push(Column::left("difference", &[]));
     columns.push(Column::left("p", &[]));
@@ -192,20 +192,41 @@ fn below(outcome: &Outcome, scale: &Scale) -> Table {
     columns.extend(equivalence.iter().map(|head| Column::left(head, &[])));
     let width = columns.len();
     let mut table = Table::new(columns);
+    let names = heads(outcome, NAME_BELOW - 2);
     for row in &outcome.rows {
         let mut head = vec![Text::text(shorten(&row.test_case, 2 * NAME_BELOW))];
         if outcome.rows.len() > 1 {
             head.resize(width, Text::default());
             table.push(Mark::None, head);
         }
-        for (column, cell) in outcome.columns.iter().zip(&row.cells) {
-            let name = format!("  {}", shorten(&column.name, NAME_BELOW - 2));
+        for ((column, name), cell) in outcome.columns.iter().zip(&names).zip(&row.cells) {
+            let name = format!("  {name}");
             let mut lines = vec![[name, String::new()], values_of(cell.as_ref(), scale)];
             lines.extend(judged_cells(of(row, &column.name), equivalence.is_some()));
             push(&mut table, lines);
         }
     }
     table
+}
+
+/// Names of columns as they stand in a table: without the directories that all of them share, and no wider than this.
+fn heads(outcome: &Outcome, widest: usize) -> Vec<String> {
+    let names: Vec<&str> = outcome.columns.iter().map(|c| c.name.as_str()).collect();
+    let shared = shared_directories(&names);
+    names
+        .iter()
+        .map(|n| shorten(&n[shared..], widest))
+        .collect()
+}
+
+/// How many bytes of all names are the same directories.
+fn shared_directories(names: &[&str]) -> usize {
+    let Some(first) = names.first() else {
+        return 0;
+    };
+    let mut ends = first.match_indices('/').map(|(at, _)| at + 1).rev();
+    ends.find(|&end| names.iter().all(|name| name.starts_with(&first[..end])))
+        .unwrap_or(0)
 }
 
 fn of<'a>(row: &'a Row, column: &str) -> Option<&'a Compared> {
@@ -475,4 +496,22 @@ pub fn changes(changes: &Changes) -> String {
         }
     }
     text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shared_directories;
+
+    #[test]
+    fn only_whole_directories_that_all_share_are_left_out() {
+        for (names, shared) in [
+            (&["/lab/one.pps", "/lab/two.pps"][..], 5),
+            (&["lab/a/x.pps", "lab/ab/x.pps"], 4),
+            (&["x.pps", "lab/x.pps"], 0),
+            (&["größe/x", "größe/y"], 8),
+            (&[], 0),
+        ] {
+            assert_eq!(shared_directories(names), shared, "{names:?}");
+        }
+    }
 }
