@@ -10,12 +10,17 @@ use crate::number::{Prefix, bits_per_second, percent, rate};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 use crate::words::several;
 
+/// The kind of run that is shown so.
+pub(crate) const KIND: &str = "import";
 /// Columns of the terminal.
 const WIDTH: usize = 80;
 /// Columns of the name before a paragraph.
 const NAME: usize = 10;
 /// Columns for the name of a test case in the terminal; the page and CSV have all of it.
 const CASE: usize = 26;
+/// Columns that the terminal has no room for.
+const THEIR_MIN: &str = "their min";
+const THEIR_MAX: &str = "their max";
 /// Warnings that are told in the terminal; the page has all of them.
 const WARNINGS: usize = 8;
 
@@ -24,6 +29,8 @@ pub fn text(info: &RunInfo, summary: &Summary) -> String {
     let mut text = wrap(&headline(info, summary), WIDTH, "");
     text.push('\n');
     let mut table = cases(summary);
+    table.remove(THEIR_MIN);
+    table.remove(THEIR_MAX);
     for row in &mut table.rows {
         row.cells[0].text = shorten(&row.cells[0].text, CASE);
     }
@@ -111,6 +118,8 @@ pub(crate) fn cases(summary: &Summary) -> Table {
         Column::right("min", &["forwarding_rate_min_pps"]),
         Column::right("max", &["forwarding_rate_max_pps"]),
         Column::right("theirs", &["forwarding_rate_legacy_pps"]),
+        Column::right(THEIR_MIN, &["forwarding_rate_legacy_min_pps"]),
+        Column::right(THEIR_MAX, &["forwarding_rate_legacy_max_pps"]),
         Column::right("rules", &["rule_difference_percent"]),
         Column::right("loss", &["frame_loss_ratio"]),
     ]);
@@ -128,7 +137,7 @@ pub(crate) fn cases(summary: &Summary) -> Table {
             iterations_pps,
         } = &case.ours;
         let runs = iterations_pps.len().max(case.legacy.iterations_pps.len());
-        let loss = |ratio: f64| format!("{} %", percent(100.0 * ratio));
+        let loss = |ratio: f64| percent(100.0 * ratio);
         let mut cells = vec![
             Cell::text(name(case)),
             Cell::number(runs.to_string(), runs),
@@ -136,6 +145,8 @@ pub(crate) fn cases(summary: &Summary) -> Table {
             number(*min_pps),
             number(*max_pps),
             number(case.legacy.median_pps),
+            number(case.legacy.min_pps),
+            number(case.legacy.max_pps),
             Cell::optional(case.rule_difference_percent, "-", |p| format!("{p:+.2} %")),
             Cell::optional(case.frame_loss_ratio, "-", loss),
         ];

@@ -5,13 +5,14 @@
 use model::result::{RunInfo, Summary};
 
 use crate::content;
+use crate::imported::KIND;
 use crate::table::{Align, Table};
 use crate::text::all_warnings;
 use crate::words;
 
 /// The summary of a run.
 pub fn summary(info: &RunInfo, summary: &Summary) -> String {
-    if !summary.imported.is_empty() {
+    if info.kind == KIND {
         let headline = crate::imported::headline(info, summary);
         let mut text = format!("**{}.**\n\n", escaped(&headline));
         text.push_str(&table(&crate::imported::cases(summary)));

@@ -6,6 +6,7 @@
 use model::result::{CaseSummary, RunInfo, Summary};
 
 use crate::content;
+use crate::imported::KIND;
 use crate::number::{difference, round_up};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 use crate::words::{self, Labels};
@@ -26,7 +27,7 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     if let Some(search) = &summary.search {
         return crate::search::text(info, summary, search);
     }
-    if !summary.imported.is_empty() {
+    if info.kind == KIND {
         return crate::imported::text(info, summary);
     }
     let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");

@@ -14,6 +14,7 @@ use model::result::{CaseSummary, RunInfo, RunState, Summary, TrialRecord};
 
 use crate::content;
 use crate::glossary::{self, TERMS};
+use crate::imported::KIND;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::search;
 use crate::table::{Align, Column, Mark, Table};
@@ -53,7 +54,7 @@ pub fn page(
         });
         m.within("body", &[], |m| {
             m.within("main", &[], |m| {
-                if !summary.imported.is_empty() {
+                if info.kind == KIND {
                     return imported::body(m, info, summary);
                 }
                 head(m, info, summary, trials, rebuilds);
