@@ -10,7 +10,7 @@ use model::comparison::{Comparison, Verdict};
 use model::loss::Ledger;
 use model::result::{CaseSummary, Noise, Stratum, TrialRecord};
 use model::trial::Stream;
-use stats::{Confidence, Sample, compare_paired};
+use stats::{Assumption, Confidence, Sample, compare_pairs};
 
 use crate::gate::Gate;
 use crate::order::blocks;
@@ -305,12 +305,12 @@ pub fn control(case: &Stream, records: &[TrialRecord]) -> Option<Comparison> {
         control: true,
         plain_forwarding_rate_pps: median(pairs.iter().map(|p| p.0)),
         forwarding_rate_pps: median(pairs.iter().map(|p| p.1)),
-        ..compared("control", &ratios)
+        ..compared("control", &ratios, 0.0)
     })
 }
 
-/// A comparison from logarithms of ratios, one per repetition.
-pub(crate) fn compared(configuration: &str, ln_ratios: &[f64]) -> Comparison {
+/// A comparison from logarithms of ratios, one per repetition; differences within the allowance are not claimed.
+pub(crate) fn compared(configuration: &str, ln_ratios: &[f64], allowance: f64) -> Comparison {
     let mut comparison = Comparison {
         configuration: configuration.into(),
         control: false,
@@ -326,7 +326,7 @@ pub(crate) fn compared(configuration: &str, ln_ratios: &[f64]) -> Comparison {
         warnings: Vec::new(),
     };
     if let Ok(sample) = Sample::new(ln_ratios.to_vec()) {
-        let outcome = compare_paired(&sample, Confidence::P95);
+        let outcome = compare_pairs(&sample, Assumption::Normal, allowance, Confidence::P95);
         comparison.difference_percent = Some(outcome.difference_percent);
         comparison.interval_percent = outcome.interval_percent;
         comparison.detectable_percent = outcome.detectable_percent;

@@ -4,8 +4,8 @@
 //! of the whole arrangement has a spread of its own, so the interval is taken over rebuilds and never over slices. The
 //! plain DUT has index 0, the others follow; one of them may be a second plain DUT, the A/A control. Start with [`rebuild`].
 
-use model::comparison::{Comparison, Verdict};
-use stats::{Confidence, Sample, student};
+use model::comparison::Comparison;
+use stats::Sample;
 
 use crate::maxfwd::{WAITED_SHARE, compared};
 
@@ -119,42 +119,6 @@ fn trimmed_mean(sample: &Sample) -> f64 {
     kept.iter().sum::<f64>() / kept.len() as f64
 }
 
-/// Widens the interval by [`ALLOWANCE`] on both sides; verdict, p-value and detectable difference follow it.
-///
-/// The p-value is that of "the difference is within the allowance" (a minimum-effect test).
-fn allowed_for(mut comparison: Comparison, ln_ratios: &[f64]) -> Comparison {
-    let Some((sample, stdev)) = Sample::new(ln_ratios.to_vec())
-        .ok()
-        .and_then(|sample| Some((sample.clone(), sample.stdev()?)))
-        .filter(|_| comparison.interval_percent.is_some())
-    else {
-        return comparison;
-    };
-    let df = (sample.n() - 1) as f64;
-    let error = stdev / (sample.n() as f64).sqrt();
-    let half_width = student::critical(Confidence::P95, df) * error + ALLOWANCE;
-    let percent = |ln: f64| 100.0 * ln.exp_m1();
-    let [low, high] = [sample.mean() - half_width, sample.mean() + half_width];
-    comparison.interval_percent = Some([percent(low), percent(high)]);
-    comparison.detectable_percent = comparison
-        .detectable_percent
-        .map(|d| d + percent(ALLOWANCE));
-    let beyond = (sample.mean().abs() - ALLOWANCE).max(0.0);
-    comparison.p_value = Some(match error > 0.0 {
-        true => student::two_sided_p(beyond / error, df),
-        false if beyond > 0.0 => 0.0,
-        false => 1.0,
-    });
-    comparison.verdict = if high < 0.0 {
-        Verdict::Less
-    } else if low > 0.0 {
-        Verdict::More
-    } else {
-        Verdict::NoDifference
-    };
-    comparison
-}
-
 /// The outcome of a configuration over all rebuilds.
 pub fn outcome(name: &str, configuration: usize, rebuilds: &[Rebuild]) -> Comparison {
     let good: Vec<&Rebuild> = rebuilds
@@ -170,7 +134,7 @@ pub fn outcome(name: &str, configuration: usize, rebuilds: &[Rebuild]) -> Compar
     let mut comparison = Comparison {
         forwarding_rate_pps: median(configuration),
         plain_forwarding_rate_pps: median(0),
-        ..allowed_for(compared(name, &ratios), &ratios)
+        ..compared(name, &ratios, ALLOWANCE)
     };
     if good.len() < rebuilds.len() {
         comparison.warnings.push(format!(
@@ -184,6 +148,8 @@ pub fn outcome(name: &str, configuration: usize, rebuilds: &[Rebuild]) -> Compar
 
 #[cfg(test)]
 mod tests {
+    use model::comparison::Verdict;
+
     use super::*;
     use crate::order::{Random, mirrored};
 
