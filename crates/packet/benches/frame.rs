@@ -1,19 +1,27 @@
-//! ns per frame of writing and patching, over rings that fit the L2 cache and rings that do not.
+//! ns per frame of writing and patching, over rings that fit the L1 cache, the L2 cache, and neither.
 //!
 //! Each iteration produces one frame in the next slot of a ring of 2048-byte slots, as a sender does. The
 //! slot goes through `black_box`: without it the compiler sees that nobody reads the ring and removes the
 //! stores, and the figure is an impossible 0.6 ns. Compare the `walk` figure before blaming the template.
 //!
-//! `cargo bench -p fwdlab-packet -- --measurement-time 1`
+//! `cargo bench -p fwdlab-packet -- --measurement-time 1`. At the end, a table of ratios to a cached frame (one that is
+//! sent again untouched): all kinds of frames take turns in it, so that a change of the CPU's speed is in all of them.
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+#![expect(clippy::print_stdout, reason = "a benchmark tells its results")]
+
+use criterion::measurement::{Measurement, WallTime};
+use criterion::{BenchmarkId, Criterion, criterion_group};
+use packet::modifier::{
+    Dimension, Direction, Endian, Instruction, Machine, Program, Source, Transport, Variable, Width,
+};
+use packet::permutation::Visits;
 use packet::{Flow, FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Order, Signature, Walk};
 use std::hint::black_box;
 
 const SLOT: usize = 2048;
 
-/// Slots: 1 MB, which fits an L2 cache of today, and 32 MB, which does not.
-const RINGS: [usize; 2] = [512, 16384];
+/// Slots: of 64-byte frames 4 kB are touched, 64 kB (in slots that span 2 MB), 1 MB (of 32 MB).
+const RINGS: [usize; 3] = [64, 1024, 16384];
 
 fn frame(c: &mut Criterion) {
     for (version, frame_size) in [
@@ -78,15 +86,21 @@ impl Ring {
 
     #[inline]
     fn next(&mut self, fill: impl FnOnce(&mut [u8], &Flow, &Signature)) {
-        let slot = &mut self.bytes[self.at..self.at + SLOT];
         let flow = self.walk.next().expect("a walk does not end");
+        self.slot(|slot, signature| fill(slot, &flow, signature));
+    }
+
+    /// Without a flow, for what has flows of its own or none.
+    #[inline]
+    fn slot(&mut self, fill: impl FnOnce(&mut [u8], &Signature)) {
+        let slot = &mut self.bytes[self.at..self.at + SLOT];
         let signature = Signature {
             nonce: 1,
             stream: 0,
             sequence: self.sequence,
             timestamp_ns: self.sequence * 67,
         };
-        fill(slot, &flow, &signature);
+        fill(slot, &signature);
         black_box(slot);
         self.sequence += 1;
         // Not a remainder: a division costs as much as what is measured here.
@@ -98,5 +112,224 @@ impl Ring {
     }
 }
 
-criterion_group!(benches, frame);
-criterion_main!(benches);
+/// The frame that all of the table's kinds send: IPv4/UDP, 64 bytes.
+fn spec() -> FrameSpec {
+    FrameSpec {
+        source: MacAddr([2, 0, 0, 0, 0, 1]),
+        destination: MacAddr([2, 0, 0, 0, 0, 2]),
+        version: IpVersion::V4,
+        frame_size: 64,
+    }
+}
+
+/// A program on that frame.
+fn machine(
+    source: Option<Source>,
+    mut instructions: Vec<Instruction>,
+    fix: Instruction,
+) -> Machine {
+    instructions.push(fix);
+    let template = FrameTemplate::new(&spec()).expect("a size with room for the signature");
+    let flows = FlowSet::default_v4(1).expect("a default set");
+    let mut bytes = vec![0; template.buffer_len()];
+    template.write(&mut bytes, &flows.flow(0), &Signature::default());
+    let variables = source.map(|source| Variable {
+        name: "v".to_owned(),
+        width: Width::Four,
+        source,
+        split: true,
+        next: None,
+    });
+    let program = Program {
+        variables: variables.into_iter().collect(),
+        instructions,
+        cache: None,
+    };
+    program
+        .machine(&bytes)
+        .expect("a program that fits its template")
+}
+
+fn write(variable: &str, offset: u16) -> Instruction {
+    Instruction::Write {
+        variable: variable.to_owned(),
+        offset,
+        add: 0,
+        endian: Endian::Big,
+    }
+}
+
+/// The programs of the table.
+fn machines() -> Vec<(&'static str, Machine)> {
+    let fix_ipv4 = || Instruction::FixIpv4 { offset: 14 };
+    let fix_udp = || Instruction::FixTransport {
+        l2_len: 14,
+        l3_len: 20,
+        transport: Transport::Udp,
+    };
+    let address = Source::Counter {
+        direction: Direction::Increment,
+        initial: 0xc612_0001,
+        min: 0xc612_0001,
+        max: 0xc612_07d0,
+        step: 1,
+    };
+    let tuple = Source::Tuple {
+        ip_min: 0xc612_0001,
+        ip_max: 0xc612_00ff,
+        port_min: 1024,
+        port_max: 65_535,
+        limit: 0,
+    };
+    let dimension = |name: &str, width, first, count| Dimension {
+        name: name.to_owned(),
+        width,
+        first,
+        step: 1,
+        count,
+    };
+    let grid = |visits| Source::Grid {
+        dimensions: vec![
+            dimension("to", Width::Four, 0xc613_0001, 1000),
+            dimension("from", Width::Four, 0xc612_0001, 1000),
+        ],
+        visits,
+    };
+    let pair = || vec![write("v.to", 30), write("v.from", 26)];
+    let tail = || Instruction::Signature { offset: 42 };
+    let random = Source::Random {
+        min: 0,
+        max: 0xffff_ffff,
+        seed: 1,
+    };
+    // A write across the border of two headers, so that the checksum is computed in full.
+    let across = vec![write("v", 32)];
+    vec![
+        (
+            "signature, UDP checksum",
+            machine(None, vec![tail()], fix_udp()),
+        ),
+        (
+            "1 address, IPv4 checksum",
+            machine(Some(address.clone()), vec![write("v", 26)], fix_ipv4()),
+        ),
+        (
+            "1 address, both checksums",
+            machine(Some(address), vec![write("v", 26)], fix_udp()),
+        ),
+        (
+            "tuple, both checksums",
+            machine(
+                Some(tuple),
+                vec![write("v.ip", 26), write("v.port", 34)],
+                fix_udp(),
+            ),
+        ),
+        (
+            "1M flows in sequence",
+            machine(Some(grid(Visits::Sequential)), pair(), fix_udp()),
+        ),
+        (
+            "1M flows shuffled",
+            machine(Some(grid(Visits::Shuffled { seed: 1 })), pair(), fix_udp()),
+        ),
+        (
+            "1M flows shuffled, signature",
+            machine(
+                Some(grid(Visits::Shuffled { seed: 1 })),
+                [pair(), vec![tail()]].concat(),
+                fix_udp(),
+            ),
+        ),
+        (
+            "random, checksum in full",
+            machine(Some(random), across, fix_udp()),
+        ),
+    ]
+}
+
+/// Fills the next slot of a ring; boxed, because the kinds of frames have types of their own.
+type Fill = Box<dyn FnMut(&mut Ring, u32)>;
+
+fn modifiers(c: &mut Criterion) {
+    let mut group = c.benchmark_group("modifiers");
+    for (name, mut machine) in machines() {
+        group.bench_function(name, |b| {
+            let mut ring = ring(1024);
+            b.iter(|| ring.slot(|slot, signature| _ = machine.patch(slot, signature)));
+        });
+    }
+    group.finish();
+}
+
+fn ring(slots: usize) -> Ring {
+    let template = FrameTemplate::new(&spec()).expect("a size with room for the signature");
+    let flows = FlowSet::default_v4(2000).expect("a default set");
+    Ring::new(slots, &template, flows.walk(Order::Sequential))
+}
+
+/// Median ns per frame of every kind, in turns, and their ratios to a cached frame.
+fn ratios() {
+    const FRAMES: u32 = 20_000;
+    const TURNS: usize = 41;
+    let template = FrameTemplate::new(&spec()).expect("a size with room for the signature");
+    for slots in RINGS {
+        let (written, patched) = (template.clone(), template.clone());
+        let mut kinds: Vec<(&str, Fill)> = vec![
+            (
+                "cached",
+                Box::new(|ring, frames| (0..frames).for_each(|_| ring.slot(|_, _| ()))),
+            ),
+            (
+                "template, written",
+                Box::new(move |ring, frames| {
+                    (0..frames).for_each(|_| ring.next(|slot, f, s| written.write(slot, f, s)));
+                }),
+            ),
+            (
+                "template, patched",
+                Box::new(move |ring, frames| {
+                    (0..frames).for_each(|_| ring.next(|slot, f, s| patched.patch(slot, f, s)));
+                }),
+            ),
+        ];
+        for (name, mut machine) in machines() {
+            kinds.push((
+                name,
+                Box::new(move |ring, frames| {
+                    (0..frames).for_each(|_| ring.slot(|slot, s| _ = machine.patch(slot, s)));
+                }),
+            ));
+        }
+        let mut rings: Vec<Ring> = kinds.iter().map(|_| ring(slots)).collect();
+        let mut turns: Vec<Vec<f64>> = vec![Vec::new(); kinds.len()];
+        for _ in 0..TURNS {
+            for (((_, fill), ring), times) in kinds.iter_mut().zip(&mut rings).zip(&mut turns) {
+                let start = WallTime.start();
+                fill(ring, FRAMES);
+                times.push(WallTime.end(start).as_nanos() as f64 / f64::from(FRAMES));
+            }
+        }
+        let mut median = turns.iter_mut().map(|times| {
+            times.sort_by(f64::total_cmp);
+            times[TURNS / 2]
+        });
+        let cached = median.next().expect("the first kind");
+        println!("\nring of {slots} slots            ns per frame    x cached");
+        println!("{:28} {cached:14.2} {:11.2}", "cached", 1.0);
+        for ((name, _), ns) in kinds.iter().skip(1).zip(median) {
+            println!("{name:28} {ns:14.2} {:11.2}", ns / cached);
+        }
+    }
+}
+
+criterion_group!(benches, frame, modifiers);
+
+fn main() {
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+    // `cargo test` runs benchmarks once, to see that they do.
+    if std::env::args().any(|argument| argument == "--bench") {
+        ratios();
+    }
+}

@@ -36,12 +36,18 @@ impl Visits {
     #[inline]
     pub fn member(self, n: u64, len: u64) -> u64 {
         match self {
-            Visits::Sequential => n % len,
-            Visits::Shuffled { seed } => permute(n % len, len, seed),
+            Visits::Sequential => reduce(n, len),
+            Visits::Shuffled { seed } => permute(reduce(n, len), len, seed),
             Visits::Reshuffled { seed } => permute(n % len, len, mix(seed, n / len)),
             Visits::Random { seed } => scale(mix(seed, n), len),
         }
     }
+}
+
+/// `n % len`, without a division where there is nothing to divide.
+#[inline]
+fn reduce(n: u64, len: u64) -> u64 {
+    if n < len { n } else { n % len }
 }
 
 /// The number that takes the place of `index` in a pseudo-random permutation of 0 to `len - 1`.
@@ -61,8 +67,9 @@ pub fn permute(index: u64, len: u64, seed: u64) -> u64 {
     loop {
         let (mut low, mut high) = (x & low_mask, x >> low_bits);
         for round in 0..ROUNDS {
-            high ^= mix(seed.wrapping_add(2 * round), low) & high_mask;
-            low ^= mix(seed.wrapping_add(2 * round + 1), high) & low_mask;
+            let key = seed.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            high ^= hash(key, low) & high_mask;
+            low ^= hash(!key, high) & low_mask;
         }
         x = high << low_bits | low;
         if x < len {
@@ -73,6 +80,14 @@ pub fn permute(index: u64, len: u64, seed: u64) -> u64 {
 
 /// Pairs of Feistel rounds. Luby and Rackoff need four single rounds; these are six.
 const ROUNDS: u64 = 3;
+
+/// A round's function. One multiplication: with the better [`mix`] in its place a frame of a shuffled set took 59 ns
+/// instead of 44 (benches/frame.rs, on a vCPU).
+#[inline]
+fn hash(key: u64, half: u64) -> u64 {
+    let z = (half ^ key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (z ^ (z << 29)) >> 32
+}
 
 /// So many low bits.
 fn mask(bits: u32) -> u64 {
@@ -93,7 +108,7 @@ pub(crate) fn mix(seed: u64, n: u64) -> u64 {
 /// Takes 64 random bits to 0 to `len - 1`, by multiplication; uneven by at most one part in 2^64 / `len`.
 #[inline]
 pub(crate) fn scale(random: u64, len: u64) -> u64 {
-    (u128::from(random) * u128::from(len) >> 64) as u64
+    ((u128::from(random) * u128::from(len)) >> 64) as u64
 }
 
 #[cfg(test)]

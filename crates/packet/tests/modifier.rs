@@ -1,6 +1,8 @@
 //! Programs against a straightforward model of what trex-stl-rpc.md says, against its check values, and checksums against
 //! their recomputation by etherparse.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
 use packet::header::{ethernet, icmpv6, ipv4, ipv6, tcp, udp};
 use packet::modifier::{
     Dimension, Direction, Endian, Instruction, Machine, ModifierError, Program, Source, Transport,

@@ -1,6 +1,8 @@
 //! Capture files: what is written is read, also by tshark and tcpdump where they are; damaged files are an error, never a
 //! panic, and give the frames before the damage.
 
+#![expect(clippy::disallowed_methods, reason = "asks independent programs")]
+
 use packet::pcap::{
     Decoder, ETHERNET, Format, Frame, MAX_FRAME_BYTES, PcapError, Piece, Writer, frames,
 };

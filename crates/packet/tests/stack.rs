@@ -1,6 +1,8 @@
 //! Stacks of layers against independent eyes: etherparse here, tshark where it is installed. And back: what is decoded
 //! is what was built, and nothing makes the decoder panic.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
 use packet::decode::decode;
 use packet::header::options::{self, Options};
 use packet::header::{

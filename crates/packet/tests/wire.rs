@@ -1,5 +1,8 @@
 //! Frames as tshark sees them: the protocols that etherparse does not know, frames in frames, and every checksum.
 
+#![expect(clippy::disallowed_methods, reason = "asks an independent program")]
+#![expect(clippy::unwrap_used, reason = "a test ends where something is wrong")]
+
 use packet::MacAddr;
 use packet::header::options::Options;
 use packet::header::{

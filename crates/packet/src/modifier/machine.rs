@@ -302,13 +302,16 @@ fn take(frame: &[u8], at: usize, width: Width) -> u64 {
         .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
+/// Names and widths of all values.
+type Names = Vec<(String, Width)>;
+
 /// The variables' states, and the names and widths of all values.
 fn units(
     program: &Program,
     thread: u32,
     threads: u32,
-) -> Result<(Vec<Unit>, Vec<(String, Width)>), ModifierError> {
-    let mut names: Vec<(String, Width)> = Vec::new();
+) -> Result<(Vec<Unit>, Names), ModifierError> {
+    let mut names = Names::new();
     let mut seen = HashSet::new();
     let mut units: Vec<Unit> = Vec::new();
     for (at, variable) in program.variables.iter().enumerate() {
@@ -339,7 +342,7 @@ fn units(
 /// Turns instructions into steps.
 struct Compiler<'a> {
     template: &'a [u8],
-    names: &'a [(String, Width)],
+    names: &'a Names,
     steps: Vec<Step>,
     /// Does the program trim frames anywhere?
     trims: bool,

@@ -581,6 +581,20 @@ impl State {
         match self {
             State::Counter(counter) => counter.advance(steps),
             State::List { places, .. } => places.advance(steps),
+            State::Grid {
+                n,
+                len,
+                visits: Visits::Sequential | Visits::Shuffled { .. },
+                ..
+            } => {
+                // Every round is the same, and small numbers spare divisions.
+                let to = u128::from(*n) + u128::from(steps);
+                *n = match to < u128::from(*len) {
+                    true => to as u64,
+                    false => (to % u128::from(*len)) as u64,
+                };
+                0
+            }
             State::Random { n, .. } | State::RandomList { n, .. } | State::Grid { n, .. } => {
                 *n = n.wrapping_add(steps);
                 0
@@ -690,8 +704,13 @@ impl State {
             } => {
                 let mut rest = visits.member(*n, *len);
                 for (value, (first, step, count)) in values.iter_mut().zip(dimensions) {
-                    *value = first + step * (rest % count);
-                    rest /= count;
+                    // Of the last dimension there is nothing left to divide.
+                    let (digit, more) = match rest < *count {
+                        true => (rest, 0),
+                        false => (rest % count, rest / count),
+                    };
+                    *value = first + step * digit;
+                    rest = more;
                 }
             }
         }

@@ -186,7 +186,7 @@ impl Interface {
             (0, 0..=9) => timestamp * 10_u128.pow(9 - exponent),
             (0, 10..=38) => timestamp / 10_u128.pow(exponent - 9),
             (0, _) => 0,
-            _ => timestamp * 1_000_000_000 >> exponent,
+            _ => (timestamp * 1_000_000_000) >> exponent,
         };
         let sum = nanoseconds as i128 + i128::from(self.seconds) * 1_000_000_000;
         sum.clamp(0, u64::MAX.into()) as u64
