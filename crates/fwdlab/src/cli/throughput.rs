@@ -25,17 +25,17 @@ use crate::exit_code::{Code, Usage};
 use crate::output::{self, Screen};
 
 const GOALS: &str = "\
-Goals. A trial is good when it loses no larger share of its frames than `loss`; a load meets the goal when no
-larger share of its trial time than `exceed` is bad; `sum` of trial time decides.
-  ndr      loss=0,exceed=0.5,initial=1s,final=1s,sum=21s,width=0.005      no-drop rate (FD.io CSIT)
-  pdr      loss=0.005, otherwise as ndr                                   partial-drop rate
-  rfc2544  loss=0,exceed=0,initial=1s,final=60s,sum=60s,width=0.005       throughput of RFC 2544
-  tst009   loss=0,exceed=0.5,initial=60s,final=60s,sum=120s,width=0.005   ETSI TST009, with loss verification
+Goals. A trial is good when it loses no larger share of its frames than `loss`; a load meets the \
+goal when no larger share of its trial time than `exceed` is bad; `sum` of trial time decides.
+  ndr      loss=0,exceed=0.5,initial=1s,final=1s,sum=21s,width=0.005: no-drop rate
+  pdr      loss=0.005, otherwise as ndr: partial-drop rate
+  rfc2544  loss=0,exceed=0,initial=1s,final=60s,sum=60s,width=0.005: RFC 2544 throughput
+  tst009   loss=0,exceed=0.5,initial=60s,final=60s,sum=120s,width=0.005: ETSI TST009
   strict   loss=0,exceed=0.005, otherwise as ndr
-A definition says what differs from ndr, or from the preset it begins with: --goal pdr,width=0.01. Further keys:
-preceding=2 (coarser targets), expansion=2 (growth of steps), fail-fast=yes.
+A definition says what differs from ndr, or from the preset it begins with: --goal pdr,width=0.01. \
+Further keys: preceding=2 (coarser targets), expansion=2 (growth of steps), fail-fast=yes.
 
-Simulated DUT (--engine sim --dut KEY=VALUE,...), in simulated time; the same seed gives the same trials.";
+Simulated DUT (--engine sim --dut KEY=VALUE,...), in simulated time; one seed gives one result:";
 
 /// Search the throughput: up to which load the DUT meets goals such as no loss (NDR, PDR, RFC 2544; MLRsearch)
 ///
