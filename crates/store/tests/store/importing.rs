@@ -341,3 +341,40 @@ fn an_audit_names_the_cause() {
     assert!(found.sets[0].borrowed);
     assert_eq!(found.sources.len(), 4);
 }
+
+#[test]
+fn a_row_is_taken_as_printed_only_when_its_directory_is_not_here() {
+    let root = archive();
+    let set = root.path().join("cpu/nic/topic/results/os");
+    // What Debian's ministat prints of these and of the runs' values.
+    let block = |label: &str| {
+        format!(
+            "x {label}\n+ fw\n    N           Min           Max        Median           Avg        Stddev\n\
+             x   5          9001          9005          9003          9003     1.5811388\n\
+             +   5          1001          5001          3001          3001     1581.1388\n\
+             Difference at 95.0% confidence\n\t-6002 +/- 1630.59\n\t-66.6667% +/- 18.1116%\n\t(Student's t, pooled s = 1118.03)\n"
+        )
+    };
+    for (label, begin) in [
+        (
+            "../../gone/results/os/fw.pps",
+            "exact, with the row of x ../../gone",
+        ),
+        (
+            "baseline",
+            "set x baseline: nothing in the archive gives its row",
+        ),
+        (
+            "pf.pps",
+            "set x pf.pps: nothing in the archive gives its row",
+        ),
+        (
+            "fw.pps",
+            "set x fw.pps: N 5 min 9001 max 9005 median 9003 do not follow from `fw`",
+        ),
+    ] {
+        fs::write(set.join("README.md"), block(label)).unwrap();
+        let found = audit(root.path()).blocks.remove(0);
+        assert!(found.status.starts_with(begin), "{label}: {}", found.status);
+    }
+}

@@ -520,7 +520,7 @@ impl<'a> Evidence<'a> {
     ) -> FileFinding {
         let texts: Vec<&str> = values.iter().map(|(text, _)| &text[..]).collect();
         let mut verdict = diagnose(&texts, &runs);
-        for value in verdict.unexplained.iter().flatten() {
+        for value in &verdict.unexplained {
             if let Some(logs) = self.by_value.get(value) {
                 let found = format!("; {value} is what {} gives", logs[0]);
                 verdict.status.push_str(&found);
@@ -826,15 +826,21 @@ impl<'a> Evidence<'a> {
                 )),
             }
         }
-        // Sets whose test case is here but says something else, apart from those the archive knows nothing of.
+        // A set may be taken as printed only when it says that its values lie in a directory that is not here.
         let mut nowhere = Vec::new();
         for at in absent.iter().copied() {
-            match self.namesake(&block.labels[at], &block.rows[at], home) {
+            let label = &block.labels[at];
+            match self.namesake(label, &block.rows[at], home) {
                 Some(words) => notes.push(format!("set {}: {words}", name(at))),
-                None => nowhere.push(name(at)),
+                None if self.lies_elsewhere(label, home) => nowhere.push(name(at)),
+                None if absent.len() == block.rows.len() => {}
+                None => notes.push(format!(
+                    "set {}: nothing in the archive gives its row",
+                    name(at)
+                )),
             }
         }
-        if nowhere.len() == block.rows.len() {
+        if absent.len() == block.rows.len() && notes.len() == compared.differences.len() {
             return "no logs: nothing in the archive gives any of its sets".to_owned();
         }
         match (notes.is_empty(), nowhere.is_empty()) {
@@ -854,14 +860,23 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// A test case of this name near by that gives other values: what differs.
+    /// A test case or file of this name near by that gives other values: what differs.
     fn namesake(&self, label: &str, row: &Row, home: &Path) -> Option<String> {
+        let named = |candidate: &&Candidate| {
+            let same_file = || {
+                let file = candidate.sources.first().filter(|_| !candidate.from_logs);
+                file.is_some_and(|file| Path::new(file) == resolved(label, home))
+            };
+            let same_case = || {
+                directory_of(label, home) == candidate.home && is_label_of(label, &candidate.case)
+            };
+            same_file() || same_case()
+        };
         let candidate = self
             .candidates
             .iter()
-            .filter(|c| c.from_logs && is_label_of(label, &c.case) && !c.case.is_empty())
-            .filter(|c| c.home == home || names_directory(label, home, &c.home))
-            .min_by_key(|c| distance(&c.home, home))?;
+            .filter(named)
+            .min_by_key(|c| (!c.from_logs, distance(&c.home, home)))?;
         let mut sorted = candidate.values.clone();
         sorted.sort_by(f64::total_cmp);
         let [min, max, median, ..] = &row.figures;
@@ -874,6 +889,12 @@ impl<'a> Evidence<'a> {
             general8(*sorted.last()?),
             general8(super::rule::median(&sorted)?),
         ))
+    }
+
+    /// Does a label name a file in a directory that the archive, or what is here of it, does not have?
+    fn lies_elsewhere(&self, label: &str, home: &Path) -> bool {
+        let path = label.contains('/') && !label.contains(char::is_whitespace);
+        path && !self.root.join(directory_of(label, home)).is_dir()
     }
 }
 
@@ -1118,7 +1139,7 @@ struct Verdict {
     cause: Option<&'static str>,
     rules: Vec<&'static str>,
     /// Values that no log of the test case gives.
-    unexplained: Option<Vec<String>>,
+    unexplained: Vec<String>,
 }
 
 /// Compares a file of values with what the logs give, in the order of their names.
@@ -1127,7 +1148,7 @@ fn diagnose(texts: &[&str], runs: &[RunValue<'_>]) -> Verdict {
         status,
         cause,
         rules: Vec::new(),
-        unexplained: None,
+        unexplained: Vec::new(),
     };
     if texts.is_empty() {
         return verdict("it holds no value".into(), Some("empty"));
@@ -1159,7 +1180,7 @@ fn diagnose(texts: &[&str], runs: &[RunValue<'_>]) -> Verdict {
             status: EXACT.to_owned(),
             cause: None,
             rules: exact,
-            unexplained: None,
+            unexplained: Vec::new(),
         };
     }
     // The rule that explains most.
@@ -1171,11 +1192,17 @@ fn diagnose(texts: &[&str], runs: &[RunValue<'_>]) -> Verdict {
         .min_by_key(|(_, missing, extra)| missing.len() + extra.len())
         .expect("there are two rules");
     let logged = by(which);
+    // Values that these logs do not give at all: others may.
+    let unknown: Vec<String> = extra
+        .iter()
+        .filter(|text| !logged.iter().any(|(_, known)| known == *text))
+        .map(|text| (*text).to_owned())
+        .collect();
     let found = |status: String, cause: &'static str| Verdict {
         status,
         cause: Some(cause),
         rules: vec![rules[which]],
-        unexplained: (!extra.is_empty()).then(|| extra.iter().map(|t| (*t).to_owned()).collect()),
+        unexplained: unknown.clone(),
     };
     if missing.is_empty() && extra.is_empty() {
         let mut by_number = logged.clone();
@@ -1328,22 +1355,25 @@ fn is_label_of(label: &str, case: &str) -> bool {
     !case.is_empty() && (named == case || word == case || last == case)
 }
 
-/// Does a label with a path (`../../other/results/new/a.pps`) name the directory of a test case?
-fn names_directory(label: &str, home: &Path, other: &Path) -> bool {
-    let Some((path, _)) = label.rsplit_once('/') else {
-        return false;
-    };
-    let mut resolved = home.to_owned();
-    for part in path.split('/') {
+/// The directory that a label such as `../../other/results/new/a.pps` names, seen from a README's.
+fn directory_of(label: &str, home: &Path) -> PathBuf {
+    let path = resolved(label, home);
+    path.parent().unwrap_or(Path::new("")).to_owned()
+}
+
+/// The file that a label names, if it names one.
+fn resolved(label: &str, home: &Path) -> PathBuf {
+    let mut path = home.to_owned();
+    for part in label.split('/') {
         match part {
             ".." => {
-                resolved.pop();
+                path.pop();
             }
             "" | "." => {}
-            part => resolved.push(part),
+            part => path.push(part),
         }
     }
-    resolved == other
+    path
 }
 
 fn file_name(path: &Path) -> String {
@@ -1484,11 +1514,8 @@ mod tests {
             assert_eq!(is_label_of(label, case), is, "{label}");
         }
         let home = Path::new("a/b/results/c");
-        assert!(names_directory(
-            "../../../x/results/y/f.pps",
-            home,
-            Path::new("a/x/results/y")
-        ));
+        let label = "../../../x/results/y/f.pps";
+        assert_eq!(directory_of(label, home), Path::new("a/x/results/y"));
         assert_eq!(distance(home, Path::new("a/x/results/y")), 6);
     }
 
