@@ -124,7 +124,7 @@ pub fn goals(search: &Search, goals: &[Named], short_from_pps: Option<f64>) -> V
 pub fn failure(search: &Search, goals: &[Named]) -> Option<String> {
     search.failure().map(|failure| match failure {
         Failure::MinimumLoad { goal } => format!(
-            "the smallest load does not meet the goal {}: look for the fault, or search from a smaller load",
+            "the smallest load does not meet {}: look for the fault, or search from a smaller load",
             goals[*goal].label
         ),
         Failure::TimeLimit => {
@@ -255,7 +255,7 @@ mod tests {
         let all = goals(&search, &named, None);
         assert_eq!(all[0].verdict, "not even the smallest load meets it");
         assert_eq!(all[0].relevant_upper_bound_index, Some(0));
-        assert!(failure(&search, &named).unwrap().contains("the goal ndr"));
+        assert!(failure(&search, &named).unwrap().contains("does not meet ndr"));
 
         // loses at low loads and not at high ones: a lower bound above an upper one does not count
         let (search, named) = searched("ndr", |load| if load < 2e6 { 0.1 } else { 0.0 });
