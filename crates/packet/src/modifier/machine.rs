@@ -25,7 +25,7 @@ pub struct Machine {
     /// Sum of what each step wrote, before carries: for the checksums.
     written: Box<[u64]>,
     /// Must the template be written again before each frame, because what is written after a checksum counts as not yet
-    /// written when that is computed?
+    /// written when that is computed? (A partial sum knows that without looking.)
     copies: bool,
     /// Frames since the cache began, and after how many it begins anew.
     cached: Option<(u32, u32)>,
@@ -108,7 +108,9 @@ impl Machine {
         for (at, instruction) in program.instructions.iter().enumerate() {
             compiler.instruction(at, instruction)?;
         }
-        let (steps, copies) = (compiler.steps, compiler.writes_after_fix);
+        let steps = compiler.steps;
+        let copies =
+            compiler.writes_after_fix && steps.iter().any(|s| matches!(s, Step::Compute(_)));
         let units = units.into_boxed_slice();
         Ok(Machine {
             template: template.into(),
