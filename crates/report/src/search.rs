@@ -145,12 +145,12 @@ pub fn explain(trials: &[TrialRecord]) -> String {
             continue;
         };
         let head = format!(
-            "{:>4}  {:>11}  #{:<5} {:>6}  lost {}",
+            "{:>4}  {:>11}  #{:<5} {:>6}  lost {:.4} %",
             record.trial,
             rate(search.load_pps),
             search.load_index,
             seconds(search.duration_ns as f64 / 1e9),
-            format!("{:.4} %", 100.0 * search.loss_ratio),
+            100.0 * search.loss_ratio,
         );
         let mut why = search.reason.clone();
         if !search.says.is_empty() {
