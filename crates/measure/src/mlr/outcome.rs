@@ -255,7 +255,11 @@ mod tests {
         let all = goals(&search, &named, None);
         assert_eq!(all[0].verdict, "not even the smallest load meets it");
         assert_eq!(all[0].relevant_upper_bound_index, Some(0));
-        assert!(failure(&search, &named).unwrap().contains("does not meet ndr"));
+        assert!(
+            failure(&search, &named)
+                .unwrap()
+                .contains("does not meet ndr")
+        );
 
         // loses at low loads and not at high ones: a lower bound above an upper one does not count
         let (search, named) = searched("ndr", |load| if load < 2e6 { 0.1 } else { 0.0 });
