@@ -345,13 +345,15 @@ fn findings(audit: &Audit, global: &Global) -> String {
     let taken: Vec<String> = audit
         .blocks
         .iter()
-        .filter(|block| !all && block.is_exact() && block.status != "exact")
-        .map(|block| {
+        .filter(|block| block.is_exact())
+        .flat_map(|block| block.sets.iter().map(move |set| (block, set)))
+        .filter(|(_, set)| set.as_printed)
+        .map(|(block, set)| {
             format!(
-                "  {}:{}\n         {}\n",
+                "  {}:{}\n         the row of {} was taken as printed: its logs are not here\n",
                 printable(&block.readme),
                 block.line,
-                printable(&block.status)
+                printable(&set.label)
             )
         })
         .collect();

@@ -20,7 +20,11 @@ const OFFERED_AT_MOST: f64 = 3.0;
 const LABEL: usize = 70;
 
 /// The frame of a chart: legend, rows, axis with its title.
-pub(super) fn chart(m: &mut Markup, legend: &[(&'static str, &str)], rows: impl FnOnce(&mut Markup)) {
+pub(super) fn chart(
+    m: &mut Markup,
+    legend: &[(&'static str, &str)],
+    rows: impl FnOnce(&mut Markup),
+) {
     if !legend.is_empty() {
         m.within("div", &[("class", "legend")], |m| {
             for (class, words) in legend {

@@ -96,6 +96,7 @@ impl Evidence<'_> {
                     label: label.clone(),
                     from: choice.from.clone(),
                     borrowed: choice.from.is_some() && choice.home != home,
+                    as_printed: matches!(choice.origin, Origin::Row),
                 })
                 .collect(),
         }
@@ -260,21 +261,16 @@ impl Evidence<'_> {
         if absent.len() == block.rows.len() && notes.len() == compared.differences.len() {
             return "no logs: nothing in the archive gives any of its sets".to_owned();
         }
-        match (notes.is_empty(), nowhere.is_empty()) {
-            (true, true) => EXACT.to_owned(),
-            (true, false) => format!(
-                "{EXACT}, with the row of {} taken as printed: its logs are not here",
-                nowhere.join(" and ")
-            ),
-            (false, _) => {
-                notes.extend(
-                    nowhere
-                        .into_iter()
-                        .map(|name| format!("set {name}: its logs are not here")),
-                );
-                notes.join("; ")
-            }
+        if notes.is_empty() {
+            // what was taken as printed is told set by set
+            return EXACT.to_owned();
         }
+        notes.extend(
+            nowhere
+                .into_iter()
+                .map(|name| format!("set {name}: its logs are not here")),
+        );
+        notes.join("; ")
     }
 
     /// A test case or file of this name near by that gives other values: what differs.

@@ -71,6 +71,9 @@ pub struct SetFinding {
     /// It is borrowed from another directory than the README's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub borrowed: bool,
+    /// Its row was taken as printed, for its logs are not here; what the block says of it was computed from the row.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub as_printed: bool,
 }
 
 /// Whether a file of values follows from the logs.
@@ -92,7 +95,7 @@ pub struct FileFinding {
 impl BlockFinding {
     /// Does it follow from the logs?
     pub fn is_exact(&self) -> bool {
-        self.status.starts_with(EXACT)
+        self.status == EXACT
     }
 }
 
