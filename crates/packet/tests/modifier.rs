@@ -792,8 +792,14 @@ proptest! {
         let mut frame = template.clone();
         for _ in 0..5 {
             machine.patch(&mut frame, &Signature::default());
-            prop_assert_eq!(is_right(&frame), before);
-            prop_assert_eq!(frame[24..26] == template[24..26], !before);
+            // one address in 65,535 adds up to the same, and then every checksum is right
+            let adds_up_to = |bytes: &[u8]| {
+                let word = u32::from_be_bytes(bytes[26..30].try_into().unwrap());
+                ((word >> 16) + (word & 0xffff)) % 0xffff
+            };
+            let same = adds_up_to(&frame) == adds_up_to(&template);
+            prop_assert_eq!(is_right(&frame), before || same);
+            prop_assert_eq!(frame[24..26] == template[24..26], !before || same);
         }
     }
 
