@@ -92,10 +92,11 @@ static __always_inline __u16 fold(__u32 sum)
 static __always_inline int due(const volatile struct control *c, struct progress *p)
 {
 	__u64 gap = c->gap;
+	__u64 start = c->start_ns;      /* once: it may change between two readings */
 	__u64 now;
 
-	if (p->start_ns != c->start_ns) {
-		p->start_ns = c->start_ns;
+	if (p->start_ns != start) {
+		p->start_ns = start;
 		p->next = gap;
 		p->now = 0;
 	}
@@ -104,12 +105,12 @@ static __always_inline int due(const volatile struct control *c, struct progress
 		return 1;
 	}
 	now = bpf_ktime_get_ns();
-	if (now < c->start_ns || now >= c->end_ns)
+	if (now < start || now >= c->end_ns)
 		return 0;
 	p->last_ns = now;
 	if (!gap)
 		return 1;
-	now = (now - c->start_ns) << 16;
+	now = (now - start) << 16;
 	p->now = now;
 	if (p->next > now)
 		return 0;
