@@ -327,6 +327,48 @@ fn frames_go_where_select_says() {
     }
 }
 
+/// Every renewal is a pause in which nothing is due: what was due is the time between them and no more.
+#[test]
+fn a_renewed_sender_goes_on_and_owes_nothing_for_the_pause() {
+    const LOAD_PPS: f64 = 1e6;
+    let Some(bed) = bed(1) else { return };
+    for mode in Mode::ALL {
+        let Some(mut tester) = tester(&bed, Some(mode)) else {
+            continue;
+        };
+        tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+        let began = Instant::now();
+        tester
+            .start(Schedule {
+                load_pps: Some(LOAD_PPS),
+                frames: None,
+                at_most: Duration::from_secs(20),
+                path: 0,
+            })
+            .unwrap();
+        let mut renewed = 0;
+        for _ in 0..40 {
+            let before = tester.read().unwrap().sent[0];
+            let pause = tester.renew().unwrap();
+            renewed += u32::from(pause > Duration::ZERO);
+            // goes on, however busy the host
+            wait_until(|| tester.read().unwrap().sent[0] > before + 1000);
+        }
+        let reading = tester.stop().unwrap();
+        let due = LOAD_PPS * began.elapsed().as_secs_f64();
+        let case = format!("{}: {reading:?}, at most {due} due", mode.name());
+        assert!(
+            ((reading.sent[0] + reading.not_sent) as f64) < due,
+            "{case}"
+        );
+        assert_eq!(
+            renewed,
+            if mode == Mode::XdpLive { 40 } else { 0 },
+            "{case}"
+        );
+    }
+}
+
 #[test]
 fn frames_on_the_wire_are_those_of_the_template() {
     const ROUNDS: u64 = 4;
