@@ -14,6 +14,7 @@ use stats::{Assumption, Confidence, Sample, compare_pairs};
 
 use crate::gate::Gate;
 use crate::order::blocks;
+use crate::paired::ALLOWANCE;
 
 /// Id of the procedure in records.
 pub const ID: &str = "maxfwd";
@@ -305,7 +306,7 @@ pub fn control(case: &Stream, records: &[TrialRecord]) -> Option<Comparison> {
         control: true,
         plain_forwarding_rate_pps: median(pairs.iter().map(|p| p.0)),
         forwarding_rate_pps: median(pairs.iter().map(|p| p.1)),
-        ..compared("control", &ratios, 0.0)
+        ..compared("control", &ratios, ALLOWANCE)
     })
 }
 
