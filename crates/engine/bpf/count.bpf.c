@@ -8,7 +8,7 @@
 /* Set when a trial begins. */
 struct expect {
 	__u32 nonce;
-	__u32 buffer_bytes;     /* length without FCS */
+	__u32 buffer_bytes;     /* length without FCS; 0 = any */
 };
 
 struct counters {
@@ -73,7 +73,7 @@ int count(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	n->received++;
-	if (end - data != e->buffer_bytes)
+	if (e->buffer_bytes && end - data != e->buffer_bytes)
 		n->wrong_length++;
 	return XDP_DROP;
 

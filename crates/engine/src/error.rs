@@ -24,6 +24,14 @@ pub enum EngineError {
     /// The stream cannot be sent.
     #[error("cannot build the frames: {0}")]
     Frames(String),
+    /// Not with this engine; another may.
+    #[error("{engine} cannot {what}")]
+    Unsupported {
+        /// Its name in results.
+        engine: &'static str,
+        /// What it cannot do.
+        what: String,
+    },
     /// The path was tried with a few frames and did not carry them.
     #[error("{sender} sent {sent} frames into {tx} and {received} arrived at {rx}")]
     PathNotProven {

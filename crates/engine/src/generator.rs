@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use packet::{FlowSet, FrameTemplate};
 
+use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
+use crate::histogram::Histogram;
+use crate::traffic::TrafficFrames;
 
 /// Which engine, by the name that appears in every result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +52,29 @@ pub struct Capabilities {
 
 /// The frames of one trial.
 #[derive(Debug, Clone)]
-pub struct Frames {
+pub enum Frames {
+    /// Frames of one size that differ in their flow alone.
+    Test(TestFrames),
+    /// What a profile says.
+    Traffic(TrafficFrames),
+}
+
+impl Frames {
+    /// Test frames, for an engine that sends no others.
+    pub(crate) fn test(&self, engine: &'static str) -> Result<&TestFrames, EngineError> {
+        match self {
+            Frames::Test(frames) => Ok(frames),
+            Frames::Traffic(_) => Err(EngineError::Unsupported {
+                engine,
+                what: "send profiles".into(),
+            }),
+        }
+    }
+}
+
+/// UDP frames of one size, every flow equally often.
+#[derive(Debug, Clone)]
+pub struct TestFrames {
     /// What they look like.
     pub template: FrameTemplate,
     /// Which addresses and ports they carry, every flow equally often.
@@ -78,6 +103,12 @@ pub struct SendCounts {
     pub sent: Vec<u64>,
     /// Frames that were due but could not be sent: the sender was held up or refused.
     pub not_sent: u64,
+    /// Frames sent of each stream of the traffic, in its order; empty for [`Frames::Test`].
+    pub streams: Vec<u64>,
+    /// How often frames were due and the ring or the queue had no room for one.
+    pub ring_full: u64,
+    /// System calls that told the kernel to send.
+    pub wakeups: u64,
 }
 
 impl SendCounts {
@@ -85,6 +116,42 @@ impl SendCounts {
     pub fn total(&self) -> u64 {
         self.sent.iter().sum()
     }
+}
+
+/// What a receiver shall look for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// The trial's nonce.
+    pub nonce: u16,
+    /// Length without FCS, where all frames have the same.
+    pub buffer_bytes: Option<u16>,
+    /// Where frames carry their signature.
+    pub place: SignaturePlace,
+    /// What to find out beyond counting; `None` costs least.
+    pub analysis: Option<AnalysisPlan>,
+}
+
+impl Expected {
+    /// The nonce, for a receiver that looks for signatures in UDP payloads and only counts.
+    pub(crate) fn udp_payload(&self, engine: &'static str) -> Result<u16, EngineError> {
+        if self.place == SignaturePlace::UdpPayload && self.analysis.is_none() {
+            Ok(self.nonce)
+        } else {
+            Err(EngineError::Unsupported {
+                engine,
+                what: "do more than count frames with their signature in the UDP payload".into(),
+            })
+        }
+    }
+}
+
+/// Where the signature of a frame is, as it comes out of the DUT, which may have added or removed a tag or a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignaturePlace {
+    /// At the begin of the payload of UDP over IPv4 without options or IPv6 without extensions.
+    UdpPayload,
+    /// In the last bytes of the frame, whatever is before them.
+    Tail,
 }
 
 /// What a receiver has seen since [`Receiver::expect`].
@@ -110,7 +177,7 @@ pub trait Sender: Send {
     /// Prepares the frames of the next trial. Nothing is sent.
     ///
     /// # Errors
-    /// The engine cannot send such frames.
+    /// [`EngineError::Unsupported`]: this engine cannot send such frames, another may. Other errors: none can.
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError>;
 
     /// Starts to send and returns at once.
@@ -135,6 +202,19 @@ pub trait Sender: Send {
         Ok(Duration::ZERO)
     }
 
+    /// Sends with another intended load from now on, in frames per second, without a gap and without owing anything.
+    ///
+    /// # Errors
+    /// The sender does not run, was started flat out, or cannot.
+    fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError>;
+
+    /// By how much frames left later than intended since the start: one value for each look at the clock that found frames
+    /// due, that of the oldest. `None` when flat out.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    fn lateness(&self) -> Result<Option<Histogram>, EngineError>;
+
     /// Counts since the start; cheap, at any time.
     ///
     /// # Errors
@@ -156,15 +236,22 @@ pub trait Receiver: Send {
     /// The name in results.
     fn name(&self) -> &'static str;
 
-    /// Frames of this nonce and length are expected from now on; counts start at zero.
+    /// Such frames are expected from now on; counts start at zero.
     ///
     /// # Errors
-    /// The system refuses.
-    fn expect(&mut self, nonce: u16, buffer_bytes: u16) -> Result<(), EngineError>;
+    /// [`EngineError::Unsupported`]: this receiver cannot find such signatures or make this analysis. Other errors: the
+    /// system refuses.
+    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError>;
 
     /// Counts since [`Receiver::expect`]; cheap, at any time.
     ///
     /// # Errors
     /// The counters cannot be read.
     fn counts(&mut self) -> Result<ReceiveCounts, EngineError>;
+
+    /// What the analysis found since [`Receiver::expect`]; `None` when none was asked for.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    fn analysis(&mut self) -> Result<Option<Analysis>, EngineError>;
 }

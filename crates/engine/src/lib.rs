@@ -6,21 +6,27 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod analysis;
 pub mod drops;
 pub mod error;
 pub mod generator;
+pub mod histogram;
 pub mod pacer;
 pub mod port;
 pub mod sim;
 pub mod sys;
 pub mod tester;
+pub mod traffic;
 pub mod xdp_count;
 pub mod xdp_live;
 
 pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use generator::{
-    Capabilities, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
+    Capabilities, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
+    SignaturePlace, TestFrames,
 };
+pub use histogram::Histogram;
 pub use port::{PathSpec, PortSpec};
 pub use tester::{Addresses, Choice, Proof, Reading, Rejected, Tester};
+pub use traffic::{Traffic, TrafficFrames};

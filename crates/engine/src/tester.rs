@@ -11,7 +11,8 @@ use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
 use crate::error::EngineError;
 use crate::generator::{
-    Capabilities, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
+    Capabilities, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
+    SignaturePlace, TestFrames,
 };
 use crate::port::PathSpec;
 use crate::sys::monotonic_ns;
@@ -239,7 +240,12 @@ impl Tester {
         let frames = frames(stream, &self.addresses, nonce)?;
         self.sender.arm(&frames)?;
         for receiver in &mut self.receivers {
-            receiver.expect(nonce, stream.frame_size_bytes.buffer_bytes())?;
+            receiver.expect(&Expected {
+                nonce,
+                buffer_bytes: Some(stream.frame_size_bytes.buffer_bytes()),
+                place: SignaturePlace::UdpPayload,
+                analysis: None,
+            })?;
         }
         self.nonce = nonce;
         Ok(())
@@ -320,7 +326,7 @@ impl Tester {
 
     fn reading(
         &mut self,
-        SendCounts { sent, not_sent }: SendCounts,
+        SendCounts { sent, not_sent, .. }: SendCounts,
     ) -> Result<Reading, EngineError> {
         let at_ns = monotonic_ns();
         let received = self
@@ -391,9 +397,9 @@ fn frames(stream: &Stream, addresses: &Addresses, nonce: u16) -> Result<Frames, 
         version,
         frame_size: stream.frame_size_bytes.bytes(),
     });
-    Ok(Frames {
+    Ok(Frames::Test(TestFrames {
         template: template.map_err(|e| EngineError::Frames(e.to_string()))?,
         flows: flows.map_err(|e| EngineError::Frames(e.to_string()))?,
         nonce,
-    })
+    }))
 }

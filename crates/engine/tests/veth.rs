@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use engine::af_packet::PacketCount;
 use engine::xdp_count::{XdpCount, XdpPass};
 use engine::{
-    Choice, DropMonitor, EngineError, Frames, Mode, Reading, ReceiveCounts, Receiver, Schedule,
-    Tester,
+    Choice, DropMonitor, EngineError, Expected, Frames, Mode, Reading, ReceiveCounts, Receiver,
+    Schedule, SignaturePlace, TestFrames, Tester,
 };
 use model::trial::{IpVersion, Stream};
 use model::units::FrameSize;
@@ -474,7 +474,7 @@ impl Capture {
     }
 }
 
-fn frames(stream: &Stream, nonce: u16) -> Frames {
+fn frames(stream: &Stream, nonce: u16) -> TestFrames {
     let (version, flows) = match stream.ip_version {
         IpVersion::Ipv4 => (packet::IpVersion::V4, FlowSet::default_v4(stream.flows)),
         IpVersion::Ipv6 => (packet::IpVersion::V6, FlowSet::default_v6(stream.flows)),
@@ -485,7 +485,7 @@ fn frames(stream: &Stream, nonce: u16) -> Frames {
         version,
         frame_size: stream.frame_size_bytes.bytes(),
     });
-    Frames {
+    TestFrames {
         template: template.unwrap(),
         flows: flows.unwrap(),
         nonce,
@@ -534,8 +534,14 @@ fn receivers_tell_this_trials_frames_from_late_ones() {
         let buffer_bytes = stream.frame_size_bytes.buffer_bytes();
         let mut count = |nonce, expected| -> ReceiveCounts {
             use engine::Sender;
-            sender.arm(&frames(&stream, nonce)).unwrap();
-            receiver.expect(expected, buffer_bytes).unwrap();
+            sender.arm(&Frames::Test(frames(&stream, nonce))).unwrap();
+            let expected = Expected {
+                nonce: expected,
+                buffer_bytes: Some(buffer_bytes),
+                place: SignaturePlace::UdpPayload,
+                analysis: None,
+            };
+            receiver.expect(&expected).unwrap();
             sender.start(paced(1000)).unwrap();
             wait_until(|| sender.is_done());
             sender.stop().unwrap();

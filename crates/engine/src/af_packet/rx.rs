@@ -12,8 +12,9 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{RecvFlags, recv};
 
 use super::sys::{self, Instruction};
+use crate::analysis::Analysis;
 use crate::error::EngineError;
-use crate::generator::{ReceiveCounts, Receiver};
+use crate::generator::{Expected, ReceiveCounts, Receiver};
 use crate::port::{PortSpec, interface_index, within};
 
 /// All protocols: one socket for IPv4 and IPv6.
@@ -62,7 +63,8 @@ impl Receiver for PacketCount {
         "af-packet"
     }
 
-    fn expect(&mut self, nonce: u16, _buffer_bytes: u16) -> Result<(), EngineError> {
+    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
+        let nonce = expected.udp_payload(self.name())?;
         self.current
             .restart(&filter(Age::Current, nonce))
             .and_then(|()| self.late.restart(&filter(Age::Late, nonce)))
@@ -82,6 +84,10 @@ impl Receiver for PacketCount {
             foreign: read(&mut self.foreign)?,
             ..ReceiveCounts::default()
         })
+    }
+
+    fn analysis(&mut self) -> Result<Option<Analysis>, EngineError> {
+        Ok(None)
     }
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use packet::{FrameTemplate, Order, Signature, Walk};
 
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender};
+use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender, TestFrames};
+use crate::histogram::Histogram;
 use crate::pacer::Pacer;
 use crate::port::pin;
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
@@ -23,7 +24,7 @@ pub(crate) const BATCH: usize = 64;
 /// How frames get from memory to the ports of one engine.
 pub(crate) trait Transmit: Send + 'static {
     /// Prepares buffers for such frames. No traffic flows.
-    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError>;
+    fn arm(&mut self, frames: &TestFrames) -> Result<(), EngineError>;
 
     /// A trial begins: forget what was counted before.
     fn begin(&mut self) -> Result<(), EngineError>;
@@ -51,7 +52,7 @@ pub(crate) struct FrameSource {
 }
 
 impl FrameSource {
-    fn new(frames: &Frames) -> FrameSource {
+    fn new(frames: &TestFrames) -> FrameSource {
         FrameSource {
             template: frames.template.clone(),
             walk: frames.flows.walk(Order::Sequential),
@@ -83,7 +84,7 @@ impl FrameSource {
 }
 
 /// Writes some frame of a trial, so that [`FrameSource::write_next`] may turn it into any other.
-pub(crate) fn write_any(frames: &Frames, buffer: &mut [u8]) {
+pub(crate) fn write_any(frames: &TestFrames, buffer: &mut [u8]) {
     let signature = Signature::default();
     frames
         .template
@@ -121,7 +122,7 @@ pub(crate) struct SocketSender<T> {
     capabilities: Capabilities,
     cpus: Vec<usize>,
     paths: usize,
-    frames: Option<Frames>,
+    frames: Option<TestFrames>,
     /// Absent while the thread has it, and after the thread has died.
     transmit: Option<T>,
     shared: Arc<Shared>,
@@ -177,6 +178,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
     }
 
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+        let frames = frames.test(self.capabilities.mode.name())?;
         let Some(transmit) = &mut self.transmit else {
             return Err(EngineError::Frames("the sender still runs".into()));
         };
@@ -227,12 +229,24 @@ impl<T: Transmit> Sender for SocketSender<T> {
         Ok(())
     }
 
+    fn set_load(&mut self, _load_pps: f64) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported {
+            engine: self.capabilities().mode.name(),
+            what: "change the load while it sends".into(),
+        })
+    }
+
+    fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
+        Ok(None)
+    }
+
     fn counts(&self) -> Result<SendCounts, EngineError> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { sent, refused } = &self.shared.counters;
         Ok(SendCounts {
             sent: sent.iter().map(read).collect(),
             not_sent: read(&self.shared.forgiven) + refused.iter().map(read).sum::<u64>(),
+            ..SendCounts::default()
         })
     }
 

@@ -19,7 +19,7 @@ use super::link_stats::LinkStats;
 use super::sender::{BATCH, Counters, FrameSource, SocketSender, Transmit, write_any};
 use super::sys::{self, Batch};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Mode, Sender};
+use crate::generator::{Capabilities, Mode, Sender, TestFrames};
 use crate::port::{PathSpec, interface_index, within};
 use crate::sys::monotonic_ns;
 
@@ -126,7 +126,7 @@ impl Socket {
 }
 
 impl Transmit for PacketTransmit {
-    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+    fn arm(&mut self, frames: &TestFrames) -> Result<(), EngineError> {
         self.batch = Batch::new(BATCH, frames.template.buffer_len());
         for index in 0..BATCH {
             write_any(frames, self.batch.frame(index));

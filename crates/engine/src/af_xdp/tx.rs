@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send,
 use super::sys::{self, Completions, FRAME_BYTES, Producer};
 use crate::af_packet::sender::{Counters, FrameSource, SocketSender, Transmit, write_any};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Mode, Sender};
+use crate::generator::{Capabilities, Mode, Sender, TestFrames};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
 
 const CAPABILITIES: Capabilities = Capabilities {
@@ -224,7 +224,7 @@ impl Socket {
 }
 
 impl Transmit for XdpTransmit {
-    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+    fn arm(&mut self, frames: &TestFrames) -> Result<(), EngineError> {
         let frame_bytes = frames.template.buffer_len();
         if frame_bytes > FRAME_BYTES {
             return Err(EngineError::Frames(format!(

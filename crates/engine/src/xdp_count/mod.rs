@@ -10,8 +10,9 @@ use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::{Xdp, xdp::XdpMode};
 
 use self::sys::{Counters, Expect};
+use crate::analysis::Analysis;
 use crate::error::EngineError;
-use crate::generator::{ReceiveCounts, Receiver};
+use crate::generator::{Expected, ReceiveCounts, Receiver};
 use crate::port::{PortSpec, interface_index, within};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/count.o"));
@@ -67,10 +68,10 @@ impl Receiver for XdpCount {
         "xdp"
     }
 
-    fn expect(&mut self, nonce: u16, buffer_bytes: u16) -> Result<(), EngineError> {
+    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
         let expect = Expect {
-            nonce: u32::from(nonce),
-            buffer_bytes: u32::from(buffer_bytes),
+            nonce: expected.udp_payload(self.name())?.into(),
+            buffer_bytes: expected.buffer_bytes.unwrap_or(0).into(),
         };
         self.expect
             .set(0, expect, 0)
@@ -88,6 +89,10 @@ impl Receiver for XdpCount {
             foreign: now.foreign - self.base.foreign,
             dropped_by_receiver: 0,
         })
+    }
+
+    fn analysis(&mut self) -> Result<Option<Analysis>, EngineError> {
+        Ok(None)
     }
 }
 

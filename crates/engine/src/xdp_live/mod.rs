@@ -20,7 +20,8 @@ use packet::{Addresses, IpVersion, Signature};
 
 use self::sys::{Control, MAX_PATHS, Progress, Stream};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Mode, Schedule, SendCounts, Sender};
+use crate::generator::{Capabilities, Frames, Mode, Schedule, SendCounts, Sender, TestFrames};
+use crate::histogram::Histogram;
 use crate::pacer::CATCH_UP_US;
 use crate::port::{PathSpec, enter, interface_index, pin};
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
@@ -127,6 +128,7 @@ impl Sender for XdpLive {
     }
 
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+        let frames = frames.test(Mode::XdpLive.name())?;
         let (stream, buffer) = stream(frames);
         self.stream
             .set(0, stream, 0)
@@ -205,11 +207,23 @@ impl Sender for XdpLive {
         Ok(LEAD)
     }
 
+    fn set_load(&mut self, _load_pps: f64) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported {
+            engine: self.capabilities().mode.name(),
+            what: "change the load while it sends".into(),
+        })
+    }
+
+    fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
+        Ok(None)
+    }
+
     fn counts(&self) -> Result<SendCounts, EngineError> {
         let progress = self.progress()?;
         Ok(SendCounts {
             sent: progress.sent[..self.paths].to_vec(),
             not_sent: progress.not_sent,
+            ..SendCounts::default()
         })
     }
 
@@ -295,7 +309,7 @@ fn send(
 }
 
 /// The frames as the BPF program wants them, and a first frame.
-fn stream(frames: &Frames) -> (Stream, Vec<u8>) {
+fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {
     let (first, last) = (
         frames.flows.flow(0),
         frames.flows.flow(frames.flows.len() - 1),
@@ -341,7 +355,7 @@ fn stream(frames: &Frames) -> (Stream, Vec<u8>) {
 }
 
 /// The UDP sum without what changes from frame to frame: low address words, ports, sequence, time.
-fn udp_sum(frames: &Frames, signature: &Signature) -> u32 {
+fn udp_sum(frames: &TestFrames, signature: &Signature) -> u32 {
     let mut payload = [0; packet::signature::LEN];
     signature.write(&mut payload);
     let mut sum = u32::from(frames.template.partial_sums().udp);
