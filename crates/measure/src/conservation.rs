@@ -144,6 +144,21 @@ pub fn objections(ledger: &Ledger, counters: &Counters) -> Vec<String> {
     reasons
 }
 
+/// Objects to a generator that says it sent or owed more frames than the load made due: its own counters are wrong then, and
+/// with them the offered load. `elapsed_s` is how long it ran at most.
+pub fn overcount(sent: u64, not_sent: u64, load_pps: f64, elapsed_s: f64) -> Option<String> {
+    let counted = sent as f64 + not_sent as f64;
+    let due = load_pps * elapsed_s;
+    // one frame at time zero, one of rounding
+    (counted > due * 1.001 + 2.0).then(|| {
+        format!(
+            "the generator counted {sent} frames sent and {not_sent} not sent, and no more than {} were due: \
+             its counters are wrong",
+            due.ceil()
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,5 +253,15 @@ mod tests {
         let ledger = balance(&c, None);
         assert_eq!((ledger.frames_lost, ledger.frames_unexplained), (-10, 10));
         assert_eq!(objections(&ledger, &c).len(), 2);
+    }
+
+    #[test]
+    fn a_generator_that_counts_more_than_was_due_is_not_believed() {
+        assert_eq!(overcount(900_000, 100_000, 1e6, 1.0), None);
+        assert_eq!(overcount(1, 0, 10.0, 0.0), None);
+        let words = overcount(900_000, 3_000_000_000_000, 1e6, 1.0).unwrap();
+        assert!(words.contains("no more than 1000000 were due"), "{words}");
+        // what a wrapped counter looks like
+        assert!(overcount(u64::MAX, u64::MAX, 1e6, 1.0).is_some());
     }
 }

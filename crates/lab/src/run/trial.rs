@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{DropMonitor, Reading, ReceiveCounts, Schedule, Tester};
-use measure::conservation::balance;
+use measure::conservation::{balance, overcount};
 use measure::maxfwd::Window;
 use measure::paired::Slice;
 use model::loss::{Counters, Place, Reason};
@@ -327,6 +327,7 @@ impl Bench<'_> {
         let mut watch = LinkWatch::open(self.bed)?;
         let clock = ClockWatch::new();
 
+        let began = Instant::now();
         self.tester.start(schedule)?;
         let tester = &mut *self.tester;
         let (control, cpus) = (
@@ -346,11 +347,17 @@ impl Bench<'_> {
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let last = self.tester.stop()?;
+        let elapsed_s = began.elapsed().as_secs_f64();
         let result = result?;
 
         let mut objections = Vec::new();
         objections.extend(clock.step());
         objections.extend(watch.events()?);
+        objections.extend(
+            schedule
+                .load_pps
+                .and_then(|load| overcount(sum(&last.sent), last.not_sent, load, elapsed_s)),
+        );
         let reasons: Option<Vec<Reason>> = match &mut drops {
             None => None,
             Some(drops) => Some(
