@@ -93,7 +93,7 @@ impl Netbenches {
             again: self.again,
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line: &command_line,
-            entropy: super::quick::random_seed(),
+            entropy: super::run::random_seed(),
         };
         let begun = Instant::now();
         let mut counter = Counter::new(global.verbosity());

@@ -7,6 +7,7 @@ mod import;
 mod ministat;
 mod quick;
 mod rate;
+mod run;
 mod runs;
 mod schema;
 mod throughput;

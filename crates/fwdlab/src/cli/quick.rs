@@ -1,25 +1,20 @@
 //! `fwdlab quick`: the main job.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use engine::Mode;
 use lab::configuration::Configuration;
 use lab::placement::Placement;
-use lab::run::{Control, Measured, Parameters};
+use lab::run::Parameters;
 use lab::user_namespace;
-use model::event::{Event, RebuildRecord};
-use model::result::{RunInfo, RunState, Summary, TrialRecord};
+use model::result::Summary;
 use model::trial::{IpVersion, Stream};
 use model::units::{FrameSize, Load, parse_duration};
 
 use super::Global;
+use super::run::{self, random_seed};
 use crate::exit_code::{Code, Usage};
-use crate::output::{self, Screen};
 
 /// Time that a comparison leaves for starting and for writing the report.
 const COMPARISON_MARGIN: Duration = Duration::from_secs(2);
@@ -78,78 +73,22 @@ pub struct Quick {
     seed: Option<u64>,
 }
 
-/// The document of `--json`.
-#[derive(serde::Serialize)]
-struct Document<'a> {
-    info: &'a RunInfo,
-    directory: &'a Path,
-    #[serde(flatten)]
-    summary: &'a Summary,
-    trials: &'a [TrialRecord],
-    rebuilds: &'a [RebuildRecord],
-}
-
 impl Quick {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
-        let runs = global.runs_root()?;
         let parameters = self.parameters(privileged)?;
         if !privileged {
             user_namespace::enter()?;
         }
-        let control = Control::default();
-        let signal = catch_signals(&control)?;
-
-        let mut screen = Screen::new(global.verbosity(), parameters.iterations);
-        let as_stream = global.json_stream;
-        let mut listener = |event: &Event| {
-            if as_stream {
-                output::stream(event);
-            }
-            screen.show(event);
-        };
-        let (run, measured) = lab::run::start(&parameters, &runs, &control, &mut listener)?;
-        let Measured {
-            trials,
-            rebuilds,
-            summary,
-        } = measured;
-        let summary = summary.context("a run without a summary")?;
-        let state = if control.is_stopped() {
-            RunState::Interrupted
-        } else {
-            RunState::Finished
-        };
-        let directory = run.path().to_owned();
-        let info = run.finish(&summary, state, |info| {
-            report::html::page(info, &summary, &trials, &rebuilds)
-        })?;
-
-        if global.json {
-            output::json(&Document {
-                info: &info,
-                directory: &directory,
-                summary: &summary,
-                trials: &trials,
-                rebuilds: &rebuilds,
-            })?;
-        } else if !global.json_stream {
-            output::result(&report::text::quick(&info, &summary));
-            output::result(&format!(
-                "saved     {}\nreport    {}",
-                directory.display(),
-                directory.join("report.html").display()
-            ));
-            if global.verbosity() != output::Verbosity::Quiet {
-                output::note(&next_steps(&summary));
-            }
-        }
-        Ok(match signal.load(Ordering::Acquire) {
-            0 => code(&summary),
-            15 => Code::Terminated,
-            _ => Code::Interrupted,
-        })
+        run::carry_out(
+            global,
+            parameters.iterations,
+            |runs, control, listener| lab::run::start(&parameters, runs, control, listener),
+            |outcome| report::text::quick(outcome.info, outcome.summary),
+            |summary| Some(next_steps(summary)),
+            code,
+        )
     }
 
     fn parameters(&self, privileged: bool) -> anyhow::Result<Parameters> {
@@ -234,23 +173,6 @@ impl Quick {
         }
         Ok(streams)
     }
-}
-
-/// Ctrl-C and its relatives ask the run to stop; it undoes everything and keeps what it measured.
-pub(super) fn catch_signals(control: &Control) -> anyhow::Result<Arc<AtomicUsize>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let which = Arc::new(AtomicUsize::new(0));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, control.flag())?;
-        signal_hook::flag::register_usize(signal, which.clone(), signal as usize)?;
-    }
-    Ok(which)
-}
-
-pub(super) fn random_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    // 53 bits: a JSON reader that knows only doubles gets the same number
-    std::hash::RandomState::new().build_hasher().finish() >> 11
 }
 
 fn code(summary: &Summary) -> Code {

@@ -1,28 +1,22 @@
 //! `fwdlab throughput`: the loads up to which a DUT meets goals, such as no loss at all.
 
-use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 use engine::Mode;
 use engine::sim::Dut;
 use lab::configuration::Configuration;
 use lab::placement::Placement;
 use lab::run::search::{Parameters, check};
-use lab::run::{Control, Measured};
 use lab::user_namespace;
 use measure::mlr::typed::{self, Named};
-use model::event::Event;
-use model::result::{RunInfo, RunState, Summary, TrialRecord};
+use model::result::Summary;
 use model::trial::{IpVersion, Stream};
 use model::units::{FrameSize, Load, parse_duration};
 
 use super::Global;
-use super::quick::{catch_signals, random_seed};
+use super::run::{self, random_seed};
 use crate::exit_code::{Code, Usage};
-use crate::output::{self, Screen};
 
 const GOALS: &str = "\
 Goals. A trial is good when it loses no larger share of its frames than `loss`; a load meets the \
@@ -91,74 +85,28 @@ pub struct Throughput {
     seed: Option<u64>,
 }
 
-/// The document of `--json`.
-#[derive(serde::Serialize)]
-struct Document<'a> {
-    info: &'a RunInfo,
-    directory: &'a Path,
-    #[serde(flatten)]
-    summary: &'a Summary,
-    trials: &'a [TrialRecord],
-}
-
 impl Throughput {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
         let parameters = self.parameters(privileged)?;
-        let runs = global.runs_root()?;
         if !privileged && parameters.dut.is_none() {
             user_namespace::enter()?;
         }
-        let control = Control::default();
-        let signal = catch_signals(&control)?;
-
-        let mut screen = Screen::new(global.verbosity(), 0);
-        let as_stream = global.json_stream;
-        let mut listener = |event: &Event| {
-            if as_stream {
-                output::stream(event);
-            }
-            screen.show(event);
-        };
-        let (run, measured) = lab::run::search::start(&parameters, &runs, &control, &mut listener)?;
-        let Measured {
-            trials, summary, ..
-        } = measured;
-        let summary = summary.context("a run without a summary")?;
-        let state = if control.is_stopped() {
-            RunState::Interrupted
-        } else {
-            RunState::Finished
-        };
-        let directory = run.path().to_owned();
-        let info = run.finish(&summary, state, |info| {
-            report::html::page(info, &summary, &trials, &[])
-        })?;
-
-        if global.json {
-            output::json(&Document {
-                info: &info,
-                directory: &directory,
-                summary: &summary,
-                trials: &trials,
-            })?;
-        } else if !global.json_stream {
-            if self.explain {
-                output::result(&report::search::explain(&trials));
-            }
-            output::result(&report::text::quick(&info, &summary));
-            output::result(&format!(
-                "saved     {}\nreport    {}",
-                directory.display(),
-                directory.join("report.html").display()
-            ));
-        }
-        Ok(match signal.load(Ordering::Acquire) {
-            0 => code(&summary),
-            15 => Code::Terminated,
-            _ => Code::Interrupted,
-        })
+        run::carry_out(
+            global,
+            0,
+            |runs, control, listener| lab::run::search::start(&parameters, runs, control, listener),
+            |outcome| {
+                let result = report::text::quick(outcome.info, outcome.summary);
+                match self.explain {
+                    true => format!("{}\n{result}", report::search::explain(outcome.trials)),
+                    false => result,
+                }
+            },
+            |_| None,
+            code,
+        )
     }
 
     /// Everything that is wrong with the question is told here, before a run is made.

@@ -1,0 +1,130 @@
+//! What every measuring command does around its measurement: catches signals, shows events, finishes the stored run with its
+//! page, prints the result in the form that was asked for, and ends with the code of what happened.
+//!
+//! A command says what to measure and how its result reads. Start with [`carry_out`].
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Context;
+use lab::LabError;
+use lab::run::{Control, Measured, Run};
+use model::event::{Event, RebuildRecord};
+use model::result::{RunInfo, RunState, Summary, TrialRecord};
+
+use super::Global;
+use crate::exit_code::Code;
+use crate::output::{self, Screen};
+
+/// The document of `--json`.
+#[derive(serde::Serialize)]
+struct Document<'a> {
+    info: &'a RunInfo,
+    directory: &'a Path,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    trials: &'a [TrialRecord],
+    rebuilds: &'a [RebuildRecord],
+}
+
+/// What a measuring command has measured.
+pub(super) struct Outcome<'a> {
+    pub info: &'a RunInfo,
+    pub summary: &'a Summary,
+    pub trials: &'a [TrialRecord],
+}
+
+/// Runs `work` to its end or to a signal, keeps and prints what came of it.
+///
+/// `iterations` is what the progress counts up to, 0 where that is not known. `text` makes the result for people, `next`
+/// what they may want to do then, `code` the exit code unless a signal decides it.
+pub(super) fn carry_out(
+    global: &Global,
+    iterations: u32,
+    work: impl for<'a> FnOnce(
+        &Path,
+        &Control,
+        &'a mut dyn FnMut(&Event),
+    ) -> Result<(Run<'a>, Measured), LabError>,
+    text: impl FnOnce(&Outcome<'_>) -> String,
+    next: impl FnOnce(&Summary) -> Option<String>,
+    code: impl FnOnce(&Summary) -> Code,
+) -> anyhow::Result<Code> {
+    let runs = global.runs_root()?;
+    let control = Control::default();
+    let signal = catch_signals(&control)?;
+    let mut screen = Screen::new(global.verbosity(), iterations);
+    let as_stream = global.json_stream;
+    let mut listener = |event: &Event| {
+        if as_stream {
+            output::stream(event);
+        }
+        screen.show(event);
+    };
+    let (run, measured) = work(&runs, &control, &mut listener)?;
+    let Measured {
+        trials,
+        rebuilds,
+        summary,
+    } = measured;
+    let summary = summary.context("a run without a summary")?;
+    let state = if control.is_stopped() {
+        RunState::Interrupted
+    } else {
+        RunState::Finished
+    };
+    let directory = run.path().to_owned();
+    let info = run.finish(&summary, state, |info| {
+        report::html::page(info, &summary, &trials, &rebuilds)
+    })?;
+
+    if global.json {
+        output::json(&Document {
+            info: &info,
+            directory: &directory,
+            summary: &summary,
+            trials: &trials,
+            rebuilds: &rebuilds,
+        })?;
+    } else if !global.json_stream {
+        output::result(&text(&Outcome {
+            info: &info,
+            summary: &summary,
+            trials: &trials,
+        }));
+        output::result(&format!(
+            "saved     {}\nreport    {}",
+            directory.display(),
+            directory.join("report.html").display()
+        ));
+        if global.verbosity() != output::Verbosity::Quiet
+            && let Some(next) = next(&summary)
+        {
+            output::note(&next);
+        }
+    }
+    Ok(match signal.load(Ordering::Acquire) {
+        0 => code(&summary),
+        15 => Code::Terminated,
+        _ => Code::Interrupted,
+    })
+}
+
+/// Ctrl-C and its relatives ask the run to stop; it undoes everything and keeps what it measured.
+fn catch_signals(control: &Control) -> anyhow::Result<Arc<AtomicUsize>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let which = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, control.flag())?;
+        signal_hook::flag::register_usize(signal, which.clone(), signal as usize)?;
+    }
+    Ok(which)
+}
+
+/// A seed for those who gave none.
+pub(super) fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // 53 bits: a JSON reader that knows only doubles gets the same number
+    std::hash::RandomState::new().build_hasher().finish() >> 11
+}
