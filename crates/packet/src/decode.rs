@@ -293,15 +293,16 @@ impl<'a> Decoder<'a> {
                 }
                 (Err(error), _) | (_, Err(error)) => self.note("TCP", error),
             },
-            icmp::PROTOCOL if !in_ipv6 => match icmp::Repr::parse(rest) {
-                Ok((repr, payload)) => {
-                    let right = checksum::sum(rest) == 0xffff;
-                    self.verified("ICMP", right);
-                    self.push(Layer::Icmp(repr), payload);
-                    Next::Payload
+            icmp::PROTOCOL if !in_ipv6 => {
+                match (icmp::Packet::new(rest), icmp::Repr::parse(rest)) {
+                    (Ok(packet), Ok((repr, payload))) => {
+                        self.verified("ICMP", packet.verify_checksum(0));
+                        self.push(Layer::Icmp(repr), payload);
+                        Next::Payload
+                    }
+                    (Err(error), _) | (_, Err(error)) => self.note("ICMP", error),
                 }
-                Err(error) => self.note("ICMP", error),
-            },
+            }
             icmpv6::PROTOCOL if in_ipv6 => match icmpv6::Packet::new(rest) {
                 Ok(packet) => {
                     let right = packet.verify_checksum(self.pseudo_header(protocol));

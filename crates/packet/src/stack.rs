@@ -289,7 +289,7 @@ fn emit(at: usize, layer: &Layer, below: &[Layer], bytes: &mut [u8]) -> Result<(
         }
         Layer::Icmp(repr) => {
             repr.emit(bytes);
-            icmp::Packet::new(bytes).expect(FRESH).fill_checksum();
+            icmp::Packet::new(bytes).expect(FRESH).fill_checksum(0);
         }
         Layer::Icmpv6(_) | Layer::Ndp(_) => {
             match layer {

@@ -1,6 +1,7 @@
 //! ICMP for IPv4 (RFC 792): the header that all messages share.
 //!
-//! What follows it (the data of an echo, the packet an error is about) is payload. Start with [`Repr`].
+//! What follows it (the data of an echo, the packet an error is about) is payload. The view is that of
+//! [`icmpv6`](super::icmpv6) too, whose header differs in what the numbers mean. Start with [`Repr`].
 
 use super::{Error, get};
 use crate::checksum;
@@ -24,7 +25,7 @@ pub const ECHO_REQUEST: u8 = 8;
 /// Type: time exceeded.
 pub const TIME_EXCEEDED: u8 = 11;
 
-/// View of an ICMP message.
+/// View of an ICMP or ICMPv6 message.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<T> {
     buffer: T,
@@ -75,9 +76,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u32::from_be_bytes(get(self.buffer.as_ref(), field::WORD))
     }
 
-    /// Is the checksum right? The message is the whole buffer.
-    pub fn verify_checksum(&self) -> bool {
-        checksum::sum(self.buffer.as_ref()) == 0xffff
+    /// Is the checksum right? `pseudo_header` is the sum from the IPv6 header's `Repr`, and 0 in IPv4, which adds none. The
+    /// message is the whole buffer.
+    pub fn verify_checksum(&self, pseudo_header: u16) -> bool {
+        checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]) == 0xffff
     }
 
     /// The bytes after the header.
@@ -118,10 +120,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.buffer.as_mut()[field::WORD].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Computes and sets the checksum of the message, which is the whole buffer.
-    pub fn fill_checksum(&mut self) {
+    /// Computes and sets the checksum of the message, which is the whole buffer. `pseudo_header`: as in
+    /// [`verify_checksum`](Self::verify_checksum).
+    pub fn fill_checksum(&mut self, pseudo_header: u16) {
         self.set_checksum(0);
-        let sum = checksum::sum(self.buffer.as_ref());
+        let sum = checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]);
         self.set_checksum(!sum);
     }
 }
@@ -195,14 +198,14 @@ mod tests {
         let mut bytes = *b"........abc";
         repr.emit(&mut bytes);
         assert_eq!(bytes, *b"\x08\0\0\0\x12\x34\0\x01abc");
-        Packet::new(&mut bytes).unwrap().fill_checksum();
+        Packet::new(&mut bytes).unwrap().fill_checksum(0);
         // 0x0800 + 0x1234 + 0x0001 + 0x6162 + 0x6300 = 0xde97 by hand
         assert_eq!(bytes[2..4], (!0xde97_u16).to_be_bytes());
-        assert!(Packet::new(&bytes).unwrap().verify_checksum());
+        assert!(Packet::new(&bytes).unwrap().verify_checksum(0));
         assert_eq!(Repr::parse(&bytes), Ok((repr, &b"abc"[..])));
         assert_eq!(repr.to_string(), "ICMP echo request 4660 sequence 1");
         assert_eq!(Repr::parse(&bytes[..7]), Err(Error::Truncated));
         bytes[10] ^= 1;
-        assert!(!Packet::new(&bytes).unwrap().verify_checksum());
+        assert!(!Packet::new(&bytes).unwrap().verify_checksum(0));
     }
 }

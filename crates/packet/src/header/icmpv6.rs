@@ -1,17 +1,15 @@
 //! ICMPv6 (RFC 4443): the header that all messages share.
 //!
-//! What follows it is payload; the neighbor discovery messages among them are read by [`ndp`](super::ndp). The pseudo
-//! header, which unlike ICMP it has, comes from the IPv6 header's `Repr`. Start with [`Repr`].
+//! What follows it is payload; the neighbor discovery messages among them are read by [`ndp`](super::ndp). The view is that
+//! of [`icmp`](super::icmp), with the pseudo header from the IPv6 header's `Repr`. Start with [`Repr`].
 
-use super::{Error, get};
-use crate::checksum;
+pub use super::icmp::{HEADER_LEN, Packet};
+
+use super::Error;
 use std::fmt;
 
 /// What IPv6 says in its next header before ICMPv6.
 pub const PROTOCOL: u8 = 58;
-
-/// Length of the header, in bytes.
-pub const HEADER_LEN: usize = field::WORD.end;
 
 /// Type: destination unreachable.
 pub const UNREACHABLE: u8 = 1;
@@ -27,108 +25,6 @@ pub const ECHO_REQUEST: u8 = 128;
 
 /// Type: echo reply.
 pub const ECHO_REPLY: u8 = 129;
-
-/// View of an ICMPv6 message.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
-
-mod field {
-    use std::ops::Range;
-
-    pub const KIND: usize = 0;
-    pub const CODE: usize = 1;
-    pub const CHECKSUM: Range<usize> = 2..4;
-    pub const WORD: Range<usize> = 4..8;
-}
-
-impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps bytes that start with an ICMPv6 header.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`]
-    pub fn new(buffer: T) -> Result<Self, Error> {
-        if buffer.as_ref().len() < HEADER_LEN {
-            return Err(Error::Truncated);
-        }
-        Ok(Packet { buffer })
-    }
-
-    /// Type of the message.
-    #[inline]
-    pub fn kind(&self) -> u8 {
-        self.buffer.as_ref()[field::KIND]
-    }
-
-    /// Code, within the type.
-    #[inline]
-    pub fn code(&self) -> u8 {
-        self.buffer.as_ref()[field::CODE]
-    }
-
-    /// Checksum.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
-    }
-
-    /// The second word, whose meaning the type decides.
-    #[inline]
-    pub fn word(&self) -> u32 {
-        u32::from_be_bytes(get(self.buffer.as_ref(), field::WORD))
-    }
-
-    /// Is the checksum right? `pseudo_header` is the sum from the IPv6 header's `Repr`; The message is the whole buffer.
-    pub fn verify_checksum(&self, pseudo_header: u16) -> bool {
-        checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]) == 0xffff
-    }
-
-    /// The bytes after the header.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        &self.buffer.as_ref()[HEADER_LEN..]
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes whose content is about to be written; getters may panic until it is.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
-    /// Sets the type of the message.
-    #[inline]
-    pub fn set_kind(&mut self, value: u8) {
-        self.buffer.as_mut()[field::KIND] = value;
-    }
-
-    /// Sets the code.
-    #[inline]
-    pub fn set_code(&mut self, value: u8) {
-        self.buffer.as_mut()[field::CODE] = value;
-    }
-
-    /// Sets the checksum field as it is.
-    #[inline]
-    pub fn set_checksum(&mut self, value: u16) {
-        self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the second word.
-    #[inline]
-    pub fn set_word(&mut self, value: u32) {
-        self.buffer.as_mut()[field::WORD].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Computes and sets the checksum of the message, which is the whole buffer.
-    pub fn fill_checksum(&mut self, pseudo_header: u16) {
-        self.set_checksum(0);
-        let sum = checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]);
-        self.set_checksum(!sum);
-    }
-}
 
 /// An ICMPv6 header as values. The checksum is not among them: it covers the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
