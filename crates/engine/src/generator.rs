@@ -152,6 +152,9 @@ pub enum SignaturePlace {
     UdpPayload,
     /// In the last bytes of the frame, whatever is before them.
     Tail,
+    /// The trial's nonce alone, in the flow label of IPv6 behind Ethernet and any VLAN tags: see
+    /// [`flow_label`](crate::traffic::flow_label). For frames without room for more.
+    FlowLabel,
 }
 
 /// What a receiver has seen since [`Receiver::expect`].

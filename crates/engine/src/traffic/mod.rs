@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
+use packet::header::{ipv6, vlan};
 use packet::modifier::Program;
+
+use crate::generator::SignaturePlace;
 
 /// Streams that leave through one port.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,15 +42,58 @@ pub struct Kind {
     /// What is written into it. An [`Instruction::Signature`](packet::modifier::Instruction::Signature), where there is one,
     /// has room for [`packet::signature::LEN`] bytes.
     pub program: Program,
+    /// Where its frames carry their signature; `None`: they have none and are only frames to whoever receives them.
+    pub place: Option<SignaturePlace>,
 }
 
 impl Kind {
-    /// Do its frames carry a signature, so that they can be told from others and counted one by one?
+    /// Do its frames carry a signature of 18 bytes, so that they can be told from others and counted one by one? In a flow
+    /// label there is room for the trial's nonce alone.
     pub fn is_signed(&self) -> bool {
-        self.program.instructions.iter().any(|instruction| {
-            matches!(instruction, packet::modifier::Instruction::Signature { .. })
-        })
+        matches!(
+            self.place,
+            Some(SignaturePlace::UdpPayload | SignaturePlace::Tail)
+        )
     }
+
+    /// The kind as it is sent in the trial with this nonce: where the flow label says which trial, that is written now,
+    /// because it is the same in all frames.
+    #[must_use]
+    pub fn for_trial(&self, nonce: u16) -> Kind {
+        let mut kind = self.clone();
+        if kind.place == Some(SignaturePlace::FlowLabel)
+            && let Some(at) = flow_label_at(&kind.template)
+        {
+            let label = flow_label(nonce).to_be_bytes();
+            kind.template[at] = kind.template[at] & 0xf0 | label[1];
+            kind.template[at + 1..at + 3].copy_from_slice(&label[2..]);
+        }
+        kind
+    }
+}
+
+/// What a flow label of 20 bits begins with when it is a signature; the trial's nonce follows.
+pub const FLOW_LABEL_MAGIC: u8 = 0x9;
+
+/// The flow label of a trial's frames.
+pub fn flow_label(nonce: u16) -> u32 {
+    u32::from(FLOW_LABEL_MAGIC) << 16 | u32::from(nonce)
+}
+
+/// Where the flow label of an IPv6 frame begins, in the low half of this byte: behind Ethernet and any VLAN tags. `None`
+/// for other frames.
+pub fn flow_label_at(frame: &[u8]) -> Option<usize> {
+    let mut at = 12;
+    loop {
+        let ethertype = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
+        at += 2;
+        match ethertype {
+            ipv6::ETHERTYPE => break,
+            tag if vlan::is_tag(tag) => at += 2,
+            _ => return None,
+        }
+    }
+    (frame.len() >= at + ipv6::HEADER_LEN).then_some(at + 1)
 }
 
 /// When the frames of a stream leave.
@@ -95,4 +141,59 @@ pub struct TrafficFrames {
     pub traffic: Arc<Traffic>,
     /// The trial's nonce, in every signature.
     pub nonce: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::MacAddr;
+    use packet::header::{ethernet, udp};
+    use packet::stack::{Layer, Size, build};
+
+    /// The smallest IPv6/UDP frame of RFC 5180, behind so many tags; another reader finds the label.
+    #[test]
+    fn the_flow_label_says_which_trial() {
+        for tags in 0..3 {
+            let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+            let mut layers = vec![Layer::Ethernet(ethernet::Repr {
+                destination: mac,
+                source: mac,
+                ethertype: 0,
+            })];
+            for id in 0..tags {
+                layers.push(Layer::Vlan(vlan::Repr {
+                    priority: 0,
+                    drop_eligible: false,
+                    id,
+                    ethertype: 0,
+                }));
+            }
+            layers.push(Layer::Ipv6(ipv6::Repr {
+                traffic_class: 0xab,
+                flow_label: 0xf_ffff,
+                ..ipv6::Repr::default()
+            }));
+            layers.push(Layer::Udp(udp::Repr {
+                source_port: 2000,
+                destination_port: 2000,
+                payload_len: 0,
+            }));
+            let template = build(&layers, Size::Padded).unwrap().bytes;
+            let kind = Kind {
+                template,
+                program: Program::default(),
+                place: Some(SignaturePlace::FlowLabel),
+            };
+            let sent = kind.for_trial(0x1234).template;
+            let parsed = etherparse::SlicedPacket::from_ethernet(&sent).unwrap();
+            let Some(etherparse::NetSlice::Ipv6(ip)) = parsed.net else {
+                panic!("IPv6 is expected");
+            };
+            assert_eq!(ip.header().flow_label().value(), 0x9_1234);
+            assert_eq!(ip.header().traffic_class(), 0xab);
+            assert!(!kind.is_signed());
+        }
+        assert_eq!(flow_label_at(&[0; 60]), None);
+        assert_eq!(flow_label_at(&[]), None);
+    }
 }
