@@ -15,6 +15,8 @@ pub mod import;
 pub mod link;
 pub mod loss;
 pub mod mix;
+pub mod outcome;
+pub mod procedure;
 pub mod result;
 pub mod search;
 pub mod series;

@@ -1,0 +1,557 @@
+//! What procedures found: one [`Outcome`] per procedure, with its verdict in words and the conditions it was found under.
+//!
+//! How each figure comes about is in `measure`. Figures carry their unit in their name; what does not exist is absent.
+//! Start with [`Outcome`], whose [`Found`] is different for every procedure.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::procedure::{Delays, Interval};
+use crate::units::FrameSize;
+
+/// The standard that a procedure follows, and in which points it did not: the standard's name may be printed alone only
+/// when every one of its conditions was met.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Compliance {
+    /// Such as `RFC 2544 §26.1 throughput`; empty for a procedure of no standard.
+    pub standard: String,
+    /// Conditions that were not met, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortened: Vec<String>,
+}
+
+impl Compliance {
+    /// Was every condition met?
+    pub fn is_met(&self) -> bool {
+        self.shortened.is_empty()
+    }
+
+    /// The label that a report may print; empty for a procedure of no standard.
+    pub fn label(&self) -> String {
+        match (self.standard.as_str(), self.is_met()) {
+            ("", _) => String::new(),
+            (standard, true) => standard.to_owned(),
+            (standard, false) => {
+                format!(
+                    "{standard} procedure, shortened: {}",
+                    self.shortened.join("; ")
+                )
+            }
+        }
+    }
+}
+
+/// What a procedure found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Outcome {
+    /// Size of the frames, FCS counted.
+    pub frame_size_bytes: FrameSize,
+    /// What was found, by procedure.
+    #[serde(flatten)]
+    pub found: Found,
+    /// The same in words.
+    pub verdict: String,
+    /// There is an answer: the procedure came to its end, and its conditions held.
+    pub answered: bool,
+    /// The standard behind it.
+    pub compliance: Compliance,
+    /// What makes a reader doubt it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Valid trials.
+    pub trials: u32,
+}
+
+/// What was found, by procedure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "procedure", content = "found", rename_all = "kebab-case")]
+pub enum Found {
+    /// A rising load and what came out.
+    Ramp(Ramp),
+    /// The largest load without loss.
+    Throughput(Throughput),
+    /// Delays at some loads.
+    Latency(Latency),
+    /// Loss over load.
+    FrameLoss(FrameLoss),
+    /// The longest burst without loss.
+    BackToBack(BackToBack),
+    /// Time until losses end after overload.
+    Recovery(Recovery),
+    /// Time without forwarding after a reset.
+    Reset(Reset),
+    /// What comes out at the largest load.
+    Mrr(Mrr),
+    /// One load for long.
+    Soak(Soak),
+    /// The load whose average loss is a given share.
+    Plr(CriticalLoad),
+    /// The load at which what goes in is what comes out.
+    Equilibrium(Equilibrium),
+    /// A procedure over the values of a parameter.
+    Sweep(Sweep),
+    /// One trial and nothing more.
+    Trial(SingleTrial),
+}
+
+/// Whose rate a loss threshold ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Edge {
+    /// Largest load within the threshold, as offered, in frames per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturation_pps: Option<f64>,
+    /// Change of the load between two samples: the edge is not known better.
+    pub resolution_pps: f64,
+    /// When the loss began for good, in seconds since the trial began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_s: Option<f64>,
+    /// Why it ends there, in words.
+    pub reason: String,
+}
+
+/// A ramp.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ramp {
+    /// Load at the end of the ramp.
+    pub target_pps: f64,
+    /// Loss ratio from which on a second counts as lossy.
+    pub loss_threshold: f64,
+    /// Where the loss began, on the way up.
+    pub up: Edge,
+    /// Where it ended, on the way down, when there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<Edge>,
+    /// The largest forwarding rate without lasting loss, by the rule of the public viewer of TRex load tests.
+    pub max_ok_pps: f64,
+    /// The largest forwarding rate of any second.
+    pub max_forwarding_rate_pps: f64,
+    /// Median forwarding rate at the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_forwarding_rate_pps: Option<f64>,
+    /// The last over the one before it: below 0.9 the DUT forwards less in overload (livelock).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collapse_ratio: Option<f64>,
+    /// Every second.
+    pub samples: Vec<Interval>,
+}
+
+/// RFC 2544 throughput of one frame size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Throughput {
+    /// Frames per second of a full link; absent where there is no link speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_rate_pps: Option<f64>,
+    /// The largest load that was searched.
+    pub max_load_pps: f64,
+    /// Highest load without a lost frame, confirmed; absent when none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_pps: Option<f64>,
+    /// The same in percent of the line rate, or of the largest load where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<f64>,
+    /// The same in bit/s of frames with FCS (layer 2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_bps: Option<f64>,
+    /// Smallest load with a lost frame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lossy_pps: Option<f64>,
+    /// The search ended when the two were no farther apart.
+    pub resolution_pps: f64,
+    /// How often the confirmation failed.
+    pub confirmations_failed: u32,
+    /// The tester's limit came first.
+    pub tester_bound: bool,
+}
+
+/// How delays were measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LatencyMode {
+    /// One tagged frame per trial, mean of the trials (RFC 2544 §26.2).
+    #[serde(rename = "rfc2544")]
+    Rfc2544,
+    /// 500 tagged frames or more per trial, typical and worst case (RFC 8219 §7.2).
+    #[serde(rename = "rfc8219")]
+    Rfc8219,
+}
+
+/// Middle and ends of a figure over the repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spread {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub median: f64,
+    /// The 1st percentile; of fewer than 100 values the smallest.
+    pub p1: f64,
+    /// The 99th percentile; of fewer than 100 values the largest.
+    pub p99: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// Standard deviation; absent for one value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdev: Option<f64>,
+    /// How many.
+    pub repetitions: u32,
+}
+
+/// Delays at one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyPoint {
+    /// The load in percent of the throughput.
+    pub percent: f64,
+    /// The load.
+    pub load_pps: f64,
+    /// RFC 2544: delay of the tagged frame, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<Spread>,
+    /// RFC 8219: typical latency, the median of a trial, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typical_ns: Option<Spread>,
+    /// RFC 8219: worst-case latency, the 99.9th percentile of a trial, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_case_ns: Option<Spread>,
+    /// Delays of each repetition.
+    pub repetitions: Vec<Delays>,
+    /// Repetitions that lost frames: their delays are those of a full buffer, not of the DUT.
+    pub lossy: u32,
+}
+
+/// Latency of one frame size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Latency {
+    /// How it was measured.
+    pub mode: LatencyMode,
+    /// From what to what a delay counts.
+    pub definition: String,
+    /// The load of 100 %.
+    pub throughput_pps: f64,
+    /// One per load.
+    pub points: Vec<LatencyPoint>,
+}
+
+/// A point of the loss curve.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LossPoint {
+    /// The load in percent of the maximum rate.
+    pub percent: f64,
+    /// The load.
+    pub load_pps: f64,
+    /// Lost frames in percent of those sent.
+    pub loss_percent: f64,
+    /// Frames per second that came back.
+    pub forwarding_rate_pps: f64,
+}
+
+/// Frame loss rate of one frame size (RFC 2544 §26.3).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FrameLoss {
+    /// The rate of 100 %.
+    pub max_load_pps: f64,
+    /// From the highest load down.
+    pub points: Vec<LossPoint>,
+    /// The last two loads lost nothing.
+    pub ended_clean: bool,
+    /// Forwarding rate at the highest load over the best of any load: below 0.9 the DUT forwards less in overload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collapse_ratio: Option<f64>,
+}
+
+/// Back-to-back frames of one frame size (RFC 9004).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BackToBack {
+    /// Rate within a burst: frames at minimum gap.
+    pub line_rate_pps: f64,
+    /// The throughput that it rests on.
+    pub throughput_pps: f64,
+    /// Longest burst without loss, in frames, over the repetitions; absent when it does not apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst_frames: Option<Spread>,
+    /// Longest burst of each repetition.
+    pub repetitions: Vec<u64>,
+    /// Bursts of so many frames were tried at most.
+    pub limit_frames: u64,
+    /// Length of the mean burst in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub implied_time_s: Option<f64>,
+    /// The same without what the DUT forwarded meanwhile: the time for which it can buffer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected_time_s: Option<f64>,
+    /// Size of the buffer in frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_frames: Option<f64>,
+}
+
+/// System recovery of one frame size (RFC 2544 §26.5).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Recovery {
+    /// Load of the overload.
+    pub overload_pps: f64,
+    /// Load after it.
+    pub rest_pps: f64,
+    /// Time from the end of the overload to the last lost frame, in seconds; absent when it does not apply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_s: Option<Spread>,
+    /// Of each repetition.
+    pub repetitions_s: Vec<f64>,
+    /// How exactly moments were known, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution_s: Option<f64>,
+}
+
+/// Reset (RFC 6201).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reset {
+    /// What was reset, and how.
+    pub what: String,
+    /// The load meanwhile.
+    pub load_pps: f64,
+    /// Reset time from lost frames, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_loss_s: Option<Spread>,
+    /// Reset time from the moments of the last frame before and the first after it, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_timestamp_s: Option<Spread>,
+    /// Each repetition: from lost frames, and from moments where the DUT came back.
+    pub repetitions_s: Vec<(f64, Option<f64>)>,
+}
+
+/// Maximum receive rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Mrr {
+    /// The largest load.
+    pub load_pps: f64,
+    /// Receive rates over the trials, in frames per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_rate_pps: Option<Spread>,
+    /// Of each trial.
+    pub trials_pps: Vec<f64>,
+}
+
+/// One load for long.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Soak {
+    /// The load.
+    pub load_pps: f64,
+    /// How long, in seconds.
+    pub duration_s: f64,
+    /// Frames sent.
+    pub frames_sent: u64,
+    /// Frames lost.
+    pub frames_lost: i64,
+    /// Lost over sent.
+    pub loss_ratio: f64,
+    /// The loss ratio that passes.
+    pub loss_ratio_goal: f64,
+    /// Longest stretch without loss, in seconds.
+    pub longest_lossless_s: f64,
+    /// Stretches of consecutive samples with loss.
+    pub loss_bursts: u32,
+    /// The longest of them, in seconds.
+    pub longest_burst_s: f64,
+    /// Trend of the forwarding rate in frames per second and hour (Theil-Sen).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trend_pps_per_hour: Option<f64>,
+    /// Its 95 % confidence interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trend_interval_pps_per_hour: Option<(f64, f64)>,
+    /// Loss within its goal, and no trend proven.
+    pub passed: bool,
+    /// Counts over time.
+    pub samples: Vec<Interval>,
+}
+
+/// An estimate of a critical load, as of one moment of the search.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// Seconds of trials so far.
+    pub at_s: f64,
+    /// Load of the trial.
+    pub load_pps: f64,
+    /// What it lost over what was due.
+    pub loss_ratio: f64,
+    /// The estimate, stretch function.
+    pub stretch_pps: f64,
+    /// The estimate, erf function.
+    pub erf_pps: f64,
+}
+
+/// The load whose average loss is a given share (PLRsearch).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CriticalLoad {
+    /// The loss ratio that is sought.
+    pub loss_ratio: f64,
+    /// Smallest load that was offered.
+    pub min_load_pps: f64,
+    /// Largest load that was offered.
+    pub max_load_pps: f64,
+    /// The load; absent before there was a trial with loss and one without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub critical_load_pps: Option<f64>,
+    /// Lower end: one standard deviation down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_pps: Option<f64>,
+    /// Upper end: one standard deviation up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper_pps: Option<f64>,
+    /// The estimates in the course of time.
+    pub estimates: Vec<Estimate>,
+}
+
+/// An iteration of an equilibrium search.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EquilibriumStep {
+    /// The load offered.
+    pub load_pps: f64,
+    /// The step to the next.
+    pub step_pps: f64,
+    /// What came out.
+    pub forwarding_rate_pps: f64,
+}
+
+/// The load at which what goes in is what comes out, as labs of the BSD Router Project measure it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Equilibrium {
+    /// Rate of the link, or the largest load.
+    pub max_load_pps: f64,
+    /// Relative difference that counts as none.
+    pub tolerance: f64,
+    /// The rate measured last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equilibrium_pps: Option<f64>,
+    /// The largest rate measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_seen_pps: Option<f64>,
+    /// Every iteration.
+    pub steps: Vec<EquilibriumStep>,
+}
+
+/// The shape of a cost over a parameter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "shape")]
+pub enum Cost {
+    /// It costs nothing that could be seen.
+    Constant {
+        /// Time per frame, in nanoseconds.
+        frame_ns: f64,
+    },
+    /// Every unit of the parameter costs the same.
+    Linear {
+        /// Time per frame without any, in nanoseconds.
+        frame_ns: f64,
+        /// Time per unit, in nanoseconds.
+        unit_ns: f64,
+        /// Its 95 % confidence interval.
+        unit_ns_interval: (f64, f64),
+    },
+    /// Every doubling costs the same.
+    Logarithmic {
+        /// Time per frame at one unit, in nanoseconds.
+        frame_ns: f64,
+        /// Time per doubling, in nanoseconds.
+        doubling_ns: f64,
+        /// Its 95 % confidence interval.
+        doubling_ns_interval: (f64, f64),
+    },
+    /// It costs nothing up to a value, and from the next on much.
+    Cliff {
+        /// Time per frame before, in nanoseconds.
+        frame_ns: f64,
+        /// Time per frame after, in nanoseconds.
+        beyond_ns: f64,
+        /// The last value before.
+        last_before: u64,
+        /// The first value after.
+        first_after: u64,
+    },
+}
+
+/// A value of the parameter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepPoint {
+    /// The value.
+    pub value: u64,
+    /// Frames per second, one per run.
+    pub runs_pps: Vec<f64>,
+    /// Their median.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median_pps: Option<f64>,
+    /// 95 % confidence interval of their mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_pps: Option<(f64, f64)>,
+    /// The median in percent of the reference's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent_of_reference: Option<f64>,
+}
+
+/// A procedure over the values of a parameter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sweep {
+    /// What is varied: `rules`, `table entries`, `flows`.
+    pub parameter: String,
+    /// The procedure at each value.
+    pub inner: String,
+    /// One per value, the reference first.
+    pub points: Vec<SweepPoint>,
+    /// The reference over time, in frames per second: a drift of it is a drift of the machine.
+    pub reference_pps: Vec<f64>,
+    /// What it costs; absent with fewer than three values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// One trial and nothing more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SingleTrial {
+    /// Intended load.
+    pub intended_load_pps: f64,
+    /// Offered load.
+    pub offered_load_pps: f64,
+    /// Frames per second that came back.
+    pub forwarding_rate_pps: f64,
+    /// Lost over sent.
+    pub frame_loss_ratio: f64,
+    /// How long, in seconds.
+    pub duration_s: f64,
+    /// Delays, when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delays: Option<Delays>,
+    /// Counts over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Interval>,
+}
+
+impl Found {
+    /// Id of the procedure in records.
+    pub fn procedure(&self) -> &'static str {
+        match self {
+            Found::Ramp(_) => "ramp",
+            Found::Throughput(_) => "throughput",
+            Found::Latency(_) => "latency",
+            Found::FrameLoss(_) => "frame-loss",
+            Found::BackToBack(_) => "back-to-back",
+            Found::Recovery(_) => "recovery",
+            Found::Reset(_) => "reset",
+            Found::Mrr(_) => "mrr",
+            Found::Soak(_) => "soak",
+            Found::Plr(_) => "plr",
+            Found::Equilibrium(_) => "equilibrium",
+            Found::Sweep(_) => "sweep",
+            Found::Trial(_) => "trial",
+        }
+    }
+
+    /// The one rate that stands for the result, where there is one: what a sweep compares.
+    pub fn rate_pps(&self) -> Option<f64> {
+        match self {
+            Found::Ramp(found) => found.up.saturation_pps,
+            Found::Throughput(found) => found.throughput_pps,
+            Found::Mrr(found) => found.receive_rate_pps.map(|rate| rate.mean),
+            Found::Plr(found) => found.critical_load_pps,
+            Found::Equilibrium(found) => found.equilibrium_pps,
+            Found::Trial(found) => Some(found.forwarding_rate_pps),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! What a procedure asks of a trial, and what it is told: the question and the answer.
+//!
+//! A question says which load is offered over time, what is to be observed, and why. Whoever answers it (a simulated DUT,
+//! the test bed) knows nothing of the procedure. Which question comes next is decided in `measure`; what remains of it all
+//! is in [`crate::outcome`]. Start with [`Question`].
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::FrameSize;
+
+/// A stretch of a trial in which the load changes evenly from one value to another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stretch {
+    /// How long, in nanoseconds.
+    pub duration_ns: u64,
+    /// Intended load at its begin, in frames per second.
+    pub from_pps: f64,
+    /// Intended load at its end.
+    pub to_pps: f64,
+}
+
+impl Stretch {
+    /// One load all the time.
+    pub fn constant(load_pps: f64, duration_ns: u64) -> Stretch {
+        Stretch {
+            duration_ns,
+            from_pps: load_pps,
+            to_pps: load_pps,
+        }
+    }
+
+    /// Frames that are due in it.
+    pub fn frames(&self) -> f64 {
+        (self.from_pps + self.to_pps) / 2.0 * (self.duration_ns as f64 / 1e9)
+    }
+
+    /// Intended load at a moment after its begin.
+    pub fn load_at(&self, at_ns: u64) -> f64 {
+        let share = at_ns.min(self.duration_ns) as f64 / self.duration_ns.max(1) as f64;
+        self.from_pps + (self.to_pps - self.from_pps) * share
+    }
+}
+
+/// Waits around the traffic of a trial (RFC 2544 §23).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Waits {
+    /// After addresses were learned, before the traffic.
+    pub learn_ns: u64,
+    /// After the last frame, for late ones.
+    pub drain_ns: u64,
+    /// After the counters were read, for the DUT.
+    pub settle_ns: u64,
+}
+
+impl Waits {
+    /// The waits of RFC 2544 §23: 2 s for learning, 2 s for late frames, 5 s for the DUT.
+    pub const RFC2544: Waits = Waits {
+        learn_ns: 2_000_000_000,
+        drain_ns: 2_000_000_000,
+        settle_ns: 5_000_000_000,
+    };
+
+    /// All of them.
+    pub fn total_ns(&self) -> u64 {
+        self.learn_ns + self.drain_ns + self.settle_ns
+    }
+}
+
+/// What ends a trial before its time: nothing that comes later can change what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "when")]
+pub enum Ending {
+    /// More frames than this were lost.
+    Lost {
+        /// How many may be.
+        frames: u64,
+    },
+    /// After a reset the DUT has forwarded this share of the load for this time.
+    Recovered {
+        /// Share of the intended load.
+        share: f64,
+        /// For how long, in nanoseconds.
+        for_ns: u64,
+    },
+}
+
+/// Frames whose delay is to be measured, evenly spread over a part of the trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tagging {
+    /// Since the begin of the trial, in nanoseconds.
+    pub from_ns: u64,
+    /// Until when.
+    pub until_ns: u64,
+    /// How many.
+    pub frames: u32,
+}
+
+/// What a trial is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Its result is not used.
+    WarmUp,
+    /// It guides a search.
+    Search,
+    /// It confirms what a search found.
+    Confirm,
+    /// It is a result itself.
+    Measure,
+}
+
+/// What is asked of a trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Question {
+    /// Size of the frames, FCS counted.
+    pub frame_size_bytes: FrameSize,
+    /// The load over time, one stretch after the other.
+    pub stretches: Vec<Stretch>,
+    /// Waits before and after the traffic.
+    pub waits: Waits,
+    /// Count sent and received frames in intervals of this length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_ns: Option<u64>,
+    /// Measure the delay of some frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tagging: Option<Tagging>,
+    /// Say when the last lost frame was sent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locate_loss: bool,
+    /// The trial may end before its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+    /// Reset the DUT at this moment, and say how long nothing came out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_at_ns: Option<u64>,
+    /// Value of the parameter that a sweep varies: rules, table entries, flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<u64>,
+    /// The trial is of no use when the load was not offered.
+    pub needs_load: bool,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Why it is made, in words.
+    pub reason: String,
+}
+
+impl Question {
+    /// One load for some time, counted as a whole.
+    pub fn constant(
+        size: FrameSize,
+        load_pps: f64,
+        duration_ns: u64,
+        purpose: Purpose,
+        reason: impl Into<String>,
+    ) -> Question {
+        Question {
+            frame_size_bytes: size,
+            stretches: vec![Stretch::constant(load_pps, duration_ns)],
+            waits: Waits::default(),
+            sample_ns: None,
+            tagging: None,
+            locate_loss: false,
+            ending: None,
+            reset_at_ns: None,
+            setting: None,
+            needs_load: true,
+            purpose,
+            reason: reason.into(),
+        }
+    }
+
+    /// How long frames are sent, unless it ends early.
+    pub fn duration_ns(&self) -> u64 {
+        self.stretches.iter().map(|s| s.duration_ns).sum()
+    }
+
+    /// Frames that are due, unless it ends early.
+    pub fn frames(&self) -> u64 {
+        let frames: f64 = self.stretches.iter().map(Stretch::frames).sum();
+        frames.round() as u64
+    }
+
+    /// The largest load.
+    pub fn peak_pps(&self) -> f64 {
+        let ends = self.stretches.iter().flat_map(|s| [s.from_pps, s.to_pps]);
+        ends.fold(0.0, f64::max)
+    }
+
+    /// The intended load at a moment after the begin.
+    pub fn load_at(&self, at_ns: u64) -> f64 {
+        let mut begin = 0;
+        for stretch in &self.stretches {
+            if at_ns < begin + stretch.duration_ns {
+                return stretch.load_at(at_ns - begin);
+            }
+            begin += stretch.duration_ns;
+        }
+        self.stretches.last().map_or(0.0, |last| last.to_pps)
+    }
+}
+
+/// Counts over a part of a trial, both sides read at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// When it began, in nanoseconds since the trial began.
+    pub at_ns: u64,
+    /// How long it really was.
+    pub length_ns: u64,
+    /// Intended load in its middle, in frames per second.
+    pub intended_load_pps: f64,
+    /// Frames sent in it.
+    pub frames_sent: u64,
+    /// Frames received in it.
+    pub frames_received: u64,
+}
+
+impl Interval {
+    /// Frames sent per second.
+    pub fn offered_load_pps(&self) -> f64 {
+        self.frames_sent as f64 / (self.length_ns as f64 / 1e9)
+    }
+
+    /// Frames received per second.
+    pub fn forwarding_rate_pps(&self) -> f64 {
+        self.frames_received as f64 / (self.length_ns as f64 / 1e9)
+    }
+
+    /// Share of the sent frames that did not come back, never below 0.
+    pub fn loss_ratio(&self) -> f64 {
+        let lost = self.frames_sent.saturating_sub(self.frames_received);
+        lost as f64 / self.frames_sent.max(1) as f64
+    }
+}
+
+/// Delays of the tagged frames of one trial, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Delays {
+    /// How many frames.
+    pub frames: u64,
+    /// Their mean.
+    pub mean_ns: f64,
+    /// The smallest.
+    pub min_ns: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// The 99th percentile.
+    pub p99_ns: u64,
+    /// The 99.9th percentile.
+    pub p999_ns: u64,
+    /// The largest.
+    pub max_ns: u64,
+}
+
+impl Delays {
+    /// Of every delay; percentiles are the values at the rank `ceil(q * n)`. `None` when there are none.
+    pub fn of(mut delays_ns: Vec<u64>) -> Option<Delays> {
+        delays_ns.sort_unstable();
+        let n = delays_ns.len();
+        let rank = |q: f64| delays_ns[((q * n as f64).ceil() as usize).clamp(1, n) - 1];
+        Some(Delays {
+            frames: n as u64,
+            min_ns: *delays_ns.first()?,
+            max_ns: *delays_ns.last()?,
+            mean_ns: delays_ns.iter().map(|&d| d as f64).sum::<f64>() / n as f64,
+            p50_ns: rank(0.5),
+            p99_ns: rank(0.99),
+            p999_ns: rank(0.999),
+        })
+    }
+}
+
+/// A time without any frame from the DUT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Outage {
+    /// When the last frame before it came, in nanoseconds since the trial began.
+    pub last_before_ns: u64,
+    /// When the first frame after it came; absent when none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_after_ns: Option<u64>,
+}
+
+/// What a trial says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// Frames that were due while it lasted.
+    pub frames_intended: u64,
+    /// Frames that were sent.
+    pub frames_sent: u64,
+    /// Frames that came back: ours, of this trial, first copies.
+    pub frames_received: u64,
+    /// How long frames were sent.
+    pub duration_ns: u64,
+    /// What the trial took with all its waits.
+    pub took_ns: u64,
+    /// It ended before its time, because its verdict could not change any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_early: bool,
+    /// Counts over time, when asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<Interval>,
+    /// Delays of the tagged frames, when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delays: Option<Delays>,
+    /// When the last lost frame was sent, in nanoseconds since the trial began; absent when none was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_lost_ns: Option<u64>,
+    /// The longest time without any frame, of a trial with a reset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outage: Option<Outage>,
+    /// How exactly the moments of losses are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution_ns: Option<u64>,
+    /// Second copies of frames.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frames_duplicate: u64,
+    /// Frames that are not ours.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frames_foreign: u64,
+    /// Frames that our own receiver lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frames_lost_by_receiver: u64,
+    /// Conditions that make the trial invalid, as its device saw them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objections: Vec<String>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(frames: &u64) -> bool {
+    *frames == 0
+}
+
+impl Answer {
+    /// Frames sent and not received; negative when more came back.
+    pub fn frames_lost(&self) -> i64 {
+        self.frames_sent as i64 - self.frames_received as i64
+    }
+
+    /// Frames received per second of the time in which frames were sent.
+    pub fn forwarding_rate_pps(&self) -> f64 {
+        self.frames_received as f64 / (self.duration_ns as f64 / 1e9)
+    }
+}
+
+/// A trial of a procedure, as it is kept: its question, its answer, and what the procedure made of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Asked {
+    /// What was asked.
+    pub question: Question,
+    /// What came of it.
+    pub answer: Answer,
+    /// What it says, in words; empty for an invalid trial, which says nothing.
+    pub says: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_due() {
+        let ramp = Stretch {
+            duration_ns: 600_000_000_000,
+            from_pps: 0.0,
+            to_pps: 14_880_000.0,
+        };
+        assert_eq!(ramp.frames(), 14_880_000.0 * 300.0);
+        assert_eq!(ramp.load_at(1_000_000_000), 24_800.0);
+        let mut question = Question::constant(FrameSize::MIN, 1e6, 1_500_000, Purpose::Measure, "");
+        assert_eq!(question.frames(), 1500);
+        question.stretches.push(Stretch::constant(2e6, 1_000));
+        assert_eq!((question.frames(), question.peak_pps()), (1502, 2e6));
+        assert_eq!(question.load_at(1_499_999), 1e6);
+        assert_eq!(question.load_at(1_500_000), 2e6);
+        assert_eq!(question.load_at(9_999_999), 2e6);
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_seen() {
+        let delays = Delays::of((1..=1000).rev().collect()).unwrap();
+        assert_eq!(
+            (delays.min_ns, delays.max_ns, delays.mean_ns),
+            (1, 1000, 500.5)
+        );
+        assert_eq!(
+            (delays.p50_ns, delays.p99_ns, delays.p999_ns),
+            (500, 990, 999)
+        );
+        assert_eq!(Delays::of(vec![7]).unwrap().p999_ns, 7);
+        assert_eq!(Delays::of(Vec::new()), None);
+    }
+}
