@@ -12,7 +12,8 @@
 use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkId, Criterion, criterion_group};
 use packet::modifier::{
-    Dimension, Direction, Endian, Instruction, Machine, Program, Source, Transport, Variable, Width,
+    Dimension, Direction, Endian, Instruction, Machine, Program, Source, Transport, Values,
+    Variable, Width,
 };
 use packet::permutation::Visits;
 use packet::{Flow, FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Order, Signature, Walk};
@@ -184,9 +185,11 @@ fn machines() -> Vec<(&'static str, Machine)> {
     let dimension = |name: &str, width, first, count| Dimension {
         name: name.to_owned(),
         width,
-        first,
-        step: 1,
-        count,
+        values: Values::Range {
+            first,
+            step: 1,
+            count,
+        },
     };
     let grid = |visits| Source::Grid {
         dimensions: vec![

@@ -6,7 +6,7 @@
 use packet::header::{ethernet, icmpv6, ipv4, ipv6, tcp, udp};
 use packet::modifier::{
     Dimension, Direction, Endian, Instruction, Machine, ModifierError, Program, Source, Transport,
-    Variable, Width,
+    Values, Variable, Width,
 };
 use packet::permutation::Visits;
 use packet::stack::{Layer, Size, build};
@@ -299,9 +299,11 @@ fn grids_visit_every_flow_equally_often() {
     let dimension = |name: &str, width, first, count| Dimension {
         name: name.to_owned(),
         width,
-        first,
-        step: 2,
-        count,
+        values: Values::Range {
+            first,
+            step: 2,
+            count,
+        },
     };
     let orders = [
         Visits::Sequential,
@@ -312,7 +314,11 @@ fn grids_visit_every_flow_equally_often() {
         let grid = Source::Grid {
             dimensions: vec![
                 dimension("a", Width::One, 10, 7),
-                dimension("b", Width::One, 100, 5),
+                Dimension {
+                    name: "b".to_owned(),
+                    width: Width::One,
+                    values: Values::List(vec![3, 200, 0, 7, 100]),
+                },
             ],
             visits,
         };
@@ -878,5 +884,71 @@ fn program_of_values(program: &Program) -> Program {
         variables: program.variables.clone(),
         instructions: writes.collect(),
         cache: None,
+    }
+}
+
+/// ICMP and GRE have checksums of their own kind; tshark and etherparse judge them in other tests, here plain RFC 1071 does.
+#[test]
+fn icmp_and_gre_are_put_right() {
+    use packet::header::{gre, icmp};
+    let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+    let below = [
+        Layer::Ethernet(ethernet::Repr {
+            destination: mac,
+            source: mac,
+            ethertype: 0,
+        }),
+        Layer::Ipv4(ipv4::Repr::default()),
+    ];
+    let gre = |checksum| gre::Repr {
+        checksum,
+        key: Some(7),
+        sequence: None,
+        ethertype: 0x88b5,
+    };
+    for (layer, transport, checked) in [
+        (
+            Layer::Icmp(icmp::Repr::echo_request(1, 2)),
+            Transport::Icmp,
+            true,
+        ),
+        (Layer::Gre(gre(true)), Transport::Gre, true),
+        (Layer::Gre(gre(false)), Transport::Gre, false),
+    ] {
+        let mut layers = below.to_vec();
+        layers.extend([layer, Layer::Payload(vec![0x5a; 50])]);
+        let template = build(&layers, Size::Layers).unwrap().bytes;
+        let length = variable("length", Width::Two, up(81, 81, 96, 1));
+        let instructions = vec![
+            Instruction::Trim {
+                variable: "length".to_owned(),
+            },
+            Instruction::Write {
+                variable: "length".to_owned(),
+                offset: 16,
+                add: -14,
+                endian: Endian::Big,
+            },
+            Instruction::Signature { offset: 60 },
+            Instruction::FixTransport {
+                l2_len: 14,
+                l3_len: 20,
+                transport,
+            },
+        ];
+        let mut machine = program(vec![length], instructions)
+            .machine(&template)
+            .unwrap();
+        let mut buffer = template.clone();
+        for sequence in 0..32 {
+            let signature = Signature {
+                sequence,
+                ..Signature::default()
+            };
+            let len = machine.patch(&mut buffer, &signature);
+            let sum = packet::checksum::sum(&buffer[34..len]);
+            assert_eq!(sum == 0xffff, checked, "{transport:?} {len}");
+            assert_eq!(packet::checksum::sum(&buffer[14..34]), 0xffff);
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! bits. Which is possible is decided once, in [`machine`](super::machine). Start with [`Fix`].
 
 use crate::checksum::{fold, wide_sum};
-use crate::header::{icmpv6, tcp, udp};
+use crate::header::{gre, icmp, icmpv6, tcp, udp};
 use std::ops::Range;
 
 /// A checksum that is to be right.
@@ -20,7 +20,7 @@ pub(super) struct Fix {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
     Ipv4Header,
-    /// UDP, TCP or ICMPv6, which starts at this byte.
+    /// UDP, TCP, ICMPv6, ICMP or GRE, which starts at this byte. The last two have no pseudo header.
     Transport {
         protocol: u8,
         at: usize,
@@ -53,7 +53,7 @@ impl Fix {
         Fix { ip, about }
     }
 
-    /// `protocol`: of UDP, TCP or ICMPv6; `at`: where that starts.
+    /// `protocol`: of UDP, TCP, ICMPv6, ICMP or GRE; `at`: where that starts.
     pub fn transport(ip: usize, protocol: u8, at: usize) -> Fix {
         let about = About::Transport { protocol, at };
         Fix { ip, about }
@@ -66,7 +66,8 @@ impl Fix {
             About::Transport { protocol, at } => match protocol {
                 udp::PROTOCOL => at + 6,
                 tcp::PROTOCOL => at + 16,
-                icmpv6::PROTOCOL => at + 2,
+                icmpv6::PROTOCOL | icmp::PROTOCOL => at + 2,
+                gre::PROTOCOL => at + 4,
                 other => unreachable!("no transport checksum for protocol {other}"),
             },
         };
@@ -103,9 +104,16 @@ impl Fix {
                     _ => (ip + 8..ip + 40, ip + 40 + word(ip + 4)?),
                 };
                 let end = end.min(frame.len());
-                (addresses.end <= at && self.field().end <= end).then(|| Covered {
-                    ranges: [addresses, at..end],
-                    constant: u64::from(protocol) + (end - at) as u64,
+                let whole = addresses.end <= at && self.field().end <= end;
+                whole.then(|| match protocol {
+                    icmp::PROTOCOL | gre::PROTOCOL => Covered {
+                        ranges: [at..end, end..end],
+                        constant: 0,
+                    },
+                    _ => Covered {
+                        ranges: [addresses, at..end],
+                        constant: u64::from(protocol) + (end - at) as u64,
+                    },
                 })
             }
         }

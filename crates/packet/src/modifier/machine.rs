@@ -5,9 +5,9 @@
 
 use super::fix::Fix;
 use super::variable::{State, Width, gcd, share};
-use super::{Endian, Instruction, MIN_TRIM, ModifierError, Program, Transport};
+use super::{Endian, Instruction, MIN_TRIM, ModifierError, Program, Transport, Variable};
 use crate::checksum::fold;
-use crate::header::{icmpv6, tcp, udp};
+use crate::header::{gre, icmp, icmpv6, tcp, udp};
 use crate::signature::{self, Signature};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -99,10 +99,7 @@ impl Machine {
             template,
             names: &names,
             steps: Vec::new(),
-            trims: program
-                .instructions
-                .iter()
-                .any(|i| matches!(i, Instruction::Trim { .. })),
+            shortest: shortest(program, template.len()),
             writes_after_fix: false,
         };
         for (at, instruction) in program.instructions.iter().enumerate() {
@@ -341,13 +338,27 @@ fn units(
     Ok((units, names))
 }
 
+/// Length of the shortest frame, in bytes without FCS: the last trim decides, so none may go below any.
+fn shortest(program: &Program, template: usize) -> usize {
+    let trims = program.instructions.iter().filter_map(|i| match i {
+        Instruction::Trim { variable } => Some(variable),
+        _ => None,
+    });
+    let shortest = trims.map(|name| {
+        let variable = program.variables.iter().find(|v| v.name == *name);
+        let least = variable.map_or(0, Variable::smallest).max(MIN_TRIM.into());
+        usize::try_from(least).unwrap_or(template)
+    });
+    shortest.min().unwrap_or(template).min(template)
+}
+
 /// Turns instructions into steps.
 struct Compiler<'a> {
     template: &'a [u8],
     names: &'a Names,
     steps: Vec<Step>,
-    /// Does the program trim frames anywhere?
-    trims: bool,
+    /// How long the shortest frame is that the program leaves, in bytes without FCS.
+    shortest: usize,
     writes_after_fix: bool,
 }
 
@@ -412,9 +423,9 @@ impl Compiler<'_> {
             }
             Instruction::Signature { offset } => {
                 let to = self.room(at, *offset, signature::LEN)?;
-                if self.trims && to + signature::LEN > MIN_TRIM.into() {
+                if to + signature::LEN > self.shortest {
                     return wrong(
-                        "trimmed frames may end inside of the signature; put it before byte 60",
+                        "trimmed frames may end inside of the signature; put it before their shortest end",
                     );
                 }
                 self.write(Step::Signature { at: to });
@@ -448,6 +459,14 @@ impl Compiler<'_> {
                 match transport {
                     Transport::Udp => self.fix(at, Fix::transport(ip, udp::PROTOCOL, after))?,
                     Transport::Tcp => self.fix(at, Fix::transport(ip, tcp::PROTOCOL, after))?,
+                    Transport::Icmp => self.fix(at, Fix::transport(ip, icmp::PROTOCOL, after))?,
+                    Transport::Gre => {
+                        self.inside(at, after..after + gre::HEADER_LEN)?;
+                        let gre = gre::Packet::new(&self.template[after..]);
+                        if gre.is_ok_and(|packet| packet.has_checksum()) {
+                            self.fix(at, Fix::transport(ip, gre::PROTOCOL, after))?;
+                        }
+                    }
                     Transport::IpOnly => {}
                 }
             }
@@ -514,7 +533,7 @@ impl Compiler<'_> {
     fn sum(&self, fix: Fix) -> Option<Step> {
         let covered = fix.covered(self.template)?;
         let last_byte = covered.ranges[1].end.max(covered.ranges[0].end);
-        if self.trims && last_byte > MIN_TRIM.into() {
+        if last_byte > self.shortest {
             return None;
         }
         let decisive = fix.decisive(self.template);

@@ -16,7 +16,7 @@ pub mod machine;
 pub mod variable;
 
 pub use machine::Machine;
-pub use variable::{Dimension, Direction, Source, Variable, Width};
+pub use variable::{Dimension, Direction, Source, Values, Variable, Width};
 
 /// The smallest frame that [`Instruction::Trim`] leaves, in bytes without FCS.
 pub const MIN_TRIM: u16 = 60;
@@ -49,6 +49,10 @@ pub enum Transport {
     Udp,
     /// TCP
     Tcp,
+    /// ICMP, over IPv4.
+    Icmp,
+    /// GRE, where it has a checksum.
+    Gre,
     /// Only the IPv4 header is put right.
     IpOnly,
 }
@@ -95,7 +99,7 @@ pub enum Instruction {
         /// Where the header starts.
         offset: u16,
     },
-    /// Puts the checksums of an IPv4 header, if it is one, and of UDP or TCP right.
+    /// Puts the checksums of an IPv4 header, if it is one, and of what it carries right.
     FixTransport {
         /// Bytes before the IP header.
         l2_len: u16,

@@ -137,19 +137,61 @@ pub enum Source {
     },
 }
 
-/// One dimension of a [`Source::Grid`]: `count` values from `first` on, `step` apart.
+/// One dimension of a [`Source::Grid`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Dimension {
     /// Its name, within the variable's.
     pub name: String,
     /// Width of its values.
     pub width: Width,
-    /// The first value.
-    pub first: u64,
-    /// How far apart.
-    pub step: u64,
-    /// How many; at least 1.
-    pub count: u64,
+    /// Its values; at least one.
+    pub values: Values,
+}
+
+/// The values of a [`Dimension`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Values {
+    /// `count` values from `first` on, `step` apart.
+    Range {
+        /// The first value.
+        first: u64,
+        /// How far apart.
+        step: u64,
+        /// How many.
+        count: u64,
+    },
+    /// These.
+    List(Vec<u64>),
+}
+
+impl Values {
+    /// How many.
+    pub fn count(&self) -> u64 {
+        match self {
+            Values::Range { count, .. } => *count,
+            Values::List(values) => values.len() as u64,
+        }
+    }
+
+    /// The value with this number, less than the [count](Values::count).
+    #[inline]
+    fn get(&self, number: u64) -> u64 {
+        match self {
+            Values::Range { first, step, .. } => first + step * number,
+            Values::List(values) => values[number as usize],
+        }
+    }
+
+    /// The largest value; `None`: there are none.
+    fn largest(&self) -> Option<u128> {
+        match self {
+            Values::Range { first, step, count } => {
+                let steps = count.checked_sub(1)?;
+                Some(u128::from(*first) + u128::from(*step) * u128::from(steps))
+            }
+            Values::List(values) => values.iter().max().map(|largest| u128::from(*largest)),
+        }
+    }
 }
 
 impl Variable {
@@ -174,6 +216,24 @@ impl Variable {
                 dimensions.iter().map(|d| of(&d.name, d.width)).collect()
             }
             _ => vec![(self.name.clone(), self.width)],
+        }
+    }
+
+    /// The smallest value that it can have; of a group: 0.
+    pub(super) fn smallest(&self) -> u64 {
+        match &self.source {
+            Source::Counter {
+                direction: Direction::Decrement,
+                ..
+            } => Counter::new(&self.source, self.width)
+                .map_or(0, |counter| counter.base - (counter.range - 1) as u64),
+            Source::Counter { min, .. }
+            | Source::Random { min, .. }
+            | Source::RandomLimit { min, .. } => *min,
+            Source::List { values, .. } | Source::RandomList { values, .. } => {
+                values.iter().copied().min().unwrap_or(0)
+            }
+            Source::Tuple { .. } | Source::Grid { .. } => 0,
         }
     }
 
@@ -260,28 +320,25 @@ fn grid_wrong(dimensions: &[Dimension]) -> Option<String> {
     if dimensions.is_empty() {
         return Some("the set has no dimensions".to_owned());
     }
-    for d in dimensions {
-        let Dimension {
-            name,
-            width,
-            first,
-            step,
-            count,
-        } = d;
-        let last = match count.checked_sub(1) {
-            None => return Some(format!("dimension {name} has no values")),
-            Some(steps) => u128::from(*first) + u128::from(*step) * u128::from(steps),
+    for Dimension {
+        name,
+        width,
+        values,
+    } in dimensions
+    {
+        let Some(largest) = values.largest() else {
+            return Some(format!("dimension {name} has no values"));
         };
-        if last > u128::from(width.max()) {
+        if largest > u128::from(width.max()) {
             let bytes = width.bytes();
             return Some(format!(
-                "dimension {name}: {last} does not fit {bytes} bytes"
+                "dimension {name}: {largest} does not fit {bytes} bytes"
             ));
         }
     }
     let all = dimensions
         .iter()
-        .try_fold(1_u64, |n, d| n.checked_mul(d.count));
+        .try_fold(1_u64, |n, d| n.checked_mul(d.values.count()));
     all.is_none()
         .then(|| "more than 2^64 - 1 members".to_owned())
 }
@@ -459,7 +516,8 @@ pub(super) enum State {
         n: u64,
         len: u64,
         visits: Visits,
-        dimensions: Box<[(u64, u64, u64)]>,
+        /// Values and how many there are.
+        dimensions: Box<[(Values, u64)]>,
     },
 }
 
@@ -557,11 +615,11 @@ impl State {
             },
             Source::Grid { dimensions, visits } => State::Grid {
                 n: 0,
-                len: dimensions.iter().map(|d| d.count).product(),
+                len: dimensions.iter().map(|d| d.values.count()).product(),
                 visits: *visits,
                 dimensions: dimensions
                     .iter()
-                    .map(|d| (d.first, d.step, d.count))
+                    .map(|d| (d.values.clone(), d.values.count()))
                     .collect(),
             },
         })
@@ -703,13 +761,13 @@ impl State {
                 dimensions,
             } => {
                 let mut rest = visits.member(*n, *len);
-                for (value, (first, step, count)) in values.iter_mut().zip(dimensions) {
+                for (value, (of, count)) in values.iter_mut().zip(dimensions) {
                     // Of the last dimension there is nothing left to divide.
                     let (digit, more) = match rest < *count {
                         true => (rest, 0),
                         false => (rest % count, rest / count),
                     };
-                    *value = first + step * digit;
+                    *value = of.get(digit);
                     rest = more;
                 }
             }
