@@ -13,6 +13,7 @@ pub mod html;
 mod imported;
 pub mod markdown;
 pub mod number;
+pub mod rate;
 pub mod search;
 pub mod table;
 pub mod text;
