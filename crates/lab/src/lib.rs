@@ -10,6 +10,7 @@ pub mod error;
 pub mod facts;
 mod link_watch;
 pub mod placement;
+pub mod ports;
 pub mod preflight;
 pub mod probe;
 pub mod registry;

@@ -1,0 +1,177 @@
+//! What makes an interface somebody else's: judged from facts alone, each danger with its own words and its own flag.
+//!
+//! Reading the facts is [`look`](super::look)'s; this has no I/O, so that machines we do not have can be tried as values.
+//! Start with [`dangers`].
+
+use std::net::IpAddr;
+
+use super::destinations::is_for_tests;
+use super::look::Facts;
+
+/// A reason not to use an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Danger {
+    /// A default route goes out of it.
+    DefaultRoute,
+    /// It has an address that is not one for tests.
+    Address,
+    /// Somebody talks through it now.
+    InUse,
+    /// It is a port of a bridge or bond, or has interfaces on top of it.
+    Member,
+    /// An XDP program is attached to it.
+    XdpProgram,
+    /// It is in the test bed of a measurement that runs.
+    TestBed,
+}
+
+impl Danger {
+    /// What a user says to accept it.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Danger::DefaultRoute => "--even-with-default-route",
+            Danger::Address => "--even-with-address",
+            Danger::InUse => "--even-in-use",
+            Danger::Member => "--even-in-bridge",
+            Danger::XdpProgram => "--even-with-xdp-program",
+            Danger::TestBed => "--even-in-test-bed",
+        }
+    }
+}
+
+/// The dangers of an interface, in words.
+pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
+    let mut found = Vec::new();
+    let mut danger = |danger, words: String| found.push((danger, words));
+    if facts.default_route {
+        danger(Danger::DefaultRoute, "it carries the default route".into());
+    }
+    for address in facts.addresses.iter().filter(|a| is_somebodys(**a)) {
+        danger(
+            Danger::Address,
+            format!("it has the address {address}, which is not one for tests"),
+        );
+    }
+    if let Some(connection) = facts.connections.first() {
+        let more = match facts.connections.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        danger(Danger::InUse, format!("{connection}{more}"));
+    }
+    for neighbour in facts
+        .neighbours
+        .iter()
+        .filter(|a| is_somebodys(**a))
+        .take(1)
+    {
+        danger(
+            Danger::InUse,
+            format!("this host talks to {neighbour} through it"),
+        );
+    }
+    if let Some(master) = &facts.master {
+        danger(Danger::Member, format!("it is a port of {master}"));
+    }
+    if let Some(above) = facts.above.first() {
+        danger(Danger::Member, format!("{above} is on top of it"));
+    }
+    if let Some(program) = &facts.xdp_program {
+        danger(
+            Danger::XdpProgram,
+            format!("the XDP program {program} is attached to it"),
+        );
+    }
+    if let Some(lab) = &facts.test_bed {
+        danger(
+            Danger::TestBed,
+            format!("a measurement uses its test bed {lab}"),
+        );
+    }
+    found
+}
+
+/// Is this an address by which somebody may want to reach this host, or the other way round?
+fn is_somebodys(address: IpAddr) -> bool {
+    let link_local = match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !link_local && !is_for_tests(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(facts: &Facts) -> Vec<Danger> {
+        dangers(facts)
+            .into_iter()
+            .map(|(danger, _)| danger)
+            .collect()
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_lab_port_is_no_danger() {
+        let facts = Facts {
+            addresses: [
+                "198.18.0.2",
+                "2001:2::2",
+                "fe80::1",
+                "192.0.2.7",
+                "2001:db8::7",
+            ]
+            .map(address)
+            .to_vec(),
+            neighbours: vec![address("198.18.0.1"), address("fe80::2")],
+            ..Facts::default()
+        };
+        assert_eq!(kinds(&facts), []);
+        assert_eq!(kinds(&Facts::default()), []);
+    }
+
+    #[test]
+    fn every_danger_has_its_flag() {
+        let facts = Facts {
+            default_route: true,
+            addresses: vec![
+                address("192.168.1.5"),
+                address("2a00::5"),
+                address("127.0.0.1"),
+            ],
+            connections: vec!["a".into(), "b".into()],
+            neighbours: vec![address("192.168.1.1"), address("192.168.1.2")],
+            master: Some("br0".into()),
+            above: vec!["eth0.7".into()],
+            xdp_program: Some("xdp_filter (id 7)".into()),
+            test_bed: Some("ab3d".into()),
+            ..Facts::default()
+        };
+        let found = dangers(&facts);
+        assert_eq!(
+            kinds(&facts),
+            [
+                Danger::DefaultRoute,
+                Danger::Address,
+                Danger::Address,
+                Danger::Address,
+                Danger::InUse,
+                Danger::InUse,
+                Danger::Member,
+                Danger::Member,
+                Danger::XdpProgram,
+                Danger::TestBed
+            ]
+        );
+        assert!(found[4].1.ends_with("a and 1 more"), "{found:?}");
+        let mut flags: Vec<&str> = found.iter().map(|(danger, _)| danger.flag()).collect();
+        flags.sort_unstable();
+        flags.dedup();
+        assert_eq!(flags.len(), 6);
+        assert!(flags.iter().all(|flag| flag.starts_with("--even-")));
+    }
+}

@@ -1,0 +1,211 @@
+//! Addresses that test traffic may go to without being asked for: RFC 6815 forbids benchmarks on production networks.
+//!
+//! Blocks and ranges only; which addresses a stream carries is for the caller to find out. Start with [`check`].
+
+use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::error::LabError;
+
+/// A block of addresses, as first and last address; the words say what it is for.
+struct Block<A> {
+    first: A,
+    last: A,
+    for_tests: bool,
+}
+
+const fn v4(address: [u8; 4], bits: u32, for_tests: bool) -> Block<u32> {
+    let first = u32::from_be_bytes(address);
+    Block {
+        first,
+        last: first | (u32::MAX >> bits),
+        for_tests,
+    }
+}
+
+const fn v6(address: [u16; 3], bits: u32, for_tests: bool) -> Block<u128> {
+    let first =
+        (address[0] as u128) << 112 | (address[1] as u128) << 96 | (address[2] as u128) << 80;
+    Block {
+        first,
+        last: first | (u128::MAX >> bits),
+        for_tests,
+    }
+}
+
+const V4: [Block<u32>; 8] = [
+    v4([198, 18, 0, 0], 15, true),   // benchmarks: RFC 2544
+    v4([192, 0, 2, 0], 24, true),    // documentation: RFC 5737
+    v4([198, 51, 100, 0], 24, true), //
+    v4([203, 0, 113, 0], 24, true),  //
+    v4([10, 0, 0, 0], 8, false),     // private: RFC 1918
+    v4([172, 16, 0, 0], 12, false),  //
+    v4([192, 168, 0, 0], 16, false), //
+    v4([169, 254, 0, 0], 16, false), // link-local: RFC 3927
+];
+
+const V6: [Block<u128>; 5] = [
+    v6([0x2001, 2, 0], 48, true), // benchmarks: RFC 5180, with its erratum
+    v6([0x2001, 0xdb8, 0], 32, true), // documentation: RFC 3849
+    v6([0x3fff, 0, 0], 20, true), // documentation: RFC 9637
+    v6([0xfc00, 0, 0], 7, false), // private (ULA): RFC 4193
+    v6([0xfe80, 0, 0], 10, false), // link-local: RFC 4291
+];
+
+/// Is this an address of the blocks for benchmarks and documentation, which nobody has?
+pub fn is_for_tests(address: IpAddr) -> bool {
+    block_of(address, address) == Some(true)
+}
+
+/// The block that a whole range is in: is it one for tests? `None` when it is in no block of ours.
+fn block_of(first: IpAddr, last: IpAddr) -> Option<bool> {
+    fn find<A: Ord + Copy>(blocks: &[Block<A>], first: A, last: A) -> Option<bool> {
+        blocks
+            .iter()
+            .find(|block| block.first <= first && first <= last && last <= block.last)
+            .map(|block| block.for_tests)
+    }
+    match (first, last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => find(&V4, first.into(), last.into()),
+        (IpAddr::V6(first), IpAddr::V6(last)) => find(&V6, first.into(), last.into()),
+        _ => None,
+    }
+}
+
+/// May test traffic go to all of these ranges, first and last address each?
+///
+/// # Errors
+/// [`LabError::Preflight`] with the first range that is not wholly in a block for benchmarks, documentation, private or
+/// link-local use, and what to do.
+pub fn check(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), LabError> {
+    for (first, last) in ranges {
+        if block_of(first, last).is_none() {
+            let range = if first == last {
+                first.to_string()
+            } else {
+                format!("{first} to {last}")
+            };
+            return Err(LabError::Preflight(format!(
+                "fwdlab does not send to {range}: only to addresses for benchmarks (198.18.0.0/15, 2001:2::/48), \
+                 documentation, private and link-local use (RFC 6815). Take such addresses; or, if these are yours, say \
+                 --to-any-address"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The destination of an Ethernet frame with IP in it, behind any VLAN tags; `None` for frames of other kinds.
+pub fn of_frame(frame: &[u8]) -> Option<IpAddr> {
+    let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let mut at = 12;
+    // 802.1Q, 802.1ad and its old number
+    while matches!(half(at)?, 0x8100 | 0x88a8 | 0x9100) && at < 12 + 4 * 8 {
+        at += 4;
+    }
+    match half(at)? {
+        0x0800 => {
+            let octets: [u8; 4] = *frame.get(at + 2 + 16..)?.first_chunk()?;
+            Some(Ipv4Addr::from(octets).into())
+        }
+        0x86dd => {
+            let octets: [u8; 16] = *frame.get(at + 2 + 24..)?.first_chunk()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(text: &str) -> (IpAddr, IpAddr) {
+        let (first, last) = text.split_once(' ').unwrap_or((text, text));
+        (first.parse().unwrap(), last.parse().unwrap())
+    }
+
+    #[test]
+    fn blocks_begin_and_end_where_the_registries_say() {
+        // IANA special-purpose address registries
+        for good in [
+            "198.18.0.0 198.19.255.255",
+            "192.0.2.0 192.0.2.255",
+            "198.51.100.0 198.51.100.255",
+            "203.0.113.0 203.0.113.255",
+            "10.0.0.0 10.255.255.255",
+            "172.16.0.0 172.31.255.255",
+            "192.168.0.0 192.168.255.255",
+            "169.254.0.0 169.254.255.255",
+            "2001:2:: 2001:2:0:ffff:ffff:ffff:ffff:ffff",
+            "2001:db8:: 2001:db8:ffff:ffff:ffff:ffff:ffff:ffff",
+            "3fff:: 3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "fc00:: fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "fe80:: febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        ] {
+            check([range(good)]).unwrap();
+            let (first, last) = range(good);
+            let (before, after) = match (first, last) {
+                (IpAddr::V4(first), IpAddr::V4(last)) => (
+                    IpAddr::from(Ipv4Addr::from(u32::from(first) - 1)),
+                    IpAddr::from(Ipv4Addr::from(u32::from(last) + 1)),
+                ),
+                (IpAddr::V6(first), IpAddr::V6(last)) => (
+                    IpAddr::from(Ipv6Addr::from(u128::from(first) - 1)),
+                    IpAddr::from(Ipv6Addr::from(u128::from(last) + 1)),
+                ),
+                _ => unreachable!(),
+            };
+            for bad in [before, after] {
+                assert!(check([(bad, bad)]).is_err(), "{bad}");
+            }
+            assert!(check([(first, after)]).is_err(), "{good}");
+        }
+    }
+
+    #[test]
+    fn others_are_refused_with_the_words_that_allow_them() {
+        for bad in [
+            "8.8.8.8",
+            "100.64.0.1",
+            "192.18.0.1",
+            "224.0.0.1",
+            "::1",
+            "2001:200::1",
+            "10.0.0.9 10.0.0.1",
+        ] {
+            let error = check([range("10.0.0.1"), range(bad)])
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("--to-any-address"), "{error}");
+            assert!(error.contains(bad.split(' ').next().unwrap()), "{error}");
+        }
+        assert!(is_for_tests("198.18.3.4".parse().unwrap()));
+        assert!(
+            !is_for_tests("10.0.0.1".parse().unwrap()),
+            "private addresses are somebody's"
+        );
+    }
+
+    #[test]
+    fn destinations_are_found_behind_tags() {
+        let mut frame = vec![0; 14];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        frame.extend([0x45; 16]);
+        frame.extend([198, 19, 0, 1]);
+        let expected = Some("198.19.0.1".parse().unwrap());
+        assert_eq!(of_frame(&frame), expected);
+        let mut tagged = frame.clone();
+        tagged.splice(12..12, [0x88, 0xa8, 0, 5, 0x81, 0, 0, 7]);
+        assert_eq!(of_frame(&tagged), expected);
+        for len in 0..tagged.len() {
+            assert_eq!(of_frame(&tagged[..len]), None);
+        }
+        let mut six = vec![0; 14];
+        six[12..14].copy_from_slice(&[0x86, 0xdd]);
+        six.extend([0; 24]);
+        six.extend("2001:2::9".parse::<Ipv6Addr>().unwrap().octets());
+        assert_eq!(of_frame(&six), Some("2001:2::9".parse().unwrap()));
+        assert_eq!(of_frame(&[0x81; 200]), None, "ARP, LLDP and the like");
+    }
+}
