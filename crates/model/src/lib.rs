@@ -12,6 +12,7 @@ pub mod event;
 pub mod facts;
 pub mod genome;
 pub mod import;
+pub mod latency;
 pub mod link;
 pub mod loss;
 pub mod mix;

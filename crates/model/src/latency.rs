@@ -1,0 +1,231 @@
+//! One-way latencies in figures: what results keep of a histogram of times.
+//!
+//! Whoever has timed frames makes a [`LatencySummary`] of the buckets they fell into; what a bucket is, the engine knows. All
+//! times are in nanoseconds.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A share of all frames is only told when so many lie above it: with fewer it says more of chance than of the DUT.
+const ABOVE: f64 = 10.0;
+
+/// So many values between two bounds, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// The smallest value that belongs here, in nanoseconds.
+    pub low: u64,
+    /// The largest.
+    pub high: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// What was known of the times before they fell into buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exact {
+    /// The shortest.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// All together.
+    pub sum_ns: u64,
+    /// Smoothed variation (RFC 3550 section 6.4.1).
+    pub jitter_ns: u64,
+}
+
+/// One-way latency of the frames of a trial or a stream, from intended departure to arrival.
+///
+/// A percentile is the upper bound of the bucket it falls into (nearest rank). It is absent when fewer than 10 frames lie
+/// above it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencySummary {
+    /// Frames that were timed.
+    pub latency_frames: u64,
+    /// Frames that never arrived and have no latency: percentiles are of those that did. The ones with `with_loss` take the
+    /// latency of these as endless.
+    pub latency_lost_frames: u64,
+    /// The shortest.
+    pub latency_min_ns: u64,
+    /// The mean.
+    pub latency_mean_ns: f64,
+    /// The standard deviation, from the buckets.
+    pub latency_stdev_ns: f64,
+    /// The median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p50_ns: Option<u64>,
+    /// 90 % of the frames took no longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p90_ns: Option<u64>,
+    /// 99 % took no longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p99_ns: Option<u64>,
+    /// 99.9 % took no longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p999_ns: Option<u64>,
+    /// 99.99 % took no longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p9999_ns: Option<u64>,
+    /// The longest.
+    pub latency_max_ns: u64,
+    /// The median with lost frames counted as endless; absent too when it is endless.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_with_loss_p50_ns: Option<u64>,
+    /// The 99th percentile with lost frames counted as endless; absent too when it is endless.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_with_loss_p99_ns: Option<u64>,
+    /// The 99.9th percentile with lost frames counted as endless; absent too when it is endless.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_with_loss_p999_ns: Option<u64>,
+    /// Packet delay variation (RFC 5481): the 99.9th percentile less the shortest (RFC 8219 section 7.3.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pdv_p999_ns: Option<u64>,
+    /// Differences between the latencies of frames that left one after the other, without sign (IPDV, RFC 3393): the median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipdv_p50_ns: Option<u64>,
+    /// Their 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipdv_p99_ns: Option<u64>,
+    /// Their 99.9th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipdv_p999_ns: Option<u64>,
+    /// Smoothed variation in order of arrival (RFC 3550 section 6.4.1), at the end.
+    pub jitter_ns: u64,
+    /// Which clocks the times are from, and where they were read.
+    pub timestamps: String,
+}
+
+impl LatencySummary {
+    /// The figures of times in ascending buckets, none of them empty; of the differences between neighbours; of so many lost.
+    pub fn new(
+        times: &[Bucket],
+        differences: &[Bucket],
+        exact: &Exact,
+        lost: u64,
+        timestamps: &str,
+    ) -> LatencySummary {
+        let frames = count(times);
+        let mean = exact.sum_ns as f64 / frames.max(1) as f64;
+        let squares: f64 = times
+            .iter()
+            .map(|bucket| {
+                let middle = bucket.low as f64 / 2.0 + bucket.high as f64 / 2.0;
+                (middle - mean).powi(2) * bucket.count as f64
+            })
+            .sum();
+        // the upper bound of the last bucket may lie above all values
+        let of = |share| percentile(times, frames, share).map(|high| high.min(exact.max_ns));
+        let with_loss =
+            |share| percentile(times, frames + lost, share).map(|high: u64| high.min(exact.max_ns));
+        let difference = |share| percentile(differences, count(differences), share);
+        LatencySummary {
+            latency_frames: frames,
+            latency_lost_frames: lost,
+            latency_min_ns: exact.min_ns,
+            latency_mean_ns: mean,
+            latency_stdev_ns: (squares / frames.max(1) as f64).sqrt(),
+            latency_p50_ns: of(0.5),
+            latency_p90_ns: of(0.9),
+            latency_p99_ns: of(0.99),
+            latency_p999_ns: of(0.999),
+            latency_p9999_ns: of(0.9999),
+            latency_max_ns: exact.max_ns,
+            latency_with_loss_p50_ns: with_loss(0.5),
+            latency_with_loss_p99_ns: with_loss(0.99),
+            latency_with_loss_p999_ns: with_loss(0.999),
+            pdv_p999_ns: of(0.999).map(|high| high.saturating_sub(exact.min_ns)),
+            ipdv_p50_ns: difference(0.5),
+            ipdv_p99_ns: difference(0.99),
+            ipdv_p999_ns: difference(0.999),
+            jitter_ns: exact.jitter_ns,
+            timestamps: timestamps.to_owned(),
+        }
+    }
+}
+
+fn count(buckets: &[Bucket]) -> u64 {
+    buckets.iter().map(|bucket| bucket.count).sum()
+}
+
+/// The upper bound of the bucket with the value that a share of `all` values does not exceed; values that are in no bucket
+/// are larger than all that are. `None`: it is one of these, or too few lie above it.
+fn percentile(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
+    if (all as f64) * (1.0 - share) < ABOVE * (1.0 - 1e-9) {
+        return None;
+    }
+    // 0.9 of 10 is 9 and not 10: without the trifle that a product of decimals may be too large
+    let rank = ((share * all as f64 - 1e-6).ceil() as u64).max(1);
+    let mut seen = 0;
+    buckets.iter().find_map(|bucket| {
+        seen += bucket.count;
+        (seen >= rank).then_some(bucket.high)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 to `n` nanoseconds, once each.
+    fn up_to(n: u64) -> Vec<Bucket> {
+        (1..=n)
+            .map(|value| Bucket {
+                low: value,
+                high: value,
+                count: 1,
+            })
+            .collect()
+    }
+
+    fn summary(times: &[Bucket], lost: u64) -> LatencySummary {
+        let exact = Exact {
+            min_ns: 1,
+            max_ns: times.len() as u64,
+            sum_ns: times.iter().map(|bucket| bucket.low).sum(),
+            jitter_ns: 3,
+        };
+        LatencySummary::new(times, times, &exact, lost, "made up")
+    }
+
+    #[test]
+    fn nearest_rank_of_sorted_values() {
+        let found = summary(&up_to(100_000), 0);
+        assert_eq!(found.latency_p50_ns, Some(50_000));
+        assert_eq!(found.latency_p90_ns, Some(90_000));
+        assert_eq!(found.latency_p99_ns, Some(99_000));
+        assert_eq!(found.latency_p999_ns, Some(99_900));
+        assert_eq!(found.latency_p9999_ns, Some(99_990));
+        assert_eq!((found.latency_min_ns, found.latency_max_ns), (1, 100_000));
+        assert_eq!(found.latency_mean_ns, 50_000.5);
+        // of a discrete uniform distribution: sqrt((n^2 - 1) / 12)
+        assert!((found.latency_stdev_ns - 28_867.5).abs() < 0.1);
+        assert_eq!(found.pdv_p999_ns, Some(99_899));
+        assert_eq!(found.ipdv_p99_ns, Some(99_000));
+        assert_eq!(found.latency_with_loss_p99_ns, Some(99_000));
+    }
+
+    #[test]
+    fn too_few_frames_have_no_tail() {
+        let found = summary(&up_to(999), 0);
+        assert_eq!(found.latency_p90_ns, Some(900));
+        assert_eq!(found.latency_p99_ns, None);
+        assert_eq!(summary(&up_to(19), 0).latency_p50_ns, None);
+        assert_eq!(summary(&up_to(20), 0).latency_p50_ns, Some(10));
+    }
+
+    #[test]
+    fn lost_frames_are_endlessly_late() {
+        // half a percent is lost: the 99th percentile is known, the 99.9th is endless
+        let found = summary(&up_to(99_500), 500);
+        assert_eq!(found.latency_p99_ns, Some(98_505));
+        assert_eq!(found.latency_with_loss_p99_ns, Some(99_000));
+        assert_eq!(found.latency_with_loss_p999_ns, None);
+        assert!(found.latency_p999_ns.is_some());
+    }
+
+    #[test]
+    fn what_is_not_known_is_absent() {
+        let json = serde_json::to_value(summary(&up_to(30), 0)).unwrap();
+        assert_eq!(json["latency_p50_ns"], 15);
+        assert!(json.get("latency_p99_ns").is_none());
+    }
+}
