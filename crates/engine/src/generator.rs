@@ -123,7 +123,7 @@ impl SendCounts {
 pub struct Expected {
     /// The trial's nonce.
     pub nonce: u16,
-    /// Length without FCS, where all frames have the same.
+    /// Length without FCS and VLAN tags, where all frames have the same.
     pub buffer_bytes: Option<u16>,
     /// Where frames carry their signature.
     pub place: SignaturePlace,

@@ -1,0 +1,225 @@
+//! What a receiver finds out about frames beyond counting them: per stream and per flow what is missing, doubled, out of order,
+//! damaged or late, and how long frames were under way.
+//!
+//! Here are the questions and the answers, and [`Analyser`], which finds the answers in user space. At the driver
+//! `bpf/analyse.bpf.c` does the same, frame by frame; a test holds the two together. Start with [`AnalysisPlan`].
+//!
+//! What becomes of a frame with this trial's nonce, in this order:
+//!
+//! 1. Its stream is not in the plan: it is *foreign*.
+//! 2. It is *corrupt*: as long as no frame of its stream is, or a checksum is wrong ([`integrity`] says what is checked). What
+//!    it says of itself is not believed: it is counted, and nothing else.
+//! 3. Its number is more than [`WINDOW`] below the next expected one: it is *older* than what is remembered. Whether it came
+//!    before is not known, so it is neither a duplicate nor reordered, and not timed. Its flow is counted.
+//! 4. It has come before: it is a *duplicate*. Only the first copy is timed and counted in its flow (RFC 2679, RFC 5560).
+//! 5. Its number is below the next expected one: it is *reordered* (RFC 4737 section 3). Else it is in order, and the next
+//!    expected number is one more than its own.
+//!
+//! Frames of in 5 are timed: their latency is the time of arrival less the intended departure that is in the signature. So
+//! the time a frame waited because its sender was held up is part of the latency, and no wait is left out (no "coordinated
+//! omission"). A frame without a departure is not timed; one that arrived before its departure is *early*, which shows that
+//! the clocks of the two ends are not one, and is not timed either.
+
+mod analyser;
+pub mod find;
+pub mod integrity;
+mod order;
+
+pub use self::analyser::{Analyser, Seen};
+
+use std::collections::HashSet;
+
+use model::latency::LatencySummary;
+
+use crate::error::EngineError;
+use crate::generator::{Expected, SignaturePlace};
+use crate::histogram::Histogram;
+
+/// How many frames of a stream, back from the newest, are remembered one by one. One that is older can be told neither
+/// from a duplicate nor from one that is late. At 10 Mpps that is 6.5 ms.
+pub const WINDOW: u64 = 65_536;
+
+/// How many latencies of a stream are remembered, to compare each with those of its two neighbours. A pair of frames that
+/// arrive farther apart than this is missing in the delay variation.
+pub const PAIRS: u64 = 256;
+
+/// Most streams of a plan: each takes some 400 KB of memory.
+pub const MAX_STREAMS: usize = 1024;
+
+/// Most flows of all streams of a plan together.
+pub const MAX_FLOWS: u64 = 1 << 26;
+
+/// What to find out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AnalysisPlan {
+    /// The streams that are expected; frames of others count as foreign.
+    pub streams: Vec<StreamPlan>,
+}
+
+/// One stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamPlan {
+    /// Its number in the signature.
+    pub id: u16,
+    /// Its frame number n carries flow n modulo this; 0 where flows are not to be counted.
+    pub flows: u32,
+    /// How long its frames are; `None` where any length is right.
+    pub lengths: Option<Lengths>,
+}
+
+/// Lengths of frames in bytes, without FCS and without VLAN tags, which a DUT may add or remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lengths {
+    /// The shortest.
+    pub shortest: u16,
+    /// The longest.
+    pub longest: u16,
+}
+
+impl Lengths {
+    /// Has a frame of this stream so many bytes?
+    pub fn contain(self, bytes: usize) -> bool {
+        (usize::from(self.shortest)..=usize::from(self.longest)).contains(&bytes)
+    }
+}
+
+/// What was found out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Analysis {
+    /// Of each stream of the plan, in its order.
+    pub streams: Vec<StreamAnalysis>,
+    /// Which clocks the latencies are between, and where: `software, CLOCK_MONOTONIC, at the driver (XDP)`.
+    pub timestamps: &'static str,
+}
+
+/// The frames of one stream. What each word means is said [above](self).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamAnalysis {
+    /// Its number in the signature.
+    pub id: u16,
+    /// Frames that arrived: duplicates and corrupt ones included.
+    pub received: u64,
+    /// Their bytes without FCS.
+    pub bytes: u64,
+    /// Frames that had arrived before.
+    pub duplicates: u64,
+    /// Frames that arrived after one with a higher number (RFC 4737 section 3).
+    pub reordered: u64,
+    /// The largest number of frames by which one was too late (RFC 4737 section 4.2): how many arrived from the first with
+    /// a higher number until it came.
+    pub reordering_extent: u64,
+    /// Frames more than [`WINDOW`] behind: late, or duplicates, nobody knows.
+    pub older: u64,
+    /// Frames whose length, checksums or contents are wrong.
+    pub corrupt: u64,
+    /// Of these, frames of a wrong length.
+    pub wrong_length: u64,
+    /// Frames that arrived before they were due to leave: the clocks differ.
+    pub early: u64,
+    /// One more than the highest number that arrived: what lies below and has not arrived is lost, or will be reordered.
+    pub next: u64,
+    /// When the first frame arrived, on the receiver's clock; 0: none has.
+    pub first_ns: u64,
+    /// When the last one did.
+    pub last_ns: u64,
+    /// From intended departure to arrival, in nanoseconds.
+    pub latency: Histogram,
+    /// The shortest latency, to the nanosecond; 0 when there is none.
+    pub latency_min_ns: u64,
+    /// The longest latency, to the nanosecond.
+    pub latency_max_ns: u64,
+    /// Sum of all latencies, for their mean.
+    pub latency_sum_ns: u64,
+    /// Smoothed variation of the latency in order of arrival (RFC 3550 section 6.4.1), in 1/16 ns.
+    pub jitter_16ths_ns: u64,
+    /// Differences of the latencies of frames n and n + 1, without sign (RFC 3393), in nanoseconds. How latencies differ from
+    /// the shortest (PDV, RFC 5481) is in `latency` and `latency_min_ns`.
+    pub delay_variation: Histogram,
+    /// How often each flow arrived, duplicates and corrupt frames not counted; empty where not asked for.
+    pub flows: Vec<u32>,
+}
+
+impl StreamAnalysis {
+    /// Frames of which at least one whole copy arrived; of those in `older` it is assumed.
+    pub fn delivered(&self) -> u64 {
+        self.received - self.duplicates - self.corrupt
+    }
+
+    /// Of so many frames sent, how many did not arrive whole.
+    pub fn lost(&self, sent: u64) -> u64 {
+        sent.saturating_sub(self.delivered())
+    }
+
+    /// Which flows never arrived.
+    pub fn silent_flows(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..)
+            .zip(&self.flows)
+            .filter_map(|(flow, &frames)| (frames == 0).then_some(flow))
+    }
+
+    /// Smoothed variation of the latency (RFC 3550 section 6.4.1), in whole nanoseconds.
+    pub fn jitter_ns(&self) -> u64 {
+        self.jitter_16ths_ns / 16
+    }
+
+    /// The latencies in figures, for results; `None` when nothing was timed.
+    ///
+    /// `lost` frames have no latency, or an endless one: percentiles that count them stand beside those that do not.
+    pub fn latency_summary(&self, lost: u64, timestamps: &str) -> Option<LatencySummary> {
+        let frames = self.latency.len();
+        if frames == 0 {
+            return None;
+        }
+        let buckets = |histogram: &Histogram| {
+            histogram
+                .buckets()
+                .map(|(low, high, count)| model::latency::Bucket { low, high, count })
+                .collect::<Vec<_>>()
+        };
+        let exact = model::latency::Exact {
+            min_ns: self.latency_min_ns,
+            max_ns: self.latency_max_ns,
+            sum_ns: self.latency_sum_ns,
+            jitter_ns: self.jitter_ns(),
+        };
+        Some(LatencySummary::new(
+            &buckets(&self.latency),
+            &buckets(&self.delay_variation),
+            &exact,
+            lost,
+            timestamps,
+        ))
+    }
+}
+
+impl AnalysisPlan {
+    /// Can a receiver make it?
+    ///
+    /// # Errors
+    /// Signatures in flow labels, which say nothing of streams; no stream, too many, or two with one number; too many flows.
+    pub(crate) fn check(
+        &self,
+        engine: &'static str,
+        expected: &Expected,
+    ) -> Result<(), EngineError> {
+        let refuse = |what: String| Err(EngineError::Unsupported { engine, what });
+        if expected.place == SignaturePlace::FlowLabel {
+            return refuse("analyse frames whose signature is a flow label: it says nothing of streams, numbers and times; use frames of 84 bytes or more".into());
+        }
+        if !(1..=MAX_STREAMS).contains(&self.streams.len()) {
+            return refuse(format!(
+                "analyse {} streams; 1 to {MAX_STREAMS} are possible",
+                self.streams.len()
+            ));
+        }
+        let mut ids = HashSet::new();
+        if let Some(twice) = self.streams.iter().find(|stream| !ids.insert(stream.id)) {
+            return refuse(format!("analyse two streams with the number {}", twice.id));
+        }
+        let flows: u64 = self.streams.iter().map(|s| u64::from(s.flows)).sum();
+        if flows > MAX_FLOWS {
+            return refuse(format!("count {flows} flows; {MAX_FLOWS} are possible"));
+        }
+        Ok(())
+    }
+}
