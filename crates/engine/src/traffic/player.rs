@@ -1,0 +1,626 @@
+//! Playing traffic: which frame leaves next, when, and what its bytes are.
+//!
+//! No clock, no socket: whoever asks has both. Streams keep their own time exactly and are merged in the order in which their
+//! frames are due; a frame is written into the caller's buffer. Start with [`Player::upcoming`] and [`Player::take`].
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use packet::Signature;
+use packet::modifier::Machine;
+
+use super::{Emission, Stream, Traffic, TrafficFrames};
+use crate::error::EngineError;
+use crate::pacer::{CATCH_UP, FINE, FRACTION, gap, scaled};
+
+/// Where a time between two units belongs to: to the nearer.
+const HALF: u128 = 1 << (FINE - 1);
+
+/// Rates are taken for proportional when they are so to this precision, in numbers up to [`LARGEST_PROPORTION`].
+const SAME: f64 = 1e-12;
+const LARGEST_PROPORTION: u64 = 1 << 20;
+
+/// Traffic being played, one frame after another.
+///
+/// Times are in 1/65536 ns after the start. What a stream does:
+///
+/// - frame k of a group leaves k gaps after its first; nothing follows the last frame;
+/// - the next group begins its pause after the last frame of the one before, and the stream that waits for this one begins
+///   its delay after the last frame, in the same instant when there is none;
+/// - modifiers and sequence numbers go on where they were when a stream runs again;
+/// - a stream that is to start and still sends is left alone.
+///
+/// Frames due at the same time leave in the order of their streams. The load scales rates, and neither delays nor pauses.
+#[derive(Debug, Clone)]
+pub struct Player {
+    timeline: Timeline,
+    voices: Box<[Voice]>,
+    /// Of all kinds of all streams.
+    machines: Box<[Machine]>,
+    nonce: u16,
+}
+
+/// A frame that is to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upcoming {
+    /// When, in 1/65536 ns after the start.
+    pub due: u64,
+    /// Of which stream: an index into [`Traffic::streams`].
+    pub stream: u32,
+    /// Of which kind, counted through all streams: buffers that hold a frame of the same kind cost less to fill.
+    pub kind: u32,
+}
+
+/// The frames of a stream, without times.
+#[derive(Debug, Clone)]
+struct Voice {
+    id: u16,
+    /// Kinds, counted through all streams.
+    pattern: Box<[u32]>,
+    at: usize,
+    sequence: u64,
+}
+
+impl Player {
+    /// From the first frame on, with `load_pps` frames per second in all streams together where they send at the profile's
+    /// full load ([`own_load_pps`]). `None` is that load itself: for a sender that goes flat out and asks only for the order.
+    ///
+    /// # Errors
+    /// Traffic that cannot be played: a stream without frames or kinds, a rate that is no positive number, a program that
+    /// does not fit its template, no stream that starts.
+    pub fn new(frames: &TrafficFrames, load_pps: Option<f64>) -> Result<Player, EngineError> {
+        let traffic = &*frames.traffic;
+        let mut machines = vec![];
+        let mut voices = vec![];
+        for stream in &traffic.streams {
+            check(stream, traffic.streams.len()).map_err(|what| bad(traffic, stream, &what))?;
+            let first = machines.len() as u32;
+            for kind in &stream.kinds {
+                let kind = kind.for_trial(frames.nonce);
+                machines.push(
+                    kind.program
+                        .machine(&kind.template)
+                        .map_err(|e| bad(traffic, stream, &e.to_string()))?,
+                );
+            }
+            voices.push(Voice {
+                id: stream.id,
+                pattern: stream
+                    .pattern
+                    .iter()
+                    .map(|&k| first + u32::from(k))
+                    .collect(),
+                at: 0,
+                sequence: 0,
+            });
+        }
+        let timeline = Timeline::new(traffic, load_pps);
+        if timeline.queue.is_empty() {
+            return Err(EngineError::Frames(format!(
+                "in {} every stream waits for another; let one start by itself",
+                traffic.name
+            )));
+        }
+        Ok(Player {
+            timeline,
+            voices: voices.into(),
+            machines: machines.into(),
+            nonce: frames.nonce,
+        })
+    }
+
+    /// The next frame; `None` when everything has been sent.
+    #[inline]
+    pub fn upcoming(&self) -> Option<Upcoming> {
+        let (due, stream) = self.timeline.first()?;
+        Some(Upcoming {
+            due,
+            stream,
+            kind: self.voices[stream as usize].kind(),
+        })
+    }
+
+    /// When the next frame is due, in 1/65536 ns after the start; `None` when everything has been sent.
+    #[inline]
+    pub fn due(&self) -> Option<u64> {
+        self.timeline.first().map(|(due, _)| due)
+    }
+
+    /// Writes the next frame into `buffer`, with this time in its signature, and goes on to the one after it. `held` is the
+    /// kind of the frame that the buffer holds from before: of the same kind, only what differs is written. Returns the
+    /// frame's length in bytes without FCS; 0 when everything has been sent.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than [`buffer_len`](Self::buffer_len).
+    #[inline]
+    pub fn take(&mut self, buffer: &mut [u8], held: Option<u32>, timestamp_ns: u64) -> usize {
+        let Some((_, stream)) = self.timeline.first() else {
+            return 0;
+        };
+        let voice = &mut self.voices[stream as usize];
+        let kind = voice.kind();
+        let signature = Signature {
+            nonce: self.nonce,
+            stream: voice.id,
+            sequence: voice.sequence,
+            timestamp_ns,
+        };
+        voice.advance();
+        self.timeline.advance();
+        let machine = &mut self.machines[kind as usize];
+        if held == Some(kind) {
+            machine.patch(buffer, &signature)
+        } else {
+            machine.render(buffer, &signature)
+        }
+    }
+
+    /// Goes on to the frame after the next without writing that: for a sender that has it already.
+    #[inline]
+    pub fn skip(&mut self) {
+        self.timeline.advance();
+    }
+
+    /// Lets go of what has been due for too long at `now`: continuous streams that are more than 100 us late keep their
+    /// newest frame, and those before it will never leave ([`not_sent`](Self::not_sent)). Streams that send a certain number
+    /// of frames do not lose any, but go on from now.
+    #[inline]
+    pub fn forgive(&mut self, now: u64) {
+        if self
+            .due()
+            .is_some_and(|due| due.saturating_add(CATCH_UP) < now)
+        {
+            self.timeline.forgive(now);
+        }
+    }
+
+    /// Frames that were due and forgiven.
+    pub fn not_sent(&self) -> u64 {
+        self.timeline.not_sent
+    }
+
+    /// Another load from `now` on. Of each stream's time to its next frame as much is left as has not passed, at the new
+    /// rate; delays and pauses stay. What was due before and was not taken is forgiven but for one frame, which is due now.
+    pub fn set_load(&mut self, load_pps: f64, now: u64) {
+        self.timeline.set_load(load_pps, now);
+    }
+
+    /// Bytes that a buffer must have for any frame.
+    pub fn buffer_len(&self) -> usize {
+        let longest = self.machines.iter().map(Machine::buffer_len).max();
+        longest.unwrap_or(0)
+    }
+
+    /// How many streams there are.
+    pub fn streams(&self) -> usize {
+        self.voices.len()
+    }
+
+    /// After how many frames all that leaves is the same again, byte for byte and in the same order, if it ever is: when all
+    /// streams send without end from the start, at rates in whole proportions, and no frame carries a signature.
+    ///
+    /// A sender that has room for so many frames writes them once. Ask before the first frame is taken.
+    pub fn cycle(&self) -> Option<u64> {
+        let tracks = &self.timeline.tracks;
+        let steady =
+            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits;
+        if !tracks.iter().all(steady) {
+            return None;
+        }
+        let rates: Vec<f64> = tracks.iter().map(|track| track.rate_pps).collect();
+        let shares = proportions(&rates)?;
+        // how often the merged order must go round until every stream is where it began
+        let mut rounds = 1;
+        for (voice, share) in self.voices.iter().zip(&shares) {
+            let period = voice.period(&self.machines)?;
+            rounds = lcm(rounds, period / gcd(period, *share))?;
+        }
+        shares
+            .iter()
+            .try_fold(0_u64, |sum, share| sum.checked_add(*share))?
+            .checked_mul(rounds)
+    }
+}
+
+/// The frames per second of a profile's own load: the largest sum of the rates of streams that send at the same time.
+///
+/// A stream that sends in groups counts from its first frame to its last, pauses included. Loops are followed for a few
+/// thousand starts.
+pub fn own_load_pps(traffic: &Traffic) -> f64 {
+    const STARTS: usize = 4096;
+    /// Ends come before starts of the same time: a stream that follows another does not add to it.
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    enum Event {
+        End,
+        Start,
+    }
+    let streams = &traffic.streams;
+    let mut events: BinaryHeap<_> = (0..)
+        .zip(streams)
+        .filter(|(_, stream)| !stream.timing.waits)
+        .map(|(index, stream)| Reverse((stream.timing.delay_ns, Event::Start, index)))
+        .collect();
+    let mut sending = vec![false; streams.len()];
+    let mut runs = vec![0_u32; streams.len()];
+    let (mut load, mut largest, mut starts) = (0.0_f64, 0.0_f64, 0);
+    while let Some(Reverse((at, event, index))) = events.pop() {
+        let stream: &Stream = &streams[index];
+        let timing = &stream.timing;
+        match event {
+            Event::Start if sending[index] => {}
+            Event::Start => {
+                sending[index] = true;
+                load += timing.rate_pps;
+                largest = largest.max(load);
+                starts += 1;
+                if starts > STARTS.max(4 * streams.len()) {
+                    break;
+                }
+                if let Some(lasts) = lasts_ns(stream) {
+                    let end = at.saturating_add(lasts);
+                    events.push(Reverse((end, Event::End, index)));
+                }
+            }
+            Event::End => {
+                sending[index] = false;
+                load -= timing.rate_pps;
+                runs[index] = runs[index].saturating_add(1);
+                let goes_on = timing.runs.is_none_or(|most| runs[index] < most);
+                if let Some(next) = timing.next.filter(|&next| goes_on && next < streams.len()) {
+                    let start = at.saturating_add(streams[next].timing.delay_ns);
+                    events.push(Reverse((start, Event::Start, next)));
+                }
+            }
+        }
+    }
+    largest
+}
+
+/// From the first frame of a run to its last; `None`: without end.
+fn lasts_ns(stream: &Stream) -> Option<u64> {
+    let of_group = |frames: u64| frames.saturating_sub(1) as f64 * 1e9 / stream.timing.rate_pps;
+    let ns = match stream.timing.mode {
+        Emission::Continuous => return None,
+        Emission::Burst { frames } => of_group(frames),
+        Emission::Bursts {
+            frames,
+            pause_ns,
+            bursts,
+        } => {
+            let bursts = bursts? as f64;
+            of_group(frames) * bursts + pause_ns as f64 * (bursts - 1.0)
+        }
+    };
+    Some(ns as u64)
+}
+
+fn bad(traffic: &Traffic, stream: &Stream, what: &str) -> EngineError {
+    EngineError::Frames(format!(
+        "stream {} of {}: {what}",
+        stream.name, traffic.name
+    ))
+}
+
+/// Can the stream be played among so many?
+fn check(stream: &Stream, streams: usize) -> Result<(), String> {
+    let timing = &stream.timing;
+    let rate = timing.rate_pps;
+    if !(rate > 0.0 && rate.is_finite()) {
+        return Err(format!(
+            "its rate is {rate} frames/s; it must be a positive number"
+        ));
+    }
+    if stream.pattern.is_empty() {
+        return Err("it has no frames; give it a packet or sizes".into());
+    }
+    if let Some(kind) = stream
+        .pattern
+        .iter()
+        .find(|&&kind| usize::from(kind) >= stream.kinds.len())
+    {
+        return Err(format!(
+            "its pattern names kind {kind}, and it has {}",
+            stream.kinds.len()
+        ));
+    }
+    if let Emission::Burst { frames: 0 }
+    | Emission::Bursts { frames: 0, .. }
+    | Emission::Bursts {
+        bursts: Some(0), ..
+    } = timing.mode
+    {
+        return Err("a burst of no frames; it must have at least one".into());
+    }
+    match timing.next {
+        Some(next) if next >= streams => Err(format!("there is no stream {next} to be next")),
+        _ => Ok(()),
+    }
+}
+
+impl Voice {
+    #[inline]
+    fn kind(&self) -> u32 {
+        self.pattern[self.at]
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.sequence += 1;
+        self.at += 1;
+        if self.at == self.pattern.len() {
+            self.at = 0;
+        }
+    }
+
+    /// After how many of its frames they are the same again.
+    fn period(&self, machines: &[Machine]) -> Option<u64> {
+        let mut rounds = 1;
+        for kind in &self.pattern {
+            let of_kind = self.pattern.iter().filter(|&other| other == kind).count() as u64;
+            let period = machines[*kind as usize].period()?;
+            rounds = lcm(rounds, period / gcd(period, of_kind))?;
+        }
+        rounds.checked_mul(self.pattern.len() as u64)
+    }
+}
+
+/// When the frames of all streams are due, and whose is next.
+#[derive(Debug, Clone)]
+struct Timeline {
+    tracks: Box<[Track]>,
+    /// Streams that have a next frame, by its time and then by their number. Never grows.
+    queue: BinaryHeap<Reverse<(u64, u32)>>,
+    own_load_pps: f64,
+    not_sent: u64,
+}
+
+/// One stream's times. Sums have [`FINE`] bits behind the unit, and a half, so that cutting them off rounds.
+#[derive(Debug, Clone)]
+struct Track {
+    mode: Emission,
+    rate_pps: f64,
+    delay: u128,
+    pause: u128,
+    waits: bool,
+    then: Option<u32>,
+    /// Between frames, at the profile's own load and now.
+    own_gap: u128,
+    gap: u128,
+    next: u128,
+    /// Frames in a group; without end: as many as can be counted.
+    group: u64,
+    /// Left in this group, and groups after it.
+    frames: u64,
+    groups: u64,
+    /// How often it may still end before it starts no other.
+    runs: u64,
+    sends: bool,
+}
+
+impl Timeline {
+    fn new(traffic: &Traffic, load_pps: Option<f64>) -> Timeline {
+        let mut timeline = Timeline {
+            tracks: traffic.streams.iter().map(Track::new).collect(),
+            queue: BinaryHeap::with_capacity(traffic.streams.len()),
+            own_load_pps: own_load_pps(traffic),
+            not_sent: 0,
+        };
+        if let Some(load_pps) = load_pps {
+            let factor = timeline.own_load_pps / load_pps;
+            for track in &mut timeline.tracks {
+                track.gap = scaled(track.own_gap, factor);
+            }
+        }
+        for stream in 0..timeline.tracks.len() {
+            if !timeline.tracks[stream].waits {
+                timeline.start(stream as u32, HALF);
+            }
+        }
+        timeline
+    }
+
+    fn start(&mut self, stream: u32, at: u128) {
+        let track = &mut self.tracks[stream as usize];
+        if !track.sends {
+            track.start(at);
+            self.queue.push(Reverse((track.due(), stream)));
+        }
+    }
+
+    #[inline]
+    fn first(&self) -> Option<(u64, u32)> {
+        self.queue.peek().map(|Reverse(first)| *first)
+    }
+
+    /// The next frame has been taken.
+    #[inline]
+    fn advance(&mut self) {
+        let Some(mut first) = self.queue.peek_mut() else {
+            return;
+        };
+        let Reverse((due, stream)) = &mut *first;
+        let track = &mut self.tracks[*stream as usize];
+        if track.advance() {
+            *due = track.due();
+            return;
+        }
+        PeekMut::pop(first);
+        track.sends = false;
+        track.runs = track.runs.saturating_sub(1);
+        let at = track.next;
+        if let Some(then) = track.then.filter(|_| track.runs > 0) {
+            self.start(then, at);
+        }
+    }
+
+    #[cold]
+    fn forgive(&mut self, now: u64) {
+        for track in self.tracks.iter_mut().filter(|track| track.sends) {
+            let behind = now.saturating_sub(track.due());
+            if behind <= CATCH_UP {
+                continue;
+            }
+            match track.mode {
+                Emission::Continuous => self.not_sent += track.catch_up(now),
+                _ => track.next = at(now),
+            }
+        }
+        self.requeue();
+    }
+
+    fn set_load(&mut self, load_pps: f64, now: u64) {
+        let factor = self.own_load_pps / load_pps;
+        for track in &mut self.tracks {
+            if track.sends && track.next < at(now) {
+                if track.mode == Emission::Continuous {
+                    self.not_sent += track.catch_up(now);
+                }
+                track.next = at(now);
+            }
+            let gap = scaled(track.own_gap, factor);
+            // neither a delay nor a pause
+            if track.sends && track.frames < track.group {
+                let left = scaled(track.next - at(now), gap as f64 / track.gap as f64);
+                track.next = at(now).saturating_add(left);
+            }
+            track.gap = gap;
+        }
+        self.requeue();
+    }
+
+    fn requeue(&mut self) {
+        self.queue.clear();
+        for (stream, track) in (0..).zip(&self.tracks) {
+            if track.sends {
+                self.queue.push(Reverse((track.due(), stream)));
+            }
+        }
+    }
+}
+
+/// A time as tracks add it up.
+fn at(units: u64) -> u128 {
+    u128::from(units) << FINE | HALF
+}
+
+impl Track {
+    fn new(stream: &Stream) -> Track {
+        let timing = &stream.timing;
+        let (group, groups, pause_ns) = match timing.mode {
+            Emission::Continuous => (u64::MAX, 0, 0),
+            Emission::Burst { frames } => (frames, 0, 0),
+            Emission::Bursts {
+                frames,
+                pause_ns,
+                bursts,
+            } => (frames, bursts.unwrap_or(u64::MAX) - 1, pause_ns),
+        };
+        let time = |ns: u64| u128::from(ns.saturating_mul(1 << FRACTION)) << FINE;
+        let own_gap = gap(timing.rate_pps);
+        Track {
+            mode: timing.mode,
+            rate_pps: timing.rate_pps,
+            delay: time(timing.delay_ns),
+            pause: time(pause_ns),
+            waits: timing.waits,
+            then: timing.next.map(|next| next as u32),
+            own_gap,
+            gap: own_gap,
+            next: 0,
+            group,
+            frames: group,
+            groups,
+            runs: timing.runs.map_or(u64::MAX, u64::from).max(1),
+            sends: false,
+        }
+    }
+
+    #[inline]
+    fn due(&self) -> u64 {
+        (self.next >> FINE) as u64
+    }
+
+    fn start(&mut self, at: u128) {
+        self.sends = true;
+        self.next = at.saturating_add(self.delay);
+    }
+
+    /// On to the next frame; false when that was the last, and `next` is its time.
+    #[inline]
+    fn advance(&mut self) -> bool {
+        self.frames -= 1;
+        if self.frames > 0 {
+            self.next = self.next.saturating_add(self.gap);
+            return true;
+        }
+        self.frames = self.group;
+        if self.groups > 0 {
+            self.groups -= 1;
+            self.next = self.next.saturating_add(self.pause);
+            return true;
+        }
+        self.groups = match self.mode {
+            Emission::Bursts { bursts, .. } => bursts.unwrap_or(u64::MAX) - 1,
+            _ => 0,
+        };
+        false
+    }
+
+    /// Leaves out all due frames but the newest; returns how many.
+    fn catch_up(&mut self, now: u64) -> u64 {
+        let missed = at(now).saturating_sub(self.next) / self.gap;
+        self.next += missed * self.gap;
+        missed as u64
+    }
+}
+
+/// The smallest whole numbers in proportion to these.
+fn proportions(rates: &[f64]) -> Option<Vec<u64>> {
+    let first = *rates.first()?;
+    let fractions: Vec<(u64, u64)> = rates
+        .iter()
+        .map(|rate| fraction(rate / first))
+        .collect::<Option<_>>()?;
+    let common = fractions
+        .iter()
+        .try_fold(1, |common, (_, denominator)| lcm(common, *denominator))?;
+    let shares: Vec<u64> = fractions
+        .iter()
+        .map(|(numerator, denominator)| numerator.checked_mul(common / denominator))
+        .collect::<Option<_>>()?;
+    let divisor = shares.iter().fold(0, |divisor, share| gcd(divisor, *share));
+    Some(shares.iter().map(|share| share / divisor).collect())
+}
+
+/// A number as a fraction, by continuing it until it is the same.
+fn fraction(number: f64) -> Option<(u64, u64)> {
+    let (mut before, mut now) = ((0_u64, 1_u64), (1_u64, 0_u64));
+    let mut rest = number;
+    loop {
+        let whole = rest.floor();
+        if whole > LARGEST_PROPORTION as f64 {
+            return None;
+        }
+        let next = (
+            whole as u64 * now.0 + before.0,
+            whole as u64 * now.1 + before.1,
+        );
+        (before, now) = (now, next);
+        if now.0.max(now.1) > LARGEST_PROPORTION {
+            return None;
+        }
+        if now.0 > 0 && (now.0 as f64 / now.1 as f64 / number - 1.0).abs() < SAME {
+            return Some(now);
+        }
+        rest = 1.0 / (rest - whole);
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn lcm(a: u64, b: u64) -> Option<u64> {
+    (a / gcd(a, b)).checked_mul(b)
+}
