@@ -233,6 +233,25 @@ impl Interval {
     }
 }
 
+/// When the DUT had forwarded this share of the load for this time, in nanoseconds since the trial began: the end of the first
+/// such stretch of intervals that began at `from_ns` or later. `None` when it has not.
+pub fn recovered_at(samples: &[Interval], from_ns: u64, share: f64, for_ns: u64) -> Option<u64> {
+    let mut begin = None;
+    for sample in samples.iter().filter(|sample| sample.at_ns >= from_ns) {
+        // a frame more or less is the moment of the reading
+        let due = share * sample.frames_sent as f64 - 1.0;
+        if sample.frames_sent == 0 || (sample.frames_received as f64) < due {
+            begin = None;
+            continue;
+        }
+        let end = sample.at_ns + sample.length_ns;
+        if end - *begin.get_or_insert(sample.at_ns) >= for_ns {
+            return Some(end);
+        }
+    }
+    None
+}
+
 /// Delays of the tagged frames of one trial, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delays {
@@ -376,6 +395,32 @@ mod tests {
         assert_eq!(question.load_at(1_499_999), 1e6);
         assert_eq!(question.load_at(1_500_000), 2e6);
         assert_eq!(question.load_at(9_999_999), 2e6);
+    }
+
+    #[test]
+    fn a_dut_has_recovered_when_it_forwards_for_a_while() {
+        let second = 1_000_000_000;
+        let samples: Vec<Interval> = [100, 0, 0, 99, 50, 99, 100, 98, 99, 100, 100]
+            .into_iter()
+            .zip(0..)
+            .map(|(frames_received, k)| Interval {
+                at_ns: k * second,
+                length_ns: second,
+                intended_load_pps: 100.0,
+                frames_sent: 100,
+                frames_received,
+            })
+            .collect();
+        assert_eq!(
+            recovered_at(&samples, second, 0.99, 3 * second),
+            Some(8 * second)
+        );
+        assert_eq!(recovered_at(&samples, second, 0.99, 7 * second), None);
+        assert_eq!(recovered_at(&samples, 0, 0.99, second), Some(second));
+        assert_eq!(
+            recovered_at(&samples, 4 * second, 0.4, second),
+            Some(5 * second)
+        );
     }
 
     #[test]

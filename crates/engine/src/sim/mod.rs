@@ -3,33 +3,27 @@
 //! Procedures are proven on it, because here the truth is known; it says nothing of real hardware, and sends no frame. It
 //! is a fluid model of queues: frames arrive evenly, are served at the capacity of the moment, wait in a buffer, and are
 //! lost when it is full. Frames are whole numbers, and sent = received + lost. Start with [`Dut`] (what it is like) and
-//! [`Simulation::trial`].
+//! [`Simulation::trial`]; [`Simulation::answer`] takes the questions of procedures.
 
+mod answer;
+mod course;
 mod queue;
 mod random;
 mod spec;
 
 use model::loss::Counters;
+use model::procedure::Stretch;
 use model::units::FrameSize;
 
-use self::queue::{Phase, Queue};
+use self::course::{Course, Passed, Step};
 use self::random::Random;
-pub use self::spec::{Burst, Dut, DutError, KEYS, Stall};
+pub use self::spec::{Burst, Cliff, Dut, DutError, KEYS, Stall};
 
 /// Name of the engine and of its receiver in results.
 pub const NAME: &str = "sim";
 
 /// Entries of the table by which hashes of flows find their core: as many as network cards have at least.
 const INDIRECTION: u64 = 128;
-
-/// The capacity changes in so many steps while the DUT starts.
-const SLOW_START_STEPS: u64 = 50;
-
-/// What the DUT forwards when it has just been switched on, relative to its capacity.
-const SLOW_START_FROM: f64 = 0.5;
-
-/// A drifting capacity is taken as constant for so long.
-const DRIFT_STEP_NS: u64 = 60_000_000_000;
 
 /// Rounding may leave a little of a frame where there is none.
 const NO_FRAME: f64 = 1e-6;
@@ -75,6 +69,18 @@ impl Counts {
     /// Frames that were sent and did not come back.
     pub fn lost(&self) -> u64 {
         self.sent - self.received
+    }
+
+    /// The counters of a DUT that counts so many frames as a thousand.
+    pub fn lying_counters(&self, thousand: u32) -> Counters {
+        let counted = |frames: u64| (frames as f64 * 1000.0 / f64::from(thousand)).round() as u64;
+        let truth = self.counters();
+        Counters {
+            dut_in_rx_packets: counted(truth.dut_in_rx_packets),
+            dut_in_rx_dropped: counted(truth.dut_in_rx_dropped),
+            dut_out_tx_packets: counted(truth.dut_out_tx_packets),
+            ..truth
+        }
     }
 
     /// The counters that a test bed with this DUT would show.
@@ -136,100 +142,44 @@ impl Simulation {
 
     /// Makes a trial. What is left in the buffers at its end comes out: the next trial finds them empty.
     pub fn trial(&mut self, trial: &Trial) -> Counts {
-        let seconds = trial.duration_ns as f64 / 1e9;
-        let whole = |frames: f64| frames.max(0.0) as u64;
-        let intended = whole((trial.load_pps * seconds).round());
-        let sent = self
-            .dut
-            .tester_limit_pps(trial.frame_size)
-            .map_or(intended, |limit| {
-                intended.min(whole(limit * seconds + NO_FRAME))
-            });
-
+        let whole = Stretch::constant(trial.load_pps, trial.duration_ns);
+        let steps = self.steps(&[whole], trial.frame_size, u64::MAX);
         self.trials += 1;
         let mut random = Random::new(self.dut.seed, self.trials);
-        let noise = (1.0 + self.dut.noise * random.normal()).max(0.0);
-        let (mut lost_at_input, mut longest_wait_s) = (0, 0.0f64);
-        for frames in self.frames_per_core(sent, trial.flows) {
-            let mut queue = Queue::new(self.dut.buffer_frames as f64);
-            let mut at_ns = 0;
-            while at_ns < trial.duration_ns {
-                let phase = self.phase(at_ns, trial.duration_ns, frames, noise);
-                queue.pass(&phase);
-                at_ns += phase.length_ns;
-            }
-            lost_at_input += whole(queue.overflow() + NO_FRAME).min(frames);
-            let stall_s = self.dut.stall.map_or(0.0, |s| s.length.as_secs_f64());
-            let wait_s = queue.longest() / self.dut.capacity_pps;
-            longest_wait_s = longest_wait_s.max(if wait_s > 0.0 { wait_s + stall_s } else { 0.0 });
-        }
-        let into_dut = sent - lost_at_input;
+        let course = Course {
+            noise: (1.0 + self.dut.noise * random.normal()).max(0.0),
+            capacity_pps: self.dut.capacity_pps,
+            ..Course::of(&steps)
+        };
+        let passed = self.pass(&course, trial.flows);
+        let counts = self.counts(&steps, &passed, &mut random);
+        self.now_ns += trial.duration_ns;
+        self.traffic_ns += trial.duration_ns;
+        counts
+    }
+
+    /// What became of the frames of these steps: those that found a full buffer, and those lost by chance.
+    fn counts(&self, steps: &[Step], passed: &Passed, random: &mut Random) -> Counts {
+        let sent: u64 = steps.iter().map(|step| step.sent).sum();
+        let into_dut = sent - passed.lost_at_input.min(sent);
         let mut lost_inside = random.binomial(into_dut, self.dut.loss_ratio);
         if let Some(burst) = self.dut.burst
             && self.trials.is_multiple_of(u64::from(burst.every_trials))
         {
             lost_inside = (lost_inside + burst.frames).min(into_dut);
         }
-        self.now_ns += trial.duration_ns;
-        self.traffic_ns += trial.duration_ns;
+        if let Some(every) = self.dut.drop_every {
+            lost_inside = (lost_inside + into_dut / every).min(into_dut);
+        }
         let latency_ns = self.dut.latency.as_nanos() as u64;
         Counts {
-            intended,
+            intended: steps.iter().map(|step| step.intended).sum(),
             sent,
             received: into_dut - lost_inside,
-            lost_at_input,
+            lost_at_input: sent - into_dut,
             lost_inside,
             latency_min_ns: latency_ns,
-            latency_max_ns: latency_ns + (longest_wait_s * 1e9) as u64,
-        }
-    }
-
-    /// What a core does from a moment of the trial on, and until when it does the same.
-    fn phase(&self, at_ns: u64, duration_ns: u64, frames: u64, noise: f64) -> Phase {
-        let dut = &self.dut;
-        let now = self.now_ns + at_ns;
-        let mut length_ns = duration_ns - at_ns;
-        let mut capacity = dut.capacity_pps * noise;
-
-        if dut.drift_per_hour != 0.0 {
-            length_ns = length_ns.min(DRIFT_STEP_NS - now % DRIFT_STEP_NS);
-            let hours = (now as f64 + length_ns as f64 / 2.0) / 3.6e12;
-            capacity *= (1.0 + dut.drift_per_hour * hours).max(0.0);
-        }
-        let slow_ns = dut.slow_start.as_nanos() as u64;
-        let traffic = self.traffic_ns + at_ns;
-        if traffic < slow_ns {
-            let step = (slow_ns / SLOW_START_STEPS).max(1);
-            length_ns = length_ns.min(step - traffic % step);
-            let done = (traffic as f64 + length_ns as f64 / 2.0) / slow_ns as f64;
-            capacity *= SLOW_START_FROM + (1.0 - SLOW_START_FROM) * done.min(1.0);
-        }
-        let arriving = frames as f64 / (duration_ns as f64 / 1e9);
-        if dut.livelock > 0.0 && arriving > capacity && capacity > 0.0 {
-            capacity *= (1.0 - dut.livelock * (arriving / capacity - 1.0)).max(0.0);
-        }
-        if let Some(stall) = dut.stall {
-            let (length, period) = (
-                stall.length.as_nanos() as u64,
-                stall.period.as_nanos() as u64,
-            );
-            // in the middle of its period
-            let begin = (period - length) / 2;
-            let place = now % period;
-            let until = if place < begin {
-                begin - place
-            } else if place < begin + length {
-                capacity = 0.0;
-                begin + length - place
-            } else {
-                period - place + begin
-            };
-            length_ns = length_ns.min(until);
-        }
-        Phase {
-            length_ns,
-            arriving: frames as f64 * (length_ns as f64 / duration_ns as f64),
-            served: capacity * (length_ns as f64 / 1e9),
+            latency_max_ns: latency_ns + (passed.longest_wait_s * 1e9) as u64,
         }
     }
 

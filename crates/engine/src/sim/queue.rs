@@ -6,7 +6,6 @@
 /// A stretch of time in which nothing changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Phase {
-    pub length_ns: u64,
     /// Frames that arrive in it.
     pub arriving: f64,
     /// Frames that could be served in it.
@@ -32,11 +31,40 @@ impl Queue {
         }
     }
 
+    /// Lets a phase pass.
     pub fn pass(&mut self, phase: &Phase) {
         let level = self.level + (phase.arriving - phase.served);
         self.overflow += (level - self.room).max(0.0);
         self.level = level.clamp(0.0, self.room);
         self.longest = self.longest.max(self.level);
+    }
+
+    /// Loses everything that is in it.
+    pub fn flush(&mut self) {
+        self.overflow += self.level;
+        self.level = 0.0;
+    }
+
+    /// Loses frames that never get into it.
+    pub fn lose(&mut self, frames: f64) {
+        self.overflow += frames;
+    }
+
+    /// After which share of the coming phase so many frames will have been lost in all; `None` when it will not come to that.
+    pub fn share_until_lost(&self, phase: &Phase, frames: f64) -> Option<f64> {
+        let gain = phase.arriving - phase.served;
+        let needed = (self.room - self.level) + (frames - self.overflow).max(0.0);
+        (gain > 0.0 && gain >= needed).then(|| (needed / gain).max(0.0))
+    }
+
+    /// The level after this share of the coming phase.
+    pub fn level_at(&self, phase: &Phase, share: f64) -> f64 {
+        (self.level + share * (phase.arriving - phase.served)).clamp(0.0, self.room)
+    }
+
+    /// Frames in it.
+    pub fn level(&self) -> f64 {
+        self.level
     }
 
     /// Frames lost so far.

@@ -27,7 +27,7 @@ impl Random {
     }
 
     /// Above 0 and at most 1.
-    fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 

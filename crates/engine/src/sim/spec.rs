@@ -10,7 +10,7 @@ use std::time::Duration;
 use model::units::FrameSize;
 
 /// Every key, an example, and what it means: what errors and the manual say.
-pub const KEYS: [(&str, &str, &str); 14] = [
+pub const KEYS: [(&str, &str, &str); 22] = [
     ("capacity", "1e6", "frames per second that a core forwards"),
     (
         "cores",
@@ -44,6 +44,42 @@ pub const KEYS: [(&str, &str, &str); 14] = [
         "speed of the tester's link; it sends no more than line rate",
     ),
     ("latency", "20us", "time through an idle DUT"),
+    (
+        "jitter",
+        "5us",
+        "mean of what every frame takes longer, exponentially distributed",
+    ),
+    (
+        "drop-every",
+        "100000",
+        "one of so many frames is lost, periodically",
+    ),
+    (
+        "recovery",
+        "200ms",
+        "after overload it forwards a tenth of its capacity for so long",
+    ),
+    (
+        "reboot",
+        "30s",
+        "after a reset it forwards nothing for so long",
+    ),
+    (
+        "cost",
+        "20ns",
+        "what every rule, table entry or state costs a frame (sweeps)",
+    ),
+    (
+        "cliff",
+        "1000/50%",
+        "above so many of them it has only this share of its capacity",
+    ),
+    (
+        "counters",
+        "1024",
+        "its counters count so many frames as a thousand: they lie",
+    ),
+    ("flap", "7", "the link goes down in every so-many-th trial"),
     ("seed", "7", "seed of all chance"),
 ];
 
@@ -76,6 +112,22 @@ pub struct Dut {
     pub link_bps: Option<f64>,
     /// Time through an idle DUT.
     pub latency: Duration,
+    /// Mean of the exponentially distributed time that is added to it.
+    pub jitter: Duration,
+    /// One of so many frames is lost, periodically.
+    pub drop_every: Option<u64>,
+    /// After overload it forwards a tenth of its capacity for so long.
+    pub recovery: Duration,
+    /// After a reset it forwards nothing for so long.
+    pub reboot: Duration,
+    /// What every unit of a sweep's parameter costs a frame.
+    pub cost: Duration,
+    /// Above some units of it less is forwarded.
+    pub cliff: Option<Cliff>,
+    /// Its counters count so many frames as a thousand.
+    pub counters: Option<u32>,
+    /// The link goes down in every so-many-th trial.
+    pub flap: Option<u32>,
     /// Seed of all chance.
     pub seed: u64,
 }
@@ -96,6 +148,15 @@ pub struct Stall {
     pub length: Duration,
     /// How often.
     pub period: Duration,
+}
+
+/// A capacity that breaks down.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cliff {
+    /// Up to so many units it does not.
+    pub units: u64,
+    /// What is left of the capacity beyond.
+    pub share: f64,
 }
 
 /// Why a text is no simulated DUT.
@@ -125,6 +186,14 @@ impl Default for Dut {
             generator_pps: None,
             link_bps: None,
             latency: Duration::ZERO,
+            jitter: Duration::ZERO,
+            drop_every: None,
+            recovery: Duration::ZERO,
+            reboot: Duration::ZERO,
+            cost: Duration::ZERO,
+            cliff: None,
+            counters: None,
+            flap: None,
             seed: 0,
         }
     }
@@ -137,6 +206,18 @@ impl Dut {
         match (self.generator_pps, line_rate) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
+        }
+    }
+
+    /// Frames per second that one core forwards with so many rules, table entries or states.
+    pub fn capacity_with(&self, units: u64) -> f64 {
+        let frame_s = 1.0 / self.capacity_pps + self.cost.as_secs_f64() * units as f64;
+        let broken = self.cliff.filter(|cliff| units > cliff.units);
+        let left = broken.map_or(1.0, |cliff| cliff.share);
+        if self.cost.is_zero() {
+            self.capacity_pps * left
+        } else {
+            left / frame_s
         }
     }
 
@@ -177,6 +258,7 @@ impl Dut {
     /// Sets one key; the error says what its value must be.
     fn set(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         const SHARE: &str = "it must be a share from 0 to below 1";
+        const TIME: &str = "it must be a time up to 24h";
         let share = |value| ratio(value).filter(|share| (0.0..1.0).contains(share));
         match key {
             "capacity" => {
@@ -219,7 +301,7 @@ impl Dut {
                     .ok_or("it must be a share per hour, from -1000%/h to 1000%/h")?;
             }
             "slow-start" => {
-                self.slow_start = duration(value).ok_or("it must be a time up to 24h")?;
+                self.slow_start = duration(value).ok_or(TIME)?;
             }
             "stall" => {
                 let shortest = Duration::from_millis(1);
@@ -246,7 +328,33 @@ impl Dut {
                     rate(value, "bps").ok_or("it must be bits per second above 0, at most 1e12")?,
                 );
             }
-            "latency" => self.latency = duration(value).ok_or("it must be a time up to 24h")?,
+            "latency" => self.latency = duration(value).ok_or(TIME)?,
+            "jitter" => self.jitter = duration(value).ok_or(TIME)?,
+            "recovery" => self.recovery = duration(value).ok_or(TIME)?,
+            "reboot" => self.reboot = duration(value).ok_or(TIME)?,
+            "cost" => self.cost = duration(value).ok_or(TIME)?,
+            "drop-every" => {
+                let every = within(value, 2, 1_000_000_000_000);
+                self.drop_every = Some(every.ok_or("it must be a number of frames, 2 or more")?);
+            }
+            "cliff" => {
+                let cliff = value.split_once('/').and_then(|(units, left)| {
+                    Some(Cliff {
+                        units: within(units, 0, u64::MAX)?,
+                        share: share(left)?,
+                    })
+                });
+                self.cliff = Some(cliff.ok_or("it must be units / share, the share below 1")?);
+            }
+            "counters" => {
+                let thousand = within(value, 1, 1_000_000);
+                self.counters =
+                    Some(thousand.ok_or("it must be a number from 1 to 1000000")? as u32);
+            }
+            "flap" => {
+                let trials = within(value, 1, 1_000_000);
+                self.flap = Some(trials.ok_or("it must be a number of trials, 1 or more")? as u32);
+            }
             _ => self.seed = within(value, 0, u64::MAX).ok_or("it must be a whole number")?,
         }
         Ok(())
@@ -296,8 +404,27 @@ impl fmt::Display for Dut {
         if let Some(bps) = self.link_bps {
             write!(f, ",link={}", Scaled(bps, "bps"))?;
         }
-        if self.latency > Duration::ZERO {
-            write!(f, ",latency={}", Time(self.latency))?;
+        for (key, time) in [
+            ("latency", self.latency),
+            ("jitter", self.jitter),
+            ("recovery", self.recovery),
+            ("reboot", self.reboot),
+            ("cost", self.cost),
+        ] {
+            if time > Duration::ZERO {
+                write!(f, ",{key}={}", Time(time))?;
+            }
+        }
+        if let Some(frames) = self.drop_every {
+            write!(f, ",drop-every={frames}")?;
+        }
+        if let Some(cliff) = self.cliff {
+            write!(f, ",cliff={}/{}", cliff.units, cliff.share)?;
+        }
+        for (key, number) in [("counters", self.counters), ("flap", self.flap)] {
+            if let Some(number) = number {
+                write!(f, ",{key}={number}")?;
+            }
         }
         if self.seed != plain.seed {
             write!(f, ",seed={}", self.seed)?;
@@ -440,13 +567,25 @@ mod tests {
                 generator_pps: Some(12e6),
                 link_bps: Some(10e9),
                 latency: Duration::from_micros(20),
+                jitter: Duration::from_micros(5),
+                drop_every: Some(100_000),
+                recovery: ms(200),
+                reboot: ms(30_000),
+                cost: Duration::from_nanos(20),
+                cliff: Some(Cliff {
+                    units: 1000,
+                    share: 0.5
+                }),
+                counters: Some(1024),
+                flap: Some(7),
                 seed: 7,
             }
         );
         assert_eq!(
             dut.to_string(),
             "capacity=1Mpps,cores=4,buffer=1000,livelock=0.3,loss=0.000001,burst=20/10,noise=0.01,drift=-0.01/h,\
-             slow-start=2s,stall=20ms/1s,generator=12Mpps,link=10Gbps,latency=20us,seed=7"
+             slow-start=2s,stall=20ms/1s,generator=12Mpps,link=10Gbps,latency=20us,jitter=5us,recovery=200ms,reboot=30s,cost=20ns,\
+             drop-every=100000,cliff=1000/0.5,counters=1024,flap=7,seed=7"
         );
         assert_eq!(Dut::parse(&dut.to_string()).unwrap(), dut);
         assert_eq!(
@@ -489,6 +628,11 @@ mod tests {
             ("latency=20", 1, "latency=20us"),
             ("burst=1/0", 1, "1 or more"),
             ("seed=x", 1, "whole number"),
+            ("cliff=100", 1, "units / share"),
+            ("drop-every=1", 1, "2 or more"),
+            ("counters=0", 1, "from 1"),
+            ("flap=0", 1, "1 or more"),
+            ("reboot=5", 1, "reboot=30s"),
             ("capacity=1e6,", 14, "key=value"),
             ("ä=1,b", 1, "no key `ä`"),
             ("generator=µpps", 1, "above 0"),
@@ -522,6 +666,14 @@ mod tests {
                 generator_pps: some.then_some(rates[1]),
                 link_bps: Some(round as f64 * 1e6),
                 latency: ns(times.1),
+                jitter: ns(times.0),
+                drop_every: some.then_some(times.2),
+                recovery: ns(times.1),
+                reboot: ns(times.2),
+                cost: ns(times.1),
+                cliff: some.then_some(Cliff { units: seed, share: shares[0] }),
+                counters: some.then_some(cores),
+                flap: some.then_some(cores),
                 seed,
             };
             prop_assert_eq!(Dut::parse(&dut.to_string()).unwrap(), dut);
