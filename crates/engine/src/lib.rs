@@ -7,12 +7,14 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod analysis;
+pub mod capture;
 pub mod drops;
 pub mod error;
 pub mod generator;
 pub mod histogram;
 pub mod pacer;
 pub mod port;
+pub mod replay;
 pub mod sim;
 pub mod sys;
 pub mod tester;

@@ -1,0 +1,75 @@
+//! System calls of the replay: a packet socket, and batches of frames of any lengths.
+#![allow(unsafe_code, reason = "socket options and sendmmsg")]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// Frames per system call at most.
+pub(super) const BATCH: usize = 64;
+
+/// A packet socket that only sends, past the queueing discipline.
+#[derive(Debug)]
+pub(super) struct Socket(OwnedFd);
+
+impl Socket {
+    /// Opens one on an interface.
+    pub(super) fn open(interface: u32) -> io::Result<Socket> {
+        // SAFETY: no memory is involved.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        check(fd)?;
+        // SAFETY: a descriptor that nobody else has.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let on: libc::c_int = 1;
+        // SAFETY: the value outlives the call and has the length given.
+        check(unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_QDISC_BYPASS,
+                ptr::from_ref(&on).cast(),
+                size_of::<libc::c_int>() as u32,
+            )
+        })?;
+        // SAFETY: an all-zero address is valid, and it outlives the call.
+        unsafe {
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_ifindex = interface as libc::c_int;
+            check(libc::bind(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_ll>() as u32,
+            ))?;
+        }
+        Ok(Socket(socket))
+    }
+
+    /// Sends frames, [`BATCH`] at most; returns how many were taken, at least one. An error is the first frame's.
+    pub(super) fn send(&self, frames: &[&[u8]]) -> io::Result<usize> {
+        // SAFETY: all-zero headers and vectors are valid.
+        let mut vectors: [libc::iovec; BATCH] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        let mut count = 0;
+        for ((frame, vector), message) in frames.iter().zip(&mut vectors).zip(&mut messages) {
+            // the kernel only reads it
+            vector.iov_base = frame.as_ptr().cast_mut().cast();
+            vector.iov_len = frame.len();
+            message.msg_hdr.msg_iov = vector;
+            message.msg_hdr.msg_iovlen = 1;
+            count += 1;
+        }
+        // SAFETY: the first `count` headers point at one vector each, and those at a frame each; all outlive the call.
+        let sent = unsafe { libc::sendmmsg(self.0.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
