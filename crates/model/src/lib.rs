@@ -18,6 +18,7 @@ pub mod loss;
 pub mod mix;
 pub mod outcome;
 pub mod procedure;
+pub mod profile;
 pub mod result;
 pub mod search;
 pub mod series;

@@ -26,6 +26,8 @@ enum Kind {
     Imported,
     /// A line of events.jsonl and of --json-stream
     Event,
+    /// A traffic profile
+    Profile,
 }
 
 impl Schema {
@@ -38,6 +40,7 @@ impl Schema {
             Kind::Rebuild => schemars::schema_for!(model::event::RebuildRecord),
             Kind::Imported => schemars::schema_for!(model::import::ImportedRecord),
             Kind::Event => schemars::schema_for!(model::event::Event),
+            Kind::Profile => schemars::schema_for!(model::profile::Profile),
         };
         output::json(&schema)?;
         Ok(Code::Done)

@@ -1,0 +1,248 @@
+//! What is wrong with a profile, and where: file, line, column, and what was probably meant.
+//!
+//! Turns the words of the TOML reader, which speaks to programmers, into those of people who write profiles. Start with
+//! [`ProfileError`]; [`Origin`] finds the place of a key in the text.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use toml::de::{DeTable, DeValue};
+
+/// Why a text is no profile.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct ProfileError {
+    /// The profile's name, or the file it is in.
+    pub profile: String,
+    /// Line and column in the file, from 1 on, where known.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong, and where it is simple what would be right.
+    pub why: String,
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ProfileError {
+            profile,
+            place,
+            why,
+        } = self;
+        match place {
+            Some((line, column)) => write!(f, "{profile}:{line}:{column}: {why}"),
+            None => write!(f, "{profile}: {why}"),
+        }
+    }
+}
+
+/// One step on the way to a value in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Into a table, by key.
+    Key(&'a str),
+    /// Into an array, by number.
+    Item(usize),
+}
+
+impl<'a> From<&'a str> for Step<'a> {
+    fn from(key: &'a str) -> Self {
+        Step::Key(key)
+    }
+}
+
+impl From<usize> for Step<'_> {
+    fn from(number: usize) -> Self {
+        Step::Item(number)
+    }
+}
+
+/// Where a profile comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// The file, or the name where it is not from a file.
+    pub file: Arc<str>,
+    /// Its text.
+    pub text: Arc<str>,
+}
+
+impl Origin {
+    /// An error about the value at the end of this way, or as near as there is one.
+    pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> ProfileError {
+        ProfileError {
+            profile: self.file.to_string(),
+            place: self.find(way).map(|span| self.place(span.start)),
+            why: why.into(),
+        }
+    }
+
+    /// The error of the TOML reader.
+    pub(super) fn reading(&self, error: &toml::de::Error) -> ProfileError {
+        ProfileError {
+            profile: self.file.to_string(),
+            place: error.span().map(|span| self.place(span.start)),
+            why: in_plain_words(error.message()),
+        }
+    }
+
+    /// Line and column of a byte, from 1 on; columns count characters.
+    fn place(&self, byte: usize) -> (usize, usize) {
+        let before = self.text.get(..byte).unwrap_or(&self.text);
+        let line = before.rfind('\n').map_or(0, |at| at + 1);
+        let lines = before.bytes().filter(|byte| *byte == b'\n').count();
+        (lines + 1, before[line..].chars().count() + 1)
+    }
+
+    fn find(&self, way: &[Step<'_>]) -> Option<Range<usize>> {
+        let root = DeTable::parse(&self.text).ok()?;
+        let mut found = None;
+        let mut here: Option<&DeValue<'_>> = None;
+        for (depth, step) in way.iter().enumerate() {
+            let table = match (depth, here) {
+                (0, _) => Some(root.get_ref()),
+                (_, Some(DeValue::Table(table))) => Some(table),
+                _ => None,
+            };
+            let next = match (step, table, here) {
+                (Step::Key(key), Some(table), _) => {
+                    let (key, value) = table.iter().find(|(k, _)| k.get_ref() == key)?;
+                    // a key that leads to a table is where that begins; a plain value is what is wrong itself
+                    found = Some(match value.get_ref() {
+                        DeValue::Table(_) | DeValue::Array(_) => key.span(),
+                        _ => value.span(),
+                    });
+                    value
+                }
+                (Step::Item(number), _, Some(DeValue::Array(array))) => {
+                    let Some(value) = array.get(*number) else {
+                        return found;
+                    };
+                    found = Some(value.span());
+                    value
+                }
+                _ => return found,
+            };
+            here = Some(next.get_ref());
+        }
+        found
+    }
+}
+
+/// Says what the TOML reader says.
+fn in_plain_words(message: &str) -> String {
+    let quoted = |text: &str| -> Vec<String> {
+        let pieces = text.split('`').skip(1).step_by(2);
+        pieces.map(str::to_owned).collect()
+    };
+    let (told, expected) = message.split_once(", expected").unwrap_or((message, ""));
+    for (begin, what) in [
+        ("unknown field `", "unknown key"),
+        ("unknown variant `", "unknown name"),
+    ] {
+        if told.starts_with(begin) {
+            let wrong = quoted(told).into_iter().next().unwrap_or_default();
+            let known = quoted(expected);
+            return format!("{what} `{wrong}`; {}", or_which(&wrong, &known));
+        }
+    }
+    if message == "invalid type: map, expected a sequence" {
+        return "a list is expected; a stream begins with [[stream]], in double brackets".into();
+    }
+    let expected = match expected.trim() {
+        "u8" => "a number from 0 to 255",
+        "u16" => "a number from 0 to 65535",
+        "u32" => "a number from 0 to 4294967295",
+        "u64" | "i64" => "a number from 0 on",
+        "i8" => "a number from -128 to 127",
+        "f64" => "a number",
+        "a sequence" => "a list, in [brackets]",
+        "a boolean" => "true or false",
+        other => other,
+    };
+    let told = told
+        .replace("invalid type: ", "")
+        .replace("invalid value: ", "")
+        .replace("missing field", "missing key");
+    match expected {
+        "" => told,
+        expected => format!("{told} where there should be {expected}"),
+    }
+}
+
+/// `did you mean ...?`, or which there are.
+pub(super) fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
+    match nearest(wrong, known) {
+        Some(right) => format!("did you mean `{right}`?"),
+        None if known.is_empty() => "none are known here".to_owned(),
+        None => {
+            let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+            format!("known are {}", names.join(", "))
+        }
+    }
+}
+
+/// The name that was probably meant: at most a third of its letters are wrong, or it has more of them.
+fn nearest<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
+    let letters: Vec<char> = wrong.chars().take(60).collect();
+    let known = || known.iter().map(AsRef::as_ref);
+    let near = known()
+        .map(|name| (edits(&letters, &name.chars().collect::<Vec<_>>()), name))
+        .min_by_key(|(edits, _)| *edits)
+        .filter(|(edits, name)| *edits <= (name.len() / 3).max(1));
+    let near = near.map(|(_, name)| name);
+    near.or_else(|| known().find(|name| wrong.len() > 2 && name.contains(wrong)))
+}
+
+/// How many letters must be put in, left out, changed or swapped with their neighbour (Damerau's distance, restricted).
+fn edits(a: &[char], b: &[char]) -> usize {
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_names_are_recognised() {
+        let known = ["size", "share", "source-port", "burst", "bursts"];
+        for (wrong, right) in [
+            ("sise", Some("size")),
+            ("szie", Some("size")),
+            ("shares", Some("share")),
+            ("source_port", Some("source-port")),
+            ("brust", Some("burst")),
+            ("port", Some("source-port")),
+            ("frobnicate", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(wrong, &known), right, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn places_count_characters() {
+        let origin = Origin {
+            file: "x".into(),
+            text: "a = 1\n# ä\n[b]\nc = [1, { d = \"ü\", e = 5 }]\n".into(),
+        };
+        let place = |way: &[Step<'_>]| origin.error(way, "").place;
+        assert_eq!(place(&["a".into()]), Some((1, 5)));
+        assert_eq!(place(&["b".into()]), Some((3, 2)));
+        let e = ["b".into(), "c".into(), 1.into(), "e".into()];
+        assert_eq!(place(&e), Some((4, 24)));
+        let missing = ["b".into(), "c".into(), 7.into()];
+        assert_eq!(place(&missing), Some((4, 1)));
+        assert_eq!(place(&[]), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! When the frames of a stream leave, as a profile says it.
+//!
+//! Shares of a line rate stay shares: no link is known here. Start with [`Rate`].
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer};
+
+use super::value::{self, Time};
+use crate::link::LinkLoad;
+use crate::units::UnitError;
+
+/// A load: `1kpps`, `10%` of the line, `1Gbps`, `max` for all of the line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate(pub LinkLoad);
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        text.parse().map(Rate)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        value::text(
+            deserializer,
+            "a load in quotes, such as \"1kpps\" or \"10%\"",
+        )
+    }
+}
+
+impl JsonSchema for Rate {
+    fn schema_name() -> Cow<'static, str> {
+        "Rate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A load: 1kpps, 14.88Mpps, 10%, 1Gbps, 9.4Gbps-l2, max",
+            "type": "string"
+        })
+    }
+}
+
+/// Groups of frames with pauses between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bursts {
+    /// Frames of each group
+    #[schemars(range(min = 1))]
+    pub frames: u64,
+    /// From the last frame of one to the first of the next
+    pub pause: Time,
+    /// How many groups; by default without end
+    #[schemars(range(min = 1))]
+    pub count: Option<u64>,
+}

@@ -1,0 +1,280 @@
+//! What differs from frame to frame of a stream, as a profile says it.
+//!
+//! Entries that count or list values, and say nothing else of how they move, span a set together: every combination is a
+//! flow, and every flow is sent equally often. All others move by themselves. How that is done, and where in a frame fields
+//! are, is not known here. Start with [`Vary`].
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::field::{Field, FieldName};
+use super::value::{Value, one_or_many};
+
+/// Most flows of a stream.
+pub const MOST_FLOWS: u64 = u32::MAX as u64;
+
+/// Something that differs from frame to frame: where it is written, which values it has, how it moves.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Vary {
+    /// Where: a field, or several that get the same value
+    #[serde(deserialize_with = "one_or_many")]
+    #[schemars(with = "Option<OneOrMany>")]
+    pub field: Vec<Field>,
+    /// Where, by hand: bytes from the destination MAC on
+    pub at: Option<u16>,
+    /// Width in bytes, where there is no field to tell: 1, 2, 4 or 8
+    pub bytes: Option<u8>,
+    /// Only these bits of the field are written
+    pub mask: Option<u32>,
+    /// The value is moved so many bits to the left before it is written, or to the right if negative
+    #[schemars(range(min = -31, max = 31))]
+    pub shift: Option<i8>,
+    /// Added to the value before it is written
+    pub add: Option<i64>,
+    /// Byte order of the field
+    pub endian: Option<Endian>,
+
+    /// The first value; by default what the frame has there
+    pub from: Option<Value>,
+    /// The last value
+    pub to: Option<Value>,
+    /// How many values, instead of the last
+    #[schemars(range(min = 1))]
+    pub count: Option<u64>,
+    /// How far apart values are; by default 1
+    pub step: Option<Value>,
+    /// These values
+    pub values: Option<Vec<Value>>,
+    /// How values follow each other
+    pub change: Change,
+    /// Of an entry that moves by itself: the value of the first frame
+    pub start: Option<Value>,
+    /// Decides the sequence of random values
+    pub seed: Option<u64>,
+    /// Random values: so many, then the same again. With ports: so many flows, then the same again
+    #[schemars(range(min = 1))]
+    pub limit: Option<u64>,
+    /// Addresses with ports, as clients have them: the port moves on when all addresses have been used
+    pub ports: Option<Ports>,
+
+    /// Moves on with every frame, apart from the stream's set of flows
+    pub independent: bool,
+    /// Do sender threads share the values, or does each go through all of them?
+    pub split: Option<bool>,
+    /// Name of the next entry, if that moves on only when this one starts anew, as the next digit of a number does
+    pub next: Option<String>,
+    /// A name, for next and use
+    pub name: Option<String>,
+    /// Writes the value of the entry of this name (of its ports: name.port) once more
+    #[serde(rename = "use")]
+    pub uses: Option<String>,
+}
+
+/// How values follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Upwards, or along the list
+    #[default]
+    Increment,
+    /// Downwards, or along the list from its end
+    Decrement,
+    /// At random
+    Random,
+}
+
+/// Byte order of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Endian {
+    /// Network order
+    #[default]
+    Big,
+    /// The other one
+    Little,
+}
+
+/// The ports that belong to addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Ports {
+    /// Where: a field, or several
+    #[serde(default, deserialize_with = "one_or_many")]
+    #[schemars(with = "Option<OneOrMany>")]
+    pub field: Vec<Field>,
+    /// Where, by hand: bytes from the destination MAC on
+    pub at: Option<u16>,
+    /// The first port
+    pub from: u16,
+    /// The last port
+    pub to: u16,
+}
+
+/// In which order the flows of a stream are sent. But for `drawn`, every flow comes once per round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// One after another, the first entry fastest
+    #[default]
+    Sequential,
+    /// In a pseudo-random order, the same in every round
+    Shuffled,
+    /// In another pseudo-random order in every round
+    Random,
+    /// Drawn with replacement, so that some flows are late to come
+    Drawn,
+}
+
+/// How one or several fields look in the file, for the schema.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum OneOrMany {
+    One(Field),
+    Many(Vec<Field>),
+}
+
+impl Vary {
+    /// Is it part of the set of flows, or does it move by itself?
+    pub fn spans_flows(&self) -> bool {
+        !self.independent
+            && self.change == Change::Increment
+            && self.uses.is_none()
+            && self.start.is_none()
+            && self.next.is_none()
+            && self.split.is_none()
+            && self.limit.is_none()
+            && self.ports.is_none()
+            && !self
+                .field
+                .iter()
+                .any(|field| field.name == FieldName::FrameLength)
+    }
+
+    /// How many values it has, where it says so by itself.
+    pub(super) fn values_said(&self) -> Option<u64> {
+        let listed = self.values.as_ref().map(|values| values.len() as u64);
+        listed.or(self.count)
+    }
+
+    /// Which key makes no sense, and why.
+    pub(super) fn wrong(&self) -> Option<(&'static str, String)> {
+        let wrong = |key: &'static str, why: &str| Some((key, why.to_owned()));
+        let has_values = self.values.is_some();
+        let has_range = self.from.is_some() || self.to.is_some() || self.count.is_some();
+        let nowhere = self.field.is_empty() && self.at.is_none();
+        if !self.field.is_empty() && self.at.is_some() {
+            return wrong("at", "either field or at says where, not both");
+        }
+        if self.at.is_some() && self.bytes.is_none() && self.ports.is_none() && self.uses.is_none()
+        {
+            return wrong("at", "with at belongs bytes: 1, 2, 4 or 8");
+        }
+        if let Some(bytes) = self.bytes
+            && !matches!(bytes, 1 | 2 | 4 | 8)
+        {
+            return wrong("bytes", "a value has 1, 2, 4 or 8 bytes");
+        }
+        if self.bytes.is_some() && !self.field.is_empty() && self.uses.is_none() {
+            return wrong("bytes", "the field tells its width; bytes goes with at");
+        }
+        if (self.mask.is_some() || self.shift.is_some()) && self.bytes == Some(8) {
+            return wrong("mask", "a masked field has 1, 2 or 4 bytes");
+        }
+        if let Some(shift) = self.shift
+            && !(-31..=31).contains(&shift)
+        {
+            return wrong("shift", "a shift is between -31 and 31 bits");
+        }
+        if self.uses.is_some() {
+            let moves = has_values || has_range || self.change != Change::Increment;
+            if moves || self.next.is_some() || self.name.is_some() || self.ports.is_some() {
+                return wrong("use", "what uses another entry's value has none of its own");
+            }
+            return match nowhere {
+                true => wrong("use", "where is it written? Say field or at"),
+                false => None,
+            };
+        }
+        if nowhere && self.name.is_none() {
+            return wrong(
+                "field",
+                "where is it written? Say field, such as \"ipv4.source\", or at and bytes",
+            );
+        }
+        if nowhere && self.bytes.is_none() && self.ports.is_none() {
+            return wrong(
+                "name",
+                "an entry without field says how many bytes its value has",
+            );
+        }
+        if has_values && has_range {
+            return wrong("values", "either a list of values, or from, to and count");
+        }
+        if self.to.is_some() && self.count.is_some() {
+            return wrong("count", "either to or count says where it ends, not both");
+        }
+        if !has_values && self.to.is_none() && self.count.is_none() {
+            return wrong(
+                "field",
+                "which values? Say from and to, from and count, or values",
+            );
+        }
+        if self.values.as_ref().is_some_and(Vec::is_empty) {
+            return wrong("values", "the list has no values");
+        }
+        if self.count == Some(0) {
+            return wrong("count", "the count is 0; it is at least 1");
+        }
+        if self.step.is_some_and(|step| step.bits() == 0) {
+            return wrong("step", "the step is 0; it is at least 1");
+        }
+        if self.limit == Some(0) {
+            return wrong("limit", "the limit is 0; it is at least 1");
+        }
+        if let (Some(from), Some(to)) = (self.from, self.to)
+            && from.bits() > to.bits()
+        {
+            return wrong("to", "the last value is below the first");
+        }
+        if let Some(ports) = &self.ports {
+            if ports.from > ports.to {
+                return wrong("ports", "the last port is below the first");
+            }
+            if ports.field.is_empty() == ports.at.is_none() {
+                return wrong("ports", "where are they written? Say field, or at");
+            }
+            if has_values
+                || self.change != Change::Increment
+                || self.next.is_some()
+                || self.step.is_some()
+            {
+                return wrong(
+                    "ports",
+                    "addresses with ports go upwards from one to another, one by one",
+                );
+            }
+        } else if self.limit.is_some() && (self.change != Change::Random || has_values) {
+            return wrong(
+                "limit",
+                "a limit is for random values between from and to, and for ports",
+            );
+        }
+        if self.change == Change::Random {
+            if self.step.is_some() || self.start.is_some() {
+                return wrong("change", "random values have neither step nor start");
+            }
+            if self.next.is_some() && self.limit.is_none() {
+                return wrong("next", "random values without limit never start anew");
+            }
+        }
+        if self.start.is_some() && has_values {
+            return wrong(
+                "start",
+                "a list starts at its begin, or going down at its end",
+            );
+        }
+        None
+    }
+}
