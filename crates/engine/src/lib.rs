@@ -6,6 +6,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod alone;
 pub mod analysis;
 pub mod capture;
 pub mod drops;
@@ -15,6 +16,7 @@ pub mod histogram;
 pub mod pacer;
 pub mod port;
 pub mod replay;
+pub mod resolve;
 pub mod sim;
 pub mod sys;
 pub mod tester;
@@ -22,6 +24,7 @@ pub mod traffic;
 pub mod xdp_count;
 pub mod xdp_live;
 
+pub use alone::{Counting, LoneReceiver, LoneSender};
 pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use generator::{

@@ -351,7 +351,8 @@ impl Tester {
     }
 }
 
-fn open_sender(
+/// Opens the sender of one mode on the sending ports of all paths.
+pub(crate) fn open_sender(
     mode: Mode,
     paths: &[PathSpec],
     cpus: &[usize],

@@ -1,0 +1,237 @@
+//! A sender or a receiver on its own: one port, no path through a DUT, no proof.
+//!
+//! Which engine it is is settled when its frames are known: the fastest that can send them is taken, and why faster ones were
+//! left out is kept. Paths with a DUT in them are for [`Tester`](crate::Tester). Start with [`LoneSender::open`].
+
+use crate::error::EngineError;
+use crate::generator::{Expected, Frames, Mode, Receiver, Sender};
+use crate::port::{PathSpec, PortSpec};
+use crate::tester::{Rejected, open_sender};
+use crate::{af_packet, xdp_count};
+
+/// A sender on one port.
+pub struct LoneSender {
+    path: PathSpec,
+    cpus: Vec<usize>,
+    forced: bool,
+    /// Engines that have not been tried yet, fastest first.
+    left: Vec<Mode>,
+    sender: Option<Box<dyn Sender>>,
+    rejected: Vec<Rejected>,
+}
+
+impl LoneSender {
+    /// Opens the engine asked for, or the fastest that opens on this port.
+    ///
+    /// # Errors
+    /// The engine asked for does not open, or none does.
+    pub fn open(
+        port: &PortSpec,
+        mode: Option<Mode>,
+        cpus: &[usize],
+    ) -> Result<LoneSender, EngineError> {
+        let mut lone = LoneSender {
+            path: PathSpec {
+                tx: port.clone(),
+                rx: port.clone(),
+            },
+            cpus: cpus.to_vec(),
+            forced: mode.is_some(),
+            left: mode.map_or_else(|| Mode::ALL.to_vec(), |mode| vec![mode]),
+            sender: None,
+            rejected: Vec::new(),
+        };
+        lone.open_next()?;
+        Ok(lone)
+    }
+
+    /// Prepares frames, with the next engine when this one cannot send them.
+    ///
+    /// # Errors
+    /// The engine asked for cannot send such frames, or none can.
+    pub fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+        loop {
+            match self.sender()?.arm(frames) {
+                Err(reason @ EngineError::Unsupported { .. }) => self.take_next(reason)?,
+                result => return result,
+            }
+        }
+    }
+
+    /// Prepares frames with the next engine, because this one does not work here.
+    ///
+    /// # Errors
+    /// As [`LoneSender::arm`]; `reason` itself when the engine was asked for.
+    pub fn reject(&mut self, reason: EngineError, frames: &Frames) -> Result<(), EngineError> {
+        self.take_next(reason)?;
+        self.arm(frames)
+    }
+
+    /// The engine.
+    ///
+    /// # Errors
+    /// There is none, after a failed [`LoneSender::arm`].
+    pub fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
+        match &mut self.sender {
+            Some(sender) => Ok(sender.as_mut()),
+            None => Err(EngineError::Frames("there is no engine".into())),
+        }
+    }
+
+    /// Engines that were tried and not taken.
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    fn take_next(&mut self, reason: EngineError) -> Result<(), EngineError> {
+        let Some(sender) = self.sender.take() else {
+            return Err(reason);
+        };
+        if self.forced {
+            return Err(reason);
+        }
+        self.rejected.push(Rejected {
+            engine: sender.capabilities().mode.name(),
+            reason,
+        });
+        // rings and programs of one engine may be in the way of the next
+        drop(sender);
+        self.open_next()
+    }
+
+    fn open_next(&mut self) -> Result<(), EngineError> {
+        while !self.left.is_empty() {
+            let mode = self.left.remove(0);
+            match open_sender(mode, std::slice::from_ref(&self.path), &self.cpus) {
+                Ok(sender) => {
+                    self.sender = Some(sender);
+                    return Ok(());
+                }
+                Err(reason) if self.forced => return Err(reason),
+                Err(reason) => self.rejected.push(Rejected {
+                    engine: mode.name(),
+                    reason,
+                }),
+            }
+        }
+        Err(EngineError::NoneWorks(words(&self.rejected)))
+    }
+}
+
+/// Which receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// An XDP program at the driver.
+    Xdp,
+    /// A packet socket.
+    AfPacket,
+}
+
+impl Counting {
+    /// All, the one of lowest cost first.
+    pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
+
+    /// The name in results and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Counting::Xdp => "xdp",
+            Counting::AfPacket => "af-packet",
+        }
+    }
+}
+
+/// A receiver on one port.
+pub struct LoneReceiver {
+    port: PortSpec,
+    forced: bool,
+    left: Vec<Counting>,
+    receiver: Option<Box<dyn Receiver>>,
+    rejected: Vec<Rejected>,
+}
+
+impl LoneReceiver {
+    /// Opens the receiver asked for, or the one of lowest cost that opens on this port.
+    ///
+    /// # Errors
+    /// The receiver asked for does not open, or none does.
+    pub fn open(port: &PortSpec, counting: Option<Counting>) -> Result<LoneReceiver, EngineError> {
+        let mut lone = LoneReceiver {
+            port: port.clone(),
+            forced: counting.is_some(),
+            left: counting.map_or_else(|| Counting::ALL.to_vec(), |counting| vec![counting]),
+            receiver: None,
+            rejected: Vec::new(),
+        };
+        lone.open_next()?;
+        Ok(lone)
+    }
+
+    /// Expects frames from now on, with the next receiver when this one cannot find them or not make the analysis.
+    ///
+    /// # Errors
+    /// The receiver asked for cannot, or none can.
+    pub fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
+        loop {
+            match self.receiver()?.expect(expected) {
+                Err(reason @ EngineError::Unsupported { .. }) if !self.forced => {
+                    if let Some(receiver) = self.receiver.take() {
+                        self.rejected.push(Rejected {
+                            engine: receiver.name(),
+                            reason,
+                        });
+                    }
+                    self.open_next()?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// The receiver.
+    ///
+    /// # Errors
+    /// There is none, after a failed [`LoneReceiver::expect`].
+    pub fn receiver(&mut self) -> Result<&mut dyn Receiver, EngineError> {
+        match &mut self.receiver {
+            Some(receiver) => Ok(receiver.as_mut()),
+            None => Err(EngineError::Frames("there is no receiver".into())),
+        }
+    }
+
+    /// Receivers that were tried and not taken.
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    fn open_next(&mut self) -> Result<(), EngineError> {
+        while !self.left.is_empty() {
+            let counting = self.left.remove(0);
+            let opened = match counting {
+                Counting::Xdp => xdp_count::XdpCount::open(&self.port)
+                    .map(|receiver| Box::new(receiver) as Box<dyn Receiver>),
+                Counting::AfPacket => af_packet::PacketCount::open(&self.port)
+                    .map(|receiver| Box::new(receiver) as Box<dyn Receiver>),
+            };
+            match opened {
+                Ok(receiver) => {
+                    self.receiver = Some(receiver);
+                    return Ok(());
+                }
+                Err(reason) if self.forced => return Err(reason),
+                Err(reason) => self.rejected.push(Rejected {
+                    engine: counting.name(),
+                    reason,
+                }),
+            }
+        }
+        Err(EngineError::NoneWorks(words(&self.rejected)))
+    }
+}
+
+fn words(rejected: &[Rejected]) -> String {
+    let reasons: Vec<String> = rejected
+        .iter()
+        .map(|rejected| format!("{}: {}", rejected.engine, rejected.reason))
+        .collect();
+    reasons.join("; ")
+}
