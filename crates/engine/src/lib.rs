@@ -18,6 +18,7 @@ pub mod port;
 pub mod replay;
 pub mod resolve;
 pub mod sim;
+pub mod sink;
 pub mod sys;
 pub mod tester;
 pub mod traffic;

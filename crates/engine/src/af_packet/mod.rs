@@ -7,8 +7,10 @@
 mod link_stats;
 mod rx;
 pub(crate) mod sender;
+mod single;
 mod sys;
 mod tx;
 
 pub use rx::PacketCount;
+pub use single::SinglePort;
 pub use tx::sender;

@@ -64,6 +64,15 @@ pub(super) fn attach_filter(socket: &OwnedFd, program: &[Instruction]) -> io::Re
 
 /// Frames that passed the filter since the last call, those included that found no room in the buffer.
 pub(super) fn take_statistics(socket: &OwnedFd) -> io::Result<u32> {
+    statistics(socket).map(|statistics| statistics.tp_packets)
+}
+
+/// Frames that found no room in the buffer since the last call.
+pub(super) fn take_drops(socket: &OwnedFd) -> io::Result<u32> {
+    statistics(socket).map(|statistics| statistics.tp_drops)
+}
+
+fn statistics(socket: &OwnedFd) -> io::Result<libc::tpacket_stats> {
     let mut statistics = libc::tpacket_stats {
         tp_packets: 0,
         tp_drops: 0,
@@ -79,7 +88,7 @@ pub(super) fn take_statistics(socket: &OwnedFd) -> io::Result<u32> {
             &raw mut length,
         )
     })?;
-    Ok(statistics.tp_packets)
+    Ok(statistics)
 }
 
 /// Buffers for the frames of one `sendmmsg`, in one piece of memory.

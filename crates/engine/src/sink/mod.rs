@@ -1,0 +1,78 @@
+//! A sink: takes every frame that arrives on a port and counts it, whoever sent it and whatever it is.
+//!
+//! For those who count foreign frames; the frames of a trial are counted by a [`Receiver`](crate::Receiver). It is an XDP
+//! program that drops what it has counted, so that nothing goes up the stack. Dropping the value detaches it, and so does the
+//! end of the process. Needs CAP_BPF and CAP_NET_ADMIN. Start with [`Sink::open`].
+
+mod sys;
+
+use aya::Ebpf;
+use aya::maps::{MapData, PerCpuArray};
+use aya::programs::{Xdp, xdp::XdpMode};
+
+use self::sys::Counters;
+use crate::error::EngineError;
+use crate::port::{PortSpec, interface_index, within};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sink.o"));
+
+/// A sink that is open.
+pub struct Sink {
+    counters: PerCpuArray<MapData, Counters>,
+    _attached: Ebpf,
+}
+
+/// What went into a sink.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sunk {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes without FCS.
+    pub bytes: u64,
+}
+
+impl Sink {
+    /// Attaches it to a port, in the driver.
+    ///
+    /// # Errors
+    /// No privileges, a driver without XDP, or a program that is attached already.
+    pub fn open(port: &PortSpec) -> Result<Sink, EngineError> {
+        let what = format!("count with XDP on {}", port.interface);
+        let failed = |e: &dyn std::error::Error| EngineError::bpf(&*what, e);
+        within(&port.netns, || {
+            let mut programs = Ebpf::load(OBJECT).map_err(|e| failed(&e))?;
+            let missing = || EngineError::Frames("the object lacks a part".into());
+            let program: &mut Xdp = programs
+                .program_mut("sink")
+                .and_then(|program| program.try_into().ok())
+                .ok_or_else(missing)?;
+            let index = interface_index(&port.interface)?;
+            program
+                .load()
+                .and_then(|()| program.attach_to_if_index(index, XdpMode::Driver))
+                .map_err(|e| failed(&e))?;
+            let counters = programs.take_map("counters").ok_or_else(missing)?;
+            Ok(Sink {
+                counters: PerCpuArray::try_from(counters).map_err(|e| failed(&e))?,
+                _attached: programs,
+            })
+        })
+    }
+
+    /// What has arrived since it was opened.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn counts(&self) -> Result<Sunk, EngineError> {
+        let per_cpu = self
+            .counters
+            .get(&0, 0)
+            .map_err(|e| EngineError::bpf("read the counters of a sink", &e))?;
+        let mut sum = Sunk::default();
+        for cpu in per_cpu.iter() {
+            sum.frames += cpu.frames;
+            sum.bytes += cpu.bytes;
+        }
+        Ok(sum)
+    }
+}
