@@ -7,7 +7,14 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=FWDLAB_CLANG");
-    for program in ["transmit", "count", "drops", "histogram_test", "sink"] {
+    for program in [
+        "transmit",
+        "count",
+        "analyse",
+        "drops",
+        "histogram_test",
+        "sink",
+    ] {
         compile(
             Path::new(&format!("bpf/{program}.bpf.c")),
             &out.join(format!("{program}.o")),

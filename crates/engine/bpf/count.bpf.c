@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The receiver: counts the frames of one trial at the driver and drops them there. A frame is ours when it carries our
- * signature; of this trial when the nonce agrees, else late. Everything else is foreign and goes on up the stack.
+ * signature; of this trial when the nonce agrees, else late. Everything else is foreign and goes on up the stack. There is
+ * one program for each place of the signature, and the usual frame meets no test that is not for it.
  */
-#include "wire.h"
-
-/* Set when a trial begins. */
-struct expect {
-	__u32 nonce;
-	__u32 buffer_bytes;     /* length without FCS; 0 = any */
-};
-
-struct counters {
-	__u64 received;         /* this trial's frames, whatever their length */
-	__u64 wrong_length;     /* of these: not as long as sent */
-	__u64 late;             /* ours, of another trial */
-	__u64 foreign;          /* not ours */
-	__u64 pad[4];           /* one cache line per CPU */
-};
+#include "find.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -32,6 +19,49 @@ struct {
 	__type(key, __u32);
 	__type(value, struct counters);
 } counters SEC(".maps");
+
+/* A frame with this nonce, so long without its tags. */
+static __always_inline int ours(struct counters *n, const struct expect *e, __u16 nonce, __u64 bytes)
+{
+	if (nonce != (__u16)e->nonce) {
+		if (age(e, nonce) > LATE_TRIALS) {
+			n->foreign++;
+			return XDP_PASS;
+		}
+		n->late++;
+		return XDP_DROP;
+	}
+	n->received++;
+	if (e->buffer_bytes && bytes != e->buffer_bytes)
+		n->wrong_length++;
+	return XDP_DROP;
+}
+
+static __always_inline __u16 nonce_of(void *signature)
+{
+	return bpf_ntohs(*(__u16 *)signature) ^ MAGIC;
+}
+
+/* Frames with tags or IPv4 options, and those that are not ours. */
+static __noinline int unusual(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *signature;
+	__u32 zero = 0, network;
+	struct counters *n = bpf_map_lookup_elem(&counters, &zero);
+	const struct expect *e = bpf_map_lookup_elem(&expect, &zero);
+	__u16 type;
+
+	if (!n || !e)
+		return XDP_ABORTED;
+	network = network_header(data, end, &type);
+	if (network) {
+		signature = behind_udp(data, end, network, type);
+		if (signature)
+			return ours(n, e, nonce_of(signature), end - data - (network - ETHERNET_BYTES));
+	}
+	n->foreign++;
+	return XDP_PASS;
+}
 
 SEC("xdp")
 int count(struct xdp_md *ctx)
@@ -51,7 +81,9 @@ int count(struct xdp_md *ctx)
 
 	if (type == ETHERTYPE_IPV4) {
 		/* version 4, no options: what we send */
-		if (*(__u8 *)(data + 14) != 0x45 || *(__u8 *)(data + 23) != PROTOCOL_UDP)
+		if (*(__u8 *)(data + 14) != 0x45)
+			return unusual(ctx);
+		if (*(__u8 *)(data + 23) != PROTOCOL_UDP)
 			goto foreign;
 		signature = data + SIGNATURE_OFFSET_V4;
 	} else if (type == ETHERTYPE_IPV6) {
@@ -59,25 +91,51 @@ int count(struct xdp_md *ctx)
 			goto foreign;
 		signature = data + SIGNATURE_OFFSET_V6;
 	} else {
-		goto foreign;
+		return unusual(ctx);
 	}
-
-	__u16 nonce = bpf_ntohs(*(__u16 *)signature) ^ MAGIC;
-
-	if (nonce != (__u16)e->nonce) {
-		__u16 age = (__u16)e->nonce - nonce;
-
-		if (age > LATE_TRIALS)
-			goto foreign;
-		n->late++;
-		return XDP_DROP;
-	}
-	n->received++;
-	if (e->buffer_bytes && end - data != e->buffer_bytes)
-		n->wrong_length++;
-	return XDP_DROP;
+	return ours(n, e, nonce_of(signature), end - data);
 
 foreign:
+	n->foreign++;
+	return XDP_PASS;
+}
+
+SEC("xdp")
+int count_tail(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	void *signature = at_the_end(data, end);
+	__u32 zero = 0, network;
+	struct counters *n = bpf_map_lookup_elem(&counters, &zero);
+	const struct expect *e = bpf_map_lookup_elem(&expect, &zero);
+	__u16 type;
+
+	if (!n || !e)
+		return XDP_ABORTED;
+	network = network_header(data, end, &type);
+	if (signature && network)
+		return ours(n, e, nonce_of(signature), end - data - (network - ETHERNET_BYTES));
+	n->foreign++;
+	return XDP_PASS;
+}
+
+/* The nonce alone, in the flow label of IPv6. */
+SEC("xdp")
+int count_label(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 zero = 0, network;
+	struct counters *n = bpf_map_lookup_elem(&counters, &zero);
+	const struct expect *e = bpf_map_lookup_elem(&expect, &zero);
+	__u16 type;
+
+	if (!n || !e)
+		return XDP_ABORTED;
+	network = network_header(data, end, &type);
+	if (network && type == ETHERTYPE_IPV6 && data + network + IPV6_BYTES <= end &&
+	    (*(__u8 *)(data + network + 1) & 15) == FLOW_LABEL_MAGIC)
+		return ours(n, e, bpf_ntohs(*(__u16 *)(data + network + 2)),
+			    end - data - (network - ETHERNET_BYTES));
 	n->foreign++;
 	return XDP_PASS;
 }

@@ -1,53 +1,172 @@
-//! The receiver of lowest cost: an XDP program that counts our frames at the driver and drops them there.
+//! The receiver of lowest cost: an XDP program that counts our frames at the driver and drops them there, or analyses them.
 //!
 //! It runs where the port's NAPI runs; on veth, unless told otherwise, that is the CPU of the DUT. Dropping the value
-//! detaches the program, and so does the end of the process. Needs CAP_BPF and CAP_NET_ADMIN.
+//! detaches the program, and so does the end of the process. Needs CAP_BPF and CAP_NET_ADMIN. Start with [`XdpCount`];
+//! what the analysing program finds is read in `analyse.rs`.
 
+mod analyse;
 mod sys;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData, PerCpuArray};
-use aya::programs::{Xdp, xdp::XdpMode};
+use aya::programs::Xdp;
+use aya::programs::xdp::{XdpLink, XdpMode};
 
+use self::analyse::{Analysing, Shape};
 use self::sys::{Counters, Expect};
 use crate::analysis::Analysis;
 use crate::error::EngineError;
-use crate::generator::{Expected, ReceiveCounts, Receiver};
+use crate::generator::{Expected, ReceiveCounts, Receiver, SignaturePlace};
 use crate::port::{PortSpec, interface_index, within};
 
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/count.o"));
+static COUNT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/count.o"));
 
 /// The receiver.
+///
+/// What a trial needs decides which program is attached: one that counts, for each place of a signature, or the one that
+/// analyses, with maps as large as the plan. Another one takes its place at once, without a moment in which there is none.
 pub struct XdpCount {
+    port: PortSpec,
+    loaded: Loaded,
+    /// `None` after the port did not take a program.
+    link: Option<XdpLink>,
+    base: ReceiveCounts,
+}
+
+/// What a program does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Task {
+    Count(SignaturePlace),
+    Analyse(Shape),
+}
+
+/// A program in the kernel, and its maps.
+struct Loaded {
+    task: Task,
     expect: Array<MapData, Expect>,
     counters: PerCpuArray<MapData, Counters>,
-    base: ReceiveCounts,
-    _attached: Ebpf,
+    analysing: Option<Analysing>,
+    programs: Ebpf,
 }
 
 impl XdpCount {
-    /// Attaches the counter to a port, in the driver.
+    /// Attaches a program that counts to a port, in the driver.
     ///
     /// # Errors
     /// No privileges, a driver without XDP, or a program that is attached already.
     pub fn open(port: &PortSpec) -> Result<Self, EngineError> {
-        let what = format!("count with XDP on {}", port.interface);
         within(&port.netns, || {
-            let mut programs = attach(&port.interface, "count", &what)?;
-            let missing = || EngineError::Frames("the object lacks a map".into());
-            let expect = programs.take_map("expect").ok_or_else(missing)?;
-            let counters = programs.take_map("counters").ok_or_else(missing)?;
+            let mut loaded = Loaded::new(Task::Count(SignaturePlace::UdpPayload), port)?;
+            let link = loaded.attach(port, None)?;
             Ok(XdpCount {
-                expect: Array::try_from(expect).map_err(|e| EngineError::bpf(&*what, &e))?,
-                counters: PerCpuArray::try_from(counters)
-                    .map_err(|e| EngineError::bpf(&*what, &e))?,
+                port: port.clone(),
+                loaded,
+                link: Some(link),
                 base: ReceiveCounts::default(),
-                _attached: programs,
             })
         })
     }
+}
 
-    fn read(&self) -> Result<ReceiveCounts, EngineError> {
+impl Receiver for XdpCount {
+    fn name(&self) -> &'static str {
+        "xdp"
+    }
+
+    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
+        let task = match &expected.analysis {
+            None => Task::Count(expected.place),
+            Some(plan) => {
+                plan.check(self.name(), expected)?;
+                Task::Analyse(Shape::of(plan))
+            }
+        };
+        if task != self.loaded.task || self.link.is_none() {
+            let (port, before) = (&self.port, self.link.take());
+            let (loaded, link) = within(&port.netns, move || {
+                let mut loaded = Loaded::new(task, port)?;
+                let link = loaded.attach(port, before)?;
+                Ok((loaded, link))
+            })?;
+            (self.loaded, self.link) = (loaded, Some(link));
+        }
+        self.loaded.expect(expected)?;
+        self.base = self.loaded.counts()?;
+        Ok(())
+    }
+
+    fn counts(&mut self) -> Result<ReceiveCounts, EngineError> {
+        let now = self.loaded.counts()?;
+        Ok(ReceiveCounts {
+            received: now.received - self.base.received,
+            wrong_length: now.wrong_length - self.base.wrong_length,
+            late: now.late - self.base.late,
+            foreign: now.foreign - self.base.foreign,
+            dropped_by_receiver: 0,
+        })
+    }
+
+    fn analysis(&mut self) -> Result<Option<Analysis>, EngineError> {
+        self.loaded
+            .analysing
+            .as_ref()
+            .map(Analysing::read)
+            .transpose()
+    }
+}
+
+impl Loaded {
+    fn new(task: Task, port: &PortSpec) -> Result<Loaded, EngineError> {
+        let what = what(port);
+        let failed = |e: &dyn std::error::Error| EngineError::bpf(&*what, e);
+        let mut programs = match &task {
+            Task::Count(_) => Ebpf::load(COUNT).map_err(|e| failed(&e))?,
+            Task::Analyse(shape) => shape.load().map_err(|e| failed(&e))?,
+        };
+        program(&mut programs, task.program())?
+            .load()
+            .map_err(|e| failed(&e))?;
+        let missing = || EngineError::Frames("the object lacks a map".into());
+        let expect = programs.take_map("expect").ok_or_else(missing)?;
+        let counters = programs.take_map("counters").ok_or_else(missing)?;
+        let analysing = match &task {
+            Task::Count(_) => None,
+            Task::Analyse(_) => Some(Analysing::new(&mut programs)?),
+        };
+        Ok(Loaded {
+            task,
+            expect: Array::try_from(expect).map_err(|e| failed(&e))?,
+            counters: PerCpuArray::try_from(counters).map_err(|e| failed(&e))?,
+            analysing,
+            programs,
+        })
+    }
+
+    /// Attaches the program to a port of the calling thread's namespace, in the place of another one if there is one.
+    fn attach(&mut self, port: &PortSpec, before: Option<XdpLink>) -> Result<XdpLink, EngineError> {
+        let program = program(&mut self.programs, self.task.program())?;
+        attach(program, port, before, &what(port))
+    }
+
+    /// Counts of the kernel go on, all else begins anew.
+    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
+        let expect = Expect {
+            nonce: expected.nonce.into(),
+            buffer_bytes: expected.buffer_bytes.unwrap_or(0).into(),
+            tail: u32::from(expected.place == SignaturePlace::Tail),
+            pad: 0,
+        };
+        // first the nonce: from here on frames of the trial before are late and change nothing
+        self.expect
+            .set(0, expect, 0)
+            .map_err(|e| EngineError::bpf("tell the receiver what to expect", &e))?;
+        match (&mut self.analysing, &expected.analysis) {
+            (Some(analysing), Some(plan)) => analysing.begin(plan),
+            _ => Ok(()),
+        }
+    }
+
+    fn counts(&self) -> Result<ReceiveCounts, EngineError> {
         let per_cpu = self
             .counters
             .get(&0, 0)
@@ -63,43 +182,21 @@ impl XdpCount {
     }
 }
 
-impl Receiver for XdpCount {
-    fn name(&self) -> &'static str {
-        "xdp"
-    }
-
-    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
-        let expect = Expect {
-            nonce: expected.udp_payload(self.name())?.into(),
-            buffer_bytes: expected.buffer_bytes.unwrap_or(0).into(),
-        };
-        self.expect
-            .set(0, expect, 0)
-            .map_err(|e| EngineError::bpf("tell the receiver what to expect", &e))?;
-        self.base = self.read()?;
-        Ok(())
-    }
-
-    fn counts(&mut self) -> Result<ReceiveCounts, EngineError> {
-        let now = self.read()?;
-        Ok(ReceiveCounts {
-            received: now.received - self.base.received,
-            wrong_length: now.wrong_length - self.base.wrong_length,
-            late: now.late - self.base.late,
-            foreign: now.foreign - self.base.foreign,
-            dropped_by_receiver: 0,
-        })
-    }
-
-    fn analysis(&mut self) -> Result<Option<Analysis>, EngineError> {
-        Ok(None)
+impl Task {
+    fn program(&self) -> &'static str {
+        match self {
+            Task::Count(SignaturePlace::UdpPayload) => "count",
+            Task::Count(SignaturePlace::Tail) => "count_tail",
+            Task::Count(SignaturePlace::FlowLabel) => "count_label",
+            Task::Analyse(_) => "analyse",
+        }
     }
 }
 
 /// An XDP program on a DUT's port that passes every frame on, so that the port's NAPI handles frames of socket senders
 /// too. Detached when dropped.
 pub struct XdpPass {
-    _attached: Ebpf,
+    _link: XdpLink,
 }
 
 impl XdpPass {
@@ -110,23 +207,38 @@ impl XdpPass {
     pub fn open(port: &PortSpec) -> Result<Self, EngineError> {
         let what = format!("attach XDP to {}", port.interface);
         within(&port.netns, || {
+            let mut programs = Ebpf::load(COUNT).map_err(|e| EngineError::bpf(&*what, &e))?;
+            let pass = program(&mut programs, "pass")?;
+            pass.load().map_err(|e| EngineError::bpf(&*what, &e))?;
             Ok(XdpPass {
-                _attached: attach(&port.interface, "pass", &what)?,
+                _link: attach(pass, port, None, &what)?,
             })
         })
     }
 }
 
-fn attach(interface: &str, name: &str, what: &str) -> Result<Ebpf, EngineError> {
-    let mut programs = Ebpf::load(OBJECT).map_err(|e| EngineError::bpf(what, &e))?;
-    let program: &mut Xdp = programs
+fn what(port: &PortSpec) -> String {
+    format!("count with XDP on {}", port.interface)
+}
+
+fn program<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, EngineError> {
+    programs
         .program_mut(name)
         .and_then(|program| program.try_into().ok())
-        .ok_or_else(|| EngineError::Frames(format!("the object has no XDP program {name}")))?;
-    let index = interface_index(interface)?;
-    program
-        .load()
-        .and_then(|()| program.attach_to_if_index(index, XdpMode::Driver))
-        .map_err(|e| EngineError::bpf(what, &e))?;
-    Ok(programs)
+        .ok_or_else(|| EngineError::Frames(format!("the object has no XDP program {name}")))
+}
+
+fn attach(
+    program: &mut Xdp,
+    port: &PortSpec,
+    before: Option<XdpLink>,
+    what: &str,
+) -> Result<XdpLink, EngineError> {
+    let attached = match before {
+        Some(link) => program.attach_to_link(link),
+        None => program.attach_to_if_index(interface_index(&port.interface)?, XdpMode::Driver),
+    };
+    attached
+        .and_then(|id| program.take_link(id))
+        .map_err(|e| EngineError::bpf(what, &e))
 }
