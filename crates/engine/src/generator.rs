@@ -21,10 +21,12 @@ pub enum Mode {
     AfXdp,
     /// AF_PACKET socket, `sendmmsg` past the queueing discipline.
     AfPacket,
+    /// Frames are written and go nowhere: how fast that is. Only when asked for.
+    Memory,
 }
 
 impl Mode {
-    /// All senders, fastest first: the order in which they are tried.
+    /// All senders that reach a port, fastest first: the order in which they are tried.
     pub const ALL: [Mode; 3] = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket];
 
     /// The name in results and on the command line.
@@ -33,11 +35,12 @@ impl Mode {
             Mode::XdpLive => "xdp-live",
             Mode::AfXdp => "af-xdp",
             Mode::AfPacket => "af-packet",
+            Mode::Memory => "memory",
         }
     }
 }
 
-/// What an engine can do, for results and for the choice between engines.
+/// What an engine is and can do here, for results and for the choice between engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// The engine.
@@ -46,8 +49,88 @@ pub struct Capabilities {
     pub summary: &'static str,
     /// Needs CAP_BPF and CAP_NET_ADMIN outside of any user namespace.
     pub needs_privileges: bool,
+    /// Who copies a frame on its way to the device.
+    pub copies: Copies,
+    /// Queues of each port that it sends into.
+    pub queues: u16,
+    /// The kernel says when it wants to be told about new frames; otherwise it is told about every batch.
+    pub need_wakeup: bool,
+    /// The driver is polled by the sender, not by interrupts.
+    pub busy_poll: bool,
+    /// Sends what a profile says, any frames at any times; otherwise only test frames of one size.
+    pub profiles: bool,
+    /// The load can be changed while it sends.
+    pub hot_load: bool,
+    /// Who says when a frame left.
+    pub timestamps: Timestamps,
     /// A frame counted as sent has been given to the device driver.
     pub counts_at_driver: bool,
+}
+
+/// Who copies a frame on its way to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// The kernel, each.
+    ByKernel,
+    /// Nobody: the device reads it where it was written.
+    ZeroCopy,
+    /// Nobody: it is written into the kernel's own memory.
+    InKernel,
+    /// Nobody, for it goes nowhere.
+    Nowhere,
+}
+
+/// Where the departure times come from that frames carry or senders report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timestamps {
+    /// Frames carry no time.
+    None,
+    /// The intended departure, or flat out the time of writing, CLOCK_MONOTONIC.
+    Software,
+    /// That, and the device can say when a frame really left.
+    SoftwareAndDevice,
+}
+
+impl Capabilities {
+    /// An engine that can do little: test frames through one queue, copied by the kernel. Others say where they differ.
+    pub(crate) const fn plain(mode: Mode, summary: &'static str) -> Capabilities {
+        Capabilities {
+            mode,
+            summary,
+            needs_privileges: false,
+            copies: Copies::ByKernel,
+            queues: 1,
+            need_wakeup: false,
+            busy_poll: false,
+            profiles: false,
+            hot_load: false,
+            timestamps: Timestamps::None,
+            counts_at_driver: true,
+        }
+    }
+
+    /// The mode that was reached, for results: `af-xdp copy, 2 queues, need-wakeup`.
+    pub fn reached(&self) -> String {
+        let mut words = self.mode.name().to_owned();
+        match self.copies {
+            Copies::ByKernel if self.mode == Mode::AfXdp => words.push_str(" copy"),
+            Copies::ZeroCopy => words.push_str(" zero-copy"),
+            Copies::ByKernel | Copies::InKernel | Copies::Nowhere => {}
+        }
+        if self.queues != 1 {
+            words.push_str(&format!(", {} queues", self.queues));
+        }
+        if self.need_wakeup {
+            words.push_str(", need-wakeup");
+        }
+        if self.busy_poll {
+            words.push_str(", busy-poll");
+        }
+        if self.timestamps == Timestamps::SoftwareAndDevice {
+            words.push_str(", device timestamps");
+        }
+        words
+    }
 }
 
 /// The frames of one trial.

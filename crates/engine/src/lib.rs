@@ -13,6 +13,7 @@ pub mod drops;
 pub mod error;
 pub mod generator;
 pub mod histogram;
+pub mod memory;
 pub mod pacer;
 pub mod port;
 pub mod replay;
@@ -29,8 +30,8 @@ pub use alone::{Counting, LoneReceiver, LoneSender};
 pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use generator::{
-    Capabilities, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
-    SignaturePlace, TestFrames,
+    Capabilities, Copies, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
+    SignaturePlace, TestFrames, Timestamps,
 };
 pub use histogram::Histogram;
 pub use port::{PathSpec, PortSpec};

@@ -15,7 +15,6 @@ pub(crate) const CATCH_UP: u64 = (CATCH_UP_US as u64 * 1000) << FRACTION;
 pub(crate) const FRACTION: u32 = 16;
 
 /// No schedule is longer, in nanoseconds.
-#[expect(dead_code, reason = "the senders are next")]
 pub(crate) const LONGEST_NS: u64 = u64::MAX >> FRACTION;
 
 /// Times that are added up have 64 bits behind that unit, so that a frame a year from now is due when it should be.

@@ -16,7 +16,7 @@ use crate::generator::{
 };
 use crate::port::PathSpec;
 use crate::sys::monotonic_ns;
-use crate::{af_packet, af_xdp, xdp_count, xdp_live};
+use crate::{af_packet, af_xdp, memory, xdp_count, xdp_live};
 
 /// How many frames prove a path when a tester opens.
 const PROOF_FRAMES: u64 = 1000;
@@ -361,6 +361,7 @@ pub(crate) fn open_sender(
         Mode::XdpLive => Box::new(xdp_live::XdpLive::open(paths, cpus)?),
         Mode::AfXdp => Box::new(af_xdp::sender(paths, cpus)?),
         Mode::AfPacket => Box::new(af_packet::sender(paths, cpus)?),
+        Mode::Memory => Box::new(memory::sender(paths.len(), cpus)),
     })
 }
 

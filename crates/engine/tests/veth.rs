@@ -400,10 +400,16 @@ fn frames_on_the_wire_are_those_of_the_template() {
             for (sequence, captured) in (0..).zip(captured) {
                 let case = format!("{} {stream:?} frame {sequence}", mode.name());
                 let flow = frames.flows.flow(sequence % frames.flows.len());
+                // when each was due is another test's question
+                let at = match version {
+                    IpVersion::Ipv4 => packet::signature::OFFSET_IPV4_UDP,
+                    IpVersion::Ipv6 => packet::signature::OFFSET_IPV6_UDP,
+                };
                 let signature = Signature {
                     nonce: frames.nonce,
                     sequence,
-                    ..Signature::default()
+                    timestamp_ns: Signature::read(&captured[at..]).unwrap().timestamp_ns,
+                    stream: 0,
                 };
                 let mut expected = vec![0; frames.template.buffer_len()];
                 frames.template.write(&mut expected, &flow, &signature);

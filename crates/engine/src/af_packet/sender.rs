@@ -1,21 +1,22 @@
-//! The sender thread that the socket engines share: it keeps the schedule, walks the flows and counts.
+//! The sender thread that the socket engines share: it looks at the clock, takes what is due, and counts.
 //!
-//! What an engine adds is one [`Transmit`]: how a batch of frames gets from memory to a port. Nothing here knows which
-//! kind of socket that is, and nothing in the loop allocates, locks or logs. Start with [`SocketSender`].
+//! What an engine adds is one [`Transmit`]: how a batch of frames gets from memory to a port. What is due, and what it looks
+//! like, is the business of a [`Source`]. Nothing in the loop allocates, locks or logs. Start with [`SocketSender`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use packet::{FrameTemplate, Order, Signature, Walk};
-
+use super::counters::{Counters, OwnLine};
+use super::source::{Outline, Source, TestSource, TrafficSource};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender, TestFrames};
+use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
-use crate::pacer::Pacer;
+use crate::pacer::LONGEST_NS;
 use crate::port::pin;
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
+use crate::traffic::player::Player;
 
 /// Frames per system call at most. Larger batches gain nothing measurable and make bursts that a veth ring of 256 slots
 /// cannot take twice.
@@ -23,98 +24,33 @@ pub(crate) const BATCH: usize = 64;
 
 /// How frames get from memory to the ports of one engine.
 pub(crate) trait Transmit: Send + 'static {
+    /// What has been reached.
+    fn capabilities(&self) -> Capabilities;
+
     /// Prepares buffers for such frames. No traffic flows.
-    fn arm(&mut self, frames: &TestFrames) -> Result<(), EngineError>;
+    fn arm(&mut self, outline: &Outline) -> Result<(), EngineError>;
 
     /// A trial begins: forget what was counted before.
     fn begin(&mut self) -> Result<(), EngineError>;
 
-    /// Takes up to `count` (1 to [`BATCH`]) frames for a path, and returns how many it took. The rest stays due.
+    /// Takes due frames for a path, as many as there are and as there is room for, and some [`BATCH`] at the most. The rest
+    /// stays due. Is also called when nothing is due and [`holds`](Self::holds) frames.
     ///
     /// What became of them goes to `counters`, at the latest in [`Transmit::end`].
-    fn send(
+    fn send<S: Source>(
         &mut self,
         path: usize,
-        count: usize,
-        frames: &mut FrameSource,
+        frames: &mut S,
         counters: &Counters,
-    ) -> Result<usize, EngineError>;
+    ) -> Result<(), EngineError>;
+
+    /// Are there frames that were taken and not yet given to the kernel?
+    fn holds(&self) -> bool {
+        false
+    }
 
     /// A trial ends: nothing may leave any more, and `counters` become final.
     fn end(&mut self, counters: &Counters) -> Result<(), EngineError>;
-}
-
-/// The frames of one trial, one after the other.
-pub(crate) struct FrameSource {
-    template: FrameTemplate,
-    walk: Walk,
-    signature: Signature,
-}
-
-impl FrameSource {
-    fn new(frames: &TestFrames) -> FrameSource {
-        FrameSource {
-            template: frames.template.clone(),
-            walk: frames.flows.walk(Order::Sequential),
-            signature: Signature {
-                nonce: frames.nonce,
-                ..Signature::default()
-            },
-        }
-    }
-
-    /// Turns a buffer that holds any frame of the template into the next frame.
-    #[inline]
-    pub(crate) fn write_next(&mut self, buffer: &mut [u8]) {
-        let flow = self.walk.next().expect("a walk is endless");
-        self.template.patch(buffer, &flow, &self.signature);
-        self.signature.sequence += 1;
-    }
-
-    /// The next frame will be number `sequence`, with the flow that belongs to it. Slow: for after a refusal.
-    pub(crate) fn rewind_to(&mut self, sequence: u64) {
-        self.walk = self.walk.starting_at(sequence);
-        self.signature.sequence = sequence;
-    }
-
-    /// How many frames have been written, and the number of the next.
-    pub(crate) fn sequence(&self) -> u64 {
-        self.signature.sequence
-    }
-}
-
-/// Writes some frame of a trial, so that [`FrameSource::write_next`] may turn it into any other.
-pub(crate) fn write_any(frames: &TestFrames, buffer: &mut [u8]) {
-    let signature = Signature::default();
-    frames
-        .template
-        .write(buffer, &frames.flows.flow(0), &signature);
-}
-
-/// Written by the sender thread, read by everybody.
-pub(crate) struct Counters {
-    sent: Vec<AtomicU64>,
-    refused: Vec<AtomicU64>,
-}
-
-impl Counters {
-    fn new(paths: usize) -> Counters {
-        let zeros = || (0..paths).map(|_| AtomicU64::new(0)).collect();
-        Counters {
-            sent: zeros(),
-            refused: zeros(),
-        }
-    }
-
-    /// Frames of this trial given to the driver of a path's port.
-    pub(crate) fn set_sent(&self, path: usize, frames: u64) {
-        self.sent[path].store(frames, Ordering::Relaxed);
-    }
-
-    /// Frames of this trial that were taken and did not get as far as the driver.
-    pub(crate) fn set_refused(&self, path: usize, frames: u64) {
-        self.refused[path].store(frames, Ordering::Relaxed);
-    }
 }
 
 /// A [`Sender`] around one [`Transmit`].
@@ -122,47 +58,57 @@ pub(crate) struct SocketSender<T> {
     capabilities: Capabilities,
     cpus: Vec<usize>,
     paths: usize,
-    frames: Option<TestFrames>,
+    armed: Option<Armed>,
     /// Absent while the thread has it, and after the thread has died.
     transmit: Option<T>,
+    paced: bool,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<(T, Result<(), EngineError>)>>,
 }
 
+struct Armed {
+    frames: Frames,
+    streams: usize,
+}
+
 struct Shared {
-    stop: AtomicBool,
+    orders: OwnLine<Orders>,
     done: AtomicBool,
-    path: AtomicUsize,
-    forgiven: AtomicU64,
     counters: Counters,
 }
 
+/// What the thread is told. It reads them every time it looks at the clock, and they seldom change.
+#[derive(Default)]
+struct Orders {
+    stop: AtomicBool,
+    path: AtomicUsize,
+    /// A new load, as bits; [`NO_LOAD`] when it has been taken.
+    load_pps: AtomicU64,
+}
+
+/// Bits of no positive number.
+const NO_LOAD: u64 = 0;
+
 impl Shared {
-    fn new(paths: usize) -> Shared {
+    fn new(paths: usize, streams: usize) -> Shared {
         Shared {
-            stop: AtomicBool::new(false),
+            orders: OwnLine::default(),
             done: AtomicBool::new(true),
-            path: AtomicUsize::new(0),
-            forgiven: AtomicU64::new(0),
-            counters: Counters::new(paths),
+            counters: Counters::new(paths, streams),
         }
     }
 }
 
 impl<T: Transmit> SocketSender<T> {
-    pub(crate) fn new(
-        capabilities: Capabilities,
-        paths: usize,
-        cpus: &[usize],
-        transmit: T,
-    ) -> Self {
+    pub(crate) fn new(paths: usize, cpus: &[usize], transmit: T) -> Self {
         SocketSender {
-            capabilities,
+            capabilities: transmit.capabilities(),
             cpus: cpus.to_vec(),
             paths,
-            frames: None,
+            armed: None,
             transmit: Some(transmit),
-            shared: Arc::new(Shared::new(paths)),
+            paced: false,
+            shared: Arc::new(Shared::new(paths, 0)),
             thread: None,
         }
     }
@@ -178,12 +124,16 @@ impl<T: Transmit> Sender for SocketSender<T> {
     }
 
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
-        let frames = frames.test(self.capabilities.mode.name())?;
         let Some(transmit) = &mut self.transmit else {
             return Err(EngineError::Frames("the sender still runs".into()));
         };
-        transmit.arm(frames)?;
-        self.frames = Some(frames.clone());
+        let outline = Outline::of(frames)?;
+        self.armed = None;
+        transmit.arm(&outline)?;
+        self.armed = Some(Armed {
+            frames: frames.clone(),
+            streams: outline.streams,
+        });
         Ok(())
     }
 
@@ -191,28 +141,46 @@ impl<T: Transmit> Sender for SocketSender<T> {
         if schedule.path >= self.paths {
             return Err(Self::no_path(schedule.path));
         }
-        let Some(frames) = &self.frames else {
+        let Some(Armed { frames, streams }) = &self.armed else {
             return Err(EngineError::Frames("the sender is not armed".into()));
         };
-        let source = FrameSource::new(frames);
+        let frames = frames.clone();
+        let player = match &frames {
+            Frames::Traffic(frames) => Some(Player::new(frames, schedule.load_pps)?),
+            Frames::Test(_) => None,
+        };
         let Some(mut transmit) = self.transmit.take() else {
             return Err(EngineError::Frames("the sender still runs".into()));
         };
         prepare_interrupts();
-        let shared = Arc::new(Shared::new(self.paths));
-        shared.path.store(schedule.path, Ordering::Relaxed);
+        let shared = Arc::new(Shared::new(self.paths, *streams));
+        let orders = &shared.orders.0;
+        orders.path.store(schedule.path, Ordering::Relaxed);
         shared.done.store(false, Ordering::Relaxed);
         self.shared = shared.clone();
+        self.paced = schedule.load_pps.is_some();
         let cpus = self.cpus.clone();
         let thread = thread::Builder::new()
             .name("fwdlab-send".into())
             .spawn(move || {
                 let pinned = pin(&cpus);
                 become_preferred();
-                let result = pinned
-                    .and_then(|()| transmit.begin())
-                    .and_then(|()| send(&mut transmit, source, schedule, &shared))
-                    .and(transmit.end(&shared.counters));
+                let result = pinned.and_then(|()| transmit.begin()).and_then(|()| {
+                    // The clock of the schedule starts here, so that a thread that was slow to start owes nothing.
+                    let start_ns = monotonic_ns();
+                    match (frames, player) {
+                        (Frames::Traffic(_), Some(player)) => {
+                            let source = TrafficSource::new(player, &schedule, start_ns);
+                            send(&mut transmit, source, &schedule, start_ns, &shared)
+                        }
+                        (Frames::Test(frames), _) => {
+                            let source = TestSource::new(&frames, &schedule, start_ns);
+                            send(&mut transmit, source, &schedule, start_ns, &shared)
+                        }
+                        (Frames::Traffic(_), None) => Ok(()),
+                    }
+                });
+                let result = result.and(transmit.end(&shared.counters));
                 shared.done.store(true, Ordering::Release);
                 (transmit, result)
             })
@@ -225,34 +193,43 @@ impl<T: Transmit> Sender for SocketSender<T> {
         if path >= self.paths {
             return Err(Self::no_path(path));
         }
-        self.shared.path.store(path, Ordering::Relaxed);
+        self.shared.orders.0.path.store(path, Ordering::Relaxed);
         Ok(())
     }
 
-    fn set_load(&mut self, _load_pps: f64) -> Result<(), EngineError> {
-        Err(EngineError::Unsupported {
-            engine: self.capabilities().mode.name(),
-            what: "change the load while it sends".into(),
-        })
+    fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
+        if !(load_pps > 0.0 && load_pps.is_finite()) {
+            return Err(EngineError::Frames(format!(
+                "{load_pps} frames/s is no load; it must be a positive number"
+            )));
+        }
+        if self.thread.is_none() {
+            return Err(EngineError::Frames(
+                "the sender does not run; start it with this load".into(),
+            ));
+        }
+        if !self.paced {
+            return Err(EngineError::Frames(
+                "the sender was started flat out and has no load to change; start it with one"
+                    .into(),
+            ));
+        }
+        let orders = &self.shared.orders.0;
+        orders.load_pps.store(load_pps.to_bits(), Ordering::Relaxed);
+        Ok(())
     }
 
     fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
-        Ok(None)
+        Ok(self.paced.then(|| self.shared.counters.lateness()))
     }
 
     fn counts(&self) -> Result<SendCounts, EngineError> {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { sent, refused } = &self.shared.counters;
-        Ok(SendCounts {
-            sent: sent.iter().map(read).collect(),
-            not_sent: read(&self.shared.forgiven) + refused.iter().map(read).sum::<u64>(),
-            ..SendCounts::default()
-        })
+        Ok(self.shared.counters.read())
     }
 
     fn stop(&mut self) -> Result<SendCounts, EngineError> {
         if let Some(thread) = self.thread.take() {
-            self.shared.stop.store(true, Ordering::Release);
+            self.shared.orders.0.stop.store(true, Ordering::Release);
             while !thread.is_finished() {
                 // a socket may block when its buffer is full
                 interrupt(&thread);
@@ -275,7 +252,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
 impl<T> Drop for SocketSender<T> {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.shared.stop.store(true, Ordering::Release);
+            self.shared.orders.0.stop.store(true, Ordering::Release);
             while !thread.is_finished() {
                 interrupt(&thread);
                 thread::sleep(Duration::from_millis(1));
@@ -286,38 +263,44 @@ impl<T> Drop for SocketSender<T> {
 }
 
 /// The loop of the sender thread: until it is told to stop, everything is sent, or the time has run out.
-///
-/// The clock of the schedule starts here and not in [`Sender::start`], so that a thread that was slow to start owes
-/// nothing.
-fn send<T: Transmit>(
+fn send<T: Transmit, S: Source>(
     transmit: &mut T,
-    mut frames: FrameSource,
-    schedule: Schedule,
+    mut frames: S,
+    schedule: &Schedule,
+    start_ns: u64,
     shared: &Shared,
 ) -> Result<(), EngineError> {
-    let start_ns = monotonic_ns();
-    let end_ns = start_ns.saturating_add(schedule.at_most.as_nanos() as u64);
-    let mut pacer = schedule.load_pps.map(|pps| Pacer::new(pps, start_ns));
-    let all = schedule.frames.unwrap_or(u64::MAX);
-    while !shared.stop.load(Ordering::Acquire) && frames.sequence() < all {
-        let now = monotonic_ns();
-        if now >= end_ns {
+    let at_most_ns = (schedule.at_most.as_nanos()).min(LONGEST_NS.into()) as u64;
+    let end_ns = start_ns.saturating_add(at_most_ns);
+    let (orders, counters) = (&shared.orders.0, &shared.counters);
+    let paced = schedule.load_pps.is_some();
+    while !orders.stop.load(Ordering::Acquire) {
+        let holds = transmit.holds();
+        if frames.has_ended() && !holds {
             break;
         }
-        let mut count = (all - frames.sequence()).min(BATCH as u64);
-        if let Some(pacer) = &mut pacer {
-            count = count.min(pacer.due(now));
-            shared.forgiven.store(pacer.not_sent(), Ordering::Relaxed);
+        let now_ns = monotonic_ns();
+        if now_ns >= end_ns {
+            break;
         }
-        if count == 0 {
-            std::hint::spin_loop();
-            continue;
+        if orders.load_pps.load(Ordering::Relaxed) != NO_LOAD {
+            let bits = orders.load_pps.swap(NO_LOAD, Ordering::Relaxed);
+            frames.set_load(f64::from_bits(bits), now_ns);
         }
-        let path = shared.path.load(Ordering::Relaxed);
-        let taken = transmit.send(path, count as usize, &mut frames, &shared.counters)?;
-        if let Some(pacer) = &mut pacer {
-            pacer.taken(taken as u64);
+        match frames.look(now_ns) {
+            Some(late_ns) if paced => counters.is_late(late_ns),
+            Some(_) => {}
+            None if holds => {}
+            None => {
+                std::hint::spin_loop();
+                continue;
+            }
         }
+        counters.set_forgiven(frames.not_sent());
+        let path = orders.path.load(Ordering::Relaxed);
+        transmit.send(path, &mut frames, counters)?;
     }
+    // the last frames may have been forgiven, or a load changed, since
+    counters.set_forgiven(frames.not_sent());
     Ok(())
 }

@@ -91,20 +91,32 @@ fn statistics(socket: &OwnedFd) -> io::Result<libc::tpacket_stats> {
     Ok(statistics)
 }
 
-/// Buffers for the frames of one `sendmmsg`, in one piece of memory.
+/// Frames in one piece of memory, each on cache lines of its own, and what `sendmmsg` needs to send some of them.
 pub(super) struct Batch {
-    frame_bytes: usize,
-    frames: Box<[u8]>,
-    vectors: Vec<libc::iovec>,
-    messages: Vec<libc::mmsghdr>,
+    bytes: Box<[u8]>,
+    /// Where each frame starts in the bytes, and how long it is.
+    frames: Box<[(usize, usize)]>,
+    vectors: Box<[libc::iovec]>,
+    messages: Box<[libc::mmsghdr]>,
 }
 
 // SAFETY: the raw pointers in vectors and messages are set from our own buffers in each `send`, and read only there.
 unsafe impl Send for Batch {}
 
 impl Batch {
-    /// Room for `count` frames of `frame_bytes` bytes.
-    pub(super) fn new(count: usize, frame_bytes: usize) -> Batch {
+    /// Room for frames of these lengths; `most` are sent at a time.
+    pub(super) fn new(lengths: impl Iterator<Item = usize>, most: usize) -> Batch {
+        let mut end = 0;
+        let mut frames: Box<[_]> = lengths
+            .map(|bytes| {
+                let start = end;
+                end += bytes.next_multiple_of(64);
+                (start, bytes)
+            })
+            .collect();
+        let bytes: Box<[u8]> = vec![0; end + 63].into();
+        let align = bytes.as_ptr().align_offset(64).min(63);
+        frames.iter_mut().for_each(|(start, _)| *start += align);
         let vector = libc::iovec {
             iov_base: ptr::null_mut(),
             iov_len: 0,
@@ -112,32 +124,52 @@ impl Batch {
         // SAFETY: an mmsghdr is integers and pointers, for which zero is a value.
         let message: libc::mmsghdr = unsafe { std::mem::zeroed() };
         Batch {
-            frame_bytes,
-            frames: vec![0; count * frame_bytes].into(),
-            vectors: vec![vector; count],
-            messages: vec![message; count],
+            bytes,
+            frames,
+            vectors: vec![vector; most].into(),
+            messages: vec![message; most].into(),
         }
+    }
+
+    /// How many frames there are.
+    pub(super) fn len(&self) -> usize {
+        self.frames.len()
     }
 
     /// The buffer of frame `index`.
     #[inline]
     pub(super) fn frame(&mut self, index: usize) -> &mut [u8] {
-        &mut self.frames[index * self.frame_bytes..][..self.frame_bytes]
+        let (start, bytes) = self.frames[index];
+        &mut self.bytes[start..start + bytes]
     }
 
-    /// Sends the first `count` frames, waiting for room; returns how many the kernel took, at least one.
+    /// Sends `count` frames from `first` on, and from 0 after the last, each as long as `length` says; waits for room.
+    /// Returns how many the kernel took, at least one.
     ///
     /// When it took fewer, the next one was refused, and the kernel does not say why. An error is the first frame's.
     #[inline]
-    pub(super) fn send(&mut self, socket: &OwnedFd, count: usize) -> io::Result<usize> {
-        let frames = self.frames.chunks_exact_mut(self.frame_bytes).take(count);
+    pub(super) fn send(
+        &mut self,
+        socket: &OwnedFd,
+        first: usize,
+        count: usize,
+        length: impl Fn(usize) -> usize,
+    ) -> io::Result<usize> {
+        let mut index = first;
         let mut messages = 0;
-        for ((frame, vector), message) in frames.zip(&mut self.vectors).zip(&mut self.messages) {
+        let prepared = self.vectors.iter_mut().zip(&mut self.messages);
+        for (vector, message) in prepared.take(count) {
+            let (start, bytes) = self.frames[index];
+            let frame = &mut self.bytes[start..start + length(index).min(bytes)];
             vector.iov_base = frame.as_mut_ptr().cast();
             vector.iov_len = frame.len();
             message.msg_hdr.msg_iov = vector;
             message.msg_hdr.msg_iovlen = 1;
             messages += 1;
+            index += 1;
+            if index == self.frames.len() {
+                index = 0;
+            }
         }
         // SAFETY: the first `messages` headers point at one vector each, and those at a frame each, all of which we own
         // and keep until the call is over.

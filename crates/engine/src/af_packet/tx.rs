@@ -15,19 +15,24 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
+use super::counters::Counters;
 use super::link_stats::LinkStats;
-use super::sender::{BATCH, Counters, FrameSource, SocketSender, Transmit, write_any};
+use super::sender::{BATCH, SocketSender, Transmit};
+use super::source::{Outline, Slot, Source};
 use super::sys::{self, Batch};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Mode, Sender, TestFrames};
+use crate::generator::{Capabilities, Mode, Sender, Timestamps};
 use crate::port::{PathSpec, interface_index, within};
 use crate::sys::monotonic_ns;
 
 const CAPABILITIES: Capabilities = Capabilities {
-    mode: Mode::AfPacket,
-    summary: "AF_PACKET: sendmmsg of up to 64 frames past the queueing discipline, one thread",
-    needs_privileges: false,
-    counts_at_driver: true,
+    profiles: true,
+    hot_load: true,
+    timestamps: Timestamps::Software,
+    ..Capabilities::plain(
+        Mode::AfPacket,
+        "AF_PACKET: sendmmsg of up to 64 frames past the queueing discipline, one thread",
+    )
 };
 
 /// Frames in the DUT's queue are charged to the socket. The kernel grants less where `net.core.wmem_max` says so.
@@ -50,15 +55,28 @@ pub fn sender(paths: &[PathSpec], cpus: &[usize]) -> Result<impl Sender + use<>,
     let sockets = paths.iter().map(Socket::open).collect::<Result<_, _>>()?;
     let transmit = PacketTransmit {
         sockets,
-        batch: Batch::new(0, 1),
+        batch: Batch::new(std::iter::empty(), 0),
+        slots: vec![],
+        is_cached: false,
+        first: 0,
+        held: 0,
+        path: 0,
         link_stats: ports,
     };
-    Ok(SocketSender::new(CAPABILITIES, paths.len(), cpus, transmit))
+    Ok(SocketSender::new(paths.len(), cpus, transmit))
 }
 
 struct PacketTransmit {
     sockets: Vec<Socket>,
+    /// As many frames as one call sends, or all there are.
     batch: Batch,
+    slots: Vec<Slot>,
+    is_cached: bool,
+    /// The frames that were taken and that the kernel has not seen: where they begin, and how many.
+    first: usize,
+    held: usize,
+    /// Which path was sent into last.
+    path: usize,
     link_stats: LinkStats,
 }
 
@@ -76,6 +94,8 @@ struct Tally {
     refused: u64,
     /// Of the refused: dropped by the port, as far as we have asked.
     dropped: u64,
+    /// The refused of each stream of which that is not known.
+    open: Vec<u64>,
     /// The port's `tx_dropped` when the trial began.
     dropped_before: u64,
     asked_ns: u64,
@@ -110,11 +130,22 @@ impl Socket {
     }
 
     /// How many of the refused frames has the port dropped?
-    fn ask(&mut self, link_stats: &LinkStats) -> Result<(), EngineError> {
+    ///
+    /// When it has dropped some of them and not seen others, which those were is not known: the first streams get them.
+    fn ask(&mut self, link_stats: &LinkStats, counters: &Counters) -> Result<(), EngineError> {
         let dropped = self.tx_dropped(link_stats)?;
-        self.tally.dropped = dropped
-            .saturating_sub(self.tally.dropped_before)
-            .min(self.tally.refused);
+        let tally = &mut self.tally;
+        let dropped = dropped
+            .saturating_sub(tally.dropped_before)
+            .clamp(tally.dropped, tally.refused);
+        let mut more = dropped - tally.dropped;
+        for (stream, open) in (0..).zip(&mut tally.open) {
+            let part = more.min(*open);
+            counters.add_of_stream(stream, part);
+            *open -= part;
+            more -= part;
+        }
+        tally.dropped = dropped;
         Ok(())
     }
 
@@ -125,76 +156,152 @@ impl Socket {
     }
 }
 
+impl PacketTransmit {
+    /// Takes due frames, if those taken before have all left.
+    #[inline]
+    fn fill<S: Source>(&mut self, frames: &mut S) {
+        if self.held > 0 {
+            return;
+        }
+        if self.is_cached {
+            while self.held < BATCH && frames.has_next() {
+                frames.skip();
+                self.held += 1;
+            }
+            return;
+        }
+        self.first = 0;
+        while self.held < BATCH && frames.has_next() {
+            frames.write(self.batch.frame(self.held), &mut self.slots[self.held]);
+            self.held += 1;
+        }
+    }
+
+    /// The first of the held frames has been dealt with.
+    #[inline]
+    fn pass(&mut self) -> Slot {
+        let slot = self.slots[self.first];
+        self.held -= 1;
+        self.first += 1;
+        if self.first == self.batch.len() {
+            self.first = 0;
+        }
+        slot
+    }
+}
+
 impl Transmit for PacketTransmit {
-    fn arm(&mut self, frames: &TestFrames) -> Result<(), EngineError> {
-        self.batch = Batch::new(BATCH, frames.template.buffer_len());
-        for index in 0..BATCH {
-            write_any(frames, self.batch.frame(index));
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    fn arm(&mut self, outline: &Outline) -> Result<(), EngineError> {
+        self.is_cached = outline.cycle.is_some();
+        match &outline.cycle {
+            Some(cycle) => {
+                let lengths = cycle.iter().map(|cached| cached.bytes.len());
+                self.batch = Batch::new(lengths, BATCH);
+                for (index, cached) in cycle.iter().enumerate() {
+                    self.batch.frame(index).copy_from_slice(&cached.bytes);
+                }
+                self.slots = cycle.iter().map(|cached| cached.slot).collect();
+            }
+            None => {
+                self.batch = Batch::new((0..BATCH).map(|_| outline.buffer_len), BATCH);
+                self.slots = vec![Slot::EMPTY; BATCH];
+            }
+        }
+        for socket in &mut self.sockets {
+            socket.tally.open = vec![0; outline.streams];
         }
         Ok(())
     }
 
     fn begin(&mut self) -> Result<(), EngineError> {
+        (self.first, self.held) = (0, 0);
         for socket in &mut self.sockets {
+            let mut open = std::mem::take(&mut socket.tally.open);
+            open.fill(0);
             socket.tally = Tally {
                 dropped_before: socket.tx_dropped(&self.link_stats)?,
+                open,
                 ..Tally::default()
             };
         }
         Ok(())
     }
 
-    fn send(
+    fn send<S: Source>(
         &mut self,
         path: usize,
-        count: usize,
-        frames: &mut FrameSource,
+        frames: &mut S,
         counters: &Counters,
-    ) -> Result<usize, EngineError> {
-        let first = frames.sequence();
-        for index in 0..count {
-            frames.write_next(self.batch.frame(index));
+    ) -> Result<(), EngineError> {
+        self.fill(frames);
+        if self.held == 0 {
+            return Ok(());
         }
-        let socket = &mut self.sockets[path];
-        let accepted = match self.batch.send(&socket.socket, count) {
+        self.path = path;
+        let socket = &self.sockets[path];
+        let slots = &self.slots;
+        let length = |index: usize| slots[index].bytes as usize;
+        counters.woke_the_kernel();
+        let accepted = match self
+            .batch
+            .send(&socket.socket, self.first, self.held, length)
+        {
             Ok(accepted) => accepted,
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOBUFS) => 0,
                 // told to stop while waiting for room: nothing happened
-                Some(libc::EINTR) => {
-                    frames.rewind_to(first);
-                    return Ok(0);
-                }
+                Some(libc::EINTR) => return Ok(()),
                 _ => {
                     let what = format!("send into {}", socket.interface);
                     return Err(EngineError::system(what, error));
                 }
             },
         };
-        socket.tally.accepted += accepted as u64;
-        if accepted == count {
-            socket.publish(path, counters);
-            return Ok(count);
+        for _ in 0..accepted {
+            let slot = self.pass();
+            counters.add_of_stream(slot.stream, 1);
+        }
+        self.sockets[path].tally.accepted += accepted as u64;
+        if self.held == 0 {
+            self.sockets[path].publish(path, counters);
+            return Ok(());
         }
         // the frame after the accepted ones was refused; those behind it have not been tried
+        counters.ring_was_full();
+        let slot = self.pass();
+        let socket = &mut self.sockets[path];
         socket.tally.refused += 1;
-        frames.rewind_to(first + accepted as u64 + 1);
+        if let Some(open) = socket.tally.open.get_mut(slot.stream as usize) {
+            *open += 1;
+        }
         let now = monotonic_ns();
         if now - socket.tally.asked_ns >= ASK_EVERY_NS {
             socket.tally.asked_ns = now;
-            socket.ask(&self.link_stats)?;
+            socket.ask(&self.link_stats, counters)?;
         }
         socket.publish(path, counters);
-        Ok(accepted + 1)
+        Ok(())
+    }
+
+    fn holds(&self) -> bool {
+        self.held > 0
     }
 
     fn end(&mut self, counters: &Counters) -> Result<(), EngineError> {
         for (path, socket) in self.sockets.iter_mut().enumerate() {
             if socket.tally.refused > 0 {
-                socket.ask(&self.link_stats)?;
+                socket.ask(&self.link_stats, counters)?;
             }
             socket.publish(path, counters);
         }
+        // what is still held was due, and nobody will send it
+        let tally = &self.sockets[self.path].tally;
+        let held = std::mem::take(&mut self.held) as u64;
+        counters.set_refused(self.path, tally.refused - tally.dropped + held);
         Ok(())
     }
 }

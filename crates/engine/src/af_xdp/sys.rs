@@ -1,5 +1,6 @@
-//! Memory shared with the kernel: the frames of an AF_XDP socket and its rings (`Documentation/networking/af_xdp.rst`).
-#![allow(unsafe_code, reason = "memory shared with the kernel")]
+//! Memory shared with the kernel: the frames of an AF_XDP socket and its rings (`Documentation/networking/af_xdp.rst`); and
+//! the socket options that no safe library has.
+#![allow(unsafe_code, reason = "memory shared with the kernel, system calls")]
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::xdp::{XdpDesc, XdpDescOptions, XdpRingOffset};
 
-/// Bytes of a frame's buffer. The kernel takes 2048 or a page.
-pub(super) const FRAME_BYTES: usize = 2048;
+/// A frame lies inside of one chunk, wherever in it. The kernel takes chunks of 2048 bytes or a page.
+pub(super) const CHUNK_BYTES: usize = 2048;
 
 /// A mapping; unmapped when dropped.
 struct Map {
@@ -64,17 +65,16 @@ impl Drop for Map {
     }
 }
 
-/// The buffers of the frames (UMEM).
-pub(super) struct Frames {
+/// The memory of the frames (UMEM).
+pub(super) struct Umem {
     map: Map,
-    count: usize,
 }
 
-impl Frames {
-    /// Buffers for `count` frames.
-    pub(super) fn new(count: usize) -> io::Result<Frames> {
-        let map = Map::new(count * FRAME_BYTES, None)?;
-        Ok(Frames { map, count })
+impl Umem {
+    /// So many chunks.
+    pub(super) fn new(chunks: usize) -> io::Result<Umem> {
+        let map = Map::new(chunks * CHUNK_BYTES, None)?;
+        Ok(Umem { map })
     }
 
     /// Address and length, for registration.
@@ -82,17 +82,12 @@ impl Frames {
         (self.map.start.as_ptr() as u64, self.map.length as u64)
     }
 
-    /// The buffer of frame `index`. The kernel only reads it, between [`Producer::publish`] and its consumption.
+    /// Some of its bytes. The kernel only reads them, between [`Producer::publish`] and its consumption.
     #[inline]
-    pub(super) fn frame(&mut self, index: usize) -> &mut [u8] {
-        assert!(index < self.count);
+    pub(super) fn bytes(&mut self, start: usize, length: usize) -> &mut [u8] {
+        assert!(start <= self.map.length && length <= self.map.length - start);
         // SAFETY: inside of the mapping; &mut self makes it the only reference; bytes have no invalid values.
-        unsafe {
-            std::slice::from_raw_parts_mut(
-                self.map.start.as_ptr().add(index * FRAME_BYTES),
-                FRAME_BYTES,
-            )
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.map.start.as_ptr().add(start), length) }
     }
 }
 
@@ -149,6 +144,8 @@ impl<T> Ring<T> {
 pub(super) struct Producer {
     ring: Ring<XdpDesc>,
     position: u32,
+    /// Where the kernel was when we last looked, for every look may miss the cache.
+    consumed: u32,
 }
 
 impl Producer {
@@ -159,29 +156,34 @@ impl Producer {
         entries: u32,
     ) -> io::Result<Producer> {
         let ring = Ring::new(socket, libc::XDP_PGOFF_TX_RING as u64, offsets, entries)?;
-        Ok(Producer { ring, position: 0 })
+        Ok(Producer {
+            ring,
+            position: 0,
+            consumed: 0,
+        })
     }
 
     /// Entries that the kernel has not taken yet, as far as it has told.
     #[inline]
-    pub(super) fn pending(&self) -> u32 {
-        self.position
-            .wrapping_sub(self.ring.consumer().load(Ordering::Acquire))
+    pub(super) fn pending(&mut self) -> u32 {
+        self.consumed = self.ring.consumer().load(Ordering::Acquire);
+        self.position.wrapping_sub(self.consumed)
     }
 
-    /// Free entries.
+    /// Is there a free entry?
     #[inline]
-    pub(super) fn room(&self) -> u32 {
-        (self.ring.mask + 1).saturating_sub(self.pending())
+    pub(super) fn has_room(&mut self) -> bool {
+        self.position.wrapping_sub(self.consumed) <= self.ring.mask
+            || self.pending() <= self.ring.mask
     }
 
     /// Writes the next entry; there must be room. The kernel sees it after [`Producer::publish`].
     #[inline]
-    pub(super) fn push(&mut self, frame: usize, bytes: usize) {
-        assert!(self.room() > 0);
+    pub(super) fn push(&mut self, start: usize, bytes: u32) {
+        assert!(self.has_room());
         let descriptor = XdpDesc {
-            addr: (frame * FRAME_BYTES) as u64,
-            len: bytes as u32,
+            addr: start as u64,
+            len: bytes,
             options: XdpDescOptions::empty(),
         };
         // SAFETY: the entry is inside of the ring, and free: the kernel does not read it before it is published.
@@ -224,7 +226,7 @@ impl Completions {
         Ok(Completions { ring, position: 0 })
     }
 
-    /// The next frame that is ours again.
+    /// Where the next frame begins that is ours again.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<usize> {
         if self.position == self.ring.producer().load(Ordering::Acquire) {
@@ -234,6 +236,80 @@ impl Completions {
         let address = unsafe { self.ring.entry(self.position).read() };
         self.position = self.position.wrapping_add(1);
         self.ring.consumer().store(self.position, Ordering::Release);
-        Some(address as usize / FRAME_BYTES)
+        Some(address as usize)
+    }
+}
+
+/// At most so many frames per system call, where the kernel is new enough (6.17) to have a say.
+pub(super) fn set_budget(socket: &OwnedFd, frames: u32) -> io::Result<()> {
+    /// `XDP_MAX_TX_SKB_BUDGET`
+    const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+    set_option(socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, frames)
+}
+
+/// The driver's queue is polled from our system calls, for so long and so many frames at a time, and its interrupts are put
+/// off while we do.
+pub(super) fn set_busy_poll(socket: &OwnedFd, wait_us: u32, budget: u32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, wait_us)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, budget)
+}
+
+fn set_option(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: u32,
+) -> io::Result<()> {
+    // SAFETY: the value outlives the call and has the length given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<u32>() as u32,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// `struct ethtool_channels`
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// How many transmit queues an interface of the calling thread's namespace has in use, as `ethtool -l` shows them.
+pub(super) fn transmit_queues(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    const SIOCETHTOOL: u32 = 0x8946;
+    let mut channels = Channels {
+        command: ETHTOOL_GCHANNELS,
+        ..Channels::default()
+    };
+    // SAFETY: an ifreq is integers and pointers, for which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    // SAFETY: the request names the interface and leads to the channels; both outlive the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+    if result == 0 {
+        Ok(channels.tx + channels.combined)
+    } else {
+        Err(io::Error::last_os_error())
     }
 }

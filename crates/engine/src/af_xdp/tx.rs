@@ -1,62 +1,95 @@
-//! The AF_XDP sender: frames patched in place in the shared memory, one socket on queue 0 of each path's port.
+//! The AF_XDP sender: frames in shared memory, one socket for each queue that is used of each path's port, one thread.
 //!
-//! In copy mode the kernel works only inside of the wake-up call, on at most 32 frames each. It stops early when the
+//! In copy mode the kernel works only inside of the wake-up call, on a batch of frames each. It stops early when the
 //! driver drops a frame (EBUSY; the frame is used up and is a `tx_dropped` of the port) or cannot take it (EAGAIN; it
 //! stays in the ring). So every frame that has left the ring was given to the driver: `sent = tx_packets + tx_dropped`,
-//! and frames still in the ring at the end are not sent.
+//! and frames still in the ring at the end are not sent. With zero-copy, a frame is sent when the device has given it back.
+//!
+//! One thread serves all queues, so that there is one schedule and one order of frames, exact to the frame, and nothing is
+//! shared between threads. Writing a frame costs 1 % of what the kernel needs to send one in copy mode; with zero-copy a second
+//! queue lets the driver work on another CPU. Frames of one flow keep to one queue.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::{io, thread};
 
-use rustix::io::Errno;
-use rustix::net::sockopt::{
-    set_socket_send_buffer_size, set_xdp_tx_ring_size, set_xdp_umem_completion_ring_size,
-    set_xdp_umem_fill_ring_size, set_xdp_umem_reg, xdp_mmap_offsets,
-};
-use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::sys::{self, Completions, FRAME_BYTES, Producer};
-use crate::af_packet::sender::{Counters, FrameSource, SocketSender, Transmit, write_any};
+use super::features::device_timestamps;
+use super::memory::FrameMemory;
+use super::socket::{ENTRIES, Queue};
+use super::sys::{CHUNK_BYTES, transmit_queues};
+use crate::af_packet::counters::Counters;
+use crate::af_packet::sender::{BATCH, SocketSender, Transmit};
+use crate::af_packet::source::{Outline, Source};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Mode, Sender, TestFrames};
+use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
-
-const CAPABILITIES: Capabilities = Capabilities {
-    mode: Mode::AfXdp,
-    summary: "AF_XDP in copy mode, one queue, one thread",
-    needs_privileges: false,
-    counts_at_driver: true,
-};
-
-/// Frames and ring entries of one path, a power of two. A frame is ours again when the DUT has fetched it, so there must
-/// be clearly more than a veth queue holds (256): with fewer, the sender waits for the DUT, and overload shows no loss.
-/// Frames are reused last in, first out, so that what is written stays in the cache.
-const SLOTS: u32 = 512;
-
-/// The same frames are charged to the socket. The kernel grants less where `net.core.wmem_max` says so.
-const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// The kernel releases a queue some time after its socket is closed, and says EBUSY until then.
 const RELEASE_TRIES: u32 = 50;
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long the end of a trial waits for frames that the driver would not take at once.
+/// How long the end of a trial waits for frames that the driver would not take at once, and how long the next one waits
+/// before it that are still with the DUT.
 const END_TRIES: u32 = 20;
 const END_PAUSE: Duration = Duration::from_millis(1);
 
-/// Opens the sender on queue 0 of the sending ports of all paths.
+/// What is wanted of the sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// How many queues of each port; `None`: all with zero-copy, and one without, where a second gains nothing.
+    pub queues: Option<u16>,
+    /// Shall the device read frames where they are?
+    pub zero_copy: ZeroCopy,
+    /// Poll the driver from the sender's own system calls, in place of interrupts. Only of use where the driver defers those
+    /// (`napi_defer_hard_irqs`, `gro_flush_timeout`), and nothing on veth.
+    pub busy_poll: Option<BusyPoll>,
+}
+
+/// Zero-copy needs a driver that can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ZeroCopy {
+    /// Where the driver can.
+    #[default]
+    Try,
+    /// No.
+    Never,
+    /// Or not at all.
+    Require,
+}
+
+/// How to poll the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BusyPoll {
+    /// For so long, in microseconds.
+    pub wait_us: u32,
+    /// So many frames at a time; more than 64 needs CAP_NET_ADMIN.
+    pub budget: u32,
+}
+
+/// Opens the sender on the sending ports of all paths, in the best mode that they agree to.
 ///
 /// # Errors
 /// An interface that does not exist, a kernel without AF_XDP, a queue that another AF_XDP socket has, or no CAP_NET_RAW.
 pub fn sender(paths: &[PathSpec], cpus: &[usize]) -> Result<impl Sender + use<>, EngineError> {
+    sender_with(paths, cpus, Options::default())
+}
+
+/// Opens the sender in a certain mode.
+///
+/// # Errors
+/// As [`sender`]; the driver has no zero-copy, which was required; the port has fewer queues.
+pub fn sender_with(
+    paths: &[PathSpec],
+    cpus: &[usize],
+    options: Options,
+) -> Result<impl Sender + use<>, EngineError> {
     let ports = paths
         .iter()
-        .map(|path| Port::open(&path.tx))
+        .map(|path| Port::open(&path.tx, options))
         .collect::<Result<_, _>>()?;
     let transmit = XdpTransmit { ports, current: 0 };
-    Ok(SocketSender::new(CAPABILITIES, paths.len(), cpus, transmit))
+    Ok(SocketSender::new(paths.len(), cpus, transmit))
 }
 
 struct XdpTransmit {
@@ -65,82 +98,134 @@ struct XdpTransmit {
     current: usize,
 }
 
-/// One path's port: memory, and a socket.
+/// One path's port: memory, and a socket for each queue.
 struct Port {
     spec: PortSpec,
-    frame_bytes: usize,
-    frames: sys::Frames,
-    /// Closed after a trial that left frames in its ring: they must not leave with the next.
-    socket: Option<Socket>,
-    /// Frames of this trial that were put into the ring.
-    produced: u64,
-}
-
-struct Socket {
-    socket: OwnedFd,
-    ring: Producer,
-    completions: Completions,
-    /// Frames that are ours to write.
-    free: Vec<usize>,
+    options: Options,
+    memory: FrameMemory,
+    slots: usize,
+    /// Closed after a trial that left frames in a ring: they must not leave with the next.
+    queues: Vec<Queue>,
+    wanted: usize,
+    zero_copy: bool,
+    device_timestamps: bool,
 }
 
 impl Port {
-    fn open(spec: &PortSpec) -> Result<Port, EngineError> {
-        let frames = sys::Frames::new(SLOTS as usize)
-            .map_err(|e| EngineError::system("map memory for frames", e))?;
-        Ok(Port {
+    fn open(spec: &PortSpec, options: Options) -> Result<Port, EngineError> {
+        let existing = within(&spec.netns, || Ok(count_queues(&spec.interface)))?;
+        if let Some(queues) = options.queues
+            && !(1..=existing).contains(&u32::from(queues))
+        {
+            return Err(EngineError::Frames(format!(
+                "{} has {existing} queues to send into, not {queues}; see ethtool -l",
+                spec.interface
+            )));
+        }
+        let slots = ENTRIES as usize * options.queues.map_or(existing as usize, usize::from);
+        let mut port = Port {
             spec: spec.clone(),
-            frame_bytes: 0,
-            socket: Some(Socket::open(spec, frames.region())?),
-            frames,
-            produced: 0,
+            options,
+            memory: FrameMemory::new(slots)?,
+            slots,
+            queues: vec![],
+            wanted: 1,
+            zero_copy: false,
+            device_timestamps: within(&spec.netns, || {
+                Ok(device_timestamps(interface_index(&spec.interface)?))
+            })?,
+        };
+        port.reopen()?;
+        port.zero_copy = port.queues.iter().all(|queue| queue.zero_copy);
+        port.wanted = match options.queues {
+            Some(queues) => queues.into(),
+            None if port.zero_copy => existing as usize,
+            None => 1,
+        };
+        port.reopen()?;
+        Ok(port)
+    }
+
+    /// Opens the sockets that are not open.
+    fn reopen(&mut self) -> Result<(), EngineError> {
+        if self.queues.len() >= self.wanted {
+            return Ok(());
+        }
+        if self.queues.is_empty() {
+            self.memory.reclaim();
+        }
+        let Port {
+            spec,
+            options,
+            memory,
+            queues,
+            wanted,
+            ..
+        } = self;
+        let region = memory.region();
+        within(&spec.netns, || {
+            let interface = interface_index(&spec.interface)?;
+            while queues.len() < *wanted {
+                let number = queues.len() as u32;
+                let what = || {
+                    format!(
+                        "open an AF_XDP socket on queue {number} of {}",
+                        spec.interface
+                    )
+                };
+                let first = queues.first();
+                let queue =
+                    open_patiently(|| Queue::open(interface, number, region, options, first));
+                queues.push(queue.map_err(|e| EngineError::system(what(), e))?);
+            }
+            Ok(())
         })
     }
 
-    /// Opens the socket if it was closed.
-    fn reopen(&mut self) -> Result<(), EngineError> {
-        if self.socket.is_none() {
-            self.socket = Some(Socket::open(&self.spec, self.frames.region())?);
-        }
-        Ok(())
-    }
-
-    /// Frames of this trial that have not been given to the driver.
+    /// Takes back the frames that are ours again; returns how many of this trial have not been sent.
     fn unsent(&mut self) -> u64 {
-        let Some(socket) = &mut self.socket else {
-            return 0;
-        };
-        while let Some(frame) = socket.completions.pop() {
-            socket.free.push(frame);
+        let mut unsent = 0;
+        for queue in &mut self.queues {
+            while let Some(start) = queue.complete() {
+                self.memory.release(start);
+            }
+            unsent += queue.unsent();
         }
-        // The kernel may publish what it consumed late, but a frame that is complete has left the ring.
-        let incomplete = SLOTS as usize - socket.free.len();
-        u64::from(socket.ring.pending()).min(incomplete as u64)
+        unsent
     }
 
-    fn fill(&mut self, count: usize, frames: &mut FrameSource) -> usize {
-        let Some(socket) = &mut self.socket else {
-            return 0;
-        };
-        let count = count
-            .min(socket.free.len())
-            .min(socket.ring.room() as usize);
-        for frame in socket.free.drain(socket.free.len() - count..) {
-            frames.write_next(self.frames.frame(frame));
-            socket.ring.push(frame, self.frame_bytes);
+    #[inline]
+    fn fill<S: Source>(&mut self, frames: &mut S, counters: &Counters) {
+        let mut taken = 0;
+        while taken < BATCH && frames.has_next() {
+            let queue = match self.queues.len() {
+                0 => return,
+                1 => 0,
+                queues => self.memory.lane(frames) as usize % queues,
+            };
+            let queue = &mut self.queues[queue];
+            let room = queue.has_room();
+            let Some((start, slot)) = room.then(|| self.memory.take(frames)).flatten() else {
+                counters.ring_was_full();
+                break;
+            };
+            queue.push(start, slot.bytes, slot.stream);
+            taken += 1;
         }
-        socket.ring.publish();
-        self.produced += count as u64;
-        count
+        self.queues.iter().for_each(Queue::publish);
     }
 
-    /// Lets the kernel send what is in the ring, until it is empty or nothing moves.
-    fn drain(&mut self) -> Result<(), EngineError> {
+    /// Lets the kernel send what is in the rings, until they are empty or nothing moves.
+    fn drain(&mut self, counters: &Counters) -> Result<(), EngineError> {
         let mut unsent = self.unsent();
         while unsent > 0 {
-            self.wake().map_err(|e| {
-                EngineError::system(format!("send into {}", self.spec.interface), e)
-            })?;
+            for queue in &mut self.queues {
+                if queue.unsent() > 0 {
+                    queue.wake(counters).map_err(|e| {
+                        EngineError::system(format!("send into {}", self.spec.interface), e)
+                    })?;
+                }
+            }
             let before = std::mem::replace(&mut unsent, self.unsent());
             if unsent == before {
                 break;
@@ -149,95 +234,95 @@ impl Port {
         Ok(())
     }
 
-    /// Tells the kernel to look at the ring. That it got nowhere is no error.
-    fn wake(&self) -> io::Result<()> {
-        let Some(socket) = self.socket.as_ref().filter(|s| s.ring.needs_wakeup()) else {
-            return Ok(());
-        };
-        match send(&socket.socket, &[], SendFlags::DONTWAIT) {
-            Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Counts what was sent, and returns how many frames are still in the ring.
-    fn publish(&mut self, path: usize, counters: &Counters) -> u64 {
-        let unsent = self.unsent();
-        counters.set_sent(path, self.produced - unsent);
-        unsent
+    /// Counts what was sent.
+    fn publish(&mut self, path: usize, counters: &Counters) {
+        let sent = self.queues.iter_mut().map(|queue| queue.count(counters));
+        counters.set_sent(path, sent.sum());
     }
 }
 
-impl Socket {
-    fn open(port: &PortSpec, region: (u64, u64)) -> Result<Socket, EngineError> {
-        let what = || format!("open an AF_XDP socket on {}", port.interface);
-        within(&port.netns, || {
-            let interface = interface_index(&port.interface)?;
-            let mut tries = RELEASE_TRIES;
-            loop {
-                match Socket::try_open(interface, region) {
-                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries > 0 => {
-                        tries -= 1;
-                        thread::sleep(RELEASE_PAUSE);
-                    }
-                    result => return result.map_err(|e| EngineError::system(what(), e)),
-                }
+fn open_patiently(open: impl Fn() -> io::Result<Queue>) -> io::Result<Queue> {
+    let mut tries = RELEASE_TRIES;
+    loop {
+        match open() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries > 0 => {
+                tries -= 1;
+                thread::sleep(RELEASE_PAUSE);
             }
-        })
+            result => return result,
+        }
     }
+}
 
-    fn try_open(interface: u32, (addr, len): (u64, u64)) -> io::Result<Socket> {
-        let socket = socket_with(
-            AddressFamily::XDP,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
-        set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES)?;
-        set_xdp_umem_reg(
-            &socket,
-            XdpUmemReg {
-                addr,
-                len,
-                chunk_size: FRAME_BYTES as u32,
-                headroom: 0,
-                flags: XdpUmemRegFlags::empty(),
-                tx_metadata_len: 0,
-            },
-        )?;
-        // bind insists on a fill ring, though we never receive
-        set_xdp_umem_fill_ring_size(&socket, 1)?;
-        set_xdp_umem_completion_ring_size(&socket, SLOTS)?;
-        set_xdp_tx_ring_size(&socket, SLOTS)?;
-        let offsets = xdp_mmap_offsets(&socket)?;
-        let ring = Producer::new(&socket, &offsets.tx, SLOTS)?;
-        let completions = Completions::new(&socket, &offsets.cr, SLOTS)?;
-        let flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        bind(&socket, &SocketAddrXdp::new(flags, interface, 0))?;
-        Ok(Socket {
-            socket,
-            ring,
-            completions,
-            free: (0..SLOTS as usize).collect(),
-        })
-    }
+/// How many queues a port can send into; 1 where the driver does not say.
+fn count_queues(interface: &str) -> u32 {
+    socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .ok()
+    .and_then(|socket| transmit_queues(&socket, interface).ok())
+    .unwrap_or(1)
+    .max(1)
 }
 
 impl Transmit for XdpTransmit {
-    fn arm(&mut self, frames: &TestFrames) -> Result<(), EngineError> {
-        let frame_bytes = frames.template.buffer_len();
-        if frame_bytes > FRAME_BYTES {
-            return Err(EngineError::Frames(format!(
-                "AF_XDP takes frames of up to {FRAME_BYTES} bytes without FCS, not {frame_bytes}"
-            )));
+    fn capabilities(&self) -> Capabilities {
+        let zero_copy = self.ports.iter().all(|port| port.zero_copy);
+        let queues = self.ports.iter().map(|port| port.wanted).min();
+        let summary = if zero_copy {
+            "AF_XDP: the device reads frames where they are, one thread"
+        } else {
+            "AF_XDP: the kernel copies batches of up to 64 frames, one thread"
+        };
+        Capabilities {
+            copies: match zero_copy {
+                true => Copies::ZeroCopy,
+                false => Copies::ByKernel,
+            },
+            queues: queues.unwrap_or(1) as u16,
+            need_wakeup: true,
+            busy_poll: self
+                .ports
+                .iter()
+                .any(|port| port.options.busy_poll.is_some()),
+            profiles: true,
+            hot_load: true,
+            timestamps: match self.ports.iter().all(|port| port.device_timestamps) {
+                true => Timestamps::SoftwareAndDevice,
+                false => Timestamps::Software,
+            },
+            ..Capabilities::plain(Mode::AfXdp, summary)
+        }
+    }
+
+    fn arm(&mut self, outline: &Outline) -> Result<(), EngineError> {
+        if outline.buffer_len > CHUNK_BYTES {
+            return Err(EngineError::Unsupported {
+                engine: Mode::AfXdp.name(),
+                what: format!(
+                    "send frames of more than {CHUNK_BYTES} bytes without FCS, and one has {}",
+                    outline.buffer_len
+                ),
+            });
         }
         for port in &mut self.ports {
-            port.reopen()?;
-            port.frame_bytes = frame_bytes;
-            // those that are still under way have been copied already
-            for index in 0..SLOTS as usize {
-                write_any(frames, port.frames.frame(index));
+            // frames still with the DUT would come back as slots that are elsewhere now
+            let mut patience = END_TRIES;
+            port.unsent();
+            while port.queues.iter().any(|queue| queue.in_flight() > 0) {
+                if patience == 0 {
+                    port.queues.clear();
+                    break;
+                }
+                patience -= 1;
+                thread::sleep(END_PAUSE);
+                port.unsent();
             }
+            port.memory.arm(outline, port.slots);
+            port.reopen()?;
         }
         Ok(())
     }
@@ -245,49 +330,52 @@ impl Transmit for XdpTransmit {
     fn begin(&mut self) -> Result<(), EngineError> {
         for port in &mut self.ports {
             port.reopen()?;
-            port.produced = 0;
+            port.memory.begin();
+            port.queues.iter_mut().for_each(Queue::begin);
         }
         Ok(())
     }
 
-    fn send(
+    fn send<S: Source>(
         &mut self,
         path: usize,
-        count: usize,
-        frames: &mut FrameSource,
+        frames: &mut S,
         counters: &Counters,
-    ) -> Result<usize, EngineError> {
+    ) -> Result<(), EngineError> {
         if path != self.current {
             let last = &mut self.ports[self.current];
-            last.drain()?;
+            last.drain(counters)?;
             last.publish(self.current, counters);
             self.current = path;
         }
         let port = &mut self.ports[path];
         // learns which buffers are free again
-        port.drain()?;
-        let taken = port.fill(count, frames);
-        port.drain()?;
+        port.drain(counters)?;
+        port.fill(frames, counters);
+        port.drain(counters)?;
         port.publish(path, counters);
-        Ok(taken)
+        Ok(())
     }
 
     fn end(&mut self, counters: &Counters) -> Result<(), EngineError> {
+        let mut result = Ok(());
         for (path, port) in self.ports.iter_mut().enumerate() {
-            port.drain()?;
+            let mut drained = port.drain(counters);
             // a dropped frame may show only when the DUT has finished with those before it
             let mut patience = END_TRIES;
-            while port.unsent() > 0 && patience > 0 {
+            while drained.is_ok() && port.unsent() > 0 && patience > 0 {
                 patience -= 1;
                 thread::sleep(END_PAUSE);
-                port.drain()?;
+                drained = port.drain(counters);
             }
-            let unsent = port.publish(path, counters);
+            let unsent = port.unsent();
+            port.publish(path, counters);
             counters.set_refused(path, unsent);
-            if unsent > 0 {
-                port.socket = None;
+            if unsent > 0 || drained.is_err() {
+                port.queues.clear();
             }
+            result = result.and(drained);
         }
-        Ok(())
+        result
     }
 }

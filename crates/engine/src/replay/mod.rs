@@ -19,12 +19,10 @@ use crate::histogram::Histogram;
 use crate::port::{PortSpec, interface_index, pin, within};
 use crate::sys::{become_preferred, monotonic_ns};
 
-const CAPABILITIES: Capabilities = Capabilities {
-    mode: Mode::AfPacket,
-    summary: "AF_PACKET: sendmmsg past the queueing discipline, each frame at its own time, one thread",
-    needs_privileges: false,
-    counts_at_driver: true,
-};
+const CAPABILITIES: Capabilities = Capabilities::plain(
+    Mode::AfPacket,
+    "AF_PACKET: sendmmsg past the queueing discipline, each frame at its own time, one thread",
+);
 
 /// Time for the thread to start.
 const LEAD_NS: u64 = 1_000_000;

@@ -20,7 +20,9 @@ use packet::{Addresses, IpVersion, Signature};
 
 use self::sys::{Control, MAX_PATHS, Progress, Stream};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Frames, Mode, Schedule, SendCounts, Sender, TestFrames};
+use crate::generator::{
+    Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames,
+};
 use crate::histogram::Histogram;
 use crate::pacer::CATCH_UP_US;
 use crate::port::{PathSpec, enter, interface_index, pin};
@@ -37,10 +39,12 @@ const BATCH: u32 = 256;
 const LEAD: Duration = Duration::from_millis(30);
 
 const CAPABILITIES: Capabilities = Capabilities {
-    mode: Mode::XdpLive,
-    summary: "XDP live frames: headers written in BPF for every frame, one thread",
     needs_privileges: true,
-    counts_at_driver: true,
+    copies: Copies::InKernel,
+    ..Capabilities::plain(
+        Mode::XdpLive,
+        "XDP live frames: headers written in BPF for every frame, one thread",
+    )
 };
 
 /// The sender.

@@ -1,0 +1,142 @@
+//! What a sender thread counts, on cache lines of its own: it alone writes, everybody may read at any time.
+//!
+//! Nothing here locks or waits. Start with [`Counters`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::generator::SendCounts;
+use crate::histogram::{self, Histogram};
+
+/// Two cache lines, which some CPUs fetch together: what lies in one disturbs nobody in another.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct OwnLine<T>(pub(crate) T);
+
+const PER_LINE: usize = 16;
+
+/// So many numbers.
+#[derive(Debug)]
+struct Cells(Box<[OwnLine<[AtomicU64; PER_LINE]>]>);
+
+impl Cells {
+    fn new(count: usize) -> Cells {
+        let lines = count.div_ceil(PER_LINE);
+        Cells((0..lines).map(|_| OwnLine::default()).collect())
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> &AtomicU64 {
+        &self.0[index / PER_LINE].0[index % PER_LINE]
+    }
+
+    fn read(&self, count: usize) -> Vec<u64> {
+        (0..count)
+            .map(|index| self.at(index).load(Ordering::Relaxed))
+            .collect()
+    }
+}
+
+/// The counts of one trial.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    paths: usize,
+    streams: usize,
+    sent: Cells,
+    refused: Cells,
+    of_stream: Cells,
+    forgiven: OwnLine<AtomicU64>,
+    ring_full: OwnLine<AtomicU64>,
+    wakeups: OwnLine<AtomicU64>,
+    late: Cells,
+}
+
+impl Counters {
+    pub(crate) fn new(paths: usize, streams: usize) -> Counters {
+        Counters {
+            paths,
+            streams,
+            sent: Cells::new(paths),
+            refused: Cells::new(paths),
+            of_stream: Cells::new(streams),
+            forgiven: OwnLine::default(),
+            ring_full: OwnLine::default(),
+            wakeups: OwnLine::default(),
+            late: Cells::new(histogram::BUCKETS),
+        }
+    }
+
+    /// Frames of this trial given to the driver of a path's port.
+    #[inline]
+    pub(crate) fn set_sent(&self, path: usize, frames: u64) {
+        self.sent.at(path).store(frames, Ordering::Relaxed);
+    }
+
+    /// Frames of this trial that were taken and did not get as far as the driver.
+    #[inline]
+    pub(crate) fn set_refused(&self, path: usize, frames: u64) {
+        self.refused.at(path).store(frames, Ordering::Relaxed);
+    }
+
+    /// More frames of a stream that were given to a driver. Test frames are not counted by stream.
+    #[inline]
+    pub(crate) fn add_of_stream(&self, stream: u32, frames: u64) {
+        if self.streams > 0 {
+            add(self.of_stream.at(stream as usize), frames);
+        }
+    }
+
+    /// Frames that were due and will never leave.
+    #[inline]
+    pub(crate) fn set_forgiven(&self, frames: u64) {
+        self.forgiven.0.store(frames, Ordering::Relaxed);
+    }
+
+    /// Frames were due, and there was no room for one.
+    #[inline]
+    pub(crate) fn ring_was_full(&self) {
+        add(&self.ring_full.0, 1);
+    }
+
+    /// A system call told the kernel to send.
+    #[inline]
+    pub(crate) fn woke_the_kernel(&self) {
+        add(&self.wakeups.0, 1);
+    }
+
+    /// The oldest due frame is so late.
+    #[inline]
+    pub(crate) fn is_late(&self, ns: u64) {
+        add(self.late.at(histogram::index(ns)), 1);
+    }
+
+    /// How many streams are counted.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams
+    }
+
+    pub(crate) fn read(&self) -> SendCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let refused: u64 = self.refused.read(self.paths).iter().sum();
+        SendCounts {
+            sent: self.sent.read(self.paths),
+            not_sent: read(&self.forgiven.0) + refused,
+            streams: self.of_stream.read(self.streams),
+            ring_full: read(&self.ring_full.0),
+            wakeups: read(&self.wakeups.0),
+        }
+    }
+
+    pub(crate) fn lateness(&self) -> Histogram {
+        let mut histogram = Histogram::default();
+        for (index, count) in (0..).zip(self.late.read(histogram::BUCKETS)) {
+            histogram.add(index, count);
+        }
+        histogram
+    }
+}
+
+/// By the one thread that writes: no locked instruction is needed.
+#[inline]
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}

@@ -1,0 +1,155 @@
+//! Where frames lie in the memory shared with the kernel: slots that are written again and again, or a cycle of frames that
+//! are written once.
+//!
+//! A chunk of 2048 bytes holds several small frames, so that 512 of 64 bytes need 32 kB of cache, and not sets of it that are
+//! 2048 bytes apart. Start with [`FrameMemory`].
+
+use super::sys::{CHUNK_BYTES, Umem};
+use crate::af_packet::source::{Outline, Slot, Source};
+use crate::error::EngineError;
+
+/// The frames of one port.
+pub(super) struct FrameMemory {
+    umem: Umem,
+    /// Where each frame begins, and what it is.
+    frames: Vec<(usize, Slot)>,
+    /// Slots are as many bytes apart: a power of two. `None`: all frames are in their places, and sent one after another.
+    stride: Option<usize>,
+    /// Slots that are ours to write, last in, first out, so that what is written stays in the cache.
+    free: Vec<u32>,
+    /// The next frame of a cycle.
+    at: usize,
+}
+
+impl FrameMemory {
+    /// Memory for so many slots at a time.
+    pub(super) fn new(slots: usize) -> Result<FrameMemory, EngineError> {
+        let umem = Umem::new(slots).map_err(|e| EngineError::system("map memory for frames", e))?;
+        Ok(FrameMemory {
+            umem,
+            frames: vec![],
+            stride: Some(CHUNK_BYTES),
+            free: (0..slots as u32).rev().collect(),
+            at: 0,
+        })
+    }
+
+    /// Address and length, for registration.
+    pub(super) fn region(&self) -> (u64, u64) {
+        self.umem.region()
+    }
+
+    /// Prepares slots for such frames, or writes all of them. None may be in flight.
+    pub(super) fn arm(&mut self, outline: &Outline, slots: usize) {
+        self.at = 0;
+        self.frames.clear();
+        self.free.clear();
+        match outline.cycle.as_deref().and_then(|cycle| {
+            let lengths = cycle.iter().map(|cached| cached.bytes.len());
+            Some((cycle, packed(lengths, slots)?))
+        }) {
+            Some((cycle, starts)) => {
+                self.stride = None;
+                for (cached, start) in cycle.iter().zip(starts) {
+                    self.frames.push((start, cached.slot));
+                    let bytes = self.umem.bytes(start, cached.bytes.len());
+                    bytes.copy_from_slice(&cached.bytes);
+                }
+            }
+            None => {
+                let stride = outline.buffer_len.next_power_of_two().max(64);
+                self.stride = Some(stride);
+                self.frames = (0..slots)
+                    .map(|slot| (slot * stride, Slot::EMPTY))
+                    .collect();
+                self.free.extend((0..slots as u32).rev());
+            }
+        }
+    }
+
+    /// A trial begins.
+    pub(super) fn begin(&mut self) {
+        self.at = 0;
+    }
+
+    /// All slots are ours: nobody else knows them any more.
+    pub(super) fn reclaim(&mut self) {
+        self.free.clear();
+        if self.stride.is_some() {
+            self.free.extend((0..self.frames.len() as u32).rev());
+        }
+    }
+
+    /// The frame that begins here is ours again.
+    #[inline]
+    pub(super) fn release(&mut self, start: usize) {
+        if let Some(stride) = self.stride {
+            self.free.push((start / stride) as u32);
+        }
+    }
+
+    /// The lane of the next frame.
+    #[inline]
+    pub(super) fn lane<S: Source>(&self, frames: &S) -> u32 {
+        match self.stride {
+            Some(_) => frames.lane(),
+            None => self.frames[self.at].1.stream,
+        }
+    }
+
+    /// Takes the next frame, which must be there: where it begins, and what it is. `None`: no slot is ours.
+    #[inline]
+    pub(super) fn take<S: Source>(&mut self, frames: &mut S) -> Option<(usize, Slot)> {
+        if let Some(stride) = self.stride {
+            let (start, slot) = &mut self.frames[self.free.pop()? as usize];
+            frames.write(self.umem.bytes(*start, stride), slot);
+            return Some((*start, *slot));
+        }
+        frames.skip();
+        let frame = self.frames[self.at];
+        self.at += 1;
+        if self.at == self.frames.len() {
+            self.at = 0;
+        }
+        Some(frame)
+    }
+}
+
+/// Where frames of these lengths begin: one after another on cache lines of their own, none across the end of a chunk. `None`:
+/// they need more chunks.
+fn packed(lengths: impl Iterator<Item = usize>, chunks: usize) -> Option<Vec<usize>> {
+    let mut end = 0_usize;
+    lengths
+        .map(|bytes| {
+            if end % CHUNK_BYTES + bytes > CHUNK_BYTES {
+                end = end.next_multiple_of(CHUNK_BYTES);
+            }
+            let start = end;
+            end += bytes.next_multiple_of(64);
+            (end <= chunks * CHUNK_BYTES).then_some(start)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn packed_frames_lie_in_one_chunk_each_and_apart(lengths in prop::collection::vec(1_usize..=2048, 0..100)) {
+            let Some(starts) = packed(lengths.iter().copied(), 64) else {
+                prop_assert!(lengths.len() > 64, "as many chunks would do");
+                return Ok(());
+            };
+            let mut end = 0;
+            for (start, bytes) in starts.into_iter().zip(lengths) {
+                prop_assert!(start >= end && start % 64 == 0);
+                end = start + bytes;
+                prop_assert_eq!(start / CHUNK_BYTES, (end - 1) / CHUNK_BYTES);
+            }
+            prop_assert!(end <= 64 * CHUNK_BYTES);
+        }
+    }
+}

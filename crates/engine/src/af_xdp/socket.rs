@@ -1,0 +1,200 @@
+//! One AF_XDP socket: a transmit queue of a port, its two rings, and the mode that the driver agreed to.
+//!
+//! Which frames go in, and what is counted, is not known here. Start with [`Queue`].
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    set_socket_send_buffer_size, set_xdp_tx_ring_size, set_xdp_umem_completion_ring_size,
+    set_xdp_umem_fill_ring_size, set_xdp_umem_reg, xdp_mmap_offsets, xdp_options,
+};
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XdpOptionsFlags, XdpUmemReg,
+    XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with};
+
+use super::sys::{CHUNK_BYTES, Completions, Producer, set_budget, set_busy_poll};
+use super::tx::{Options, ZeroCopy};
+use crate::af_packet::counters::Counters;
+use crate::af_packet::sender::BATCH;
+
+/// Entries of a queue's rings, a power of two. A frame is ours again when the DUT has fetched it, so there must be clearly
+/// more than a veth queue holds (256): with fewer, the sender waits for the DUT, and overload shows no loss.
+pub(super) const ENTRIES: u32 = 512;
+
+/// The same frames are charged to the socket. The kernel grants less where `net.core.wmem_max` says so.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// A socket on one transmit queue.
+pub(super) struct Queue {
+    socket: OwnedFd,
+    ring: Producer,
+    completions: Completions,
+    /// The device reads frames where they are; otherwise the kernel has copied them when they leave the ring.
+    pub zero_copy: bool,
+    /// Streams of the frames in the ring, by their number modulo [`ENTRIES`].
+    streams: Box<[u32]>,
+    /// Frames of this trial that were put into the ring, and those of them that were counted as sent.
+    produced: u64,
+    counted: u64,
+    /// Frames that were put into the ring and are not ours again.
+    in_flight: u64,
+}
+
+impl Queue {
+    /// Opens a socket on a queue of an interface, with memory of its own or the memory of the first queue.
+    pub(super) fn open(
+        interface: u32,
+        queue: u32,
+        (addr, len): (u64, u64),
+        options: &Options,
+        first: Option<&Queue>,
+    ) -> io::Result<Queue> {
+        let socket = socket_with(
+            AddressFamily::XDP,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES)?;
+        if first.is_none() {
+            let umem = XdpUmemReg {
+                addr,
+                len,
+                chunk_size: CHUNK_BYTES as u32,
+                headroom: 0,
+                flags: XdpUmemRegFlags::empty(),
+                tx_metadata_len: 0,
+            };
+            set_xdp_umem_reg(&socket, umem)?;
+        }
+        // bind insists on a fill ring, though we never receive
+        set_xdp_umem_fill_ring_size(&socket, 1)?;
+        set_xdp_umem_completion_ring_size(&socket, ENTRIES)?;
+        set_xdp_tx_ring_size(&socket, ENTRIES)?;
+        let offsets = xdp_mmap_offsets(&socket)?;
+        let ring = Producer::new(&socket, &offsets.tx, ENTRIES)?;
+        let completions = Completions::new(&socket, &offsets.cr, ENTRIES)?;
+        // a whole batch per call instead of half of one; older kernels do not know it
+        let _ = set_budget(&socket, BATCH as u32);
+        if let Some(busy_poll) = options.busy_poll {
+            set_busy_poll(&socket, busy_poll.wait_us, busy_poll.budget)?;
+        }
+        match first {
+            None => {
+                // without a word about copies the kernel tries without them, and makes them where the driver refuses
+                let copies = match options.zero_copy {
+                    ZeroCopy::Try => SocketAddrXdpFlags::empty(),
+                    ZeroCopy::Never => SocketAddrXdpFlags::XDP_COPY,
+                    ZeroCopy::Require => SocketAddrXdpFlags::XDP_ZEROCOPY,
+                };
+                let flags = copies | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+                bind(&socket, &SocketAddrXdp::new(flags, interface, queue))?;
+            }
+            Some(first) => {
+                // all else is as with the first
+                let flags = SocketAddrXdpFlags::XDP_SHARED_UMEM;
+                bind(
+                    &socket,
+                    &SocketAddrXdpWithSharedUmem {
+                        addr: SocketAddrXdp::new(flags, interface, queue),
+                        shared_umem_fd: first.socket.as_fd(),
+                    },
+                )?;
+            }
+        }
+        let zero_copy = xdp_options(&socket)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY);
+        Ok(Queue {
+            socket,
+            ring,
+            completions,
+            zero_copy,
+            streams: vec![0; ENTRIES as usize].into(),
+            produced: 0,
+            counted: 0,
+            in_flight: 0,
+        })
+    }
+
+    /// A trial begins.
+    pub(super) fn begin(&mut self) {
+        (self.produced, self.counted) = (0, 0);
+    }
+
+    /// Is there room for a frame?
+    #[inline]
+    pub(super) fn has_room(&mut self) -> bool {
+        self.ring.has_room()
+    }
+
+    /// Puts a frame into the ring, where there must be room. The kernel sees it after [`publish`](Self::publish).
+    #[inline]
+    pub(super) fn push(&mut self, start: usize, bytes: u32, stream: u32) {
+        self.ring.push(start, bytes);
+        self.streams[self.produced as usize % ENTRIES as usize] = stream;
+        self.produced += 1;
+        self.in_flight += 1;
+    }
+
+    /// Shows the kernel what was put into the ring.
+    #[inline]
+    pub(super) fn publish(&self) {
+        self.ring.publish();
+    }
+
+    /// Where the frames begin that are ours again.
+    #[inline]
+    pub(super) fn complete(&mut self) -> Option<usize> {
+        let start = self.completions.pop()?;
+        self.in_flight = self.in_flight.saturating_sub(1);
+        Some(start)
+    }
+
+    /// Frames that are not ours again.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Frames of this trial that have not been given to the driver, or zero-copy to the wire.
+    #[inline]
+    pub(super) fn unsent(&mut self) -> u64 {
+        if self.zero_copy {
+            return self.in_flight;
+        }
+        // The kernel may publish what it consumed late, but a frame that is complete has left the ring.
+        u64::from(self.ring.pending()).min(self.in_flight)
+    }
+
+    /// Counts the streams of what was sent since the last time; returns the frames of this trial that were sent.
+    #[inline]
+    pub(super) fn count(&mut self, counters: &Counters) -> u64 {
+        let sent = self.produced.saturating_sub(self.unsent());
+        match counters.streams() {
+            0 => {}
+            1 => counters.add_of_stream(0, sent.saturating_sub(self.counted)),
+            _ => {
+                for number in self.counted..sent {
+                    counters.add_of_stream(self.streams[number as usize % ENTRIES as usize], 1);
+                }
+            }
+        }
+        self.counted = self.counted.max(sent);
+        sent
+    }
+
+    /// Tells the kernel to look at the ring, if it wants to be told. That it got nowhere is no error.
+    #[inline]
+    pub(super) fn wake(&self, counters: &Counters) -> io::Result<()> {
+        if !self.ring.needs_wakeup() {
+            return Ok(());
+        }
+        counters.woke_the_kernel();
+        match send(&self.socket, &[], SendFlags::DONTWAIT) {
+            Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
