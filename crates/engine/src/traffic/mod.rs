@@ -3,6 +3,7 @@
 //! A [`Traffic`] is what a sender puts into one port. It says nothing of files, addresses of ports or absolute loads: those
 //! are settled when a profile is compiled. Start with [`Stream`].
 
+pub mod compile;
 pub mod player;
 
 use std::sync::Arc;
