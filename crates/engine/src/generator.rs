@@ -214,20 +214,6 @@ pub struct Expected {
     pub analysis: Option<AnalysisPlan>,
 }
 
-impl Expected {
-    /// The nonce, for a receiver that looks for signatures in UDP payloads and only counts.
-    pub(crate) fn udp_payload(&self, engine: &'static str) -> Result<u16, EngineError> {
-        if self.place == SignaturePlace::UdpPayload && self.analysis.is_none() {
-            Ok(self.nonce)
-        } else {
-            Err(EngineError::Unsupported {
-                engine,
-                what: "do more than count frames with their signature in the UDP payload".into(),
-            })
-        }
-    }
-}
-
 /// Where the signature of a frame is, as it comes out of the DUT, which may have added or removed a tag or a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignaturePlace {

@@ -7,7 +7,9 @@
 //! What all senders with a socket share is here too: the thread ([`SocketSender`](sender::SocketSender)), where its frames
 //! come from (`source.rs`), what it counts (`counters.rs`).
 
+mod analyse;
 pub(crate) mod counters;
+mod filter;
 mod link_stats;
 mod rx;
 pub(crate) mod sender;

@@ -1,0 +1,173 @@
+//! The analysis of a port without XDP: a thread that reads a capture of it.
+//!
+//! Frames that do not fit into the capture's ring are ours to answer for and not the DUT's: they are counted beside by a
+//! socket that keeps nothing, so that what was counted and not analysed is known. Start with [`Analysing::start`].
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::time::ClockId;
+
+use crate::analysis::{Analyser, Analysis};
+use crate::capture::{Capture, Options, Statistics};
+use crate::error::EngineError;
+use crate::generator::{Expected, ReceiveCounts};
+use crate::port::PortSpec;
+
+/// Where the times of arrival come from. The kernel also offers those of the network card: they are of its own clock, which
+/// would have to be kept in step with the sender's, and are not used.
+const TIMESTAMPS: &str = "kernel software (TPACKET_V3), CLOCK_REALTIME brought to CLOCK_MONOTONIC";
+
+/// How long the thread waits for frames before it looks whether it shall end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A frame is handed over some 20 ms after it arrived at the latest; frames that are not there after this are not coming.
+const CATCH_UP: Duration = Duration::from_millis(200);
+
+/// An analysis that runs. Ends when dropped.
+pub(super) struct Analysing {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    found: Mutex<Found>,
+    stop: AtomicBool,
+}
+
+struct Found {
+    analyser: Analyser,
+    statistics: Statistics,
+    failed: Option<String>,
+}
+
+impl Analysing {
+    /// Analyses frames of a port from now on.
+    pub(super) fn start(
+        engine: &'static str,
+        port: &PortSpec,
+        expected: &Expected,
+    ) -> Result<Analysing, EngineError> {
+        let analyser = Analyser::new(engine, expected)?;
+        let mut capture = Capture::open(
+            port,
+            &Options {
+                promiscuous: false,
+                outgoing: false,
+                ..Options::default()
+            },
+        )?;
+        let shared = Arc::new(Shared {
+            found: Mutex::new(Found {
+                analyser,
+                statistics: Statistics::default(),
+                failed: None,
+            }),
+            stop: AtomicBool::new(false),
+        });
+        let ours = shared.clone();
+        let thread = thread::Builder::new()
+            .name("fwdlab-analyse".into())
+            .spawn(move || {
+                while !ours.stop.load(Ordering::Acquire) {
+                    if let Err(error) = ours.next_block(&mut capture) {
+                        ours.found().failed = Some(error.to_string());
+                        return;
+                    }
+                }
+            })
+            .map_err(|e| EngineError::system("start the thread of the analysis", e))?;
+        Ok(Analysing {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Adds what only the analysis knows to what was counted.
+    pub(super) fn complete(&mut self, counts: &mut ReceiveCounts) -> Result<(), EngineError> {
+        let found = self.shared.check()?;
+        let analysed = found.analyser.counts();
+        counts.wrong_length = analysed.wrong_length;
+        // frames that are on their way through the ring are not dropped
+        counts.dropped_by_receiver = counts
+            .received
+            .saturating_sub(analysed.received)
+            .min(found.statistics.dropped);
+        Ok(())
+    }
+
+    /// What was found, once all of so many frames have gone through the ring or were dropped.
+    pub(super) fn read(&mut self, received: u64) -> Result<Analysis, EngineError> {
+        let begin = Instant::now();
+        loop {
+            let found = self.shared.check()?;
+            let through = found.analyser.counts().received + found.statistics.dropped;
+            if through >= received || begin.elapsed() > CATCH_UP {
+                return Ok(found.analyser.analysis(TIMESTAMPS));
+            }
+            drop(found);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Analysing {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self) -> Result<MutexGuard<'_, Found>, EngineError> {
+        let found = self.found();
+        match &found.failed {
+            Some(error) => Err(EngineError::Thread(format!("the analysis ended: {error}"))),
+            None => Ok(found),
+        }
+    }
+
+    /// The frames of one block of the ring. Nobody waits for the lock but a reader, now and then.
+    fn next_block(&self, capture: &mut Capture) -> Result<(), EngineError> {
+        let mut found = None;
+        capture.frames(PATIENCE, &mut |frame| {
+            let (found, ahead_ns) =
+                found.get_or_insert_with(|| (self.found(), realtime_ahead_ns()));
+            let arrival_ns = i128::from(frame.timestamp_ns) - *ahead_ns;
+            found
+                .analyser
+                .frame(frame.bytes, u64::try_from(arrival_ns).unwrap_or(0));
+            true
+        })?;
+        drop(found);
+        let statistics = capture.statistics()?;
+        self.found().statistics = statistics;
+        Ok(())
+    }
+}
+
+/// By how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC: that of three readings between whose two ends least time passed.
+fn realtime_ahead_ns() -> i128 {
+    let now = |clock| {
+        let now = rustix::time::clock_gettime(clock);
+        i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+    };
+    let reading = |_| {
+        let before = now(ClockId::Monotonic);
+        let realtime = now(ClockId::Realtime);
+        let after = now(ClockId::Monotonic);
+        (after - before, realtime - (before + after) / 2)
+    };
+    (0..3)
+        .map(reading)
+        .min()
+        .map_or(0, |(_, ahead_ns)| ahead_ns)
+}
