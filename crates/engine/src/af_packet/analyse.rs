@@ -171,3 +171,118 @@ fn realtime_ahead_ns() -> i128 {
         .min()
         .map_or(0, |(_, ahead_ns)| ahead_ns)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::Command;
+
+    use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
+
+    use rustix::net::{SendFlags, send};
+
+    use super::super::{PacketCount, sys};
+    use super::*;
+    use crate::analysis::{AnalysisPlan, StreamPlan};
+    use crate::generator::{Receiver, SignaturePlace};
+    use crate::port::{interface_index, within};
+
+    /// A namespace with nothing but `lo`, gone when dropped.
+    struct Alone(String);
+
+    impl Alone {
+        fn new() -> Option<Alone> {
+            let alone = Alone(format!("fwdlab-enginetest-{}-lo", std::process::id()));
+            let run = |arguments: &str| {
+                Command::new("ip")
+                    .args(arguments.split(' '))
+                    .output()
+                    .map_err(|e| e.to_string())
+                    .and_then(|output| {
+                        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+                        output.status.success().then_some(()).ok_or(error)
+                    })
+            };
+            let made = run(&format!("netns add {}", alone.0))
+                .and_then(|()| run(&format!("-n {} link set lo up", alone.0)));
+            match made {
+                Ok(()) => Some(alone),
+                Err(error) => {
+                    let test = thread::current().name().unwrap_or("?").to_owned();
+                    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {error}");
+                    None
+                }
+            }
+        }
+    }
+
+    impl Drop for Alone {
+        fn drop(&mut self) {
+            let _ = Command::new("ip")
+                .args(["netns", "delete", &self.0])
+                .output();
+        }
+    }
+
+    /// A reader that is held up while more frames come than the ring has room for: they are received, dropped by us, and
+    /// no loss of the DUT.
+    #[test]
+    fn frames_that_do_not_fit_are_dropped_by_the_receiver() {
+        const FRAMES: u64 = 250_000;
+        let Some(alone) = Alone::new() else { return };
+        let port = PortSpec {
+            netns: Some(format!("/run/netns/{}", alone.0).into()),
+            interface: "lo".into(),
+        };
+        let mut receiver = PacketCount::open(&port).unwrap();
+        receiver
+            .expect(&Expected {
+                nonce: 77,
+                buffer_bytes: None,
+                place: SignaturePlace::UdpPayload,
+                analysis: Some(AnalysisPlan {
+                    streams: vec![StreamPlan::default()],
+                }),
+            })
+            .unwrap();
+        let shared = receiver_shared(&receiver);
+        let template = FrameTemplate::new(&FrameSpec {
+            source: MacAddr([2, 0, 0, 0, 1, 1]),
+            destination: MacAddr([2, 0, 0, 0, 0, 1]),
+            version: IpVersion::V4,
+            frame_size: 256,
+        })
+        .unwrap();
+        let flow = FlowSet::default_v4(1).unwrap().flow(0);
+        let held_up = shared.found();
+        within(&port.netns, || {
+            let socket = sys::open().unwrap();
+            sys::bind(&socket, interface_index("lo")?, 0).unwrap();
+            sys::bypass_qdisc(&socket).unwrap();
+            let mut frame = vec![0; template.buffer_len()];
+            for sequence in 0..FRAMES {
+                let signature = Signature {
+                    nonce: 77,
+                    sequence,
+                    ..Signature::default()
+                };
+                template.write(&mut frame, &flow, &signature);
+                send(&socket, &frame, SendFlags::empty()).unwrap();
+            }
+            Ok(())
+        })
+        .unwrap();
+        drop(held_up);
+        let found = receiver.analysis().unwrap().unwrap();
+        let counts = receiver.counts().unwrap();
+        assert_eq!(counts.received, FRAMES);
+        assert!(counts.dropped_by_receiver > 0, "all {FRAMES} frames fit");
+        let analysed = found.streams[0].received;
+        assert_eq!(analysed + counts.dropped_by_receiver, FRAMES);
+        assert!(analysed > 0);
+    }
+
+    fn receiver_shared(receiver: &PacketCount) -> Arc<Shared> {
+        receiver.analysing().expect("it analyses").shared.clone()
+    }
+}

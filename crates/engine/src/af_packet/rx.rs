@@ -63,6 +63,13 @@ impl PacketCount {
     }
 }
 
+#[cfg(test)]
+impl PacketCount {
+    pub(super) fn analysing(&self) -> Option<&Analysing> {
+        self.analysing.as_ref()
+    }
+}
+
 impl Receiver for PacketCount {
     fn name(&self) -> &'static str {
         "af-packet"

@@ -176,7 +176,7 @@ mod tests {
     use std::cell::RefCell;
     use std::io::Write;
 
-    use aya::programs::{TestRun, TestRunOptions};
+    use aya::programs::{TestRun, TestRunOptions, Xdp};
     use packet::header::{ethernet, icmp, ipv4, ipv6, tcp, udp, vlan};
     use packet::stack::{Layer, Size, build};
     use packet::{MacAddr, Signature};
@@ -654,5 +654,73 @@ mod tests {
         }
         let counts = bench.loaded.counts().unwrap();
         assert_eq!((counts.received, counts.late), (2, 1));
+    }
+
+    /// Two CPUs run the program over frames of one stream as fast as they can: nothing is counted twice or not at all.
+    #[test]
+    fn two_cpus_at_once_lose_no_count() {
+        const RUNS: u32 = 200_000;
+        let Some(mut bench) = Bench::new(Task::Analyse(Shape::of(&plan())), "analyse") else {
+            return;
+        };
+        let expected = expected(SignaturePlace::UdpPayload, Some(plan()));
+        bench.loaded.expect(&expected).unwrap();
+        let make = Make {
+            tags: 0,
+            version: IpVersion::V4,
+            options: false,
+            upper: Upper::Udp,
+            payload: 18,
+        };
+        let numbered = |sequence| {
+            let signature = Signature {
+                nonce: NONCE,
+                stream: 300,
+                sequence,
+                timestamp_ns: 0,
+            };
+            frame(&make, &signature)
+        };
+        // the newest frame, so that all others are older; they are counted in their flow every time
+        let newest = 10 * crate::analysis::WINDOW;
+        let before = bench.loaded.counts().unwrap();
+        bench.frame(&numbered(newest), None);
+        let ready = std::sync::Barrier::new(2);
+        let run = |bytes: &[u8]| {
+            let program: &Xdp = bench
+                .loaded
+                .programs
+                .program("analyse")
+                .unwrap()
+                .try_into()
+                .unwrap();
+            ready.wait();
+            let result = program.test_run(TestRunOptions {
+                data_in: Some(bytes),
+                repeat: RUNS,
+                ..TestRunOptions::new()
+            });
+            assert_eq!(result.unwrap().return_value, XDP_DROP);
+        };
+        // both are of flow 5 of 2050; and then duplicates
+        let (one, other) = (numbered(5), numbered(2055));
+        std::thread::scope(|scope| {
+            scope.spawn(|| run(&one));
+            scope.spawn(|| run(&other));
+        });
+        let newest = numbered(newest);
+        std::thread::scope(|scope| {
+            scope.spawn(|| run(&newest));
+            scope.spawn(|| run(&newest));
+        });
+        let runs = u64::from(RUNS);
+        let found = bench.loaded.analysing.as_ref().unwrap().read().unwrap();
+        let stream = &found.streams[2];
+        assert_eq!((stream.received, stream.older), (4 * runs + 1, 2 * runs));
+        assert_eq!((stream.duplicates, stream.corrupt), (2 * runs, 0));
+        assert_eq!(stream.bytes, (4 * runs + 1) * 60);
+        assert_eq!(u64::from(stream.flows[5]), 2 * runs);
+        let counts = bench.loaded.counts().unwrap();
+        assert_eq!(counts.received - before.received, 4 * runs + 1);
     }
 }
