@@ -30,14 +30,30 @@ impl LoneSender {
         mode: Option<Mode>,
         cpus: &[usize],
     ) -> Result<LoneSender, EngineError> {
+        LoneSender::open_among(
+            port,
+            mode.as_ref().map_or(&Mode::ALL[..], std::slice::from_ref),
+            cpus,
+        )
+    }
+
+    /// Opens the first of these engines that opens on this port.
+    ///
+    /// # Errors
+    /// None does.
+    pub fn open_among(
+        port: &PortSpec,
+        modes: &[Mode],
+        cpus: &[usize],
+    ) -> Result<LoneSender, EngineError> {
         let mut lone = LoneSender {
             path: PathSpec {
                 tx: port.clone(),
                 rx: port.clone(),
             },
             cpus: cpus.to_vec(),
-            forced: mode.is_some(),
-            left: mode.map_or_else(|| Mode::ALL.to_vec(), |mode| vec![mode]),
+            forced: modes.len() == 1,
+            left: modes.to_vec(),
             sender: None,
             rejected: Vec::new(),
         };

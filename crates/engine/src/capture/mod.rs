@@ -172,9 +172,9 @@ impl Capture {
     }
 }
 
-/// The signature of a frame of the trial with this nonce, wherever frames of ours carry it: at the begin of a UDP payload, or
-/// at the end of the frame.
-pub fn signature_of(frame: &[u8], nonce: u16) -> Option<Signature> {
+/// What a frame's signature would be, at each place where frames of ours carry one: at the begin of a UDP payload, or at the end
+/// of the frame. Any bytes are one; whose it is the nonce tells.
+pub fn signatures(frame: &[u8]) -> impl Iterator<Item = Signature> {
     let tail = frame.len().checked_sub(signature::LEN);
     [
         Some(signature::OFFSET_IPV4_UDP),
@@ -183,9 +183,7 @@ pub fn signature_of(frame: &[u8], nonce: u16) -> Option<Signature> {
     ]
     .into_iter()
     .flatten()
-    .filter_map(|at| frame.get(at..))
-    .find(|payload| Signature::matches(payload, nonce))
-    .and_then(Signature::read)
+    .filter_map(|at| Signature::read(frame.get(at..)?))
 }
 
 /// `struct tpacket3_hdr` and what follows it.

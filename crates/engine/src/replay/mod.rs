@@ -98,6 +98,16 @@ impl Recording {
         self.bytes.len() as u64
     }
 
+    /// The same recording with changed bytes, each frame as long as it was.
+    #[must_use]
+    pub fn map(&self, mut change: impl FnMut(&mut [u8])) -> Recording {
+        let mut recording = self.clone();
+        for frame in &recording.frames {
+            change(&mut recording.bytes[frame.begin..frame.begin + frame.len as usize]);
+        }
+        recording
+    }
+
     /// A frame.
     pub fn frame(&self, index: usize) -> &[u8] {
         let frame = &self.frames[index];

@@ -1,15 +1,20 @@
 //! The commands: one file each. This one holds what they share.
 
 mod bed;
+mod capture;
 mod compare;
 mod doctor;
 mod import;
 mod ministat;
+mod ping;
 mod quick;
 mod rate;
+mod receive;
 mod run;
 mod runs;
 mod schema;
+mod send;
+mod session;
 mod throughput;
 
 use std::ffi::OsString;
@@ -83,6 +88,10 @@ enum Command {
     /// Measure this machine's kernel forwarding now: private namespaces, no files
     Quick(Box<quick::Quick>),
     Throughput(Box<throughput::Throughput>),
+    Send(Box<send::Send>),
+    Receive(Box<receive::Receive>),
+    Ping(Box<ping::Ping>),
+    Capture(Box<capture::Capture>),
     /// Check this host's fitness; each failure says how to fix it
     Doctor,
     /// Compare runs or files of numbers: what differs, by how much, and is it proven
@@ -113,6 +122,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
     match arguments.command {
         Command::Quick(quick) => quick.run(&global),
         Command::Throughput(throughput) => throughput.run(&global),
+        Command::Send(send) => send.run(&global),
+        Command::Receive(receive) => receive.run(&global),
+        Command::Ping(ping) => ping.run(&global),
+        Command::Capture(capture) => capture.run(&global),
         Command::Doctor => doctor::run(&global),
         Command::Compare(compare) => compare.run(&global),
         Command::Runs(runs) => runs.run(&global),

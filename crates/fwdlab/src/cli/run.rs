@@ -112,7 +112,7 @@ pub(super) fn carry_out(
 }
 
 /// Ctrl-C and its relatives ask the run to stop; it undoes everything and keeps what it measured.
-fn catch_signals(control: &Control) -> anyhow::Result<Arc<AtomicUsize>> {
+pub(super) fn catch_signals(control: &Control) -> anyhow::Result<Arc<AtomicUsize>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let which = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -86,7 +86,7 @@ pub fn check(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), L
                 format!("{first} to {last}")
             };
             return Err(LabError::Preflight(format!(
-                "fwdlab does not send to {range}: only to addresses for benchmarks (198.18.0.0/15, 2001:2::/48), \
+                "nothing is sent to {range}, only to addresses for benchmarks (198.18.0.0/15, 2001:2::/48), \
                  documentation, private and link-local use (RFC 6815). Take such addresses; or, if these are yours, say \
                  --to-any-address"
             )));

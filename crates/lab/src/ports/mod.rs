@@ -9,8 +9,13 @@ mod danger;
 pub mod destinations;
 pub mod lock;
 pub mod look;
+pub mod private;
+pub mod state;
+mod sys;
 
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use engine::PortSpec;
 
@@ -19,6 +24,10 @@ pub use lock::{Lock, Role};
 pub use look::Facts;
 
 use crate::error::LabError;
+
+/// How long a port may take to have a link, and how often it is asked.
+const LINK_PATIENCE: Duration = Duration::from_secs(4);
+const LINK_POLL: Duration = Duration::from_millis(20);
 
 /// An interface that is ours to use until this value is dropped or the process ends, however it ends.
 #[derive(Debug)]
@@ -54,6 +63,7 @@ impl Port {
                 spec.interface
             )));
         }
+        wait_for_link(spec)?;
         let locks = roles
             .iter()
             .map(|&role| Lock::take(spec, facts.index, role))
@@ -63,6 +73,36 @@ impl Port {
             facts,
             _locks: locks,
         })
+    }
+
+    /// A port that we made ourselves, or that another value of ours keeps others from.
+    ///
+    /// # Errors
+    /// There is no such port, or it has no link.
+    pub fn of_ours(spec: &PortSpec) -> Result<Port, LabError> {
+        let facts = look::look(spec)?;
+        wait_for_link(spec)?;
+        Ok(Port {
+            spec: spec.clone(),
+            facts,
+            _locks: Vec::new(),
+        })
+    }
+}
+
+/// A link that was set up a moment ago may need some seconds.
+fn wait_for_link(spec: &PortSpec) -> Result<(), LabError> {
+    let began = Instant::now();
+    loop {
+        match state::check(spec) {
+            Ok(()) => return Ok(()),
+            Err(_) if began.elapsed() < LINK_PATIENCE => thread::sleep(LINK_POLL),
+            Err(error) => {
+                return Err(LabError::Preflight(format!(
+                    "{error}. Is the cable in, and is the other end up?"
+                )));
+            }
+        }
     }
 }
 
@@ -89,15 +129,15 @@ fn in_netns(spec: &PortSpec) -> String {
 
 fn refusal(spec: &PortSpec, roles: &[Role], found: &[(Danger, String)]) -> LabError {
     let what = if roles.contains(&Role::Send) {
-        "sends nothing on"
+        "nothing is sent on"
     } else {
-        "attaches nothing to"
+        "nothing is attached to"
     };
     let reasons: Vec<&str> = found.iter().map(|(_, words)| words.as_str()).collect();
     let mut flags: Vec<&str> = found.iter().map(|(danger, _)| danger.flag()).collect();
     flags.dedup();
     LabError::Preflight(format!(
-        "fwdlab {what} {}: {}. Take another port; or, if nobody needs this one, say {}",
+        "{what} {}: {}. Take another port; or, if nobody needs this one, say {}",
         spec.interface,
         reasons.join("; "),
         flags.join(" ")
@@ -132,7 +172,7 @@ mod tests {
         let words = refusal(&spec, &[Role::Send], &found).to_string();
         assert_eq!(
             words,
-            "fwdlab sends nothing on eth0: it has the address 10.0.0.5; it has the address 10.0.0.6; it carries the default \
+            "nothing is sent on eth0: it has the address 10.0.0.5; it has the address 10.0.0.6; it carries the default \
              route. Take another port; or, if nobody needs this one, say --even-with-address --even-with-default-route"
         );
     }

@@ -1,0 +1,436 @@
+//! `fwdlab ping`: how long frames are under way, by a probe of few frames.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use clap::Args;
+use engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
+use engine::{
+    Expected, Frames, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace, TestFrames,
+};
+use lab::LabError;
+use lab::ports::{Port, Role};
+use model::trial;
+use model::units::{FrameSize, Load, parse_duration};
+use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+use report::number;
+use serde_json::{Value, json};
+
+use super::Global;
+use super::send::Mac;
+use super::session::back_to_back::BackToBack;
+use super::session::options::Ports;
+use super::session::{Receiving, Sending, Session, Signals, Source, Steps, words};
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// How long the tester's own floor is measured.
+const FLOOR: Duration = Duration::from_secs(1);
+/// Engines for a probe: those first whose frames leave one by one, at the time that is written in them.
+const PROBERS: [Mode; 3] = [Mode::AfXdp, Mode::AfPacket, Mode::XdpLive];
+/// Rows of the histogram, and columns of its bars.
+const ROWS: usize = 16;
+const COLUMNS: u64 = 40;
+
+/// Measure how long frames take from one port to another: a probe of few frames, and the tester's own floor beside it
+///
+/// Each frame carries the time at which it was due to leave; the difference to its arrival is its latency. What the tester
+/// itself takes is measured on a cable of its own (a veth pair in a private namespace) and printed beside.
+#[derive(Debug, Args)]
+pub struct Ping {
+    /// Interface to send on
+    #[arg(long, value_name = "IFACE")]
+    port: String,
+    /// Interface at which frames come back [default: the same, from something that sends them back]
+    #[arg(long, value_name = "IFACE")]
+    rx_port: Option<String>,
+    /// How many frames
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// Load, such as 1kpps: low, for frames that queue behind each other measure the queue
+    #[arg(long, value_name = "LOAD", default_value = "1kpps")]
+    load: Load,
+    /// Frame size in bytes, FCS counted [default: 64; IPv6: 84]
+    #[arg(long, value_name = "BYTES")]
+    size: Option<FrameSize>,
+    /// IPv6 instead of IPv4
+    #[arg(long)]
+    ipv6: bool,
+    /// Number of flows
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    flows: u32,
+    /// Destination MAC address [default: whoever answers for --via, or for the first destination]
+    #[arg(long, value_name = "MAC")]
+    dst_mac: Option<Mac>,
+    /// Address of the next hop, asked with ARP or neighbour discovery
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "dst_mac")]
+    via: Option<IpAddr>,
+    /// Engine; auto takes the first that works, of those whose frames leave one by one
+    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
+    engine: String,
+    /// CPUs of the sending thread [default: any]
+    #[arg(long, value_delimiter = ',', value_name = "CPU")]
+    cpus: Vec<usize>,
+    /// Do not measure the tester's own floor
+    #[arg(long)]
+    no_floor: bool,
+    /// Longest time [default: as long as the frames need, and a second]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Number in the signatures
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    session: u16,
+    #[command(flatten)]
+    where_: Ports,
+}
+
+/// What a probe sends, the same over the DUT and over the tester's own cable.
+pub(super) struct Probe {
+    pub version: IpVersion,
+    pub size: FrameSize,
+    pub flows: u32,
+    pub load_pps: f64,
+    pub frames: u64,
+    pub at_most: Duration,
+    pub nonce: u16,
+    pub mode: Option<Mode>,
+    pub cpus: Vec<usize>,
+}
+
+/// What a probe found.
+pub(super) struct Probed {
+    pub engine: String,
+    pub sent: u64,
+    pub received: u64,
+    pub lateness: Option<engine::Histogram>,
+    pub analysis: Option<Analysis>,
+}
+
+impl Probed {
+    pub fn stream(&self) -> Option<&StreamAnalysis> {
+        self.analysis.as_ref()?.streams.first()
+    }
+}
+
+impl Probe {
+    /// Sends the probe from one port and times it at the other.
+    pub fn run(
+        &self,
+        tx: Port,
+        rx: Port,
+        destination: [u8; 6],
+        signals: &Signals,
+    ) -> anyhow::Result<Probed> {
+        let source = tx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1]);
+        let flows = match self.version {
+            IpVersion::V4 => FlowSet::default_v4(self.flows),
+            IpVersion::V6 => FlowSet::default_v6(self.flows),
+        }
+        .map_err(|e| Usage(format!("--flows: {e}")))?;
+        let template = FrameTemplate::new(&FrameSpec {
+            source: MacAddr(source),
+            destination: MacAddr(destination),
+            version: self.version,
+            frame_size: self.size.bytes(),
+        })
+        .map_err(|e| Usage(e.to_string()))?;
+        let frames = Frames::Test(TestFrames {
+            template,
+            flows,
+            nonce: self.nonce,
+        });
+        let modes = match &self.mode {
+            Some(mode) => std::slice::from_ref(mode),
+            None => &PROBERS[..],
+        };
+        let mut lone = LoneSender::open_among(&tx.spec, modes, &self.cpus)?;
+        lone.arm(&frames)?;
+        let receiver = LoneReceiver::open(&rx.spec, None)?;
+        let mut session = Session {
+            sending: vec![Sending {
+                port: tx,
+                source: Source::Engine(Box::new(lone), Box::new(frames)),
+                schedule: Schedule {
+                    load_pps: Some(self.load_pps),
+                    frames: Some(self.frames),
+                    at_most: self.at_most,
+                    path: 0,
+                },
+                steps: Steps::one(Some(self.load_pps)),
+                mean: self.size.into(),
+            }],
+            receiving: vec![Receiving {
+                port: rx,
+                receiver,
+                expected: Expected {
+                    nonce: self.nonce,
+                    buffer_bytes: Some(self.size.buffer_bytes()),
+                    place: SignaturePlace::UdpPayload,
+                    analysis: Some(AnalysisPlan {
+                        streams: vec![StreamPlan {
+                            id: 0,
+                            ..StreamPlan::default()
+                        }],
+                    }),
+                },
+            }],
+            at_most: self.at_most,
+            receive_at_most: None,
+        };
+        let begun = session.begin(signals)?;
+        let whole = session.run(begun, signals, &mut |_| {})?;
+        let (engine, _) = session.sending[0].source.engine();
+        Ok(Probed {
+            engine,
+            sent: whole.sent[0].frames,
+            received: whole.received[0].counts.received,
+            lateness: whole.sent[0].lateness.clone(),
+            analysis: session.receiving[0].receiver.receiver()?.analysis()?,
+        })
+    }
+}
+
+impl Ping {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let version = if self.ipv6 {
+            IpVersion::V6
+        } else {
+            IpVersion::V4
+        };
+        let trial_version = match version {
+            IpVersion::V4 => trial::IpVersion::Ipv4,
+            IpVersion::V6 => trial::IpVersion::Ipv6,
+        };
+        let size = self.size.unwrap_or(trial_version.smallest_frame());
+        trial::Stream::new(trial_version, size, self.flows)?;
+        let load_pps = self
+            .load
+            .pps(size)
+            .ok_or_else(|| Usage("--load: a probe is no flood; say 1kpps".into()))?;
+        let signals = Signals::catch()?;
+        let rx_name = self.rx_port.as_ref().unwrap_or(&self.port);
+        let (tx, rx) = if *rx_name == self.port {
+            let both = self.where_.take(&self.port, &[Role::Send, Role::Receive])?;
+            let again = Port::of_ours(&both.spec)?;
+            (both, again)
+        } else {
+            (
+                self.where_.take(&self.port, &[Role::Send])?,
+                self.where_.take(rx_name, &[Role::Receive])?,
+            )
+        };
+        let needs = Duration::from_secs_f64(self.count as f64 / load_pps) + Duration::from_secs(1);
+        let probe = Probe {
+            version,
+            size,
+            flows: self.flows,
+            load_pps,
+            frames: self.count,
+            at_most: self.duration.unwrap_or(needs),
+            nonce: self.session,
+            mode: Mode::ALL
+                .into_iter()
+                .find(|mode| mode.name() == self.engine),
+            cpus: self.cpus.clone(),
+        };
+        let destination = match self.dst_mac {
+            Some(mac) => mac.0,
+            None => self.next_hop(&tx, version)?,
+        };
+        let quiet =
+            global.verbosity() == output::Verbosity::Quiet || global.json || global.json_stream;
+        if !quiet {
+            output::note(&format!(
+                "ping      {} to {rx_name}  {} frames of {size} B at {}",
+                self.port,
+                number::count(self.count),
+                number::rate(load_pps)
+            ));
+        }
+        let probed = probe.run(tx, rx, destination, &signals)?;
+        let floor = if self.no_floor || signals.is_stopped() {
+            None
+        } else {
+            Some(floor(&probe, &signals))
+        };
+        self.tell(global, &probed, floor.as_ref())?;
+        Ok(match signals.code(false) {
+            Code::Done if probed.received == 0 => Code::TestBed,
+            code => code,
+        })
+    }
+
+    fn next_hop(&self, port: &Port, version: IpVersion) -> anyhow::Result<[u8; 6]> {
+        let (source, first): (IpAddr, IpAddr) = match version {
+            IpVersion::V4 => ("198.18.10.1".parse()?, "198.19.10.1".parse()?),
+            IpVersion::V6 => ("2001:2:0:10::1".parse()?, "2001:2:0:8010::1".parse()?),
+        };
+        let ours = port.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1]);
+        let target = self.via.unwrap_or(first);
+        engine::resolve::resolve(&port.spec, ours, source, target)?.ok_or_else(|| {
+            LabError::Preflight(format!(
+                "nobody on {} answers for {target}. Say where frames go: --dst-mac MAC, or --via ADDRESS of the next hop",
+                port.spec.interface
+            ))
+            .into()
+        })
+    }
+
+    fn tell(
+        &self,
+        global: &Global,
+        probed: &Probed,
+        floor: Option<&anyhow::Result<Probed>>,
+    ) -> anyhow::Result<()> {
+        let lost = probed.sent as i64 - probed.received as i64;
+        if global.json || global.json_stream {
+            let mut document = json!({
+                "event": "finished",
+                "port": self.port,
+                "rx_port": self.rx_port.as_ref().unwrap_or(&self.port),
+                "session": self.session,
+                "engine": probed.engine,
+                "frames_sent": probed.sent,
+                "frames_received": probed.received,
+                "frames_lost": lost,
+            });
+            if let Some(latency) = probed_json(probed) {
+                document["latency"] = latency;
+            }
+            if let Some(Ok(floor)) = floor
+                && let Some(latency) = probed_json(floor)
+            {
+                document["floor"] = latency;
+                document["floor_engine"] = floor.engine.clone().into();
+            }
+            if global.json {
+                return output::json(&document);
+            }
+            output::result(&document.to_string());
+            return Ok(());
+        }
+        let mut text = format!(
+            "frames    {} sent by {}, {} received, lost {} ({})\n",
+            number::count(probed.sent),
+            probed.engine,
+            number::count(probed.received),
+            number::count(lost),
+            number::percent(100.0 * lost as f64 / probed.sent.max(1) as f64)
+        );
+        match probed.stream() {
+            Some(stream) if !stream.latency.is_empty() => {
+                text += &format!("latency   {}\n", quantiles(stream));
+                match floor {
+                    Some(Ok(floor)) => match floor.stream() {
+                        Some(stream) => {
+                            text += &format!(
+                                "floor     {}  (the tester alone, {})\n",
+                                quantiles(stream),
+                                floor.engine
+                            )
+                        }
+                        None => text += "floor     not measured\n",
+                    },
+                    Some(Err(error)) => text += &format!("floor     not measured: {error:#}\n"),
+                    None => {}
+                }
+                if let Some(analysis) = &probed.analysis {
+                    text += &format!("clocks    {}\n", analysis.timestamps);
+                }
+                if let Some(lateness) = &probed.lateness {
+                    text += &format!(
+                        "lateness  {}  (of departures; part of the latency)\n",
+                        words::distribution(lateness)
+                    );
+                }
+                text += &bars(stream);
+            }
+            _ if probed.received == 0 => text += "latency   no frame came back\n",
+            _ => text += "latency   the engine that sends does not write departure times\n",
+        }
+        output::result(&text);
+        Ok(())
+    }
+}
+
+/// The probe over a cable of our own.
+fn floor(probe: &Probe, signals: &Signals) -> anyhow::Result<Probed> {
+    let cable = BackToBack::new()?;
+    let (tx, rx) = cable.ports()?;
+    let probe = Probe {
+        frames: (probe.load_pps * FLOOR.as_secs_f64()).max(100.0) as u64,
+        at_most: FLOOR * 3,
+        cpus: probe.cpus.clone(),
+        ..*probe
+    };
+    let destination = rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2]);
+    probe.run(tx, rx, destination, signals)
+}
+
+fn probed_json(probed: &Probed) -> Option<Value> {
+    let stream = probed
+        .stream()
+        .filter(|stream| !stream.latency.is_empty())?;
+    let mut value = words::distribution_json(&stream.latency);
+    value["min_ns"] = stream.latency_min_ns.into();
+    value["max_ns"] = stream.latency_max_ns.into();
+    value["jitter_ns"] = (stream.jitter_16ths_ns as f64 / 16.0).into();
+    Some(value)
+}
+
+fn quantiles(stream: &StreamAnalysis) -> String {
+    let mut text = format!("min {}", words::short_time(stream.latency_min_ns));
+    for (name, share) in [
+        ("p50", 0.5),
+        ("p99", 0.99),
+        ("p99.9", 0.999),
+        ("p99.99", 0.9999),
+    ] {
+        if let Some(ns) = stream.latency.quantile(share) {
+            text += &format!(
+                "  {name} {}",
+                words::short_time(ns.min(stream.latency_max_ns))
+            );
+        }
+    }
+    text + &format!("  max {}", words::short_time(stream.latency_max_ns))
+}
+
+/// The histogram, in rows that each cover twice the times of the one before or less.
+fn bars(stream: &StreamAnalysis) -> String {
+    let buckets: Vec<(u64, u64, u64)> = stream.latency.buckets().collect();
+    let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else {
+        return String::new();
+    };
+    // rows of one ratio, so many that all times fit
+    let ratio = (last.1.max(1) as f64 / first.0.max(1) as f64)
+        .powf(1.0 / ROWS as f64)
+        .max(1.1);
+    let mut rows: Vec<(u64, u64, u64)> = Vec::new();
+    let mut low = first.0.max(1) as f64;
+    let mut at = 0;
+    while at < buckets.len() {
+        let high = low * ratio;
+        let mut frames = 0;
+        while at < buckets.len() && (buckets[at].0 as f64) < high {
+            frames += buckets[at].2;
+            at += 1;
+        }
+        rows.push((low as u64, high as u64, frames));
+        low = high;
+    }
+    let most = rows.iter().map(|row| row.2).max().unwrap_or(1).max(1);
+    rows.iter()
+        .map(|&(low, high, frames)| {
+            let bar = (frames * COLUMNS).div_ceil(most) as usize;
+            format!(
+                "  {:>9} to {:>9}  {:>10}  {}\n",
+                words::short_time(low),
+                words::short_time(high),
+                number::count(frames),
+                "#".repeat(bar)
+            )
+        })
+        .collect()
+}

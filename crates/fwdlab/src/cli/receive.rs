@@ -1,0 +1,345 @@
+//! `fwdlab receive`: a receiver by hand, with a line each second.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::Args;
+use engine::analysis::{Analysis, AnalysisPlan, StreamPlan};
+use engine::capture::{self, Captured};
+use engine::{Counting, Expected, LoneReceiver, SignaturePlace};
+use lab::ports::Role;
+use packet::decode;
+use report::number;
+use serde_json::{Value, json};
+
+use super::Global;
+use super::session::options::{Amount, Ports};
+use super::session::{FOR_EVER, Period, Receiving, Session, Signals, words};
+use crate::exit_code::Code;
+use crate::output;
+
+/// Frames that are not ours are looked at one by one up to so many in a second.
+const KINDS_PER_SECOND: u64 = 50_000;
+
+/// Count frames that arrive on a port, with a line each second: ours, and all others
+///
+/// Frames of `fwdlab send` are known by their signature: those of a session are counted, and with --streams or --flows
+/// checked one by one for loss, duplicates, order and damage. All others count as foreign and go on as if nobody looked.
+#[derive(Debug, Args)]
+pub struct Receive {
+    /// Interface to count on
+    #[arg(long, value_name = "IFACE")]
+    port: String,
+    /// How long: 10s, 2m, 1e6frames of ours [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "TIME|FRAMES")]
+    amount: Option<Amount>,
+    /// What counts: xdp at the driver, which takes our frames away; af-packet beside whoever else gets them
+    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp", "af-packet"])]
+    engine: String,
+    /// Number in the signatures of frames that are ours: `--session` of send
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    session: u16,
+    /// Streams to check frame by frame; send without a profile has stream 0
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    streams: Vec<u16>,
+    /// Count each of so many flows of each stream: `--flows` of send
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    flows: u32,
+    /// Signatures are in the last bytes of frames, not at the begin of UDP payloads
+    #[arg(long)]
+    tail: bool,
+    /// Do not say what kinds of frames the foreign ones are
+    #[arg(long)]
+    no_kinds: bool,
+    #[command(flatten)]
+    where_: Ports,
+}
+
+impl Receive {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let signals = Signals::catch()?;
+        let port = self.where_.take(&self.port, &[Role::Receive])?;
+        let counting = Counting::ALL
+            .into_iter()
+            .find(|counting| counting.name() == self.engine);
+        let mut receiver = LoneReceiver::open(&port.spec, counting)?;
+        let expected = Expected {
+            nonce: self.session,
+            buffer_bytes: None,
+            place: if self.tail {
+                SignaturePlace::Tail
+            } else {
+                SignaturePlace::UdpPayload
+            },
+            analysis: self.plan(),
+        };
+        receiver.expect(&expected)?;
+        let mut kinds = if self.no_kinds {
+            None
+        } else {
+            Some(Kinds::open(&port.spec, self.session)?)
+        };
+        let mut session = Session {
+            sending: Vec::new(),
+            receiving: vec![Receiving {
+                port,
+                receiver,
+                expected,
+            }],
+            at_most: match self.amount {
+                Some(Amount::Time(time)) => time,
+                _ => FOR_EVER,
+            },
+            receive_at_most: match self.amount {
+                Some(Amount::Frames(frames)) => Some(frames),
+                _ => None,
+            },
+        };
+        let begun = session.begin(&signals)?;
+        let name = session.receiving[0].receiver.receiver()?.name();
+        let rejected: Vec<String> = (session.receiving[0].receiver.rejected().iter())
+            .map(words::rejected)
+            .collect();
+        let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
+        if global.json_stream {
+            let event = json!({
+                "event": "started", "format": 1, "session": self.session,
+                "receive": [{"port": self.port, "receiver": name, "receivers_not_taken": rejected}],
+            });
+            output::result(&event.to_string());
+        } else if !quiet {
+            output::note(&format!(
+                "receive   {}  session {}",
+                self.port, self.session
+            ));
+            output::note(&format!("receiver  {name}"));
+            for reason in &rejected {
+                output::note(&format!("          not {reason}"));
+            }
+        }
+        let ports = [self.port.clone()];
+        let whole = session.run(begun, &signals, &mut |second| {
+            if global.json_stream {
+                output::result(&words::period_json("second", &[], &ports, second).to_string());
+            } else if !quiet && let Some(received) = second.received.first() {
+                output::note(&words::received_line(&self.port, second.at_s, received));
+            }
+            if let Some(kinds) = &mut kinds {
+                // a capture that fails is no reason to count no more
+                let _ = kinds.look();
+            }
+        })?;
+        if let Some(kinds) = &mut kinds {
+            let _ = kinds.look();
+        }
+        let analysis = session.receiving[0].receiver.receiver()?.analysis()?;
+        drop(session);
+        self.tell(
+            global,
+            name,
+            &rejected,
+            &whole,
+            analysis.as_ref(),
+            kinds.as_ref(),
+        )?;
+        Ok(signals.code(self.amount.is_none()))
+    }
+
+    fn plan(&self) -> Option<AnalysisPlan> {
+        let streams = match (&self.streams[..], self.flows) {
+            ([], 0) => return None,
+            ([], _) => &[0][..],
+            (said, _) => said,
+        };
+        Some(AnalysisPlan {
+            streams: streams
+                .iter()
+                .map(|&id| StreamPlan {
+                    id,
+                    flows: self.flows,
+                    ..StreamPlan::default()
+                })
+                .collect(),
+        })
+    }
+
+    fn tell(
+        &self,
+        global: &Global,
+        receiver: &str,
+        rejected: &[String],
+        whole: &Period,
+        analysis: Option<&Analysis>,
+        kinds: Option<&Kinds>,
+    ) -> anyhow::Result<()> {
+        let mut document =
+            words::period_json("finished", &[], std::slice::from_ref(&self.port), whole);
+        document["session"] = self.session.into();
+        if let Some(value) = document["receive"].get_mut(0) {
+            value["receiver"] = receiver.into();
+            value["receivers_not_taken"] = rejected.into();
+            if let Some(analysis) = analysis {
+                value["timestamps"] = analysis.timestamps.into();
+                value["streams"] = analysis.streams.iter().map(words::stream_json).collect();
+            }
+            if let Some(kinds) = kinds {
+                value["foreign_kinds"] = kinds.json();
+            }
+        }
+        if global.json {
+            return output::json(&document);
+        }
+        if global.json_stream {
+            output::result(&document.to_string());
+            return Ok(());
+        }
+        let Some(received) = whole.received.first() else {
+            return Ok(());
+        };
+        let counts = &received.counts;
+        let mut text = format!(
+            "received  {}  {} frames in {}: {}{}\n",
+            self.port,
+            number::count(received.port.rx_packets),
+            number::seconds(whole.duration_s),
+            number::rate(received.port_pps),
+            words::bits(received, 0),
+        );
+        text += &format!(
+            "ours      {}  {} frames of session {}, {} of sessions before it, {} foreign",
+            self.port,
+            number::count(counts.received),
+            self.session,
+            number::count(counts.late),
+            number::count(counts.foreign),
+        );
+        for stream in analysis.iter().flat_map(|analysis| &analysis.streams) {
+            text += &format!("\n{}", words::stream_lines(stream));
+        }
+        if let Some(analysis) = analysis {
+            text += &format!("\nclocks    {}", analysis.timestamps);
+        }
+        if let Some(kinds) = kinds {
+            text += &kinds.text();
+        }
+        output::result(&text);
+        Ok(())
+    }
+}
+
+/// What kinds of frames the foreign ones are, looked at through a capture beside the receiver.
+struct Kinds {
+    capture: Option<capture::Capture>,
+    nonce: u16,
+    frames: BTreeMap<String, u64>,
+    /// Frames that nobody looked at: too many.
+    unseen: u64,
+}
+
+impl Kinds {
+    fn open(port: &engine::PortSpec, nonce: u16) -> anyhow::Result<Kinds> {
+        Ok(Kinds {
+            capture: Some(capture::Capture::open(
+                port,
+                &capture::Options {
+                    snap: 192,
+                    ring_bytes: 8 << 20,
+                    // what the port takes anyway; the receiver decides about more
+                    promiscuous: false,
+                    outgoing: false,
+                },
+            )?),
+            nonce,
+            frames: BTreeMap::new(),
+            unseen: 0,
+        })
+    }
+
+    /// Takes what the last second brought. With a flood of them the capture is given up: it would cost the receiver.
+    fn look(&mut self) -> anyhow::Result<()> {
+        let Some(capture) = &mut self.capture else {
+            return Ok(());
+        };
+        let (frames, nonce) = (&mut self.frames, self.nonce);
+        let mut seen = 0;
+        while seen < KINDS_PER_SECOND {
+            let taken = capture.frames(Duration::ZERO, &mut |frame| {
+                if !is_ours(&frame, nonce) {
+                    *frames.entry(kind(frame.bytes)).or_default() += 1;
+                }
+                true
+            })?;
+            if taken == 0 {
+                break;
+            }
+            seen += taken as u64;
+        }
+        self.unseen = capture.statistics()?.dropped;
+        if seen >= KINDS_PER_SECOND {
+            self.capture = None;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "frames": self.frames,
+            "given_up": self.capture.is_none(),
+            "frames_not_looked_at": self.unseen,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut kinds: Vec<(&String, &u64)> = self.frames.iter().collect();
+        kinds.sort_by(|a, b| b.1.cmp(a.1));
+        let mut text = String::new();
+        for (kind, frames) in kinds.iter().take(10) {
+            text += &format!("\nforeign   {kind}: {}", number::count(**frames));
+        }
+        if self.capture.is_none() || self.unseen > 0 {
+            text += "\nforeign   there were more than could be looked at one by one";
+        }
+        text
+    }
+}
+
+/// Does it carry our signature, of this session or one of those before?
+fn is_ours(frame: &Captured<'_>, nonce: u16) -> bool {
+    capture::signatures(frame.bytes).any(|found| found.nonce == nonce || found.is_late(nonce))
+}
+
+/// The innermost layer that we know: `ARP`, `IPv6 / ICMPv6`.
+fn kind(frame: &[u8]) -> String {
+    let decoded = decode::decode(frame);
+    let names: Vec<&str> = (decoded.layers.iter())
+        .map(packet::stack::Layer::name)
+        .filter(|name| !["Ethernet", "payload", "Payload"].contains(name))
+        .collect();
+    if !names.is_empty() {
+        return names.join(" / ");
+    }
+    match frame.get(12..14) {
+        Some(&[a, b]) if u16::from_be_bytes([a, b]) >= 0x600 => {
+            format!("EtherType 0x{a:02x}{b:02x}")
+        }
+        _ => "IEEE 802.3 (LLC)".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_frames() {
+        let mut frame = vec![0; 60];
+        frame[12..14].copy_from_slice(&[0x88, 0xcc]);
+        assert_eq!(kind(&frame), "EtherType 0x88cc");
+        frame[12..14].copy_from_slice(&[0, 38]);
+        assert_eq!(kind(&frame), "IEEE 802.3 (LLC)");
+        frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        assert_eq!(kind(&frame), "ARP");
+        assert!(!kind(&[]).is_empty());
+    }
+}

@@ -1,0 +1,69 @@
+//! The tester alone: two ports joined by a cable of our own, in a network namespace that no one else sees.
+//!
+//! The namespace belongs to a thread and has no name; it is gone with this value, and with the process however that ends. Start
+//! with [`BackToBack::new`].
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use engine::PortSpec;
+use lab::LabError;
+use lab::ports::{Port, private};
+
+/// Two ports, `a` and `b`, of one veth pair.
+pub struct BackToBack {
+    netns: PathBuf,
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl BackToBack {
+    /// Makes the namespace and the pair.
+    ///
+    /// # Errors
+    /// No permission, no veth.
+    pub fn new() -> Result<BackToBack, LabError> {
+        let (ready, made) = channel();
+        let (end, wait) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let result = private::namespace_with_pair();
+            let _ = ready.send(result);
+            // until the other end is dropped
+            let _ = wait.recv();
+        });
+        let netns = made.recv().unwrap_or_else(|_| {
+            Err(LabError::Preflight(
+                "the thread of a private namespace ended".into(),
+            ))
+        })?;
+        Ok(BackToBack {
+            netns,
+            end: Some(end),
+            thread: Some(thread),
+        })
+    }
+
+    /// Its two ends: frames sent on the first arrive at the second.
+    ///
+    /// # Errors
+    /// The pair is gone.
+    pub fn ports(&self) -> anyhow::Result<(Port, Port)> {
+        let port = |interface: &str| {
+            Port::of_ours(&PortSpec {
+                netns: Some(self.netns.clone()),
+                interface: interface.into(),
+            })
+        };
+        Ok((port("a")?, port("b")?))
+    }
+}
+
+impl Drop for BackToBack {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,587 @@
+//! A session by hand: senders and receivers on ports, driven until they are done or a signal comes, told second by second.
+//!
+//! What is sent, and how a second reads on the screen, is the command's; here is only the driving, the same for all of them.
+//! Nothing is left on a port when a [`Session`] is gone. Start with [`Session::begin`]; [`options`] has what the commands'
+//! arguments share.
+
+pub mod back_to_back;
+pub mod options;
+pub mod range;
+pub mod words;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use engine::replay::Replay;
+use engine::{
+    EngineError, Expected, Frames, Histogram, LoneReceiver, LoneSender, ReceiveCounts, Schedule,
+    SendCounts, Sender,
+};
+use lab::LabError;
+use lab::ports::counters::{self, Counters};
+use lab::ports::{Port, state};
+use lab::run::Control;
+use model::link::{Layer, MeanSize};
+
+use crate::exit_code::Code;
+
+/// How often we look whether something is over.
+const POLL: Duration = Duration::from_millis(2);
+/// A sender that has begun is given this time until its frames show in the port's counters.
+const FIRST_FRAMES: Duration = Duration::from_millis(250);
+/// Frames may be under way when the last one was sent.
+const DRAIN_QUIET: Duration = Duration::from_millis(50);
+const DRAIN_AT_MOST: Duration = Duration::from_secs(2);
+/// As good as for ever, and far from the end of any clock.
+pub const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// Signals that ask a session to stop.
+pub struct Signals {
+    control: Control,
+    which: Arc<AtomicUsize>,
+}
+
+impl Signals {
+    /// Catches Ctrl-C and its relatives from now on.
+    pub fn catch() -> anyhow::Result<Signals> {
+        let control = Control::default();
+        let which = super::run::catch_signals(&control)?;
+        Ok(Signals { control, which })
+    }
+
+    /// Has one come?
+    pub fn is_stopped(&self) -> bool {
+        self.control.is_stopped()
+    }
+
+    /// How the program ends: done when nothing was asked to go on until a signal, and when it was: a user who says that it is
+    /// enough has not interrupted anything.
+    pub fn code(&self, endless: bool) -> Code {
+        match self.which.load(Ordering::Acquire) {
+            0 => Code::Done,
+            2 if endless => Code::Done,
+            15 => Code::Terminated,
+            _ => Code::Interrupted,
+        }
+    }
+}
+
+/// What puts frames on a port.
+pub enum Source {
+    /// An engine, and what it sends.
+    Engine(Box<LoneSender>, Box<Frames>),
+    /// A recording.
+    Replay(Box<Replay>),
+}
+
+impl Source {
+    fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
+        match self {
+            Source::Engine(lone, _) => lone.sender(),
+            Source::Replay(replay) => Ok(replay.as_mut()),
+        }
+    }
+
+    /// The engine's name in results, and why others were not taken.
+    pub fn engine(&mut self) -> (String, Vec<String>) {
+        match self {
+            Source::Replay(_) => ("af-packet".into(), Vec::new()),
+            Source::Engine(lone, _) => {
+                let rejected = lone.rejected().iter().map(words::rejected).collect();
+                let name = lone
+                    .sender()
+                    .map_or("none", |sender| sender.capabilities().mode.name());
+                (name.into(), rejected)
+            }
+        }
+    }
+}
+
+/// Loads of a session, one after another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Steps {
+    /// Frames per second of each step; `None`: flat out, and then there is one.
+    pub loads_pps: Vec<Option<f64>>,
+    /// How long each is kept.
+    pub every: Duration,
+    /// Move evenly from one to the next, instead of at once.
+    pub ramp: bool,
+}
+
+impl Steps {
+    /// One load from begin to end.
+    pub fn one(load_pps: Option<f64>) -> Steps {
+        Steps {
+            loads_pps: vec![load_pps],
+            every: FOR_EVER,
+            ramp: false,
+        }
+    }
+
+    /// The intended load at a time.
+    pub fn at(&self, elapsed: Duration) -> Option<f64> {
+        let steps = elapsed.as_secs_f64() / self.every.as_secs_f64();
+        let last = self.loads_pps.len() - 1;
+        let step = (steps as usize).min(last);
+        let load = self.loads_pps[step]?;
+        match self.loads_pps.get(step + 1) {
+            Some(&Some(next)) if self.ramp => Some(load + (next - load) * steps.fract()),
+            _ => Some(load),
+        }
+    }
+}
+
+/// A port that sends.
+pub struct Sending {
+    /// Where.
+    pub port: Port,
+    /// What.
+    pub source: Source,
+    /// How much, and for how long.
+    pub schedule: Schedule,
+    /// Loads, the first of which is the schedule's.
+    pub steps: Steps,
+    /// Mean size of its frames, for bits per second.
+    pub mean: MeanSize,
+}
+
+/// A port that receives.
+pub struct Receiving {
+    /// Where.
+    pub port: Port,
+    /// What counts.
+    pub receiver: LoneReceiver,
+    /// What is expected.
+    pub expected: Expected,
+}
+
+/// What a sender did, in a second or altogether.
+#[derive(Debug, Clone, Default)]
+pub struct Sent {
+    /// Frames given to the port.
+    pub frames: u64,
+    /// Frames that were due and not sent.
+    pub not_sent: u64,
+    /// How often there was no room.
+    pub ring_full: u64,
+    /// System calls that told the kernel to send.
+    pub wakeups: u64,
+    /// Of each stream; empty where there is one kind of frame.
+    pub streams: Vec<u64>,
+    /// Frames per second.
+    pub rate_pps: f64,
+    /// The load that was intended last; `None`: flat out.
+    pub intended_pps: Option<f64>,
+    /// Bits per second with preamble and gap.
+    pub l1_bps: f64,
+    /// Bits per second of frames with FCS.
+    pub l2_bps: f64,
+    /// What the port's own counters say.
+    pub port: Counters,
+    /// How late frames left, since the begin.
+    pub lateness: Option<Histogram>,
+}
+
+impl Sent {
+    /// Less was sent than was intended: the generator was the limit (the default of our methods, 0.5 %).
+    pub fn is_limited(&self) -> bool {
+        let due = self.frames + self.not_sent;
+        self.intended_pps.is_some() && (self.frames as f64) < 0.995 * due as f64
+    }
+}
+
+/// What a receiver counted, in a second or altogether.
+#[derive(Debug, Clone, Default)]
+pub struct Received {
+    /// What is ours and what is not.
+    pub counts: ReceiveCounts,
+    /// What the port's own counters say.
+    pub port: Counters,
+    /// Frames per second of all kinds, by the port's counters.
+    pub port_pps: f64,
+    /// Frames per second with our signature.
+    pub ours_pps: f64,
+    /// Bits per second of all frames, with preamble and gap; `None` where the port does not count their bytes.
+    pub l1_bps: Option<f64>,
+    /// Bits per second of all frames, with FCS.
+    pub l2_bps: Option<f64>,
+}
+
+/// A part of a session, or the whole of it.
+#[derive(Debug, Clone, Default)]
+pub struct Period {
+    /// When it ended, in seconds after the begin of the session.
+    pub at_s: f64,
+    /// How long it was.
+    pub duration_s: f64,
+    /// Of each sending port.
+    pub sent: Vec<Sent>,
+    /// Of each receiving port.
+    pub received: Vec<Received>,
+}
+
+/// Ports, and how long.
+pub struct Session {
+    /// Ports that send.
+    pub sending: Vec<Sending>,
+    /// Ports that receive.
+    pub receiving: Vec<Receiving>,
+    /// The end, when the senders have no end of their own.
+    pub at_most: Duration,
+    /// The end when so many frames of ours have come, or frames of any kind where none of ours is expected.
+    pub receive_at_most: Option<u64>,
+}
+
+/// Readings from the begin of a session.
+pub struct Begun(Snapshot);
+
+/// Readings of everything at one time.
+#[derive(Clone)]
+struct Snapshot {
+    at: Instant,
+    sent: Vec<(SendCounts, Counters)>,
+    received: Vec<(ReceiveCounts, Counters)>,
+}
+
+impl Session {
+    /// Starts everything, and takes the next engine where frames do not get as far as the wire.
+    ///
+    /// # Errors
+    /// An engine failed, or none works.
+    pub fn begin(&mut self, signals: &Signals) -> anyhow::Result<Begun> {
+        for receiving in &mut self.receiving {
+            receiving.receiver.expect(&receiving.expected)?;
+        }
+        let mut begin = self.snapshot()?;
+        for sending in &mut self.sending {
+            start(sending)?;
+        }
+        begin.at = self.wait_for_first_frames(&begin, signals)?;
+        // counts start at zero where the senders start; their ports' counters may have moved already
+        for (counts, _) in &mut begin.sent {
+            *counts = SendCounts::default();
+        }
+        Ok(Begun(begin))
+    }
+
+    /// Goes on until the senders are done, the time is over, or a signal comes; tells every second and returns the whole.
+    ///
+    /// # Errors
+    /// An engine failed, or a port went down or away: whatever was attached is detached.
+    pub fn run(
+        &mut self,
+        Begun(begin): Begun,
+        signals: &Signals,
+        each_second: &mut dyn FnMut(&Period),
+    ) -> anyhow::Result<Period> {
+        let mut last = begin.clone();
+        let mut next = begin.at + Duration::from_secs(1);
+        loop {
+            std::thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
+            self.steer(begin.at)?;
+            let over =
+                signals.is_stopped() || begin.at.elapsed() >= self.at_most || self.is_done()?;
+            if over {
+                break;
+            }
+            if Instant::now() >= next {
+                next += Duration::from_secs(1);
+                self.check_ports()?;
+                let now = self.snapshot()?;
+                each_second(&self.period(&begin, &last, &now)?);
+                last = now;
+            }
+        }
+        let ended = Instant::now();
+        let lateness = self.lateness()?;
+        for sending in &mut self.sending {
+            let name = sending.port.spec.interface.clone();
+            let stopped = sending.source.sender()?.stop();
+            if let Err(error) = stopped {
+                return Err(self
+                    .cause(error)
+                    .context(format!("sending into {name} ended")));
+            }
+        }
+        let mut end = self.drain(signals)?;
+        end.at = ended;
+        if end.at - last.at > Duration::from_millis(20) && last.at > begin.at {
+            each_second(&self.period(&begin, &last, &end)?);
+        }
+        let mut whole = self.period(&begin, &begin, &end)?;
+        for (sent, lateness) in whole.sent.iter_mut().zip(lateness) {
+            sent.lateness = lateness;
+        }
+        Ok(whole)
+    }
+
+    /// The clock starts with the first frame, so that no rate counts the time in which an engine gets ready. An engine whose
+    /// frames do not show in the port's counters does not send, whatever it counts: the next one is taken.
+    fn wait_for_first_frames(
+        &mut self,
+        begin: &Snapshot,
+        signals: &Signals,
+    ) -> anyhow::Result<Instant> {
+        let mut first = None;
+        for (sending, (_, before)) in self.sending.iter_mut().zip(&begin.sent) {
+            loop {
+                let started = Instant::now();
+                let mut handed_over = 0;
+                while started.elapsed() < FIRST_FRAMES && !signals.is_stopped() {
+                    handed_over = sending.source.sender()?.counts()?.total();
+                    if handed_over > 0 {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                first.get_or_insert_with(Instant::now);
+                // a load below some frames per second has its first frame later
+                if handed_over == 0 || sending.port.facts.kind.is_none() {
+                    break;
+                }
+                let left = |port: Counters| port.tx_packets + port.tx_dropped;
+                let mut on_the_wire = 0;
+                while on_the_wire == 0 && started.elapsed() < 2 * FIRST_FRAMES {
+                    on_the_wire = left(counters::read(&sending.port.spec)?.since(*before));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let Source::Engine(lone, frames) = &mut sending.source else {
+                    break;
+                };
+                if on_the_wire > 0 || signals.is_stopped() {
+                    break;
+                }
+                let sender = lone.sender()?;
+                let name = sender.capabilities().mode.name();
+                let handed_over = sender.stop()?.total();
+                lone.reject(
+                    EngineError::Unsupported {
+                        engine: name,
+                        what: format!(
+                            "send into {}: of {handed_over} frames that the kernel took none left the port (the other end of \
+                             a veth needs NAPI for live frames: ethtool -K PEER gro on)",
+                            sending.port.spec.interface
+                        ),
+                    },
+                    frames,
+                )?;
+                lone.sender()?.start(sending.schedule)?;
+                first = None;
+            }
+        }
+        Ok(first.unwrap_or_else(Instant::now))
+    }
+
+    /// Changes loads as the steps say.
+    fn steer(&mut self, begin: Instant) -> anyhow::Result<()> {
+        for sending in &mut self.sending {
+            if sending.steps.loads_pps.len() < 2 {
+                continue;
+            }
+            let load = sending.steps.at(begin.elapsed());
+            if load != sending.schedule.load_pps
+                && let Some(pps) = load
+            {
+                sending.source.sender()?.set_load(pps)?;
+                sending.schedule.load_pps = load;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_done(&mut self) -> anyhow::Result<bool> {
+        if let Some(frames) = self.receive_at_most {
+            let mut all = 0;
+            for receiving in &mut self.receiving {
+                all += receiving.receiver.receiver()?.counts()?.received;
+            }
+            if all >= frames {
+                return Ok(true);
+            }
+        }
+        if self.sending.is_empty() {
+            return Ok(false);
+        }
+        for sending in &mut self.sending {
+            if !sending.source.sender()?.is_done() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A port that is down carries nothing, and nobody may notice.
+    fn check_ports(&self) -> Result<(), LabError> {
+        let sending = self.sending.iter().map(|sending| &sending.port);
+        let receiving = self.receiving.iter().map(|receiving| &receiving.port);
+        sending
+            .chain(receiving)
+            .try_for_each(|port| state::check(&port.spec))
+    }
+
+    /// Why a sender failed: that its port is gone says more than what the system call answered.
+    fn cause(&self, error: EngineError) -> anyhow::Error {
+        match self.check_ports() {
+            Err(port) => port.into(),
+            Ok(()) => LabError::from(error).into(),
+        }
+    }
+
+    fn lateness(&mut self) -> anyhow::Result<Vec<Option<Histogram>>> {
+        self.sending
+            .iter_mut()
+            .map(|sending| Ok(sending.source.sender()?.lateness()?))
+            .collect()
+    }
+
+    fn snapshot(&mut self) -> anyhow::Result<Snapshot> {
+        let at = Instant::now();
+        let mut snapshot = Snapshot {
+            at,
+            sent: Vec::new(),
+            received: Vec::new(),
+        };
+        for sending in &mut self.sending {
+            let port = counters::read(&sending.port.spec)?;
+            snapshot
+                .sent
+                .push((sending.source.sender()?.counts()?, port));
+        }
+        for receiving in &mut self.receiving {
+            let port = counters::read(&receiving.port.spec)?;
+            snapshot
+                .received
+                .push((receiving.receiver.receiver()?.counts()?, port));
+        }
+        Ok(snapshot)
+    }
+
+    /// Waits until nothing arrives any more, and reads everything for the last time. The counters of hardware follow some time
+    /// behind.
+    fn drain(&mut self, signals: &Signals) -> anyhow::Result<Snapshot> {
+        let began = Instant::now();
+        let mut quiet_since = began;
+        let mut last = self.snapshot()?;
+        while began.elapsed() < DRAIN_AT_MOST
+            && quiet_since.elapsed() < DRAIN_QUIET
+            && !self.sending.is_empty()
+            && !signals.is_stopped()
+        {
+            std::thread::sleep(POLL);
+            let now = self.snapshot()?;
+            if now.received != last.received || now.sent != last.sent {
+                quiet_since = Instant::now();
+            }
+            last = now;
+        }
+        Ok(last)
+    }
+
+    fn period(
+        &mut self,
+        begin: &Snapshot,
+        from: &Snapshot,
+        to: &Snapshot,
+    ) -> anyhow::Result<Period> {
+        let duration_s = (to.at - from.at).as_secs_f64().max(1e-9);
+        let mut period = Period {
+            at_s: (to.at - begin.at).as_secs_f64(),
+            duration_s,
+            ..Period::default()
+        };
+        let pairs = self.sending.iter_mut().zip(from.sent.iter().zip(&to.sent));
+        for (sending, ((before, port_before), (now, port_now))) in pairs {
+            let frames = now.total().saturating_sub(before.total());
+            let rate_pps = frames as f64 / duration_s;
+            let was = |at: usize| before.streams.get(at).copied().unwrap_or(0);
+            period.sent.push(Sent {
+                frames,
+                not_sent: now.not_sent.saturating_sub(before.not_sent),
+                ring_full: now.ring_full.saturating_sub(before.ring_full),
+                wakeups: now.wakeups.saturating_sub(before.wakeups),
+                streams: (now.streams.iter().enumerate())
+                    .map(|(at, &count)| count.saturating_sub(was(at)))
+                    .collect(),
+                rate_pps,
+                intended_pps: sending.schedule.load_pps,
+                l1_bps: sending.mean.bps(Layer::L1, rate_pps),
+                l2_bps: sending.mean.bps(Layer::L2, rate_pps),
+                port: port_now.since(*port_before),
+                lateness: sending.source.sender()?.lateness()?,
+            });
+        }
+        let pairs = (self.receiving.iter_mut()).zip(from.received.iter().zip(&to.received));
+        for (receiving, ((before, port_before), (now, port_now))) in pairs {
+            let counts = since(now, before);
+            let port = port_now.since(*port_before);
+            let port_pps = port.rx_packets as f64 / duration_s;
+            // kernel counters count neither the FCS nor what is between frames
+            let l2_bps = 8.0 * (port.rx_bytes as f64 / duration_s + 4.0 * port_pps);
+            // a veth with an XDP program counts the bytes of some frames without their Ethernet header
+            let counts_bytes = receiving.port.facts.kind.as_deref() != Some("veth")
+                || receiving.receiver.receiver()?.name() != "xdp";
+            period.received.push(Received {
+                counts,
+                port,
+                port_pps,
+                ours_pps: counts.received as f64 / duration_s,
+                l1_bps: counts_bytes.then_some(l2_bps + 8.0 * 20.0 * port_pps),
+                l2_bps: counts_bytes.then_some(l2_bps),
+            });
+        }
+        Ok(period)
+    }
+}
+
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Snapshot) -> bool {
+        self.sent == other.sent && self.received == other.received
+    }
+}
+
+fn start(sending: &mut Sending) -> anyhow::Result<()> {
+    if let Source::Engine(lone, frames) = &mut sending.source {
+        lone.arm(frames)
+            .with_context(|| format!("prepare to send into {}", sending.port.spec.interface))?;
+    }
+    sending.source.sender()?.start(sending.schedule)?;
+    Ok(())
+}
+
+fn since(now: &ReceiveCounts, before: &ReceiveCounts) -> ReceiveCounts {
+    ReceiveCounts {
+        received: now.received.saturating_sub(before.received),
+        wrong_length: now.wrong_length.saturating_sub(before.wrong_length),
+        late: now.late.saturating_sub(before.late),
+        foreign: now.foreign.saturating_sub(before.foreign),
+        dropped_by_receiver: now
+            .dropped_by_receiver
+            .saturating_sub(before.dropped_by_receiver),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_by_steps_and_by_ramps() {
+        let mut steps = Steps {
+            loads_pps: vec![Some(100.0), Some(200.0), Some(400.0)],
+            every: Duration::from_secs(10),
+            ramp: false,
+        };
+        let at = |steps: &Steps, seconds: f64| steps.at(Duration::from_secs_f64(seconds));
+        assert_eq!(at(&steps, 0.0), Some(100.0));
+        assert_eq!(at(&steps, 9.9), Some(100.0));
+        assert_eq!(at(&steps, 10.0), Some(200.0));
+        assert_eq!(at(&steps, 1e6), Some(400.0));
+        steps.ramp = true;
+        assert_eq!(at(&steps, 5.0), Some(150.0));
+        assert_eq!(at(&steps, 15.0), Some(300.0));
+        assert_eq!(at(&steps, 25.0), Some(400.0));
+        assert_eq!(Steps::one(None).at(Duration::from_secs(5)), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! What the arguments of the commands by hand share: which ports, which dangers are accepted, how long, how much.
+//!
+//! Start with [`Ports`] and [`Amount`].
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use engine::PortSpec;
+use lab::ports::{self, Danger, Port, Role};
+use model::units::{UnitError, parse_duration};
+
+/// Where the ports are, and what is accepted of them.
+#[derive(Debug, Clone, Args)]
+pub struct Ports {
+    /// Network namespace of the ports: a name, a path, or the id of a process
+    #[arg(long, value_name = "NAME")]
+    pub netns: Option<String>,
+    /// Use a port even if the default route goes out of it
+    #[arg(long, help_heading = "Ports that somebody may need")]
+    pub even_with_default_route: bool,
+    /// Use a port even if it has an address that is not one for tests
+    #[arg(long, help_heading = "Ports that somebody may need")]
+    pub even_with_address: bool,
+    /// Use a port even if somebody talks through it now
+    #[arg(long, help_heading = "Ports that somebody may need")]
+    pub even_in_use: bool,
+    /// Use a port even if it belongs to a bridge or bond, or carries VLANs and the like
+    #[arg(long, help_heading = "Ports that somebody may need")]
+    pub even_in_bridge: bool,
+    /// Use a port even if an XDP program is attached to it
+    #[arg(long, help_heading = "Ports that somebody may need")]
+    pub even_with_xdp_program: bool,
+    /// Use a port even if it is in the test bed of a measurement that runs
+    #[arg(long, help_heading = "Ports that somebody may need")]
+    pub even_in_test_bed: bool,
+}
+
+impl Ports {
+    /// The port of this name.
+    pub fn spec(&self, interface: &str) -> PortSpec {
+        PortSpec {
+            netns: self.netns.as_deref().map(ports::netns),
+            interface: interface.into(),
+        }
+    }
+
+    /// Takes a port, unless that is dangerous.
+    pub fn take(&self, interface: &str, roles: &[Role]) -> anyhow::Result<Port> {
+        Ok(Port::take(&self.spec(interface), roles, &self.accepted())?)
+    }
+
+    fn accepted(&self) -> Vec<Danger> {
+        [
+            (self.even_with_default_route, Danger::DefaultRoute),
+            (self.even_with_address, Danger::Address),
+            (self.even_in_use, Danger::InUse),
+            (self.even_in_bridge, Danger::Member),
+            (self.even_with_xdp_program, Danger::XdpProgram),
+            (self.even_in_test_bed, Danger::TestBed),
+        ]
+        .into_iter()
+        .filter_map(|(accepted, danger)| accepted.then_some(danger))
+        .collect()
+    }
+}
+
+/// How long, or how many frames.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Amount {
+    /// So long.
+    Time(Duration),
+    /// So many frames.
+    Frames(u64),
+}
+
+impl FromStr for Amount {
+    type Err = UnitError;
+
+    /// `10s`, `2m`, `1000frames`, `1e6frames`, `5Mframes`.
+    fn from_str(text: &str) -> Result<Amount, UnitError> {
+        let typed = text.trim();
+        let Some(number) = typed
+            .strip_suffix("frames")
+            .or_else(|| typed.strip_suffix("frame"))
+        else {
+            return parse_duration(typed)
+                .map(Amount::Time)
+                .map_err(|mut error| {
+                    error.why = format!("{}, or 1000frames, 1e6frames, 5Mframes", error.why);
+                    error
+                });
+        };
+        let number = number.trim();
+        let (digits, factor) = match number.chars().last() {
+            Some('k' | 'K') => (&number[..number.len() - 1], 1e3),
+            Some('M') => (&number[..number.len() - 1], 1e6),
+            Some('G') => (&number[..number.len() - 1], 1e9),
+            _ => (number, 1.0),
+        };
+        let plain = digits
+            .chars()
+            .all(|c| c.is_ascii_digit() || c == '.' || c == 'e');
+        let frames = digits
+            .parse()
+            .ok()
+            .filter(|_| plain)
+            .map(|n: f64| n * factor);
+        match frames {
+            Some(n) if (1.0..=1e15).contains(&n) && n.fract() == 0.0 => {
+                Ok(Amount::Frames(n as u64))
+            }
+            _ => Err(UnitError {
+                text: text.into(),
+                what: "number of frames",
+                why: "say 1000frames, 1e6frames or 5Mframes, at least 1".into(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_as_people_type_them() {
+        for (text, amount) in [
+            ("10s", Amount::Time(Duration::from_secs(10))),
+            ("1frame", Amount::Frames(1)),
+            ("1000 frames", Amount::Frames(1000)),
+            ("1e6frames", Amount::Frames(1_000_000)),
+            ("2.5Mframes", Amount::Frames(2_500_000)),
+        ] {
+            assert_eq!(text.parse(), Ok(amount), "{text}");
+        }
+        for bad in [
+            "",
+            "10",
+            "0frames",
+            "-1frames",
+            "frames",
+            "1.5frames",
+            "1e99frames",
+            "infframes",
+            "nanframes",
+        ] {
+            let error = bad.parse::<Amount>().unwrap_err().to_string();
+            assert!(error.contains("frames"), "{bad}: {error}");
+        }
+    }
+}

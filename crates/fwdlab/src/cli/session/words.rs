@@ -1,0 +1,278 @@
+//! A session's seconds and totals as people read them, and as JSON.
+//!
+//! Start with [`sent_line`] and [`received_line`].
+
+use engine::analysis::StreamAnalysis;
+use engine::{Histogram, Rejected};
+use report::number;
+use serde_json::{Value, json};
+
+use super::{Period, Received, Sent};
+
+/// One second of a sender.
+pub fn sent_line(port: &str, at_s: f64, sent: &Sent) -> String {
+    format!(
+        "{at_s:6.0} s  {port}  sent {:>11}  {:>15} L1  {:>15} L2  ring full {}{}{}",
+        number::rate(sent.rate_pps),
+        number::bits_per_second(sent.l1_bps),
+        number::bits_per_second(sent.l2_bps),
+        number::count(sent.ring_full),
+        match sent.not_sent {
+            0 => String::new(),
+            frames => format!("  not sent {}", number::count(frames)),
+        },
+        late(sent.lateness.as_ref()),
+    )
+}
+
+/// One second of a receiver.
+pub fn received_line(port: &str, at_s: f64, received: &Received) -> String {
+    let counts = &received.counts;
+    let mut line = format!(
+        "{at_s:6.0} s  {port}  received {:>11}{}  ours {}",
+        number::rate(received.port_pps),
+        bits(received, 15),
+        number::count(counts.received),
+    );
+    for (frames, what) in [
+        (counts.foreign, "foreign"),
+        (counts.late, "of other sessions"),
+        (counts.wrong_length, "of a wrong length"),
+        (counts.dropped_by_receiver, "dropped by the receiver"),
+        (received.port.rx_dropped, "dropped by the port"),
+    ] {
+        if frames > 0 {
+            line += &format!("  {what} {}", number::count(frames));
+        }
+    }
+    line
+}
+
+/// Bits per second of both layers, where they are known.
+pub fn bits(received: &Received, width: usize) -> String {
+    match (received.l1_bps, received.l2_bps) {
+        (Some(l1), Some(l2)) => format!(
+            "  {:>width$} L1  {:>width$} L2",
+            number::bits_per_second(l1),
+            number::bits_per_second(l2)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// An engine that was not taken, and why.
+pub fn rejected(rejected: &Rejected) -> String {
+    let reason = rejected.reason.to_string();
+    match reason.starts_with(rejected.engine) {
+        true => reason,
+        false => format!("{}: {reason}", rejected.engine),
+    }
+}
+
+/// `1.2 us`: a time that is short.
+pub fn short_time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+fn late(lateness: Option<&Histogram>) -> String {
+    match lateness.and_then(|lateness| lateness.quantile(0.99)) {
+        Some(p99) => format!("  late p99 {}", short_time(p99)),
+        None => String::new(),
+    }
+}
+
+/// How late frames left: `p50 30 ns  p99 1.2 us  p99.9 12.0 us  max 31.1 us`.
+pub fn distribution(histogram: &Histogram) -> String {
+    [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)]
+        .into_iter()
+        .filter_map(|(name, share)| {
+            Some(format!("{name} {}", short_time(histogram.quantile(share)?)))
+        })
+        .collect::<Vec<_>>()
+        .join("  ")
+}
+
+/// The same as JSON.
+pub fn distribution_json(histogram: &Histogram) -> Value {
+    json!({
+        "values": histogram.len(),
+        "mean_ns": histogram.mean(),
+        "p50_ns": histogram.quantile(0.5),
+        "p90_ns": histogram.quantile(0.9),
+        "p99_ns": histogram.quantile(0.99),
+        "p99_9_ns": histogram.quantile(0.999),
+        "p99_99_ns": histogram.quantile(0.9999),
+        "max_ns": histogram.quantile(1.0),
+    })
+}
+
+/// A period as JSON: one second, or the whole.
+pub fn period_json(
+    event: &str,
+    sending: &[String],
+    receiving: &[String],
+    period: &Period,
+) -> Value {
+    let sent: Vec<Value> = (sending.iter().zip(&period.sent))
+        .map(|(port, sent)| {
+            let mut value = json!({
+                "port": port,
+                "frames_sent": sent.frames,
+                "frames_not_sent": sent.not_sent,
+                "rate_pps": sent.rate_pps,
+                "l1_bps": sent.l1_bps,
+                "l2_bps": sent.l2_bps,
+                "ring_full": sent.ring_full,
+                "wakeups": sent.wakeups,
+                "port_tx_packets": sent.port.tx_packets,
+                "port_tx_dropped": sent.port.tx_dropped,
+            });
+            if let Some(pps) = sent.intended_pps {
+                value["intended_load_pps"] = pps.into();
+            }
+            if !sent.streams.is_empty() {
+                value["streams_sent"] = sent.streams.clone().into();
+            }
+            if let Some(lateness) = &sent.lateness {
+                value["lateness"] = distribution_json(lateness);
+            }
+            value
+        })
+        .collect();
+    let received: Vec<Value> = (receiving.iter().zip(&period.received))
+        .map(|(port, received)| {
+            json!({
+                "port": port,
+                "frames_received": received.counts.received,
+                "frames_late": received.counts.late,
+                "frames_foreign": received.counts.foreign,
+                "frames_wrong_length": received.counts.wrong_length,
+                "frames_dropped_by_receiver": received.counts.dropped_by_receiver,
+                "rate_pps": received.ours_pps,
+                "port_rx_packets": received.port.rx_packets,
+                "port_rx_dropped": received.port.rx_dropped,
+                "port_rate_pps": received.port_pps,
+                "port_l1_bps": received.l1_bps,
+                "port_l2_bps": received.l2_bps,
+            })
+        })
+        .collect();
+    let mut value = json!({
+        "event": event,
+        "at_s": period.at_s,
+        "duration_s": period.duration_s,
+    });
+    if !sending.is_empty() {
+        value["send"] = sent.into();
+    }
+    if !receiving.is_empty() {
+        value["receive"] = received.into();
+    }
+    value
+}
+
+/// What the analysis found of one stream.
+pub fn stream_lines(stream: &StreamAnalysis) -> String {
+    let lost = lost(stream);
+    let mut text = format!(
+        "stream    {}  {} frames, lost {} of {} ({}), duplicates {}, reordered {} (by {} at most), corrupt {}",
+        stream.id,
+        number::count(stream.received),
+        number::count(lost),
+        number::count(stream.next),
+        number::percent(100.0 * lost as f64 / stream.next.max(1) as f64),
+        number::count(stream.duplicates),
+        number::count(stream.reordered),
+        number::count(stream.reordering_extent),
+        number::count(stream.corrupt),
+    );
+    if !stream.latency.is_empty() {
+        text += &format!(
+            "\nlatency   {}  {}",
+            stream.id,
+            distribution(&stream.latency)
+        );
+    }
+    if !stream.flows.is_empty() {
+        let never = stream.flows.iter().filter(|&&frames| frames == 0).count();
+        text += &format!(
+            "\nflows     {}  {} of {} arrived, each {} to {} times",
+            stream.id,
+            number::count((stream.flows.len() - never) as u64),
+            number::count(stream.flows.len() as u64),
+            number::count(stream.flows.iter().copied().min().unwrap_or(0)),
+            number::count(stream.flows.iter().copied().max().unwrap_or(0)),
+        );
+    }
+    text
+}
+
+/// Frames that should have come by the numbers of those that came.
+fn lost(stream: &StreamAnalysis) -> i64 {
+    let whole = stream
+        .received
+        .saturating_sub(stream.duplicates + stream.corrupt);
+    stream.next as i64 - whole as i64
+}
+
+/// The same as JSON.
+pub fn stream_json(stream: &StreamAnalysis) -> Value {
+    let mut value = json!({
+        "stream": stream.id,
+        "frames_received": stream.received,
+        "frames_expected": stream.next,
+        "frames_lost": lost(stream),
+        "frames_duplicate": stream.duplicates,
+        "frames_reordered": stream.reordered,
+        "reordering_extent": stream.reordering_extent,
+        "frames_corrupt": stream.corrupt,
+    });
+    if !stream.latency.is_empty() {
+        value["latency"] = distribution_json(&stream.latency);
+        value["delay_variation"] = distribution_json(&stream.delay_variation);
+    }
+    if !stream.flows.is_empty() {
+        value["flows"] = stream.flows.len().into();
+        value["flows_not_seen"] = stream
+            .flows
+            .iter()
+            .filter(|&&frames| frames == 0)
+            .count()
+            .into();
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_units() {
+        let sent = Sent {
+            rate_pps: 744_048.0,
+            l1_bps: 500e6,
+            l2_bps: 381e6,
+            ring_full: 3,
+            not_sent: 1200,
+            ..Sent::default()
+        };
+        assert_eq!(
+            sent_line("tx0", 1.0, &sent),
+            "     1 s  tx0  sent  744.0 kpps    500.0 Mbit/s L1    381.0 Mbit/s L2  ring full 3  not sent 1,200"
+        );
+        for (ns, words) in [
+            (7, "7 ns"),
+            (1234, "1.2 us"),
+            (5_000_000, "5.0 ms"),
+            (2_500_000_000, "2.50 s"),
+        ] {
+            assert_eq!(short_time(ns), words);
+        }
+    }
+}

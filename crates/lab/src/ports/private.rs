@@ -1,0 +1,35 @@
+//! A network namespace without a name, in which two ports are joined: the tester back to back.
+//!
+//! It belongs to the thread that made it, so that the kernel removes it with the thread. Start with [`namespace_with_pair`].
+
+use std::path::PathBuf;
+
+use super::sys;
+use crate::command::{run, run_with_input};
+use crate::error::LabError;
+
+/// Moves the calling thread into a new network namespace with a veth pair `a` and `b`, and returns the file of that
+/// namespace, which is there as long as the thread is.
+///
+/// # Errors
+/// No permission, no veth.
+pub fn namespace_with_pair() -> Result<PathBuf, LabError> {
+    sys::unshare_network().map_err(|e| LabError::system("make a network namespace", e))?;
+    let off = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+    // a kernel without IPv6 has nothing to switch off
+    let _ = std::fs::write(off, "1");
+    run_with_input(
+        "ip",
+        &["-batch", "-"],
+        "link add name a type veth peer name b\nlink set lo up\nlink set dev a up\nlink set dev b up\n",
+    )?;
+    // NAPI at both ends, without which live frames vanish
+    for port in ["a", "b"] {
+        run("ethtool", &["-K", port, "gro", "on"])?;
+    }
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    Ok(PathBuf::from(format!(
+        "/proc/{}/task/{thread}/ns/net",
+        std::process::id()
+    )))
+}
