@@ -39,7 +39,10 @@ pub fn of(error: &anyhow::Error) -> Code {
     if let Some(error) = error.downcast_ref::<LabError>() {
         return of_lab(error);
     }
-    if error.is::<model::units::UnitError>() || error.is::<Usage>() {
+    if error.is::<model::units::UnitError>()
+        || error.is::<model::profile::ProfileError>()
+        || error.is::<Usage>()
+    {
         return Code::Usage;
     }
     if error.is::<StoreError>() {

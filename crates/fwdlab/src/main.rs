@@ -7,6 +7,7 @@
 mod cli;
 mod exit_code;
 mod output;
+mod profiles;
 
 fn main() -> std::process::ExitCode {
     let arguments = cli::arguments(std::env::args_os());

@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod import;
 mod ministat;
+mod profile;
 mod ping;
 mod quick;
 mod rate;
@@ -106,6 +107,9 @@ enum Command {
     #[command(subcommand, infer_subcommands = true)]
     Import(import::Import),
     Ministat(ministat::Ministat),
+    /// Traffic profiles: which there are, what they say, what their frames look like
+    #[command(subcommand, infer_subcommands = true)]
+    Profile(profile::Profile),
     Rate(rate::Rate),
     /// Print the JSON Schema of a record
     Schema(schema::Schema),
@@ -132,6 +136,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Bed(bed) => bed.run(&global),
         Command::Import(import) => import.run(&global),
         Command::Ministat(ministat) => ministat.run(&global),
+        Command::Profile(profile) => profile.run(&global),
         Command::Rate(rate) => rate.run(&global),
         Command::Schema(schema) => schema.run(),
     }

@@ -138,15 +138,12 @@ pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, Pro
         let mut finished = Vec::new();
         for draft in kinds {
             let place = places.next().flatten();
-            let size = draft.shape.bytes.len() + FCS;
             let kind = draft
                 .finish(place, &text.checksums)
                 .map_err(|wrong| profile.stream_error(*stream, &wrong.way, wrong.why))?;
-            if text.signature != Some(false) {
-                note_signature(&name, size, &kind, text, &mut notes);
-            }
             finished.push(kind);
         }
+        note_signatures(&name, text, &finished, &mut notes);
         let reverse = u16::from(setting.direction == Direction::Reverse);
         streams.push(Stream {
             id: (stream * 2) as u16 + reverse,
@@ -458,27 +455,42 @@ fn timing(
 }
 
 /// Says which frames cannot be counted one by one.
-fn note_signature(stream: &str, size: usize, kind: &Kind, text: &Text, notes: &mut Vec<String>) {
-    let what = match (kind.place, &text.pcap) {
-        (Some(SignaturePlace::UdpPayload | SignaturePlace::Tail), _) => return,
-        (Some(SignaturePlace::FlowLabel), _) => {
-            format!(
-                "stream {stream}: frames of {size} bytes have room for a signature in their flow label only: they are counted, but neither timed nor told apart"
-            )
+fn note_signatures(stream: &str, text: &Text, kinds: &[Kind], notes: &mut Vec<String>) {
+    if text.signature == Some(false) {
+        return;
+    }
+    if text.pcap.is_some() && text.signature.is_none() {
+        notes.push(format!(
+            "stream {stream}: captured frames are sent as they are, without signature: they are neither counted nor timed; \
+             say signature = true if they may be changed"
+        ));
+        return;
+    }
+    for (place, what) in [
+        (
+            Some(SignaturePlace::FlowLabel),
+            "are known by their flow label: they are counted, but neither told apart nor timed",
+        ),
+        (
+            None,
+            "have no room for a signature: they are neither counted one by one nor timed",
+        ),
+    ] {
+        let mut sizes: Vec<usize> = kinds
+            .iter()
+            .filter(|kind| kind.place == place)
+            .map(|kind| kind.template.len() + FCS)
+            .collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let listed: Vec<String> = sizes.iter().take(8).map(usize::to_string).collect();
+        if !sizes.is_empty() {
+            let more = if sizes.len() > 8 { " and other" } else { "" };
+            notes.push(format!(
+                "stream {stream}: frames of {}{more} bytes {what}",
+                listed.join(", ")
+            ));
         }
-        (None, Some(_)) if text.signature.is_none() => {
-            format!(
-                "stream {stream}: captured frames are sent as they are, without signature: they are neither counted nor timed; say signature = true if they may be changed"
-            )
-        }
-        (None, _) => {
-            format!(
-                "stream {stream}: frames of {size} bytes have no room for a signature: they are neither counted one by one nor timed"
-            )
-        }
-    };
-    if !notes.contains(&what) {
-        notes.push(what);
     }
 }
 

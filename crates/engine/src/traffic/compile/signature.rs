@@ -53,23 +53,31 @@ pub fn room(draft: &Draft, label: bool) -> Room {
     }
 }
 
-/// The place for each frame: the same for all that have one. `None`: this frame has no signature.
+/// The place for each frame, the same for all that have one: the first of begin, end and flow label that all of them have.
+/// If there is none such, the one of begin and end that more of them have. `None`: this frame has no signature.
 pub fn choose(rooms: &[Option<Room>]) -> Vec<Option<(SignaturePlace, usize)>> {
     let asked = || rooms.iter().flatten();
-    let roomy = || asked().filter(|room| room.udp.is_some() || room.tail.is_some());
-    let all_udp = roomy().all(|room| room.udp.is_some());
-    let any = roomy().next().is_some();
+    let (udp, tail) = (
+        asked().filter(|room| room.udp.is_some()).count(),
+        asked().filter(|room| room.tail.is_some()).count(),
+    );
+    let chosen = match asked().count() {
+        all if udp == all => SignaturePlace::UdpPayload,
+        all if tail == all => SignaturePlace::Tail,
+        _ if asked().all(|room| room.label) => SignaturePlace::FlowLabel,
+        _ if udp >= tail => SignaturePlace::UdpPayload,
+        _ => SignaturePlace::Tail,
+    };
     rooms
         .iter()
         .map(|room| {
             let room = (*room)?;
-            if !any {
-                return room.label.then_some((SignaturePlace::FlowLabel, 0));
-            }
-            match all_udp {
-                true => room.udp.map(|at| (SignaturePlace::UdpPayload, at)),
-                false => room.tail.map(|at| (SignaturePlace::Tail, at)),
-            }
+            let at = match chosen {
+                SignaturePlace::UdpPayload => room.udp,
+                SignaturePlace::Tail => room.tail,
+                SignaturePlace::FlowLabel => room.label.then_some(0),
+            };
+            at.map(|at| (chosen, at))
         })
         .collect()
 }

@@ -1,0 +1,365 @@
+//! `fwdlab profile`: which traffic profiles there are, what they say, and the frames that they mean. Sends nothing.
+//!
+//! Start at [`Profile::run`].
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use engine::TrafficFrames;
+use engine::tester::Addresses;
+use engine::traffic::compile::{self, Direction, Setting};
+use engine::traffic::player::Player;
+use model::link::LinkSpeed;
+use model::units::Load;
+use packet::Signature;
+use packet::pcap::{ETHERNET, Format, Frame, Writer};
+use serde::Serialize;
+
+use super::Global;
+use crate::exit_code::{Code, Usage};
+use crate::output;
+use crate::profiles::{self, Loaded};
+
+/// Bytes of the FCS, which no buffer holds.
+const FCS: usize = 4;
+
+/// MAC addresses of ports that are not there: of the tester, and of the DUT.
+const EXAMPLE: Addresses = Addresses {
+    source_mac: [2, 0, 0, 0, 0, 1],
+    destination_mac: [2, 0, 0, 0, 0, 2],
+};
+
+/// Which traffic profiles there are, and what they mean. A profile is named by a path that ends in .toml, by its name in
+/// ./profiles, or by that of a shipped one.
+#[derive(Debug, Subcommand)]
+pub enum Profile {
+    /// List profiles, those in ./profiles first
+    Ls,
+    /// Print the file of a profile
+    Show {
+        /// Which profile
+        profile: String,
+    },
+    /// Print the first frames, or write them to a capture file; sends nothing
+    Frames(Frames),
+}
+
+/// Arguments of `profile frames`.
+#[derive(Debug, Args)]
+pub struct Frames {
+    /// Which profile
+    profile: String,
+    /// How many frames
+    #[arg(short = 'n', long, value_name = "FRAMES", default_value_t = 10)]
+    count: u64,
+    /// Which way the frames go
+    #[arg(long, value_enum, default_value = "forward")]
+    direction: Way,
+    /// Speed of the link, for rates that are shares of it: 10G
+    #[arg(long, value_name = "SPEED")]
+    link: Option<LinkSpeed>,
+    /// Frames per second of all streams together, instead of the profile's own: 1Mpps
+    #[arg(long)]
+    load: Option<Load>,
+    /// A VLAN tag in front of all that the profile says
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(0..4096))]
+    vlan: Option<u16>,
+    /// Write a capture file with the times of departure: pcapng, or pcap with nanoseconds if it is called so; - is standard
+    /// output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["hex", "json"])]
+    pcap: Option<PathBuf>,
+    /// Print the bytes
+    #[arg(long, conflicts_with = "json")]
+    hex: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Way {
+    /// As the profile stands there
+    Forward,
+    /// Sources and destinations swapped
+    Reverse,
+}
+
+/// A frame as it would leave.
+#[derive(Debug, Serialize)]
+struct Departure {
+    /// Nanoseconds after the start.
+    due_ns: f64,
+    stream: String,
+    frame_size_bytes: usize,
+    layers: String,
+    bytes: String,
+}
+
+impl Profile {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        match self {
+            Profile::Ls => list(global),
+            Profile::Show { profile } => show(&profile, global),
+            Profile::Frames(frames) => frames.run(global),
+        }
+    }
+}
+
+fn list(global: &Global) -> anyhow::Result<Code> {
+    #[derive(Serialize)]
+    struct Entry<'a> {
+        name: &'a str,
+        about: String,
+        source: Option<&'a str>,
+        path: Option<String>,
+    }
+    let all = profiles::list();
+    let entries: Vec<Entry<'_>> = all
+        .iter()
+        .map(|(name, loaded)| match loaded {
+            Ok(Loaded { profile, path }) => Entry {
+                name,
+                about: profile.about.clone(),
+                source: profile.source.as_deref(),
+                path: path.as_ref().map(|path| path.display().to_string()),
+            },
+            Err(error) => Entry {
+                name,
+                about: format!("wrong: {error}"),
+                source: None,
+                path: None,
+            },
+        })
+        .collect();
+    if global.json {
+        output::json(&entries)?;
+        return Ok(Code::Done);
+    }
+    let width = entries
+        .iter()
+        .map(|entry| entry.name.len())
+        .max()
+        .unwrap_or(0);
+    let lines: Vec<String> = entries
+        .iter()
+        .map(|entry| {
+            let local = if entry.path.is_some() {
+                "  (yours)"
+            } else {
+                ""
+            };
+            format!("{:width$}  {}{local}", entry.name, entry.about)
+        })
+        .collect();
+    output::result(&lines.join("\n"));
+    Ok(Code::Done)
+}
+
+fn show(name: &str, global: &Global) -> anyhow::Result<Code> {
+    let Loaded { profile, path } = profiles::load(name)?;
+    if global.json {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            name: &'a str,
+            about: &'a str,
+            source: Option<&'a str>,
+            path: Option<String>,
+            text: &'a str,
+        }
+        output::json(&Shown {
+            name: &profile.name,
+            about: &profile.about,
+            source: profile.source.as_deref(),
+            path: path.map(|path| path.display().to_string()),
+            text: &profile.origin.text,
+        })?;
+    } else {
+        output::result(&profile.origin.text);
+    }
+    Ok(Code::Done)
+}
+
+impl Frames {
+    fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let loaded = profiles::load(&self.profile)?;
+        let compiled = compile::compile(
+            &loaded.profile,
+            &Setting {
+                direction: match self.direction {
+                    Way::Forward => Direction::Forward,
+                    Way::Reverse => Direction::Reverse,
+                },
+                addresses: EXAMPLE,
+                vlan: self.vlan,
+                link: self.link,
+                read: &|name| loaded.read_capture(name),
+            },
+        )?;
+        if !global.quiet {
+            for note in &compiled.notes {
+                output::note(&format!("note: {note}"));
+            }
+        }
+        let load_pps = match self.load {
+            None | Some(Load::Max) => None,
+            Some(Load::Frames(pps)) => Some(pps),
+            Some(_) => {
+                return Err(
+                    Usage("a load here is in frames per second, such as 1Mpps".to_owned()).into(),
+                );
+            }
+        };
+        let names: Vec<String> = compiled
+            .traffic
+            .streams
+            .iter()
+            .map(|s| s.name.clone())
+            .collect();
+        let frames = TrafficFrames {
+            traffic: Arc::new(compiled.traffic),
+            nonce: 0,
+        };
+        let mut player = Player::new(&frames, load_pps)?;
+        let mut buffer = vec![0; player.buffer_len()];
+        let mut next = || {
+            let upcoming = player.upcoming()?;
+            // times are in 1/65536 ns
+            let due_ns = upcoming.due as f64 / 65_536.0;
+            let whole_ns = upcoming.due >> 16;
+            let len = player.take(&mut buffer, None, whole_ns);
+            Some((
+                due_ns,
+                whole_ns,
+                &names[upcoming.stream as usize],
+                buffer[..len].to_vec(),
+            ))
+        };
+        if let Some(path) = &self.pcap {
+            let count = self.count;
+            let frames = std::iter::from_fn(|| next().map(|(_, due, _, bytes)| (due, bytes)));
+            write_capture(
+                path,
+                frames.take(usize::try_from(count).unwrap_or(usize::MAX)),
+            )?;
+            return Ok(Code::Done);
+        }
+        let mut departures = Vec::new();
+        for _ in 0..self.count {
+            let Some((due_ns, _, stream, bytes)) = next() else {
+                break;
+            };
+            let departure = Departure {
+                due_ns,
+                stream: stream.clone(),
+                frame_size_bytes: bytes.len() + FCS,
+                layers: told(&bytes),
+                bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            };
+            if global.json {
+                departures.push(departure);
+                continue;
+            }
+            output::result(&line(&departure, names.len() > 1));
+            if self.hex {
+                output::result(&dump(&bytes));
+            }
+        }
+        if global.json {
+            output::json(&departures)?;
+        }
+        Ok(Code::Done)
+    }
+}
+
+/// The layers of a frame, with the signature where there is one.
+fn told(bytes: &[u8]) -> String {
+    let decoded = packet::decode::decode(bytes);
+    let mut told = decoded.to_string();
+    let payload = decoded.layers.last().zip(decoded.offsets.last());
+    if let Some((packet::stack::Layer::Payload(payload), at)) = payload {
+        let tail = payload.len().checked_sub(packet::signature::LEN);
+        let places = [Some(*at), tail.map(|tail| at + tail)];
+        let signature = places.into_iter().flatten().find_map(|at| {
+            let payload = &bytes[at..];
+            Signature::matches(payload, 0)
+                .then(|| Signature::read(payload))
+                .flatten()
+        });
+        if let Some(Signature {
+            stream, sequence, ..
+        }) = signature
+        {
+            told += &format!(", signature {stream}:{sequence}");
+        }
+    }
+    told
+}
+
+/// One line for a frame.
+fn line(departure: &Departure, several: bool) -> String {
+    let Departure {
+        due_ns,
+        stream,
+        frame_size_bytes,
+        layers,
+        ..
+    } = departure;
+    let stream = if several {
+        format!("  {stream}")
+    } else {
+        String::new()
+    };
+    format!(
+        "{:12.3} us{stream}  {frame_size_bytes:5} B  {layers}",
+        due_ns / 1000.0
+    )
+}
+
+/// The bytes, sixteen in a line.
+fn dump(bytes: &[u8]) -> String {
+    let lines: Vec<String> = bytes
+        .chunks(16)
+        .enumerate()
+        .map(|(line, bytes)| {
+            let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("    {:04x}  {}", line * 16, hex.join(" "))
+        })
+        .collect();
+    lines.join("\n")
+}
+
+/// Writes frames with their times.
+fn write_capture(
+    path: &std::path::Path,
+    frames: impl Iterator<Item = (u64, Vec<u8>)>,
+) -> anyhow::Result<()> {
+    let classic = path.extension().is_some_and(|ending| ending == "pcap");
+    let format = if classic { Format::Nano } else { Format::Ng };
+    let what = || format!("cannot write {}", path.display());
+    let to_stdout = path.as_os_str() == "-";
+    let mut file = match to_stdout {
+        true => None,
+        false => Some(std::io::BufWriter::new(
+            std::fs::File::create(path).with_context(what)?,
+        )),
+    };
+    let mut put = |bytes: &[u8]| match &mut file {
+        Some(file) => file.write_all(bytes).with_context(what),
+        None => output::bytes(bytes, &[]),
+    };
+    let mut piece = Vec::new();
+    let writer = Writer::start(format, ETHERNET, &mut piece);
+    for (due_ns, bytes) in frames {
+        writer.frame(&Frame::new(due_ns, &bytes), &mut piece);
+        if piece.len() > 1 << 16 {
+            put(&piece)?;
+            piece.clear();
+        }
+    }
+    put(&piece)?;
+    match file {
+        Some(mut file) => file.flush().with_context(what),
+        None => Ok(()),
+    }
+}
