@@ -9,6 +9,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=FWDLAB_CLANG");
     for program in [
         "transmit",
+        "cycle",
         "count",
         "analyse",
         "drops",

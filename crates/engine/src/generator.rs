@@ -142,19 +142,6 @@ pub enum Frames {
     Traffic(TrafficFrames),
 }
 
-impl Frames {
-    /// Test frames, for an engine that sends no others.
-    pub(crate) fn test(&self, engine: &'static str) -> Result<&TestFrames, EngineError> {
-        match self {
-            Frames::Test(frames) => Ok(frames),
-            Frames::Traffic(_) => Err(EngineError::Unsupported {
-                engine,
-                what: "send profiles".into(),
-            }),
-        }
-    }
-}
-
 /// UDP frames of one size, every flow equally often.
 #[derive(Debug, Clone)]
 pub struct TestFrames {

@@ -1,10 +1,21 @@
 //! XDP live frames: the fastest sender that needs nothing but the kernel.
 //!
-//! One long `BPF_PROG_TEST_RUN` in live mode runs `bpf/transmit.bpf.c` for every frame; the program writes the headers,
-//! paces, counts and redirects into the port of the current path. The port's peer must run NAPI, or frames vanish without
-//! any counter: [`crate::Tester`] proves every path first. Needs Linux 5.18, CAP_BPF and CAP_NET_ADMIN.
+//! One long `BPF_PROG_TEST_RUN` in live mode runs a BPF program for every frame; the program paces, writes the frame, counts
+//! and redirects into the port of the current path. There is one for test frames (`bpf/transmit.bpf.c`), which walks through
+//! the flows by itself, and one for profiles (`bpf/cycle.bpf.c`), which sends frames that were written beforehand. The port's
+//! peer must run NAPI, or frames vanish without any counter: [`crate::Tester`] proves every path first. Needs Linux 5.18,
+//! CAP_BPF and CAP_NET_ADMIN.
+//!
+//! The signature says when a frame was to leave, not when it did: a receiver that subtracts sees our own delay as well. Flat
+//! out it says when the frame was written. [`Sender::lateness`] is about the first frame of each batch and counts until the
+//! kernel had the whole batch handed to the port.
+//!
+//! What is behind the headers and the signature is written once into each page. A DUT that changes payload in place would
+//! find it changed.
 
+mod cycle;
 mod sys;
+mod test_frames;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,28 +23,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use aya::Ebpf;
 use aya::maps::xdp::DevMap;
 use aya::maps::{Array, MapData};
 use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp};
-use packet::{Addresses, IpVersion, Signature};
+use aya::{Ebpf, EbpfLoader};
+use packet::IpVersion;
 
-use self::sys::{Control, MAX_PATHS, Progress, Stream};
+use self::cycle::Cycle;
+use self::sys::{Control, CycleSize, Line, MAX_PATHS, Progress, Stream, mtu};
 use crate::error::EngineError;
 use crate::generator::{
-    Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames,
+    Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames, Timestamps,
 };
-use crate::histogram::Histogram;
-use crate::pacer::CATCH_UP_US;
-use crate::port::{PathSpec, enter, interface_index, pin};
+use crate::histogram::{BUCKETS, Histogram};
+use crate::pacer::{self, CATCH_UP_US, FINE};
+use crate::port::{PathSpec, enter, interface_index, pin, within};
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
+use crate::traffic::TrafficFrames;
 
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
+static TRANSMIT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
+static CYCLE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/cycle.o"));
 
-/// Calls of the program per batch: the kernel flushes redirected frames after each, and its pool of recycled pages is as
-/// large as a batch, up to 256. A paced sender sends few frames per batch, for calls in which none is due count too. With
-/// 256 the DUT forwarded 0.93 Mpps where it did 0.86 with 16.
-const BATCH: u32 = 256;
+/// Calls of the program per batch. At the end of each the kernel hands what was redirected to the port, and its pool of
+/// recycled pages is as large as a batch. Calls in which no frame is due count too and take some 60 ns, so a small batch
+/// lets frames leave one by one and when they should: 0.9 us late (median) at 100 kpps, where with 256 they were 12 us late
+/// and left in groups. And it spares the DUT the lock of a large pool of ours: at 1.8 Mpps offered it forwarded 1.55 Mpps
+/// with 16 and 1.27 Mpps with 256.
+const BATCH: u32 = 16;
+
+/// Above this load frames are close to each other anyway, and a large pool is what lets the sender keep up: into the same
+/// DUT, on another CPU, it offered 6.5 Mpps at most with 256 and 5.4 Mpps with 16.
+const LARGE_BATCH: u32 = 256;
+const LARGE_BATCH_FROM_PPS: f64 = 4e6;
 
 /// Between starting the thread and the first frame: the kernel prepares its pages in that time.
 const LEAD: Duration = Duration::from_millis(30);
@@ -41,24 +62,64 @@ const LEAD: Duration = Duration::from_millis(30);
 const CAPABILITIES: Capabilities = Capabilities {
     needs_privileges: true,
     copies: Copies::InKernel,
+    profiles: true,
+    hot_load: true,
+    timestamps: Timestamps::Software,
     ..Capabilities::plain(
         Mode::XdpLive,
-        "XDP live frames: headers written in BPF for every frame, one thread",
+        "XDP live frames: headers or cached frames written in BPF for every frame, one thread",
     )
 };
+
+/// An Ethernet header and one VLAN tag: what the kernel lets through beside the MTU.
+const BEYOND_MTU: usize = 14 + 4;
 
 /// The sender.
 pub struct XdpLive {
     netns: Option<PathBuf>,
-    ingress: u32,
     cpus: Vec<usize>,
-    paths: usize,
-    stream: Array<MapData, Stream>,
+    ports: Vec<Port>,
+    test: Test,
+    /// For profiles; `None` when test frames are armed.
+    profile: Option<Profile>,
+    armed: Option<Armed>,
+    paced: bool,
+    running: Option<Running>,
+}
+
+struct Port {
+    name: String,
+    index: u32,
+}
+
+/// What every sending program has.
+struct Loaded {
     control: Array<MapData, Control>,
     progress: Array<MapData, Progress>,
+    lateness: Array<MapData, [u64; BUCKETS]>,
     programs: Arc<Ebpf>,
-    armed: Option<(IpVersion, Vec<u8>)>,
-    running: Option<Running>,
+}
+
+/// `bpf/transmit.bpf.c`.
+struct Test {
+    loaded: Loaded,
+    stream: Array<MapData, Stream>,
+}
+
+/// `bpf/cycle.bpf.c`, with room for so many lines and streams.
+struct Profile {
+    loaded: Loaded,
+    cycle: Array<MapData, CycleSize>,
+    lines: Array<MapData, Line>,
+    streams: Array<MapData, u64>,
+    room: (u32, u32),
+}
+
+#[derive(Clone)]
+struct Armed {
+    program: &'static str,
+    /// What every page begins as.
+    page: Vec<u8>,
 }
 
 struct Running {
@@ -80,47 +141,107 @@ impl XdpLive {
             )));
         };
         let netns = first.tx.netns.clone();
-        crate::port::within(&netns.clone(), || {
-            let what = || "load the live-frames sender".to_owned();
-            let mut programs = Ebpf::load(OBJECT).map_err(|e| EngineError::bpf(what(), &e))?;
-            for name in ["transmit_v4", "transmit_v6"] {
-                program(&mut programs, name)?
-                    .load()
-                    .map_err(|e| EngineError::bpf(what(), &e))?;
-            }
-            let mut ports = DevMap::try_from(take(&mut programs, "ports")?)
-                .map_err(|e| EngineError::bpf(what(), &e))?;
-            let mut ingress = 0;
-            for (key, path) in (0..).zip(paths) {
-                let index = interface_index(&path.tx.interface)?;
-                ports.set(key, index, None, 0).map_err(|e| {
-                    EngineError::bpf(format!("send into {}", path.tx.interface), &e)
-                })?;
-                ingress = index;
-            }
+        within(&netns.clone(), || {
+            let ports: Vec<Port> = paths
+                .iter()
+                .map(|path| {
+                    let name = path.tx.interface.clone();
+                    interface_index(&name).map(|index| Port { name, index })
+                })
+                .collect::<Result<_, _>>()?;
             Ok(XdpLive {
                 netns,
-                ingress,
                 cpus: cpus.to_vec(),
-                paths: paths.len(),
-                stream: array(&mut programs, "stream")?,
-                control: array(&mut programs, "control")?,
-                progress: array(&mut programs, "progress")?,
-                programs: Arc::new(programs),
+                test: Test::load(&ports)?,
+                ports,
+                profile: None,
                 armed: None,
+                paced: false,
                 running: None,
             })
         })
     }
 
+    fn loaded(&self) -> &Loaded {
+        match &self.profile {
+            Some(profile) => &profile.loaded,
+            None => &self.test.loaded,
+        }
+    }
+
+    fn loaded_mut(&mut self) -> &mut Loaded {
+        match &mut self.profile {
+            Some(profile) => &mut profile.loaded,
+            None => &mut self.test.loaded,
+        }
+    }
+
+    fn arm_test(&mut self, frames: &TestFrames) -> Result<Armed, EngineError> {
+        let (stream, page) = test_frames::stream(frames);
+        self.check_length(page.len())?;
+        self.profile = None;
+        self.test
+            .stream
+            .set(0, stream, 0)
+            .map_err(|e| EngineError::bpf("hand the frames to the live-frames sender", &e))?;
+        let program = match frames.flows.version() {
+            IpVersion::V4 => "transmit_v4",
+            IpVersion::V6 => "transmit_v6",
+        };
+        Ok(Armed { program, page })
+    }
+
+    fn arm_profile(&mut self, frames: &TrafficFrames) -> Result<Armed, EngineError> {
+        let cycle = Cycle::new(frames)?;
+        self.check_length(cycle.page.len())?;
+        let room = (
+            cycle.slots * cycle.lines,
+            frames.traffic.streams.len() as u32,
+        );
+        let mut profile = match self.profile.take() {
+            Some(profile) if profile.room == room => profile,
+            other => {
+                // first the old one's memory goes
+                drop(other);
+                within(&self.netns, || Profile::load(&self.ports, room))?
+            }
+        };
+        profile.fill(&cycle)?;
+        self.profile = Some(profile);
+        Ok(Armed {
+            program: "transmit_cycle",
+            page: cycle.page,
+        })
+    }
+
+    /// The kernel lets longer frames vanish without counting them.
+    fn check_length(&self, bytes: usize) -> Result<(), EngineError> {
+        within(&self.netns, || {
+            for Port { name, .. } in &self.ports {
+                let mtu = mtu(name)
+                    .map_err(|e| EngineError::system(format!("read the MTU of {name}"), e))?;
+                if bytes > mtu as usize + BEYOND_MTU {
+                    return Err(EngineError::Frames(format!(
+                        "{name} has an MTU of {mtu} bytes and takes no frames of {bytes} bytes without FCS; \
+                         make the frames shorter or raise the MTU: ip link set {name} mtu {}",
+                        bytes - BEYOND_MTU
+                    )));
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn write_control(&mut self, control: Control) -> Result<(), EngineError> {
-        self.control
+        self.loaded_mut()
+            .control
             .set(0, control, 0)
             .map_err(|e| EngineError::bpf("steer the live-frames sender", &e))
     }
 
     fn progress(&self) -> Result<Progress, EngineError> {
-        self.progress
+        self.loaded()
+            .progress
             .get(&0, 0)
             .map_err(|e| EngineError::bpf("read the live-frames sender's counters", &e))
     }
@@ -132,48 +253,57 @@ impl Sender for XdpLive {
     }
 
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
-        let frames = frames.test(Mode::XdpLive.name())?;
-        let (stream, buffer) = stream(frames);
-        self.stream
-            .set(0, stream, 0)
-            .map_err(|e| EngineError::bpf("hand the frames to the live-frames sender", &e))?;
-        self.armed = Some((frames.flows.version(), buffer));
+        if self.running.is_some() {
+            return Err(EngineError::Frames("the sender still runs".into()));
+        }
+        self.armed = None;
+        self.armed = Some(match frames {
+            Frames::Test(frames) => self.arm_test(frames)?,
+            Frames::Traffic(frames) => self.arm_profile(frames)?,
+        });
         Ok(())
     }
 
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
-        let (version, buffer) = match (&self.armed, &self.running) {
+        let armed = match (&self.armed, &self.running) {
             (Some(armed), None) => armed.clone(),
             (None, _) => return Err(EngineError::Frames("the sender is not armed".into())),
             (_, Some(_)) => return Err(EngineError::Frames("the sender still runs".into())),
         };
-        self.progress
-            .set(0, Progress::default(), 0)
-            .map_err(|e| EngineError::bpf("reset the live-frames sender", &e))?;
+        self.loaded_mut().reset()?;
+        if let Some(profile) = &mut self.profile {
+            profile.reset()?;
+        }
+        let batch = match schedule.load_pps {
+            Some(pps) if pps < LARGE_BATCH_FROM_PPS => BATCH,
+            _ => LARGE_BATCH,
+        };
         let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         let control = Control {
             start_ns,
             end_ns: start_ns + schedule.at_most.as_nanos() as u64,
-            gap: schedule
-                .load_pps
-                .map_or(0, |pps| (1e9 / pps * 65536.0).round().max(1.0) as u64),
+            gap: schedule.load_pps.map_or(0, gap),
             frames: schedule.frames.unwrap_or(0),
             path: schedule.path as u32,
             catch_up_us: CATCH_UP_US,
+            batch_mask: batch - 1,
+            pad: 0,
         };
+        self.paced = schedule.load_pps.is_some();
         self.write_control(control)?;
         prepare_interrupts();
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
-            let (stop, programs) = (stop.clone(), self.programs.clone());
-            let (netns, cpus, ingress) = (self.netns.clone(), self.cpus.clone(), self.ingress);
+            let (stop, programs) = (stop.clone(), self.loaded().programs.clone());
+            let (netns, cpus) = (self.netns.clone(), self.cpus.clone());
+            let ingress = self.ports[0].index;
             thread::Builder::new()
                 .name("fwdlab-send".into())
                 .spawn(move || {
                     pin(&cpus)?;
                     become_preferred();
                     enter(&netns)?;
-                    send(&programs, version, ingress, &buffer, control.end_ns, &stop)
+                    send(&programs, &armed, ingress, batch, control.end_ns, &stop)
                 })
                 .map_err(|e| EngineError::system("start the sender thread", e))?
         };
@@ -186,7 +316,7 @@ impl Sender for XdpLive {
     }
 
     fn select(&mut self, path: usize) -> Result<(), EngineError> {
-        let Some(running) = self.running.as_mut().filter(|_| path < self.paths) else {
+        let Some(running) = self.running.as_mut().filter(|_| path < self.ports.len()) else {
             return Err(EngineError::Frames(format!(
                 "there is no running path {path}"
             )));
@@ -211,22 +341,42 @@ impl Sender for XdpLive {
         Ok(LEAD)
     }
 
-    fn set_load(&mut self, _load_pps: f64) -> Result<(), EngineError> {
-        Err(EngineError::Unsupported {
-            engine: self.capabilities().mode.name(),
-            what: "change the load while it sends".into(),
-        })
+    fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
+        let Some(running) = self.running.as_mut().filter(|r| r.control.gap > 0) else {
+            return Err(EngineError::Frames(
+                "only a sender that sends with a load can change it".into(),
+            ));
+        };
+        running.control.gap = gap(load_pps);
+        let control = running.control;
+        self.write_control(control)
     }
 
     fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
-        Ok(None)
+        if !self.paced {
+            return Ok(None);
+        }
+        let counts = self
+            .loaded()
+            .lateness
+            .get(&0, 0)
+            .map_err(|e| EngineError::bpf("read how late frames left", &e))?;
+        let mut histogram = Histogram::default();
+        for (bucket, &count) in counts.iter().enumerate() {
+            histogram.add(bucket, count);
+        }
+        Ok(Some(histogram))
     }
 
     fn counts(&self) -> Result<SendCounts, EngineError> {
         let progress = self.progress()?;
         Ok(SendCounts {
-            sent: progress.sent[..self.paths].to_vec(),
+            sent: progress.sent[..self.ports.len()].to_vec(),
             not_sent: progress.not_sent,
+            streams: match &self.profile {
+                Some(profile) => profile.sent()?,
+                None => vec![],
+            },
             ..SendCounts::default()
         })
     }
@@ -275,31 +425,28 @@ impl Drop for XdpLive {
 /// some 25 ms, so starting one per batch would starve the DUT.
 fn send(
     programs: &Ebpf,
-    version: IpVersion,
+    Armed { program, page }: &Armed,
     ingress: u32,
-    buffer: &[u8],
+    batch: u32,
     end_ns: u64,
     stop: &AtomicBool,
 ) -> Result<(), EngineError> {
-    let name = match version {
-        IpVersion::V4 => "transmit_v4",
-        IpVersion::V6 => "transmit_v6",
-    };
     let program: &Xdp = programs
-        .program(name)
+        .program(program)
         .and_then(|p| p.try_into().ok())
-        .ok_or_else(|| EngineError::Thread(format!("no program {name}")))?;
+        .ok_or_else(|| EngineError::Thread(format!("no program {program}")))?;
     // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
-    let context: Vec<u8> = [0, buffer.len() as u32, 0, ingress, 0, 0]
+    let context: Vec<u8> = [0, page.len() as u32, 0, ingress, 0, 0]
         .iter()
         .flat_map(|word| word.to_ne_bytes())
         .collect();
     while !stop.load(Ordering::Acquire) && monotonic_ns() < end_ns {
         let result = program.test_run(TestRunOptions {
-            data_in: Some(buffer),
+            data_in: Some(page),
             ctx_in: Some(&context),
-            repeat: u32::MAX,
-            attrs: TestRunAttrs::new().xdp_live_frames(BATCH),
+            // whole batches, so that the program knows where one ends
+            repeat: !(batch - 1),
+            attrs: TestRunAttrs::new().xdp_live_frames(batch),
             ..TestRunOptions::new()
         });
         match result {
@@ -312,80 +459,110 @@ fn send(
     Ok(())
 }
 
-/// The frames as the BPF program wants them, and a first frame.
-fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {
-    let (first, last) = (
-        frames.flows.flow(0),
-        frames.flows.flow(frames.flows.len() - 1),
-    );
-    let signature = Signature {
-        nonce: frames.nonce,
-        ..Signature::default()
-    };
-    let mut buffer = vec![0; frames.template.buffer_len()];
-    frames.template.write(&mut buffer, &first, &signature);
-    let low = |addresses: &Addresses| match addresses {
-        Addresses::V4 {
-            source,
-            destination,
-        } => (u32::from(*source), u32::from(*destination)),
-        Addresses::V6 {
-            source,
-            destination,
-        } => (u128::from(*source) as u32, u128::from(*destination) as u32),
-    };
-    let (source, destination) = low(&first.addresses);
-    let (last_source, last_destination) = low(&last.addresses);
-    let head = match frames.flows.version() {
-        IpVersion::V4 => 60,
-        IpVersion::V6 => 80,
-    };
-    let mut stream = Stream {
-        head: [0; 80],
-        source_base: source,
-        source_count: last_source - source + 1,
-        destination_base: destination,
-        destination_count: last_destination - destination + 1,
-        source_port_base: first.source_port,
-        source_port_count: last.source_port - first.source_port + 1,
-        destination_port_base: first.destination_port,
-        destination_port_count: last.destination_port - first.destination_port + 1,
-        ip_sum: u32::from(frames.template.partial_sums().ipv4_header),
-        udp_sum: udp_sum(frames, &signature),
-        timestamps: 0,
-    };
-    stream.head[..head].copy_from_slice(&buffer[..head]);
-    (stream, buffer)
+/// The time between frames at a load, in 1/65536 ns.
+fn gap(load_pps: f64) -> u64 {
+    const HALF: u128 = 1 << (FINE - 1);
+    // so long that `interval` of bpf/schedule.h does not overflow: 19 hours
+    ((pacer::gap(load_pps).saturating_add(HALF) >> FINE) as u64).min(1 << 62)
 }
 
-/// The UDP sum without what changes from frame to frame: low address words, ports, sequence, time.
-fn udp_sum(frames: &TestFrames, signature: &Signature) -> u32 {
-    let mut payload = [0; packet::signature::LEN];
-    signature.write(&mut payload);
-    let mut sum = u32::from(frames.template.partial_sums().udp);
-    for pair in payload[..4].chunks(2) {
-        sum += u32::from(u16::from_be_bytes([pair[0], pair[1]]));
-    }
-    if let Addresses::V6 {
-        source,
-        destination,
-    } = frames.flows.flow(0).addresses
-    {
-        for address in [source, destination] {
-            sum += address.segments()[..6]
-                .iter()
-                .map(|&word| u32::from(word))
-                .sum::<u32>();
+impl Loaded {
+    /// Takes what every sender has out of an object whose programs, of these names, the kernel has accepted.
+    fn new(mut programs: Ebpf, names: &[&str], ports: &[Port]) -> Result<Loaded, EngineError> {
+        let what = || "load the live-frames sender".to_owned();
+        for name in names {
+            let program: &mut Xdp = programs
+                .program_mut(name)
+                .and_then(|program| program.try_into().ok())
+                .ok_or_else(|| {
+                    EngineError::Frames(format!("the object has no XDP program {name}"))
+                })?;
+            program.load().map_err(|e| EngineError::bpf(what(), &e))?;
         }
+        let mut devices = DevMap::try_from(take(&mut programs, "ports")?)
+            .map_err(|e| EngineError::bpf(what(), &e))?;
+        for (key, Port { name, index }) in (0..).zip(ports) {
+            devices
+                .set(key, *index, None, 0)
+                .map_err(|e| EngineError::bpf(format!("send into {name}"), &e))?;
+        }
+        Ok(Loaded {
+            control: array(&mut programs, "control")?,
+            progress: array(&mut programs, "progress")?,
+            lateness: array(&mut programs, "lateness")?,
+            programs: Arc::new(programs),
+        })
     }
-    (sum >> 16) + (sum & 0xffff)
+
+    fn reset(&mut self) -> Result<(), EngineError> {
+        self.progress
+            .set(0, Progress::default(), 0)
+            .and_then(|()| self.lateness.set(0, [0; BUCKETS], 0))
+            .map_err(|e| EngineError::bpf("reset the live-frames sender", &e))
+    }
 }
 
-fn program<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, EngineError> {
-    programs
-        .program_mut(name)
-        .and_then(|program| program.try_into().ok())
-        .ok_or_else(|| EngineError::Frames(format!("the object has no XDP program {name}")))
+impl Test {
+    fn load(ports: &[Port]) -> Result<Test, EngineError> {
+        let mut programs = object(TRANSMIT, &[])?;
+        Ok(Test {
+            stream: array(&mut programs, "stream")?,
+            loaded: Loaded::new(programs, &["transmit_v4", "transmit_v6"], ports)?,
+        })
+    }
+}
+
+impl Profile {
+    fn load(ports: &[Port], room: (u32, u32)) -> Result<Profile, EngineError> {
+        let mut programs = object(CYCLE, &[("lines", room.0), ("streams", room.1)])?;
+        Ok(Profile {
+            cycle: array(&mut programs, "cycle")?,
+            lines: array(&mut programs, "lines")?,
+            streams: array(&mut programs, "streams")?,
+            loaded: Loaded::new(programs, &["transmit_cycle"], ports)?,
+            room,
+        })
+    }
+
+    fn fill(&mut self, cycle: &Cycle) -> Result<(), EngineError> {
+        let error = |e| EngineError::bpf("hand the frames to the live-frames sender", &e);
+        let size = CycleSize {
+            slots: cycle.slots,
+            lines: cycle.lines,
+        };
+        self.cycle.set(0, size, 0).map_err(error)?;
+        let mut key = 0;
+        cycle.write(|line| {
+            self.lines.set(key, line, 0).map_err(error)?;
+            key += 1;
+            Ok(())
+        })
+    }
+
+    fn reset(&mut self) -> Result<(), EngineError> {
+        (0..self.room.1)
+            .try_for_each(|stream| self.streams.set(stream, 0, 0))
+            .map_err(|e| EngineError::bpf("reset the live-frames sender", &e))
+    }
+
+    /// Frames sent of each stream.
+    fn sent(&self) -> Result<Vec<u64>, EngineError> {
+        (0..self.room.1)
+            .map(|stream| self.streams.get(&stream, 0))
+            .collect::<Result<_, _>>()
+            .map_err(|e| EngineError::bpf("read the live-frames sender's counters", &e))
+    }
+}
+
+/// An object of which nothing is in the kernel yet but its maps, some with so many entries.
+fn object(bytes: &[u8], entries: &[(&str, u32)]) -> Result<Ebpf, EngineError> {
+    let mut loader = EbpfLoader::new();
+    for &(map, entries) in entries {
+        loader.map_max_entries(map, entries);
+    }
+    loader
+        .load(bytes)
+        .map_err(|e| EngineError::bpf("load the live-frames sender", &e))
 }
 
 fn take(programs: &mut Ebpf, name: &str) -> Result<aya::maps::Map, EngineError> {

@@ -1,5 +1,12 @@
-//! The layout of the maps of `bpf/transmit.bpf.c`, byte for byte.
-#![allow(unsafe_code, reason = "plain old data shared with BPF programs")]
+//! The layout of the maps of `bpf/transmit.bpf.c`, `bpf/cycle.bpf.c` and `bpf/schedule.h`, byte for byte; and what an
+//! interface lets through.
+#![allow(
+    unsafe_code,
+    reason = "plain old data shared with BPF programs, a system call"
+)]
+
+use std::io;
+use std::os::fd::AsRawFd;
 
 /// Paths one sender can switch between (`MAX_PATHS` in `bpf/wire.h`).
 pub(super) const MAX_PATHS: usize = 16;
@@ -19,7 +26,6 @@ pub(super) struct Stream {
     pub destination_port_count: u16,
     pub ip_sum: u32,
     pub udp_sum: u32,
-    pub timestamps: u32,
 }
 
 /// `struct control`.
@@ -32,6 +38,8 @@ pub(super) struct Control {
     pub frames: u64,
     pub path: u32,
     pub catch_up_us: u32,
+    pub batch_mask: u32,
+    pub pad: u32,
 }
 
 /// `struct progress`.
@@ -40,16 +48,71 @@ pub(super) struct Control {
 pub(super) struct Progress {
     pub sent: [u64; MAX_PATHS],
     pub not_sent: u64,
-    pub spins: u64,
+    pub calls: u64,
     pub next: u64,
-    pub now: u64,
-    pub sequence: u64,
-    pub last_ns: u64,
+    pub until: u64,
+    pub gap: u64,
     pub start_ns: u64,
+    pub oldest: u64,
+    pub sequence: u64,
+    pub steps: u32,
+    pub slot: u32,
     pub source: u32,
     pub destination: u32,
     pub source_port: u32,
     pub destination_port: u32,
+}
+
+/// `LINE_BYTES`, `FIRST_BYTES` and `MAX_LINES` of `bpf/cycle.bpf.c`.
+pub(super) const LINE_BYTES: usize = 128;
+pub(super) const FIRST_BYTES: usize = LINE_BYTES - 16;
+pub(super) const MAX_LINES: u32 = 32;
+
+/// `struct line`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Line(pub [u8; LINE_BYTES]);
+
+/// `struct slot`: the first line of a frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub bytes: u16,
+    pub signature: u16,
+    pub checksum: u16,
+    pub sum: u16,
+    pub flags: u16,
+    pub stream: u16,
+    pub steps: u32,
+    pub head: [u8; FIRST_BYTES],
+}
+
+impl Slot {
+    /// As it stands in the map.
+    pub(super) fn line(&self) -> Line {
+        let mut line = Line([0; LINE_BYTES]);
+        let halves = [
+            self.bytes,
+            self.signature,
+            self.checksum,
+            self.sum,
+            self.flags,
+            self.stream,
+        ];
+        for (to, half) in line.0.chunks_mut(2).zip(halves) {
+            to.copy_from_slice(&half.to_ne_bytes());
+        }
+        line.0[12..16].copy_from_slice(&self.steps.to_ne_bytes());
+        line.0[16..].copy_from_slice(&self.head);
+        line
+    }
+}
+
+/// `struct cycle`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct CycleSize {
+    pub slots: u32,
+    pub lines: u32,
 }
 
 // SAFETY: repr(C), integers only, and no padding: the sizes below are the sums of the fields.
@@ -59,6 +122,34 @@ unsafe impl aya::Pod for Control {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Progress {}
 
-const _: () = assert!(size_of::<Stream>() == 80 + 4 * 4 + 2 * 4 + 4 * 3);
-const _: () = assert!(size_of::<Control>() == 8 * 4 + 4 * 2);
-const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 7) + 4 * 4);
+// SAFETY: as above.
+unsafe impl aya::Pod for Line {}
+// SAFETY: as above.
+unsafe impl aya::Pod for CycleSize {}
+
+const _: () = assert!(size_of::<Stream>() == 80 + 4 * 4 + 2 * 4 + 4 * 2);
+const _: () = assert!(size_of::<Control>() == 8 * 4 + 4 * 4);
+const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 8) + 4 * 6);
+
+/// The interface's MTU, in the calling thread's namespace.
+pub(super) fn mtu(interface: &str) -> io::Result<u32> {
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    // SAFETY: all zeros are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if interface.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the request is valid for the call and ends with a zero byte; the kernel fills in the MTU.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: SIOCGIFMTU has written this member.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+}

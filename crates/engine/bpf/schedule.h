@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * When the next frame of a live-frames sender leaves: the schedule that both senders follow, and what user space sees of
+ * it. The rule is that of src/pacer.rs.
+ *
+ * The kernel calls a sender over and over in batches; what it redirects is handed to the port at the end of a batch at the
+ * latest. A call in which no frame is due drops its page back into the pool: the sender spins.
+ */
+#ifndef FWDLAB_SCHEDULE_H
+#define FWDLAB_SCHEDULE_H
+
+#include "histogram.h"
+
+/* Times inside are 1/65536 ns after the start. */
+#define FRACTION 16
+#define NEVER (~0ull)
+
+/* Gaps between two frames are counted in 1/65536: streams of different rates do not leave evenly. */
+#define ONE_GAP 65536
+
+/* Changed while traffic flows; every field is read once per call. */
+struct control {
+	__u64 start_ns;         /* nothing leaves before; when it changes, the schedule begins anew */
+	__u64 end_ns;           /* nothing leaves after: a load is bounded even if user space has died */
+	__u64 gap;              /* mean time between frames in 1/65536 ns; 0 = flat out, from start to end */
+	__u64 frames;           /* send so many and no more; 0 = no limit */
+	__u32 path;             /* index into ports */
+	__u32 catch_up_us;      /* a sender that was held up longer than this forgives the rest */
+	__u32 batch_mask;       /* calls in a batch, a power of two, less one */
+	__u32 pad;
+};
+
+/* Written by the sender alone. */
+struct progress {
+	__u64 sent[MAX_PATHS];  /* frames handed to the driver of each path's port */
+	__u64 not_sent;         /* frames due but forgiven: we were too slow */
+	__u64 calls;            /* of the program; in all but `sequence` no frame was due */
+	__u64 next;             /* departure of the next frame, 1/65536 ns after start; NEVER when flat out */
+	__u64 until;            /* frames that depart earlier are known to be due, the same unit */
+	__u64 gap;              /* the gap that `next` came from */
+	__u64 start_ns;         /* the start that `next` and `until` count from */
+	__u64 oldest;           /* departure of the first frame of this batch plus 1; 0 = there is none yet */
+	__u64 sequence;         /* frames sent on all paths */
+	__u32 steps;            /* gaps between the last frame and `next`, in 1/65536 */
+	__u32 slot;             /* cached frames: which is next */
+	__u32 source;           /* test frames: where the flow counter stands */
+	__u32 destination;
+	__u32 source_port;
+	__u32 destination_port;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct progress);
+} progress SEC(".maps");
+
+/* How late the first frame of a batch was when the port had the whole batch. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct histogram);
+} lateness SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, MAX_PATHS);
+	__type(key, __u32);
+	__type(value, struct bpf_devmap_val);
+} ports SEC(".maps");
+
+static __always_inline __u64 interval(__u64 gap, __u32 steps)
+{
+	if (steps == ONE_GAP)
+		return gap;
+	return (gap >> 16) * steps + (((gap & 0xffff) * steps) >> 16);
+}
+
+/* Reads the clock. Returns it when a frame is due, else 0. `flushed`: the port has all frames of earlier calls. */
+static __always_inline __u64 look(const volatile struct control *c, struct progress *p, int flushed, int finished)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u64 start = c->start_ns, end = c->end_ns, gap = c->gap;       /* once: they may change between two readings */
+	__u64 elapsed, behind;
+
+	if (p->start_ns != start) {
+		p->start_ns = start;
+		p->next = gap ? 0 : NEVER;
+		p->until = 0;
+		p->gap = gap;
+		p->steps = 0;
+		p->oldest = 0;
+	}
+	if (flushed && p->oldest) {
+		__u32 zero = 0;
+		struct histogram *late = bpf_map_lookup_elem(&lateness, &zero);
+
+		if (late)
+			histogram_record(late, now - start - ((p->oldest - 1) >> FRACTION));
+		p->oldest = 0;
+	}
+	if (finished || now < start)
+		return 0;
+	if (now >= end) {
+		/* what was due before the end will never leave; a sender that is stopped early has no end of its own */
+		elapsed = end > start ? (end - start) << FRACTION : 0;
+		if (p->next < elapsed) {
+			__u64 missed = (elapsed - p->next - 1) / p->gap + 1;
+
+			p->not_sent += missed;
+			p->next += missed * p->gap;
+		}
+		p->until = 0;
+		return 0;
+	}
+	if (!gap)
+		return now;
+	elapsed = (now - start) << FRACTION;
+	if (p->gap != gap) {
+		/* the gap under way becomes as long as the others, but does not end in the past: nothing is owed for it */
+		if (p->next > elapsed) {
+			p->next = p->next - interval(p->gap, p->steps) + interval(gap, p->steps);
+			if (p->next < elapsed)
+				p->next = elapsed;
+		}
+		p->gap = gap;
+	}
+	p->until = elapsed + 1;
+	if (p->next > elapsed)
+		return 0;
+	behind = elapsed - p->next;
+	if (behind > ((__u64)c->catch_up_us * 1000) << FRACTION) {
+		__u64 missed = behind / gap;
+
+		p->not_sent += missed;
+		p->next += missed * gap;
+	}
+	return now;
+}
+
+/*
+ * When the frame is to leave that is due now, in ns of CLOCK_MONOTONIC; flat out, that is now. 0: none is due. Keeps the
+ * mean rate exact: the schedule advances by the gap, not by the time of sending.
+ */
+static __always_inline __u64 due(const volatile struct control *c, struct progress *p)
+{
+	int flushed = !(p->calls++ & c->batch_mask);
+	__u64 frames = c->frames, departure;
+	int finished = frames && p->sequence >= frames;
+
+	if (flushed || finished || p->next >= p->until) {
+		__u64 now = look(c, p, flushed, finished);
+
+		if (!now || !p->gap)
+			return now;
+	}
+	departure = p->next;
+	if (!p->oldest)
+		p->oldest = departure + 1;
+	return p->start_ns + (departure >> FRACTION);
+}
+
+/* Counts the frame and sends it into the path that is selected now; the next is due so many steps later. */
+static __always_inline int leave(const volatile struct control *c, struct progress *p, __u32 steps)
+{
+	__u32 path = c->path;
+
+	if (path >= MAX_PATHS)
+		return XDP_ABORTED;
+	p->next += interval(p->gap, steps);
+	p->steps = steps;
+	p->sent[path]++;
+	p->sequence++;
+	return bpf_redirect_map(&ports, path, 0);
+}
+
+#endif
