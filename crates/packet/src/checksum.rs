@@ -86,16 +86,13 @@ pub(crate) fn wide_sum(data: &[u8]) -> u64 {
 }
 
 /// Adds the carries back in until 16 bits are left. Zero only for zero.
-///
-/// Four steps always suffice: they leave at most 33, 18, 17 and 16 bits. A fixed number keeps branches
-/// out of the frame path.
 #[inline]
 pub(crate) fn fold(sum: u64) -> u16 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    sum as u16
+    let (low, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
+    // No second carry: after the first, `low` is below 2^32 - 1.
+    let sum = low + u32::from(carry);
+    // The upper half becomes the sum of both, with the carry out of the lower.
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! In which order the members of a numbered set are visited, without a table: number n of the visit is computed from n
-//! alone.
+//! In which order the members of a numbered set are visited: the member that a visit goes to follows from the visit's number.
 //!
-//! For sets of any size, as the [`modifier`](crate::modifier)s of a stream span them; the flow sets of the fixed UDP frame have a
-//! cheaper [`walk`](crate::walk). Start with [`Visits`].
+//! For sets of any size, as the [`modifier`](crate::modifier)s of a stream span them; the flow sets of the fixed UDP frame
+//! have a cheaper [`walk`](crate::walk). Start with [`Visits`]; a [`Tour`] makes them.
+
+use std::sync::Arc;
 
 /// In which order the members 0 to `len - 1` are visited.
 ///
@@ -29,25 +30,165 @@ pub enum Visits {
 }
 
 impl Visits {
-    /// The member that visit `n` of a set of `len` members goes to.
+    /// These visits to a set of `len` members, from the first on.
     ///
     /// # Panics
     /// When `len` is 0.
-    #[inline]
-    pub fn member(self, n: u64, len: u64) -> u64 {
-        match self {
-            Visits::Sequential => reduce(n, len),
-            Visits::Shuffled { seed } => permute(reduce(n, len), len, seed),
-            Visits::Reshuffled { seed } => permute(n % len, len, mix(seed, n / len)),
-            Visits::Random { seed } => scale(mix(seed, n), len),
+    pub fn tour(self, len: u64) -> Tour {
+        assert!(len > 0, "an empty set cannot be visited");
+        let tables = match self {
+            Visits::Shuffled { seed } if len <= MOST_BY_TABLES => {
+                Some(Arc::new(Tables::new(len, seed)))
+            }
+            _ => None,
+        };
+        Tour {
+            visits: self,
+            len,
+            n: 0,
+            round: 0,
+            tables,
         }
     }
 }
 
-/// `n % len`, without a division where there is nothing to divide.
-#[inline]
-fn reduce(n: u64, len: u64) -> u64 {
-    if n < len { n } else { n % len }
+/// Visits on their way: knows which comes next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tour {
+    visits: Visits,
+    len: u64,
+    /// The next visit's number in its round; of [`Visits::Random`], which has no rounds, since the first.
+    n: u64,
+    /// Which round, where rounds differ.
+    round: u64,
+    tables: Option<Arc<Tables>>,
+}
+
+impl Tour {
+    /// Makes as many visits as there is room for `members`, and after each goes on by `stride` visits.
+    #[inline]
+    pub fn visit(&mut self, stride: u64, members: &mut [u64]) {
+        // Taken out meanwhile: counting another reference takes as long as a frame.
+        let tables = self.tables.take();
+        match (self.visits, &tables) {
+            (Visits::Sequential, _) => self.visit_by(stride, members, |tour| tour.n),
+            (Visits::Shuffled { .. }, Some(tables)) => {
+                self.visit_by(stride, members, |tour| tables.permute(tour.n, tour.len));
+            }
+            (Visits::Shuffled { seed }, None) => {
+                self.visit_by(stride, members, |tour| permute(tour.n, tour.len, seed));
+            }
+            (Visits::Reshuffled { seed }, _) => self.visit_by(stride, members, |tour| {
+                permute(tour.n, tour.len, mix(seed, tour.round))
+            }),
+            (Visits::Random { seed }, _) => {
+                self.visit_by(stride, members, |tour| scale(mix(seed, tour.n), tour.len));
+            }
+        }
+        self.tables = tables;
+    }
+
+    #[inline]
+    fn visit_by(&mut self, stride: u64, members: &mut [u64], member: impl Fn(&Tour) -> u64) {
+        for place in members {
+            *place = member(self);
+            self.advance(stride);
+        }
+    }
+
+    /// After how many visits they are the same again, if they ever are.
+    pub fn period(&self) -> Option<u64> {
+        match self.visits {
+            Visits::Sequential | Visits::Shuffled { .. } => Some(self.len),
+            Visits::Reshuffled { .. } | Visits::Random { .. } => None,
+        }
+    }
+
+    /// Goes on by so many visits.
+    #[inline]
+    pub fn advance(&mut self, visits: u64) {
+        let left = self.len.saturating_sub(self.n);
+        if visits < left {
+            self.n += visits;
+        } else if matches!(self.visits, Visits::Random { .. }) {
+            self.n = self.n.wrapping_add(visits);
+        } else {
+            let beyond = visits - left;
+            self.n = beyond % self.len;
+            self.round = self.round.wrapping_add(1 + beyond / self.len);
+        }
+    }
+}
+
+/// A permutation from two tables, so fast that a frame of a shuffled set takes hardly longer than one of a set in sequence
+/// (benches/frame.rs).
+///
+/// A number is split in two, high and low; small numbers are all high. The first table turns the high part round, by how much depends on the low part;
+/// the second replaces it by another, and changes the low part by a pattern that depends on the high part. Each step can
+/// be undone from what it leaves, so that all of them are a permutation: of a few numbers more than the set has, which
+/// are walked through until the result is in range, as in [`permute`].
+///
+/// Note: one multiplication instead of each look-up (a Feistel network of three rounds) took longer and was visibly regular;
+/// mixing by xor, shift and multiplication needs a power of two, and walking half of it costs a mispredicted branch per
+/// frame.
+#[derive(Debug, PartialEq, Eq)]
+struct Tables {
+    low_bits: u32,
+    /// By low part.
+    turns: Box<[u32]>,
+    /// By high part: its replacement, at its place in the number, and the pattern.
+    places: Box<[u32]>,
+}
+
+/// The largest set that is shuffled by [`Tables`]. They take 128 kB then: more would displace frames from the cache.
+const MOST_BY_TABLES: u64 = 1 << 28;
+
+/// High parts have at least so many bits: 2048 of them, of 4 bytes, still fit the L1 cache several times. Sets of up to so
+/// many members have a table of their own, and their order is as random as can be; with 32 by 32 for 1000 it was not.
+const HIGH_BITS: u32 = 11;
+
+impl Tables {
+    fn new(len: u64, seed: u64) -> Tables {
+        let bits = bits(len);
+        let low_bits = bits.saturating_sub(HIGH_BITS).min(bits / 2);
+        let high_count = len.div_ceil(1 << low_bits);
+        let turns = (0..1 << low_bits).map(|low| scale(mix(seed, low), high_count) as u32);
+        let mut highs: Vec<u32> = (0..high_count as u32).collect();
+        // Fisher and Yates
+        for last in (1..highs.len()).rev() {
+            let other = scale(mix(!seed, last as u64), last as u64 + 1);
+            highs.swap(last, other as usize);
+        }
+        let pattern = |high: u32| mix(seed ^ !seed << 32, high.into()) & mask(low_bits);
+        Tables {
+            low_bits,
+            turns: turns.collect(),
+            places: highs
+                .iter()
+                .map(|high| high << low_bits | pattern(*high) as u32)
+                .collect(),
+        }
+    }
+
+    #[inline]
+    fn permute(&self, index: u64, len: u64) -> u64 {
+        let high_count = self.places.len();
+        let mut x = index;
+        loop {
+            let low = x & mask(self.low_bits);
+            let turned = (x >> self.low_bits) as usize + self.turns[low as usize] as usize;
+            let high = turned.min(turned.wrapping_sub(high_count));
+            x = u64::from(self.places[high]) ^ low;
+            if x < len {
+                return x;
+            }
+        }
+    }
+}
+
+/// How many bits the numbers below `len` have.
+fn bits(len: u64) -> u32 {
+    u64::BITS - (len - 1).leading_zeros()
 }
 
 /// The number that takes the place of `index` in a pseudo-random permutation of 0 to `len - 1`.
@@ -57,7 +198,7 @@ fn reduce(n: u64, len: u64) -> u64 {
 #[inline]
 pub fn permute(index: u64, len: u64, seed: u64) -> u64 {
     debug_assert!(index < len);
-    let bits = u64::BITS - (len - 1).leading_zeros();
+    let bits = bits(len);
     if bits == 0 {
         return 0;
     }
@@ -81,8 +222,7 @@ pub fn permute(index: u64, len: u64, seed: u64) -> u64 {
 /// Pairs of Feistel rounds. Luby and Rackoff need four single rounds; these are six.
 const ROUNDS: u64 = 3;
 
-/// A round's function. One multiplication: with the better [`mix`] in its place a frame of a shuffled set took 59 ns
-/// instead of 44 (benches/frame.rs, on a vCPU).
+/// A round's function, of one multiplication: [`mix`] has two, and takes half as long again.
 #[inline]
 fn hash(key: u64, half: u64) -> u64 {
     let z = (half ^ key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -117,51 +257,106 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
+    /// The members that so many visits go to, from visit `first` on.
+    fn members(visits: Visits, len: u64, first: u64, count: usize) -> Vec<u64> {
+        let (mut tour, mut members) = (visits.tour(len), vec![0; count]);
+        tour.advance(first);
+        // in two parts, as somebody may
+        let (some, others) = members.split_at_mut(count / 3);
+        tour.visit(1, some);
+        tour.visit(1, others);
+        members
+    }
+
+    fn is_permutation(visited: impl Iterator<Item = u64>, len: u64) -> bool {
+        let visited: HashSet<u64> = visited.collect();
+        visited.len() as u64 == len && visited.iter().all(|n| *n < len)
+    }
+
     #[test]
     fn all_small_permutations_are_permutations() {
         for len in 1..300 {
             for seed in 0..5 {
-                let visited: HashSet<u64> = (0..len).map(|n| permute(n, len, seed)).collect();
-                assert!(visited.len() as u64 == len && visited.iter().all(|n| *n < len));
+                assert!(is_permutation((0..len).map(|n| permute(n, len, seed)), len));
+                let tables = Tables::new(len, seed);
+                assert!(is_permutation(
+                    (0..len).map(|n| tables.permute(n, len)),
+                    len
+                ));
             }
         }
     }
 
     #[test]
     fn random_sees_63_percent_in_a_round() {
-        let visits = Visits::Random { seed: 1 };
-        let seen: HashSet<u64> = (0..10_000).map(|n| visits.member(n, 10_000)).collect();
+        let visited = members(Visits::Random { seed: 1 }, 10_000, 0, 10_000);
+        let seen: HashSet<u64> = visited.into_iter().collect();
         // 1 - 1/e, with ten standard deviations (0.31 % each, sqrt(e^-1 - 2e^-2) / 100)
         assert!((6010..6630).contains(&seen.len()), "{}", seen.len());
     }
 
     #[test]
-    fn shuffled_is_no_stride_and_reshuffled_changes() {
-        let order = |visits: Visits, from: u64| -> Vec<u64> {
-            (from..from + 1000)
-                .map(|n| visits.member(n, 1000))
-                .collect()
-        };
+    fn shuffled_repeats_and_reshuffled_changes() {
+        let order = |visits: Visits, from: u64| members(visits, 1000, from, 1000);
         let shuffled = order(Visits::Shuffled { seed: 3 }, 0);
         assert_eq!(shuffled, order(Visits::Shuffled { seed: 3 }, 5000));
-        let steps: HashSet<u64> = shuffled
-            .windows(2)
-            .map(|w| (w[1] + 1000 - w[0]) % 1000)
-            .collect();
-        // 999 random steps out of 1000 have some 632 different values.
-        assert!((580..690).contains(&steps.len()), "{}", steps.len());
+        assert_ne!(shuffled, order(Visits::Shuffled { seed: 4 }, 0));
         let reshuffled = Visits::Reshuffled { seed: 3 };
         assert_ne!(order(reshuffled, 0), order(reshuffled, 1000));
-        assert_ne!(shuffled, order(Visits::Shuffled { seed: 4 }, 0));
+    }
+
+    #[test]
+    fn shuffled_looks_random() {
+        for len in [1000, 1024, 4099, 100_000] {
+            for seed in 0..10 {
+                let members = members(Visits::Shuffled { seed }, len, 0, len as usize);
+                let steps = members.windows(2).map(|w| (w[1] + len - w[0]) % len);
+                let different = steps.collect::<HashSet<u64>>().len() as f64 / len as f64;
+                // 1 - 1/e of random steps are different, with five standard deviations (sqrt(e^-1 - 2e^-2) each)
+                let spread = 5.0 * 0.312 / (len as f64).sqrt();
+                assert!(
+                    (different - 0.632).abs() < spread,
+                    "{len} {seed}: {different}"
+                );
+                // Where a visit goes says nothing of where the one after it goes, nor its number of where it goes.
+                let numbered = (0..len).zip(members.iter().copied()).collect();
+                let apart = |visits: usize| -> Vec<(u64, u64)> {
+                    members
+                        .windows(visits + 1)
+                        .map(|w| (w[0], w[visits]))
+                        .collect()
+                };
+                let by_size = |n: u64| n * 8 / len;
+                for (what, surprise) in [
+                    ("numbers", surprise(numbered, by_size)),
+                    ("neighbours", surprise(apart(1), by_size)),
+                    ("next but one", surprise(apart(2), by_size)),
+                    ("low bits", surprise(apart(1), |n| n % 8)),
+                ] {
+                    // Chi-squared with at most 63 degrees of freedom: exceeds 140 once in 10 million.
+                    assert!(surprise < 140.0, "{len} {seed} {what}: {surprise}");
+                }
+            }
+        }
+    }
+
+    /// Chi-squared of pairs of numbers that are in one of 8 classes each.
+    fn surprise(pairs: Vec<(u64, u64)>, class: impl Fn(u64) -> u64) -> f64 {
+        let mut classes = [[0.0_f64; 8]; 8];
+        for (a, b) in &pairs {
+            classes[class(*a) as usize][class(*b) as usize] += 1.0;
+        }
+        let expected = pairs.len() as f64 / 64.0;
+        let squares = classes.iter().flatten().map(|n| (n - expected).powi(2));
+        squares.sum::<f64>() / expected
     }
 
     proptest! {
         #[test]
         fn every_round_visits_every_member_once(len in 1..3000_u64, seed: u64, round in 0..1_000_000_u64) {
             for visits in [Visits::Sequential, Visits::Shuffled { seed }, Visits::Reshuffled { seed }] {
-                let visited: HashSet<u64> =
-                    (round * len..(round + 1) * len).map(|n| visits.member(n, len)).collect();
-                prop_assert!(visited.len() as u64 == len && visited.iter().all(|n| *n < len));
+                let visited = members(visits, len, round * len, len as usize);
+                prop_assert!(is_permutation(visited.into_iter(), len));
             }
         }
 
@@ -169,8 +364,33 @@ mod tests {
         fn the_largest_sets(len in 1 << 62..u64::MAX, n: u64, seed: u64) {
             let (a, b) = (permute(n % len, len, seed), permute((n ^ 1) % len, len, seed));
             prop_assert!(a < len && b < len && (a != b || n % len == (n ^ 1) % len));
-            let random = Visits::Random { seed };
-            prop_assert!(random.member(n, len) < len);
+            for visits in [
+                Visits::Sequential,
+                Visits::Shuffled { seed },
+                Visits::Reshuffled { seed },
+                Visits::Random { seed },
+            ] {
+                prop_assert!(members(visits, len, n, 9).iter().all(|member| *member < len));
+            }
+        }
+
+        #[test]
+        fn strides_and_advances_are_the_same_steps(
+            len in 1..50_u64, n in 0..200_u64, stride in 0..99_u64, seed: u64,
+        ) {
+            for visits in [
+                Visits::Sequential,
+                Visits::Shuffled { seed },
+                Visits::Reshuffled { seed },
+                Visits::Random { seed },
+            ] {
+                let (mut tour, mut members_with_stride) = (visits.tour(len), [0; 3]);
+                tour.advance(n);
+                tour.visit(stride, &mut members_with_stride);
+                let all = members(visits, len, 0, 500);
+                let expected = [n, n + stride, n + 2 * stride].map(|visit| all[visit as usize]);
+                prop_assert_eq!(members_with_stride, expected);
+            }
         }
     }
 }

@@ -15,6 +15,8 @@ pub(super) struct Fix {
     ip: usize,
     /// What the checksum is about.
     about: About,
+    /// What is written instead of 0, which in UDP says that there is no checksum.
+    zero: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,14 +51,20 @@ impl Covered {
 
 impl Fix {
     pub fn ipv4_header(ip: usize) -> Fix {
-        let about = About::Ipv4Header;
-        Fix { ip, about }
+        Fix {
+            ip,
+            about: About::Ipv4Header,
+            zero: 0,
+        }
     }
 
     /// `protocol`: of UDP, TCP, ICMPv6, ICMP or GRE; `at`: where that starts.
     pub fn transport(ip: usize, protocol: u8, at: usize) -> Fix {
-        let about = About::Transport { protocol, at };
-        Fix { ip, about }
+        Fix {
+            ip,
+            about: About::Transport { protocol, at },
+            zero: if protocol == udp::PROTOCOL { 0xffff } else { 0 },
+        }
     }
 
     /// Where the checksum is.
@@ -119,20 +127,17 @@ impl Fix {
         }
     }
 
+    /// The checksum that belongs to this sum.
+    #[inline]
+    pub fn checksum(&self, sum: u64) -> u16 {
+        let checksum = !fold(sum);
+        checksum | if checksum == 0 { self.zero } else { 0 }
+    }
+
     /// Writes the checksum that belongs to this sum.
     #[inline]
     pub fn set(&self, frame: &mut [u8], sum: u64) {
-        let is_udp = matches!(
-            self.about,
-            About::Transport {
-                protocol: udp::PROTOCOL,
-                ..
-            }
-        );
-        let checksum = match !fold(sum) {
-            0 if is_udp => 0xffff,
-            checksum => checksum,
-        };
+        let checksum = self.checksum(sum);
         frame[self.field()].copy_from_slice(&checksum.to_be_bytes());
     }
 

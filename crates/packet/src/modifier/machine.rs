@@ -1,9 +1,10 @@
 //! A program on its template, for one sender thread: renders one frame after another.
 //!
-//! Everything that can be known beforehand is done in [`Machine::new`]; per frame nothing is allocated or looked up. Start
-//! with [`Machine::render`].
+//! Everything that can be known beforehand is done in [`Machine::new`]; per frame nothing is allocated or looked up, and
+//! the variables are moved on for many frames at once. Start with [`Machine::render`].
 
 use super::fix::Fix;
+use super::fused::Fused;
 use super::variable::{State, Width, gcd, share};
 use super::{Endian, Instruction, MIN_TRIM, ModifierError, Program, Transport, Variable};
 use crate::checksum::fold;
@@ -12,22 +13,34 @@ use crate::signature::{self, Signature};
 use std::collections::HashSet;
 use std::ops::Range;
 
+/// How many frames the variables are moved on for at once: whatever there is to decide about a variable or a field is then
+/// decided once for all of these frames. More of them gained nothing.
+pub(super) const AHEAD: usize = 16;
+
+/// Something about each of the next frames.
+pub(super) type Column = [u64; AHEAD];
+
 /// A program at work. Made by [`Program::split`] or [`Program::machine`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     template: Box<[u8]>,
     units: Box<[Unit]>,
-    /// Units and values of the first frame, where a cache begins anew.
-    first: (Box<[Unit]>, Box<[u64]>),
-    /// What the variables say in the next frame.
-    values: Box<[u64]>,
+    /// The units of the first frame, where a cache begins anew.
+    first: Box<[Unit]>,
+    /// What the variables say in the next frames.
+    values: Box<[Column]>,
+    /// Which of these is the next, and for how many the values are known.
+    next: usize,
+    known: usize,
     steps: Box<[Step]>,
+    /// The same as the steps, if they can be fused.
+    fused: Option<Fused>,
     /// Sum of what each step wrote, before carries: for the checksums.
     written: Box<[u64]>,
     /// Must the template be written again before each frame, because what is written after a checksum counts as not yet
     /// written when that is computed? (A partial sum knows that without looking.)
     copies: bool,
-    /// Frames since the cache began, and after how many it begins anew.
+    /// Frames since the cache began whose values were known, and after how many it begins anew.
     cached: Option<(u32, u32)>,
 }
 
@@ -39,28 +52,14 @@ struct Unit {
     values: Range<usize>,
     /// Steps per frame; `None`: as often as the unit before wraps.
     stride: Option<u64>,
+    /// Does it say the same for ever?
+    rests: bool,
 }
 
 /// An instruction that needs no looking up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
-    Put {
-        value: usize,
-        at: usize,
-        width: Width,
-        add: u64,
-        endian: Endian,
-    },
-    Bits {
-        value: usize,
-        at: usize,
-        width: Width,
-        /// As it stands in the field, read as big endian.
-        mask: u64,
-        shift: i8,
-        add: u32,
-        endian: Endian,
-    },
+pub(super) enum Step {
+    Put(Field),
     Trim {
         value: usize,
     },
@@ -77,6 +76,22 @@ enum Step {
     Compute(Fix),
 }
 
+/// How a value becomes a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    pub value: usize,
+    pub at: usize,
+    pub width: Width,
+    add: u64,
+    /// Bits of the sum.
+    wrap: u64,
+    /// To the left.
+    shift: i8,
+    endian: Endian,
+    /// Which bits are written, in the field read as big endian.
+    mask: u64,
+}
+
 impl Machine {
     pub(super) fn new(
         program: &Program,
@@ -85,7 +100,6 @@ impl Machine {
         threads: u32,
     ) -> Result<Machine, ModifierError> {
         let (mut units, names) = units(program, thread, threads)?;
-        let mut values = vec![0; names.len()].into_boxed_slice();
         let mut wraps = 0;
         for unit in &mut units {
             wraps = match unit.stride {
@@ -93,7 +107,6 @@ impl Machine {
                 Some(1) => 0,
                 Some(_) => unit.state.start(thread.into()),
             };
-            unit.state.read(&mut values[unit.values.clone()]);
         }
         let mut compiler = Compiler {
             template,
@@ -111,10 +124,13 @@ impl Machine {
         let units = units.into_boxed_slice();
         Ok(Machine {
             template: template.into(),
-            first: (units.clone(), values.clone()),
+            first: units.clone(),
             units,
-            values,
+            values: vec![[0; AHEAD]; names.len()].into(),
+            next: 0,
+            known: 0,
             written: vec![0; steps.len()].into(),
+            fused: Fused::new(&steps, template),
             steps: steps.into(),
             copies,
             cached: program
@@ -185,45 +201,36 @@ impl Machine {
 
     #[inline]
     fn run(&mut self, buffer: &mut [u8], signature: &Signature) -> usize {
+        if self.next == self.known {
+            self.look_ahead();
+        }
+        let next = self.next;
+        self.next += 1;
         let frame = &mut buffer[..self.template.len()];
+        match &self.fused {
+            Some(fused) => {
+                fused.write(frame, next, signature);
+                frame.len()
+            }
+            None => self.steps(frame, next, signature),
+        }
+    }
+
+    /// One step after another; returns the length of the frame.
+    fn steps(&mut self, frame: &mut [u8], next: usize, signature: &Signature) -> usize {
         let mut len = frame.len();
         for (at, step) in self.steps.iter().enumerate() {
             match step {
-                Step::Put {
-                    value,
-                    at: to,
-                    width,
-                    add,
-                    endian,
-                } => {
-                    let value = self.values[*value].wrapping_add(*add) & width.max();
-                    let wire = on_wire(value, *width, *endian);
-                    put(frame, *to, *width, wire);
-                    self.written[at] = (wire >> 32) + (wire & 0xffff_ffff);
-                }
-                Step::Bits {
-                    value,
-                    at: to,
-                    width,
-                    mask,
-                    shift,
-                    add,
-                    endian,
-                } => {
-                    let value = (self.values[*value] as u32).wrapping_add(*add);
-                    let value = match shift {
-                        0.. => value << shift,
-                        _ => value >> -shift,
-                    };
-                    let value = u64::from(value) & width.max();
-                    let wire = on_wire(value, *width, *endian) & mask;
-                    put(frame, *to, *width, take(frame, *to, *width) & !mask | wire);
-                    self.written[at] = wire;
+                Step::Put(field) => {
+                    let wire = field.wire(self.values[field.value][next]);
+                    let kept = field.kept(frame);
+                    put(frame, field.at, field.width, kept | wire);
+                    self.written[at] = halves(wire);
                 }
                 Step::Trim { value } => {
                     let most = frame.len();
                     let least = usize::from(MIN_TRIM).min(most);
-                    len = (self.values[*value] as usize).clamp(least, most);
+                    len = (self.values[*value][next] as usize).clamp(least, most);
                 }
                 Step::Signature { at: to } => {
                     signature.write(&mut frame[*to..]);
@@ -244,32 +251,88 @@ impl Machine {
                 Step::Compute(fix) => fix.compute(&mut frame[..len]),
             }
         }
-        self.advance();
         len
     }
 
-    /// Moves the variables on to the next frame.
-    #[inline]
-    fn advance(&mut self) {
-        if let Some((sent, cache)) = &mut self.cached {
-            *sent += 1;
-            if sent == cache {
-                *sent = 0;
-                self.units.clone_from_slice(&self.first.0);
-                self.values.copy_from_slice(&self.first.1);
-                return;
+    /// Moves the variables on by many frames, or to the end of the cache.
+    #[inline(never)]
+    fn look_ahead(&mut self) {
+        let mut frames = AHEAD;
+        if let Some((known, cache)) = &mut self.cached {
+            if known == cache {
+                *known = 0;
+                self.units.clone_from_slice(&self.first);
             }
+            frames = frames.min((*cache - *known) as usize);
+            *known += frames as u32;
         }
-        let mut wraps = 0;
+        // How far a variable moves after each frame, then how often it wraps, which is how far the next moves.
+        let mut steps = [0; AHEAD];
+        let is_first = self.known == 0;
         for unit in &mut self.units {
-            let steps = unit.stride.unwrap_or(wraps);
-            wraps = 0;
-            if steps > 0 {
-                wraps = unit.state.advance(steps);
-                unit.state.read(&mut self.values[unit.values.clone()]);
+            if unit.rests && !is_first {
+                continue;
             }
+            if let Some(stride) = unit.stride {
+                steps.fill(stride);
+            }
+            let columns = &mut self.values[unit.values.clone()];
+            unit.state.run(&mut steps, columns, frames);
+        }
+        if let Some(fused) = &mut self.fused {
+            fused.look_ahead(&self.values);
+        }
+        (self.next, self.known) = (0, frames);
+    }
+}
+
+impl Field {
+    /// What a value puts into the field, read as big endian.
+    #[inline]
+    pub fn wire(&self, value: u64) -> u64 {
+        let value = value.wrapping_add(self.add) & self.wrap;
+        let value = match self.shift {
+            0.. => value << self.shift,
+            _ => value >> -self.shift,
+        };
+        on_wire(value & self.width.max(), self.width, self.endian) & self.mask
+    }
+
+    /// [`Field::wire`] of many values.
+    #[inline]
+    pub fn wires(&self, values: &Column, wires: &mut Column) {
+        let Field {
+            add: 0,
+            shift: 0,
+            endian: Endian::Big,
+            ..
+        } = self
+        else {
+            for (wire, value) in wires.iter_mut().zip(values) {
+                *wire = self.wire(*value);
+            }
+            return;
+        };
+        let mask = self.mask;
+        for (wire, value) in wires.iter_mut().zip(values) {
+            *wire = value & mask;
         }
     }
+
+    /// What it leaves in the field.
+    #[inline]
+    pub fn kept(&self, frame: &[u8]) -> u64 {
+        match self.mask == self.width.max() {
+            true => 0,
+            false => take(frame, self.at, self.width) & !self.mask,
+        }
+    }
+}
+
+/// Sum of the halves: as a number of a checksum's sum the same, without carries.
+#[inline]
+pub(super) fn halves(wire: u64) -> u64 {
+    (wire >> 32) + (wire & 0xffff_ffff)
 }
 
 /// The value as it stands in a field of this width, read as big endian.
@@ -283,7 +346,7 @@ fn on_wire(value: u64, width: Width, endian: Endian) -> u64 {
 
 /// Writes a field, big endian.
 #[inline]
-fn put(frame: &mut [u8], at: usize, width: Width, wire: u64) {
+pub(super) fn put(frame: &mut [u8], at: usize, width: Width, wire: u64) {
     match width {
         Width::One => frame[at] = wire as u8,
         Width::Two => frame[at..at + 2].copy_from_slice(&(wire as u16).to_be_bytes()),
@@ -328,10 +391,14 @@ fn units(
             true => state.stride(threads),
             false => 1,
         };
+        // One that is linked to another must wrap.
+        let rests =
+            !linked && variable.next.is_none() && state.period().is_some_and(|(n, _)| n == 1);
         units.push(Unit {
             state,
             values: names.len()..names.len() + own.len(),
             stride: (!linked).then_some(stride),
+            rests,
         });
         names.extend(own);
     }
@@ -379,13 +446,16 @@ impl Compiler<'_> {
             } => {
                 let (value, width) = self.value(variable)?;
                 let to = self.room(at, *offset, width.bytes())?;
-                self.write(Step::Put {
+                self.write(Step::Put(Field {
                     value,
                     at: to,
                     width,
                     add: *add as u64,
+                    wrap: u64::MAX,
+                    shift: 0,
                     endian: *endian,
-                });
+                    mask: width.max(),
+                }));
             }
             Instruction::WriteMask {
                 variable,
@@ -404,15 +474,16 @@ impl Compiler<'_> {
                 if !(-31..=31).contains(shift) {
                     return wrong("a shift is between -31 and 31 bits");
                 }
-                self.write(Step::Bits {
+                self.write(Step::Put(Field {
                     value,
                     at: to,
                     width: *width,
-                    mask: on_wire(u64::from(*mask) & width.max(), *width, *endian),
+                    add: *add as u64,
+                    wrap: u32::MAX.into(),
                     shift: *shift,
-                    add: *add as u32,
                     endian: *endian,
-                });
+                    mask: on_wire(u64::from(*mask) & width.max(), *width, *endian),
+                }));
             }
             Instruction::Trim { variable } => {
                 let (value, width) = self.value(variable)?;
@@ -555,11 +626,9 @@ impl Compiler<'_> {
                 return None;
             }
             match step {
-                Step::Bits {
-                    mask, width, at, ..
-                } => {
-                    let kept = take(&blank, *at, *width) & !mask;
-                    put(&mut blank, *at, *width, kept);
+                Step::Put(field) => {
+                    let kept = field.kept(&blank);
+                    put(&mut blank, field.at, field.width, kept);
                 }
                 _ => blank[bytes.clone()].fill(0),
             }
@@ -578,11 +647,9 @@ impl Compiler<'_> {
 
 impl Step {
     /// The bytes that it writes.
-    fn bytes(&self) -> Option<Range<usize>> {
+    pub fn bytes(&self) -> Option<Range<usize>> {
         match self {
-            Step::Put { at, width, .. } | Step::Bits { at, width, .. } => {
-                Some(*at..*at + width.bytes())
-            }
+            Step::Put(field) => Some(field.at..field.at + field.width.bytes()),
             Step::Signature { at } => Some(*at..*at + signature::LEN),
             Step::Sum { fix, .. } | Step::Compute(fix) => Some(fix.field()),
             Step::Trim { .. } => None,

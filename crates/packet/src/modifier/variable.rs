@@ -4,7 +4,10 @@
 //! is in [`State`].
 
 use super::ModifierError;
+use super::grid::Grid;
+use super::machine::Column;
 use crate::permutation::{Visits, mix, scale};
+use std::sync::Arc;
 
 /// Width of a variable or a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -170,15 +173,6 @@ impl Values {
         match self {
             Values::Range { count, .. } => *count,
             Values::List(values) => values.len() as u64,
-        }
-    }
-
-    /// The value with this number, less than the [count](Values::count).
-    #[inline]
-    fn get(&self, number: u64) -> u64 {
-        match self {
-            Values::Range { first, step, .. } => first + step * number,
-            Values::List(values) => values[number as usize],
         }
     }
 
@@ -474,7 +468,7 @@ pub(super) enum State {
     Counter(Counter),
     List {
         places: Counter,
-        values: Box<[u64]>,
+        values: Arc<[u64]>,
     },
     /// Draw number `n` of the seed.
     Random {
@@ -486,7 +480,7 @@ pub(super) enum State {
     RandomList {
         n: u64,
         seed: u64,
-        values: Box<[u64]>,
+        values: Arc<[u64]>,
     },
     RandomLimit {
         lcg: Lcg,
@@ -512,13 +506,7 @@ pub(super) enum State {
         ip_min: u32,
         port_min: u16,
     },
-    Grid {
-        n: u64,
-        len: u64,
-        visits: Visits,
-        /// Values and how many there are.
-        dimensions: Box<[(Values, u64)]>,
-    },
+    Grid(Grid),
 }
 
 /// This thread's share of `limit` things that are dealt out one by one.
@@ -613,15 +601,7 @@ impl State {
                 ip_min: *ip_min,
                 port_min: *port_min,
             },
-            Source::Grid { dimensions, visits } => State::Grid {
-                n: 0,
-                len: dimensions.iter().map(|d| d.values.count()).product(),
-                visits: *visits,
-                dimensions: dimensions
-                    .iter()
-                    .map(|d| (d.values.clone(), d.values.count()))
-                    .collect(),
-            },
+            Source::Grid { dimensions, visits } => State::Grid(Grid::new(dimensions, *visits)),
         })
     }
 
@@ -639,21 +619,11 @@ impl State {
         match self {
             State::Counter(counter) => counter.advance(steps),
             State::List { places, .. } => places.advance(steps),
-            State::Grid {
-                n,
-                len,
-                visits: Visits::Sequential | Visits::Shuffled { .. },
-                ..
-            } => {
-                // Every round is the same, and small numbers spare divisions.
-                let to = u128::from(*n) + u128::from(steps);
-                *n = match to < u128::from(*len) {
-                    true => to as u64,
-                    false => (to % u128::from(*len)) as u64,
-                };
+            State::Grid(grid) => {
+                grid.tour.advance(steps);
                 0
             }
-            State::Random { n, .. } | State::RandomList { n, .. } | State::Grid { n, .. } => {
+            State::Random { n, .. } | State::RandomList { n, .. } => {
                 *n = n.wrapping_add(steps);
                 0
             }
@@ -717,9 +687,26 @@ impl State {
         wraps
     }
 
-    /// The values, as [`Variable::values`] names them.
+    /// The values in the next `frames` frames, one column for each that [`Variable::values`] names. Before each, `steps` says
+    /// how far the variable moves after it; afterwards, how often it wrapped then.
+    pub(super) fn run(&mut self, steps: &mut Column, columns: &mut [Column], frames: usize) {
+        if let State::Grid(grid) = self {
+            // A set moves by the same steps after every frame, and never wraps.
+            grid.read(steps[0], columns, frames);
+            return;
+        }
+        for (frame, steps) in steps[..frames].iter_mut().enumerate() {
+            let mut values = [0; 2];
+            self.read(&mut values);
+            for (column, value) in columns.iter_mut().zip(values) {
+                column[frame] = value;
+            }
+            *steps = if *steps > 0 { self.advance(*steps) } else { 0 };
+        }
+    }
+
     #[inline]
-    pub(super) fn read(&self, values: &mut [u64]) {
+    fn read(&self, values: &mut [u64; 2]) {
         match self {
             State::Counter(counter) => values[0] = counter.value(),
             State::List {
@@ -754,23 +741,7 @@ impl State {
                 values[0] = u64::from(*ip_min) + ip;
                 values[1] = u64::from(*port_min) + port;
             }
-            State::Grid {
-                n,
-                len,
-                visits,
-                dimensions,
-            } => {
-                let mut rest = visits.member(*n, *len);
-                for (value, (of, count)) in values.iter_mut().zip(dimensions) {
-                    // Of the last dimension there is nothing left to divide.
-                    let (digit, more) = match rest < *count {
-                        true => (rest, 0),
-                        false => (rest % count, rest / count),
-                    };
-                    *value = of.get(digit);
-                    rest = more;
-                }
-            }
+            State::Grid(_) => unreachable!("a set is read by columns"),
         }
     }
 
@@ -791,11 +762,7 @@ impl State {
                 0 => (u128::from(ips * ports), 1),
                 limit => (limit.into(), 1),
             }),
-            State::Grid {
-                len,
-                visits: Visits::Sequential | Visits::Shuffled { .. },
-                ..
-            } => Some(((*len).into(), 1)),
+            State::Grid(grid) => grid.tour.period().map(|period| (period.into(), 1)),
             _ => None,
         }
     }
