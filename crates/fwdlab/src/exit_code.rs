@@ -26,6 +26,8 @@ pub enum Code {
     Interrupted = 130,
     /// Terminated; everything was undone.
     Terminated = 143,
+    /// Wrong use of `pkt-gen`, as the original has it.
+    PktGen = 255,
 }
 
 impl From<Code> for ExitCode {

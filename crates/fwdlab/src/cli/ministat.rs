@@ -1,7 +1,7 @@
 //! `fwdlab ministat`: ministat(1) itself, to the byte.
 //!
 //! Opens files, knows the terminal and hands on bytes and exit code; arguments, numbers and text are `stats::ministat`'s.
-//! Start at [`Ministat::run`]; how the original's options get past clap is in [`in_order`].
+//! Start at [`Ministat::run`]; how the original's options get past clap is in [`foreign`](super::foreign).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,15 +9,13 @@ use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Args, Command};
+use clap::{ArgAction, Args};
 use serde::Serialize;
 use stats::ministat::{self, Difference, Model, Output, PlotStyle, Report, Set};
 
 use super::Global;
 use crate::exit_code::Code;
 use crate::output;
-
-const NAME: &str = "ministat";
 
 const ORIGINAL_OPTIONS: &str = "\
 Options of the original (they may be combined as in -ns, -w74, -C2):
@@ -53,7 +51,7 @@ pub struct Ministat {
     /// Here without its letter, which the original refuses.
     #[arg(long, hide = true)]
     verbose: bool,
-    /// What is the original's to read; always behind a `--`, see [`in_order`].
+    /// What is the original's to read; always behind a `--`, see [`foreign`](super::foreign).
     #[arg(hide = true)]
     arguments: Vec<OsString>,
 }
@@ -61,69 +59,6 @@ pub struct Ministat {
 fn model() -> impl TypedValueParser<Value = Model> {
     PossibleValuesParser::new(Model::ALL.map(Model::name))
         .map(|name| Model::from_name(&name).expect("a name that was possible"))
-}
-
-/// The command line with everything that the original's own grammar reads moved behind a `--`.
-///
-/// Only there clap leaves arguments alone: `-ns`, `-d --json`, `-q`, a second `--`. Our own options, which are all long,
-/// go before it; the original has no long ones. Lines of other commands are left as they are.
-pub fn in_order(mut program: Command, line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut line: Vec<OsString> = line.into_iter().collect();
-    let Some(name) = place_of_command(&program, &line) else {
-        return line;
-    };
-    let typed = line[name].as_bytes();
-    if typed.is_empty() || !NAME.as_bytes().starts_with(typed) {
-        return line;
-    }
-    program.build();
-    let known = program.find_subcommand(NAME).unwrap_or(&program);
-    let mut rest = line.split_off(name + 1).into_iter();
-    let mut original = vec![OsString::from("--")];
-    while let Some(argument) = rest.next() {
-        let value_follows = match long(known, &argument) {
-            Some(value_follows) => {
-                line.push(argument);
-                if value_follows {
-                    line.extend(rest.next());
-                }
-                continue;
-            }
-            None => ministat::awaits_value(argument.as_bytes()),
-        };
-        let ends_options = argument == "--";
-        original.push(argument);
-        if ends_options {
-            original.extend(rest.by_ref());
-        } else if value_follows {
-            original.extend(rest.next());
-        }
-    }
-    line.extend(original);
-    line
-}
-
-/// Where on the line the command's name stands: the first argument that is no option, nor the value of one.
-fn place_of_command(program: &Command, line: &[OsString]) -> Option<usize> {
-    let mut place = 1;
-    while line.get(place)?.as_bytes().starts_with(b"-") {
-        let value_follows = long(program, &line[place]).unwrap_or(false);
-        place += if value_follows { 2 } else { 1 };
-    }
-    Some(place)
-}
-
-/// Whether a value follows this long option of ours, as in `--model debian`; `None` if it is none.
-fn long(command: &Command, argument: &OsStr) -> Option<bool> {
-    let text = argument.to_str()?.strip_prefix("--")?;
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Some(value)),
-        None => (text, None),
-    };
-    let option = command
-        .get_arguments()
-        .find(|known| known.get_long() == Some(name))?;
-    Some(option.get_action().takes_values() && value.is_none())
 }
 
 impl Ministat {
@@ -256,74 +191,6 @@ impl DifferenceDocument {
                 ("half_width_percent", d.half_width_percent),
                 ("pooled_stdev", d.pooled_stdev),
             ]),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[track_caller]
-    fn check(line: &str, expect: &str) {
-        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let program = crate::cli::Arguments::command();
-        assert_eq!(in_order(program, words(line)), words(expect));
-    }
-
-    #[test]
-    fn options_of_ours_come_first() {
-        check("fwdlab ministat -q", "fwdlab ministat -- -q");
-        check(
-            "fwdlab ministat --json a b",
-            "fwdlab ministat --json -- a b",
-        );
-        check(
-            "fwdlab --json ministat a b",
-            "fwdlab --json ministat -- a b",
-        );
-        check(
-            "fwdlab -q --runs quick minis a --model 2015 -ns -w 40 --help",
-            "fwdlab -q --runs quick minis --model 2015 --help -- a -ns -w 40",
-        );
-        check(
-            "fwdlab ministat --model=2015 -",
-            "fwdlab ministat --model=2015 -- -",
-        );
-    }
-
-    #[test]
-    fn what_is_the_originals_stays_in_order() {
-        check(
-            "fwdlab ministat -d --json a",
-            "fwdlab ministat -- -d --json a",
-        );
-        check(
-            "fwdlab ministat -nC --json a",
-            "fwdlab ministat -- -nC --json a",
-        );
-        check(
-            "fwdlab ministat -w7 --json a",
-            "fwdlab ministat --json -- -w7 a",
-        );
-        check(
-            "fwdlab ministat a -- --json",
-            "fwdlab ministat -- a -- --json",
-        );
-        check("fwdlab ministat --what -h", "fwdlab ministat -- --what -h");
-    }
-
-    #[test]
-    fn other_commands_are_left_alone() {
-        for line in [
-            "fwdlab",
-            "fwdlab --json",
-            "fwdlab runs show -q ministat",
-            "fwdlab --runs ministat quick -v",
-        ] {
-            check(line, line);
         }
     }
 }

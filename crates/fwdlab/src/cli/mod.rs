@@ -4,10 +4,12 @@ mod bed;
 mod capture;
 mod compare;
 mod doctor;
+mod foreign;
 mod import;
 mod ministat;
 mod profile;
 mod ping;
+mod pkt_gen;
 mod quick;
 mod rate;
 mod receive;
@@ -93,6 +95,7 @@ enum Command {
     Receive(Box<receive::Receive>),
     Ping(Box<ping::Ping>),
     Capture(Box<capture::Capture>),
+    PktGen(Box<pkt_gen::PktGen>),
     /// Check this host's fitness; each failure says how to fix it
     Doctor,
     /// Compare runs or files of numbers: what differs, by how much, and is it proven
@@ -117,7 +120,8 @@ enum Command {
 
 /// Reads the command line; wrong use and a wish for help end the program here.
 pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Arguments {
-    Arguments::parse_from(ministat::in_order(Arguments::command(), line))
+    let line = foreign::under_our_name(line);
+    Arguments::parse_from(foreign::in_order(Arguments::command(), line))
 }
 
 /// Runs what was asked for.
@@ -130,6 +134,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Receive(receive) => receive.run(&global),
         Command::Ping(ping) => ping.run(&global),
         Command::Capture(capture) => capture.run(&global),
+        Command::PktGen(pkt_gen) => pkt_gen.run(&global),
         Command::Doctor => doctor::run(&global),
         Command::Compare(compare) => compare.run(&global),
         Command::Runs(runs) => runs.run(&global),

@@ -20,7 +20,7 @@ use super::Global;
 use super::send::Mac;
 use super::session::back_to_back::BackToBack;
 use super::session::options::Ports;
-use super::session::{Receiving, Sending, Session, Signals, Source, Steps, words};
+use super::session::{Receiving, SECOND, Sending, Session, Signals, Source, Steps, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -176,6 +176,7 @@ impl Probe {
             }],
             at_most: self.at_most,
             receive_at_most: None,
+            interval: SECOND,
         };
         let begun = session.begin(signals)?;
         let whole = session.run(begun, signals, &mut |_| {})?;

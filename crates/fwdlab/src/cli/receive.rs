@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::session::options::{Amount, Ports};
-use super::session::{FOR_EVER, Period, Receiving, Session, Signals, words};
+use super::session::{FOR_EVER, Period, Receiving, SECOND, Session, Signals, words};
 use crate::exit_code::Code;
 use crate::output;
 
@@ -95,6 +95,7 @@ impl Receive {
                 Some(Amount::Frames(frames)) => Some(frames),
                 _ => None,
             },
+            interval: SECOND,
         };
         let begun = session.begin(&signals)?;
         let name = session.receiving[0].receiver.receiver()?.name();

@@ -24,7 +24,7 @@ use super::Global;
 use super::session::options::{Amount, Ports};
 use super::session::range::Range;
 use super::session::{
-    FOR_EVER, Period, Receiving, Sending, Sent, Session, Signals, Source, Steps, words,
+    FOR_EVER, Period, Receiving, SECOND, Sending, Sent, Session, Signals, Source, Steps, words,
 };
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -207,6 +207,7 @@ impl Send {
             receiving,
             at_most: self.at_most(),
             receive_at_most: None,
+            interval: SECOND,
         };
         let begun = session.begin(&signals)?;
         self.tell_begin(global, &mut session, &loads);

@@ -34,6 +34,8 @@ const FIRST_FRAMES: Duration = Duration::from_millis(250);
 /// Frames may be under way when the last one was sent.
 const DRAIN_QUIET: Duration = Duration::from_millis(50);
 const DRAIN_AT_MOST: Duration = Duration::from_secs(2);
+/// How often people are told.
+pub const SECOND: Duration = Duration::from_secs(1);
 /// As good as for ever, and far from the end of any clock.
 pub const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -232,6 +234,8 @@ pub struct Session {
     pub at_most: Duration,
     /// The end when so many frames of ours have come, or frames of any kind where none of ours is expected.
     pub receive_at_most: Option<u64>,
+    /// Time between two periods that are told.
+    pub interval: Duration,
 }
 
 /// Readings from the begin of a session.
@@ -266,7 +270,7 @@ impl Session {
         Ok(Begun(begin))
     }
 
-    /// Goes on until the senders are done, the time is over, or a signal comes; tells every second and returns the whole.
+    /// Goes on until the senders are done, the time is over, or a signal comes; tells every interval and returns the whole.
     ///
     /// # Errors
     /// An engine failed, or a port went down or away: whatever was attached is detached.
@@ -274,10 +278,10 @@ impl Session {
         &mut self,
         Begun(begin): Begun,
         signals: &Signals,
-        each_second: &mut dyn FnMut(&Period),
+        each_interval: &mut dyn FnMut(&Period),
     ) -> anyhow::Result<Period> {
         let mut last = begin.clone();
-        let mut next = begin.at + Duration::from_secs(1);
+        let mut next = begin.at + self.interval;
         loop {
             std::thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
             self.steer(begin.at)?;
@@ -287,10 +291,10 @@ impl Session {
                 break;
             }
             if Instant::now() >= next {
-                next += Duration::from_secs(1);
+                next += self.interval;
                 self.check_ports()?;
                 let now = self.snapshot()?;
-                each_second(&self.period(&begin, &last, &now)?);
+                each_interval(&self.period(&begin, &last, &now)?);
                 last = now;
             }
         }
@@ -308,7 +312,7 @@ impl Session {
         let mut end = self.drain(signals)?;
         end.at = ended;
         if end.at - last.at > Duration::from_millis(20) && last.at > begin.at {
-            each_second(&self.period(&begin, &last, &end)?);
+            each_interval(&self.period(&begin, &last, &end)?);
         }
         let mut whole = self.period(&begin, &begin, &end)?;
         for (sent, lateness) in whole.sent.iter_mut().zip(lateness) {

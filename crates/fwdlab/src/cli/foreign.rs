@@ -1,0 +1,192 @@
+//! Command lines of other programs: how options that are not ours get past clap.
+//!
+//! Some commands stand in for a program that people know and keep its command line as it is. Which options that has is the
+//! command's business. Start with [`in_order`].
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Command;
+
+use super::pkt_gen;
+
+/// Does a value follow this argument of the original's?
+type AwaitsValue = fn(&[u8]) -> bool;
+
+/// The commands.
+const COMMANDS: [(&str, AwaitsValue); 2] = [
+    ("ministat", stats::ministat::awaits_value),
+    ("pkt-gen", pkt_gen::awaits_value),
+];
+
+/// The command line as it would be under our own name: a link to the program that has the name of such a command is that
+/// command.
+pub fn under_our_name(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut line: Vec<OsString> = line.into_iter().collect();
+    let name = line
+        .first()
+        .and_then(|path| std::path::Path::new(path).file_name());
+    let known = name.and_then(|name| COMMANDS.iter().find(|(command, _)| name == *command));
+    if let Some((command, _)) = known {
+        line.insert(1, command.into());
+    }
+    line
+}
+
+/// The command line with everything that the original's own grammar reads moved behind a `--`.
+///
+/// Only there clap leaves arguments alone: `-ns`, `-d --json`, `-q`, a second `--`. Our own options, which are all long,
+/// go before it; the originals have no long ones. Lines of other commands are left as they are.
+pub fn in_order(mut program: Command, line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut line: Vec<OsString> = line.into_iter().collect();
+    let Some(place) = place_of_command(&program, &line) else {
+        return line;
+    };
+    let typed = line[place].as_bytes();
+    let found = COMMANDS
+        .iter()
+        .find(|(name, _)| !typed.is_empty() && name.as_bytes().starts_with(typed));
+    let Some((name, awaits_value)) = found else {
+        return line;
+    };
+    program.build();
+    let known = program.find_subcommand(name).unwrap_or(&program);
+    let mut rest = line.split_off(place + 1).into_iter();
+    let mut original = vec![OsString::from("--")];
+    while let Some(argument) = rest.next() {
+        let value_follows = match long(known, &argument) {
+            Some(value_follows) => {
+                line.push(argument);
+                if value_follows {
+                    line.extend(rest.next());
+                }
+                continue;
+            }
+            None => awaits_value(argument.as_bytes()),
+        };
+        let ends_options = argument == "--";
+        original.push(argument);
+        if ends_options {
+            original.extend(rest.by_ref());
+        } else if value_follows {
+            original.extend(rest.next());
+        }
+    }
+    line.extend(original);
+    line
+}
+
+/// Where on the line the command's name stands: the first argument that is no option, nor the value of one.
+fn place_of_command(program: &Command, line: &[OsString]) -> Option<usize> {
+    let mut place = 1;
+    while line.get(place)?.as_bytes().starts_with(b"-") {
+        let value_follows = long(program, &line[place]).unwrap_or(false);
+        place += if value_follows { 2 } else { 1 };
+    }
+    Some(place)
+}
+
+/// Whether a value follows this long option of ours, as in `--model debian`; `None` if it is none.
+fn long(command: &Command, argument: &OsStr) -> Option<bool> {
+    let text = argument.to_str()?.strip_prefix("--")?;
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (text, None),
+    };
+    let option = command
+        .get_arguments()
+        .find(|known| known.get_long() == Some(name))?;
+    Some(option.get_action().takes_values() && value.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[track_caller]
+    fn check(line: &str, expect: &str) {
+        let program = crate::cli::Arguments::command();
+        assert_eq!(in_order(program, words(line)), words(expect));
+    }
+
+    #[test]
+    fn options_of_ours_come_first() {
+        check("fwdlab ministat -q", "fwdlab ministat -- -q");
+        check(
+            "fwdlab ministat --json a b",
+            "fwdlab ministat --json -- a b",
+        );
+        check(
+            "fwdlab --json ministat a b",
+            "fwdlab --json ministat -- a b",
+        );
+        check(
+            "fwdlab -q --runs quick minis a --model 2015 -ns -w 40 --help",
+            "fwdlab -q --runs quick minis --model 2015 --help -- a -ns -w 40",
+        );
+        check(
+            "fwdlab ministat --model=2015 -",
+            "fwdlab ministat --model=2015 -- -",
+        );
+        check(
+            "fwdlab pkt-gen -f tx -i ix0 --netns gen -NR 1k --even-in-use -v",
+            "fwdlab pkt-gen --netns gen --even-in-use -- -f tx -i ix0 -NR 1k -v",
+        );
+    }
+
+    #[test]
+    fn what_is_the_originals_stays_in_order() {
+        check(
+            "fwdlab ministat -d --json a",
+            "fwdlab ministat -- -d --json a",
+        );
+        check(
+            "fwdlab ministat -nC --json a",
+            "fwdlab ministat -- -nC --json a",
+        );
+        check(
+            "fwdlab ministat -w7 --json a",
+            "fwdlab ministat --json -- -w7 a",
+        );
+        check(
+            "fwdlab ministat a -- --json",
+            "fwdlab ministat -- a -- --json",
+        );
+        check("fwdlab ministat --what -h", "fwdlab ministat -- --what -h");
+        check(
+            "fwdlab pkt-gen -NWi --netns -h",
+            "fwdlab pkt-gen -- -NWi --netns -h",
+        );
+    }
+
+    #[test]
+    fn other_commands_are_left_alone() {
+        for line in [
+            "fwdlab",
+            "fwdlab --json",
+            "fwdlab runs show -q ministat",
+            "fwdlab --runs ministat quick -v",
+        ] {
+            check(line, line);
+        }
+    }
+
+    #[test]
+    fn a_link_may_have_the_commands_name() {
+        let named = |line| under_our_name(words(line));
+        assert_eq!(
+            named("/usr/bin/pkt-gen -f rx"),
+            words("/usr/bin/pkt-gen pkt-gen -f rx")
+        );
+        for line in ["fwdlab pkt-gen", "/opt/fwdlab quick", "pkt-gen.old -h"] {
+            assert_eq!(named(line), words(line));
+        }
+        assert!(under_our_name([]).is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! Where pkt-gen's lines go: messages to standard error at once, the port and the totals to standard output.
+//!
+//! Standard output that is no terminal is held back until the end, as the C library does for the original: in a log that
+//! takes both, the totals are the last lines. Start with [`Log::message`].
+
+use std::io::IsTerminal;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use super::arguments::Arguments;
+use super::lines::{self, Counted, Interval, Place, Units, Window, place};
+use crate::output;
+
+/// The two streams. Threads share it; a line is never cut by another.
+pub struct Log {
+    state: Mutex<State>,
+    units: Units,
+    framing: bool,
+    average: bool,
+}
+
+struct State {
+    held: String,
+    hold: bool,
+    window: Window,
+    first: bool,
+}
+
+impl Log {
+    /// Nothing is printed yet.
+    pub fn new(arguments: &Arguments) -> Log {
+        Log {
+            state: Mutex::new(State {
+                held: String::new(),
+                hold: !std::io::stdout().is_terminal(),
+                window: Window::default(),
+                first: true,
+            }),
+            units: if arguments.plain {
+                Units::Plain
+            } else {
+                Units::Scaled
+            },
+            framing: arguments.framing,
+            average: arguments.average,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message with stamp and place, to standard error.
+    pub fn message(&self, place: Place, text: &str) {
+        let _one_at_a_time = self.state();
+        write_error(&lines::message(SystemTime::now(), place, text));
+    }
+
+    /// Something of ours that the original would not say, to standard error.
+    pub fn remark(&self, text: &str) {
+        let _one_at_a_time = self.state();
+        write_error(&format!("fwdlab pkt-gen: {text}\n"));
+    }
+
+    /// Text for standard output.
+    pub fn print(&self, text: &str) {
+        let mut state = self.state();
+        if state.hold {
+            state.held.push_str(text);
+        } else {
+            output::result(text);
+        }
+    }
+
+    /// The line of an interval.
+    pub fn rate(&self, counted: Counted, us: u64) {
+        let mut state = self.state();
+        let interval = Interval {
+            counted,
+            us,
+            first: std::mem::take(&mut state.first),
+        };
+        let average = if self.average {
+            state.window.add(interval.pps(), self.units)
+        } else {
+            String::new()
+        };
+        let line = interval.line(self.units, self.framing, &average);
+        write_error(&lines::message(SystemTime::now(), place::RATE, &line));
+    }
+
+    /// The totals.
+    pub fn totals(&self, what: &'static str, counted: Counted, seconds: f64) {
+        let totals = lines::Totals {
+            what,
+            counted,
+            seconds,
+        };
+        self.print(&totals.lines(self.units, self.framing));
+    }
+}
+
+/// What was held back is printed however it ends.
+impl Drop for Log {
+    fn drop(&mut self) {
+        let held = std::mem::take(&mut self.state().held);
+        if !held.is_empty() {
+            output::result(&held);
+        }
+    }
+}
+
+fn write_error(text: &str) {
+    // a reader of messages that has gone away is no reason to stop
+    let _ = output::bytes(&[], text.as_bytes());
+}

@@ -1,0 +1,238 @@
+//! `fwdlab pkt-gen`: netmap's pkt-gen, its command line and its lines, on our engines.
+//!
+//! Lab scripts that start pkt-gen and read its logs need not change: a link to the program called `pkt-gen` is enough. What an
+//! option means is in [`arguments`], what is printed in [`lines`], to which stream in [`log`], what frames look like in
+//! [`frames`]. Start at [`PktGen::run`].
+
+mod answer;
+mod arguments;
+mod frames;
+mod lines;
+mod log;
+mod range;
+mod receive;
+mod send;
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::builder::PossibleValuesParser;
+use clap::{ArgAction, Args};
+use engine::Mode;
+use lab::ports::Facts;
+
+use self::arguments::{Arguments, Function, Refusal, USAGE};
+use self::lines::place;
+use self::log::Log;
+use super::Global;
+use super::session::Signals;
+use super::session::options::Ports;
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+pub use self::arguments::awaits_value;
+
+/// Send, receive or bounce frames with the command line and the output of netmap's pkt-gen
+#[derive(Debug, Args)]
+#[command(
+    disable_help_flag = true,
+    override_usage = "fwdlab pkt-gen [--netns NAME] [--engine ENGINE] [--even-...] -i INTERFACE [-f FUNCTION] [OPTIONS OF PKT-GEN]",
+    after_help = USAGE
+)]
+pub struct PktGen {
+    #[command(flatten)]
+    ports: Ports,
+    /// Send to addresses of other people too. Only in a laboratory
+    #[arg(long, help_heading = "Ports that somebody may need")]
+    to_any_address: bool,
+    /// Engine that sends: auto takes the fastest that works on the port
+    #[arg(long, default_value = "auto", value_parser = engines())]
+    engine: String,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Here without its letter, which the original refuses.
+    #[arg(long, hide = true)]
+    quiet: bool,
+    /// Here without its letter, which is the original's.
+    #[arg(long, hide = true)]
+    verbose: bool,
+    /// What is the original's to read; always behind a `--`, see [`foreign`](super::foreign).
+    #[arg(hide = true)]
+    arguments: Vec<OsString>,
+}
+
+fn engines() -> PossibleValuesParser {
+    PossibleValuesParser::new(["auto"].into_iter().chain(Mode::ALL.map(Mode::name)))
+}
+
+/// What all functions of pkt-gen need.
+struct Job<'a> {
+    arguments: &'a Arguments,
+    /// The interface by its name in the kernel.
+    interface: String,
+    /// As pkt-gen shows it.
+    shown: String,
+    ports: &'a Ports,
+    to_any_address: bool,
+    engine: Option<Mode>,
+    seed: u64,
+    signals: &'a Signals,
+    log: &'a Log,
+}
+
+impl PktGen {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if global.json || global.json_stream {
+            return Err(Usage(
+                "pkt-gen prints what pkt-gen prints; `fwdlab send` and `fwdlab receive` print JSON"
+                    .into(),
+            )
+            .into());
+        }
+        let words: Vec<String> = self
+            .arguments
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let host_cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let arguments = match Arguments::parse(&words, host_cpus) {
+            Ok(arguments) => arguments,
+            Err(Refusal::Help) => {
+                output::bytes(&[], USAGE.as_bytes())?;
+                return Ok(Code::Done);
+            }
+            Err(Refusal::Wrong(what)) => {
+                let now = std::time::SystemTime::now();
+                let message = lines::message(now, place::BAD, &what);
+                output::bytes(&[], format!("{message}{USAGE}").as_bytes())?;
+                return Ok(Code::PktGen);
+            }
+        };
+        let ended = self.carry_out(&arguments, host_cpus);
+        // what only shows on the port is wrong use all the same
+        match ended {
+            Err(error) if error.is::<Usage>() => {
+                output::error(&error);
+                Ok(Code::PktGen)
+            }
+            ended => ended,
+        }
+    }
+
+    fn carry_out(&self, arguments: &Arguments, host_cpus: usize) -> anyhow::Result<Code> {
+        let signals = Signals::catch()?;
+        let log = Log::new(arguments);
+        let job = Job {
+            interface: arguments
+                .interface
+                .choose(|name| lab::ports::look::look(&self.ports.spec(name)).is_ok())
+                .to_owned(),
+            shown: arguments.interface.shown(),
+            arguments,
+            ports: &self.ports,
+            to_any_address: self.to_any_address,
+            engine: Mode::ALL
+                .into_iter()
+                .find(|mode| mode.name() == self.engine),
+            seed: super::run::random_seed(),
+            signals: &signals,
+            log: &log,
+        };
+        job.head(host_cpus);
+        match arguments.function {
+            Function::Tx | Function::TxSeq => send::run(&job),
+            Function::Rx => receive::run(&job),
+            Function::Ping | Function::Pong | Function::RxSeq => answer::run(&job),
+        }
+    }
+}
+
+impl Job<'_> {
+    /// The first lines, and once what is accepted and does nothing.
+    fn head(&self, host_cpus: usize) {
+        let Job { arguments, log, .. } = self;
+        let typed = &arguments.interface.typed;
+        log.message(place::INTERFACE, &format!("interface is {typed}"));
+        for remark in &arguments.remarks {
+            log.remark(&format!("ignored: {remark}"));
+        }
+        if arguments.burst.is_none() {
+            let burst = arguments.burst();
+            let words = format!("using default burst size: {burst}");
+            log.message(place::BURST, &words);
+        }
+        let words = format!("running on {} cpus (have {host_cpus})", arguments.cpus);
+        log.message(place::CPUS, &words);
+        log.message(place::RANGE, &arguments.source.to_string());
+        log.message(place::RANGE, &arguments.destination.to_string());
+    }
+
+    /// Waits for the link as `-w` says. `false`: a signal came.
+    fn wait(&self) -> bool {
+        let wait = self.arguments.wait;
+        let words = format!("Wait {} secs for phy reset", wait.as_secs());
+        self.log.message(place::WAIT, &words);
+        let began = Instant::now();
+        while began.elapsed() < wait && !self.signals.is_stopped() {
+            let left = wait.saturating_sub(began.elapsed());
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+        if self.signals.is_stopped() {
+            return false;
+        }
+        self.log.message(place::READY, "Ready...");
+        true
+    }
+
+    /// CPUs of the thread that sends.
+    fn cpus(&self) -> Vec<usize> {
+        self.arguments.cpu.into_iter().collect()
+    }
+
+    fn source_mac(&self, facts: &Facts) -> anyhow::Result<[u8; 6]> {
+        self.arguments.source_mac.or(facts.mac).ok_or_else(|| {
+            wrong(format!(
+                "{} has no Ethernet address; give one with -S",
+                self.interface
+            ))
+        })
+    }
+
+    /// An IP packet may be as long as the port's MTU.
+    fn check_size(&self, size: u16, mtu: u32) -> anyhow::Result<()> {
+        let most = mtu + packet::header::ethernet::HEADER_LEN as u32;
+        if u32::from(size) > most {
+            return Err(wrong(format!(
+                "pkt_size ({size}) must be <= {most}: the mtu of {} ({mtu}) and an Ethernet header. `ip link set {0} mtu N` \
+                 raises it",
+                self.interface
+            )));
+        }
+        Ok(())
+    }
+
+    /// The frame to send from a file.
+    fn captured(&self, file: &str, mtu: u32) -> anyhow::Result<Vec<u8>> {
+        /// The first frame is in the first part of any file.
+        const PART: u64 = 1 << 20;
+        let mut bytes = Vec::new();
+        let opened = std::fs::File::open(file);
+        opened
+            .and_then(|file| {
+                std::io::Read::read_to_end(&mut std::io::Read::take(file, PART), &mut bytes)
+            })
+            .with_context(|| format!("failed to open pcap file {file}"))?;
+        let frame = frames::first_of(&bytes)
+            .map_err(|what| wrong(format!("failed to read packet from {file}: {what}")))?;
+        self.check_size(u16::try_from(frame.len()).unwrap_or(u16::MAX), mtu)?;
+        Ok(frame)
+    }
+}
+
+fn wrong(what: impl Into<String>) -> anyhow::Error {
+    Usage(what.into()).into()
+}

@@ -1,0 +1,161 @@
+//! `-f tx` and `-f txseq`: frames through the engine that is chosen by itself.
+
+use engine::traffic::TrafficFrames;
+use engine::{Frames, LoneSender, Schedule};
+use lab::ports::{Role, destinations};
+use model::link::MeanSize;
+
+use super::arguments::Function;
+use super::lines::{self, Counted, Place, place};
+use super::{Job, frames};
+use crate::cli::session::{FOR_EVER, Period, Sending, Session, Source, Steps};
+use crate::exit_code::Code;
+
+/// Sends until everything is sent or a signal comes.
+pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
+    let Job { arguments, log, .. } = job;
+    let port = job.ports.take(&job.interface, &[Role::Send])?;
+    let source_mac = job.source_mac(&port.facts)?;
+    let captured = arguments
+        .capture
+        .as_deref()
+        .map(|file| job.captured(file, port.facts.mtu))
+        .transpose()?;
+    let size = captured.as_ref().map_or(arguments.size, |c| c.len() as u16);
+    job.check_destinations(captured.as_deref())?;
+    job.check_size(size, port.facts.mtu)?;
+    let traffic =
+        frames::traffic(arguments, source_mac, captured, job.seed).map_err(super::wrong)?;
+    let bytes = match arguments.least_size {
+        // random sizes are uniform, and nobody counts them one by one
+        Some(least) => u64::from(least) + u64::from(size - 1),
+        None => 2 * u64::from(size),
+    };
+    let lone = LoneSender::open(&port.spec, job.engine, &job.cpus())?;
+    let schedule = Schedule {
+        load_pps: arguments.rate_pps.map(|rate| rate as f64),
+        frames: arguments.frames,
+        at_most: FOR_EVER,
+        path: 0,
+    };
+    let frames = Frames::Traffic(TrafficFrames { traffic, nonce: 0 });
+    let mut session = Session {
+        sending: vec![Sending {
+            port,
+            source: Source::Engine(Box::new(lone), Box::new(frames)),
+            schedule,
+            steps: Steps::one(schedule.load_pps),
+            mean: MeanSize::new(bytes + 8, 2).ok_or_else(|| super::wrong("bad pktsize"))?,
+        }],
+        receiving: vec![],
+        at_most: FOR_EVER,
+        receive_at_most: None,
+        interval: arguments.report,
+    };
+
+    log.print(&lines::opened("Sending on", &job.shown, 1, arguments.cpus));
+    let (source, destination) = &arguments.addresses_typed;
+    log.print(&format!(
+        "{source} -> {destination} ({} -> {})\n",
+        lines::mac(source_mac),
+        lines::mac(arguments.destination_mac),
+    ));
+    let (batch, gap_ns) = match arguments.rate_pps {
+        Some(rate) => (1, 1_000_000_000 / rate),
+        None => (arguments.burst(), 0),
+    };
+    log.message(
+        place::SENDING,
+        &format!(
+            "Sending {batch} packets every  {}.{:09} s",
+            gap_ns / 1_000_000_000,
+            gap_ns % 1_000_000_000
+        ),
+    );
+    if !job.wait() {
+        return Ok(job.signals.code(true));
+    }
+    let Lines { start, flush } = Lines::of(arguments.function);
+    log.message(start, "start, fd 3 main_fd 3");
+
+    let mut printed = false;
+    let result = session.begin(job.signals).and_then(|begun| {
+        if arguments.verbose {
+            let (name, rejected) = session.sending[0].source.engine();
+            log.remark(&format!("sent by {name}"));
+            rejected.iter().for_each(|reason| log.remark(reason));
+        }
+        session.run(begun, job.signals, &mut |period| {
+            let (counted, us) = of(period, bytes);
+            log.rate(counted, us);
+            printed = true;
+        })
+    });
+    let whole = match result {
+        Ok(whole) => whole,
+        Err(error) => {
+            log.message(place::OUCH, "ouch, thread 0 exited with error");
+            return Err(error);
+        }
+    };
+    let (counted, us) = of(&whole, bytes);
+    if !printed {
+        log.rate(counted, us);
+    }
+    log.message(flush, "flush tail 0 head 0 on thread 0");
+    if let Some(sent) = whole.sent.first().filter(|sent| sent.not_sent > 0) {
+        log.remark(&format!(
+            "{} frames were due and could not be sent: the rate asked for is more than this host sends",
+            sent.not_sent
+        ));
+    }
+    log.totals("Sent", counted, whole.duration_s);
+    Ok(job.signals.code(true))
+}
+
+/// Where the original says that it starts and ends.
+struct Lines {
+    start: Place,
+    flush: Place,
+}
+
+impl Lines {
+    fn of(function: Function) -> Lines {
+        match function {
+            Function::TxSeq => Lines {
+                start: place::SEQUENCE_START,
+                flush: place::SEQUENCE_FLUSH,
+            },
+            _ => Lines {
+                start: place::SENDER_START,
+                flush: place::SENDER_FLUSH,
+            },
+        }
+    }
+}
+
+/// What a period counted, when two frames have so many bytes, and its length in microseconds.
+fn of(period: &Period, bytes_of_two: u64) -> (Counted, u64) {
+    let sent = period.sent.first();
+    let frames = sent.map_or(0, |sent| sent.frames);
+    let counted = Counted {
+        frames,
+        bytes: (u128::from(frames) * u128::from(bytes_of_two) / 2) as u64,
+        batches: sent.map_or(0, |sent| sent.wakeups),
+    };
+    (counted, (period.duration_s * 1e6).round().max(1.0) as u64)
+}
+
+impl Job<'_> {
+    /// RFC 6815: the ranges that frames go to, or the address in a captured one.
+    fn check_destinations(&self, captured: Option<&[u8]>) -> anyhow::Result<()> {
+        if self.to_any_address {
+            return Ok(());
+        }
+        let range = match captured {
+            Some(frame) => destinations::of_frame(frame).map(|address| (address, address)),
+            None => Some(self.arguments.destinations()),
+        };
+        Ok(destinations::check(range)?)
+    }
+}
