@@ -2,13 +2,25 @@
 //!
 //! Everything here is a function of values: no traffic, no clock, no thread, and randomness only from a seed that is
 //! recorded. The same code judges a simulated DUT, namespaces and real hardware. Start with [`maxfwd`] (the maximum
-//! forwarding rate) or [`paired`] (comparing configurations); both rest on [`gate`] and [`conservation`].
+//! forwarding rate) or [`paired`] (comparing configurations); both rest on [`gate`] and [`conservation`]. The others share
+//! the machine of [`procedure`]: [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`sweep`].
 
 #![forbid(unsafe_code)]
 
+pub mod compliance;
 pub mod conservation;
+pub mod cost;
+pub mod equilibrium;
 pub mod gate;
 pub mod maxfwd;
 pub mod mlr;
+pub mod mrr;
 pub mod order;
 pub mod paired;
+pub mod plr;
+pub mod procedure;
+pub mod ramp;
+pub mod rfc2544;
+pub mod soak;
+pub mod sweep;
+pub mod validity;

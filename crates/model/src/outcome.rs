@@ -389,10 +389,13 @@ pub struct CriticalLoad {
     /// The load; absent before there was a trial with loss and one without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critical_load_pps: Option<f64>,
-    /// Lower end: one standard deviation down.
+    /// Standard deviation of its natural logarithm, what both models say taken together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<f64>,
+    /// Lower end: two standard deviations down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_pps: Option<f64>,
-    /// Upper end: one standard deviation up.
+    /// Upper end: two standard deviations up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_pps: Option<f64>,
     /// The estimates in the course of time.

@@ -1,0 +1,437 @@
+//! What all procedures have in common: they ask for a trial, take its answer, and in the end say what they found.
+//!
+//! A [`Procedure`] is a machine without traffic, clock or thread; a [`Session`] stands between it and whoever makes the trials,
+//! and keeps from it what is invalid. How long it will take is found by letting it measure an ideal DUT ([`estimate`]).
+
+use model::outcome::{Outcome, Spread};
+use model::procedure::{Answer, Delays, Ending, Interval, Outage, Purpose, Question};
+use model::result::Validity;
+use stats::Sample;
+
+use crate::mlr::outcome::loss_ratio as loss_of_counts;
+use crate::validity;
+
+/// An invalid trial is made so many times in all (methods.md §0.4).
+pub const MAX_INVALID: u32 = 3;
+
+/// A question-and-answer machine.
+pub trait Procedure {
+    /// The next trial, or `None` when it has ended. Ask once, then [`Procedure::record`].
+    fn next_trial(&mut self) -> Option<Question>;
+
+    /// Takes the answer to the question asked last, and says in words what it makes of it.
+    fn record(&mut self, question: &Question, answer: &Answer) -> String;
+
+    /// The trial asked for last cannot be made: ends what depends on it.
+    fn give_up(&mut self, reason: &str);
+
+    /// What was found so far, one per procedure and frame size.
+    fn outcomes(&self) -> Vec<Outcome>;
+}
+
+/// How far a procedure has come.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Course {
+    /// Valid trials.
+    pub trials: u32,
+    /// Why it ended before its time.
+    pub failure: Option<String>,
+}
+
+impl Course {
+    /// The verdict: why it failed, or what is said.
+    pub fn verdict(&self, said: impl Into<String>) -> String {
+        match &self.failure {
+            Some(why) => format!("no result: {why}"),
+            None => said.into(),
+        }
+    }
+}
+
+/// What a session made of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// May it be used?
+    pub validity: Validity,
+    /// What it says; empty when it may not.
+    pub says: String,
+}
+
+/// A procedure on its way: repeats invalid trials, and gives up one that never is valid.
+pub struct Session {
+    procedure: Box<dyn Procedure>,
+    pending: Option<Question>,
+    attempts: u32,
+    invalid: u32,
+}
+
+impl Session {
+    /// At its begin.
+    pub fn new(procedure: Box<dyn Procedure>) -> Session {
+        Session {
+            procedure,
+            pending: None,
+            attempts: 0,
+            invalid: 0,
+        }
+    }
+
+    /// The next trial and which attempt at it this is, from 1; `None` when all is done.
+    pub fn next_trial(&mut self) -> Option<(Question, u32)> {
+        if self.pending.is_none() {
+            self.pending = self.procedure.next_trial();
+            self.attempts = 0;
+        }
+        Some((self.pending.clone()?, self.attempts + 1))
+    }
+
+    /// Takes the answer to the trial asked for last.
+    ///
+    /// A trial whose only fault is that the generator fell short is used after all when it does so every time: that is the
+    /// generator's limit, and what it did not send counts as lost.
+    pub fn record(&mut self, answer: &Answer) -> Recorded {
+        let Some(question) = self.pending.take() else {
+            return Recorded {
+                validity: Validity::default(),
+                says: String::new(),
+            };
+        };
+        self.attempts += 1;
+        let mut reasons = validity::objections(&question, answer);
+        let is_last = self.attempts >= MAX_INVALID;
+        let fell_short = validity::fell_short(&question, answer);
+        if let Some(words) = &fell_short
+            && !is_last
+        {
+            reasons.push(words.clone());
+        }
+        if reasons.is_empty() {
+            let mut says = self.procedure.record(&question, answer);
+            if fell_short.is_some() {
+                says.push_str(
+                    "; more than the generator can offer, what it did not send counts as lost",
+                );
+            }
+            return Recorded {
+                validity: Validity::default(),
+                says,
+            };
+        }
+        self.invalid += 1;
+        if is_last {
+            self.procedure.give_up(&format!(
+                "{} trials at up to {:.0} frames/s were invalid: {}",
+                self.attempts,
+                question.peak_pps(),
+                reasons.join("; ")
+            ));
+        } else {
+            self.pending = Some(question);
+        }
+        Recorded {
+            validity: Validity { reasons },
+            says: String::new(),
+        }
+    }
+
+    /// Invalid trials so far.
+    pub fn invalid(&self) -> u32 {
+        self.invalid
+    }
+
+    /// What was found so far.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        self.procedure.outcomes()
+    }
+}
+
+/// The loss ratio that procedures judge by: frames lost and frames not sent over those intended or sent (methods.md §0.3).
+pub fn loss_ratio(question: &Question, answer: &Answer) -> f64 {
+    loss_of_counts(
+        answer.frames_intended,
+        answer.frames_sent,
+        answer.frames_received,
+        question.peak_pps(),
+    )
+}
+
+/// Middle and ends of some values; `None` when there are none.
+pub fn spread(values: &[f64]) -> Option<Spread> {
+    let sample = Sample::new(values).ok()?;
+    Some(Spread {
+        mean: sample.mean(),
+        median: sample.median(),
+        p1: sample.quantile(0.01),
+        p99: sample.quantile(0.99),
+        min: sample.min(),
+        max: sample.max(),
+        stdev: sample.stdev(),
+        repetitions: sample.n() as u32,
+    })
+}
+
+/// Trials and nanoseconds that a procedure takes on an ideal DUT that forwards so many frames per second.
+pub fn estimate(procedure: &mut dyn Procedure, capacity_pps: f64) -> (u32, u64) {
+    let (mut trials, mut took_ns) = (0, 0);
+    while let Some(question) = procedure.next_trial() {
+        let answer = ideal(&question, capacity_pps);
+        trials += 1;
+        took_ns += answer.took_ns;
+        procedure.record(&question, &answer);
+    }
+    (trials, took_ns)
+}
+
+/// How an ideal DUT answers: it forwards its capacity, and needs ten seconds after a reset.
+pub fn ideal(question: &Question, capacity_pps: f64) -> Answer {
+    const DOWN_NS: u64 = 10_000_000_000;
+    let mut duration_ns = question.duration_ns();
+    let mut received = 0.0;
+    for stretch in &question.stretches {
+        let mean = (stretch.from_pps + stretch.to_pps) / 2.0;
+        received += mean.min(capacity_pps) * (stretch.duration_ns as f64 / 1e9);
+    }
+    let sent = question.frames();
+    let received = (received.round() as u64).min(sent);
+    let mut ended_early = false;
+    match question.ending {
+        Some(Ending::Lost { frames }) if sent - received > frames => {
+            duration_ns = duration_ns.min(10_000_000);
+            ended_early = true;
+        }
+        Some(Ending::Recovered { for_ns, .. }) => {
+            let end = question.reset_at_ns.unwrap_or(0) + DOWN_NS + for_ns;
+            ended_early = end < duration_ns;
+            duration_ns = duration_ns.min(end);
+        }
+        _ => {}
+    }
+    let share = duration_ns as f64 / question.duration_ns().max(1) as f64;
+    let whole = |frames: u64| (frames as f64 * share).round() as u64;
+    let (sent, lost) = (whole(sent).max(1), whole(sent - received));
+    let lost = match question.reset_at_ns {
+        Some(_) => (question.peak_pps() * (DOWN_NS as f64 / 1e9)) as u64,
+        None => lost.max(u64::from(ended_early)),
+    };
+    let samples = question.sample_ns.map_or(Vec::new(), |length_ns| {
+        (0..duration_ns / length_ns)
+            .map(|k| {
+                let at_ns = k * length_ns;
+                let pps = question.load_at(at_ns + length_ns / 2);
+                let frames = |pps: f64| (pps * (length_ns as f64 / 1e9)).round() as u64;
+                Interval {
+                    at_ns,
+                    length_ns,
+                    intended_load_pps: pps,
+                    frames_sent: frames(pps),
+                    frames_received: frames(pps.min(capacity_pps)),
+                }
+            })
+            .collect()
+    });
+    Answer {
+        frames_intended: sent,
+        frames_sent: sent,
+        frames_received: sent.saturating_sub(lost),
+        duration_ns,
+        took_ns: duration_ns + question.waits.total_ns(),
+        ended_early,
+        samples,
+        delays: question.tagging.map(|tagging| Delays {
+            frames: u64::from(tagging.frames),
+            ..Delays::default()
+        }),
+        outage: question.reset_at_ns.map(|at_ns| Outage {
+            last_before_ns: at_ns,
+            first_after_ns: Some(at_ns + DOWN_NS),
+        }),
+        ..Answer::default()
+    }
+}
+
+/// A time for people: `60 s`, `250 ms`, `1.5 s`.
+pub(crate) fn time(ns: u64) -> String {
+    match ns {
+        ns if ns >= 1_000_000_000 => format!("{} s", ns as f64 / 1e9),
+        ns if ns >= 1_000_000 => format!("{} ms", ns as f64 / 1e6),
+        ns => format!("{} µs", ns as f64 / 1e3),
+    }
+}
+
+/// Is a load one that can be offered?
+pub(crate) fn check_load(what: &str, pps: f64) -> Result<(), String> {
+    if pps.is_finite() && pps > 0.0 && pps <= 1e12 {
+        Ok(())
+    } else {
+        Err(format!(
+            "{what} must be above 0 and at most 1e12 frames per second; it is {pps}"
+        ))
+    }
+}
+
+/// Is a duration long enough for a frame to be due?
+pub(crate) fn check_duration(what: &str, ns: u64, pps: f64) -> Result<(), String> {
+    let frames = pps * (ns as f64 / 1e9);
+    if frames >= 1.0 {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} of {} at {pps} frames per second is {frames:.2} frames: less than one frame means nothing, make it longer or \
+         raise the load",
+        time(ns)
+    ))
+}
+
+/// One trial and its counts: the smallest procedure.
+#[derive(Debug, Clone)]
+pub struct Single {
+    question: Question,
+    answer: Option<Answer>,
+    course: Course,
+}
+
+impl Single {
+    /// One trial.
+    ///
+    /// # Errors
+    /// The load or the duration is none.
+    pub fn new(question: Question) -> Result<Single, String> {
+        check_load("the load", question.peak_pps())?;
+        check_duration("a trial", question.duration_ns(), question.peak_pps())?;
+        Ok(Single {
+            question: Question {
+                purpose: Purpose::Measure,
+                ..question
+            },
+            answer: None,
+            course: Course::default(),
+        })
+    }
+}
+
+impl Procedure for Single {
+    fn next_trial(&mut self) -> Option<Question> {
+        let ended = self.answer.is_some() || self.course.failure.is_some();
+        (!ended).then(|| self.question.clone())
+    }
+
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        self.answer = Some(answer.clone());
+        format!(
+            "{} of {} frames came back",
+            answer.frames_received, answer.frames_sent
+        )
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let answer = self.answer.clone().unwrap_or_default();
+        let seconds = (answer.duration_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
+        let lost = answer.frames_lost();
+        let share = lost as f64 / answer.frames_sent.max(1) as f64;
+        vec![Outcome {
+            frame_size_bytes: self.question.frame_size_bytes,
+            verdict: self.course.verdict(match lost {
+                0 => "no frame was lost".to_owned(),
+                lost => format!("{lost} of {} frames were lost", answer.frames_sent),
+            }),
+            answered: self.answer.is_some(),
+            compliance: model::outcome::Compliance::default(),
+            warnings: Vec::new(),
+            trials: self.course.trials,
+            found: model::outcome::Found::Trial(model::outcome::SingleTrial {
+                intended_load_pps: self.question.peak_pps(),
+                offered_load_pps: answer.frames_sent as f64 / seconds,
+                forwarding_rate_pps: answer.frames_received as f64 / seconds,
+                frame_loss_ratio: share,
+                duration_s: answer.duration_ns as f64 / 1e9,
+                delays: answer.delays,
+                samples: answer.samples,
+            }),
+        }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::units::FrameSize;
+
+    use super::*;
+
+    fn single(load: f64) -> Session {
+        let question =
+            Question::constant(FrameSize::MIN, load, 1_000_000_000, Purpose::Measure, "");
+        Session::new(Box::new(Single::new(question).unwrap()))
+    }
+
+    fn answer(sent: u64, received: u64) -> Answer {
+        Answer {
+            frames_intended: 1000,
+            frames_sent: sent,
+            frames_received: received,
+            duration_ns: 1_000_000_000,
+            ..Answer::default()
+        }
+    }
+
+    #[test]
+    fn an_invalid_trial_is_repeated_and_never_used() {
+        let mut session = single(1000.0);
+        let flap = Answer {
+            objections: vec!["link down".into()],
+            ..answer(1000, 0)
+        };
+        for attempt in 1..=2 {
+            assert_eq!(session.next_trial().unwrap().1, attempt);
+            let recorded = session.record(&flap);
+            assert!(!recorded.validity.is_valid() && recorded.says.is_empty());
+        }
+        session.next_trial().unwrap();
+        assert!(session.record(&answer(1000, 1000)).validity.is_valid());
+        assert_eq!(session.next_trial(), None);
+        assert_eq!(session.invalid(), 2);
+        assert_eq!(session.outcomes()[0].verdict, "no frame was lost");
+
+        let mut session = single(1000.0);
+        for _ in 0..MAX_INVALID {
+            session.next_trial().unwrap();
+            session.record(&flap);
+        }
+        assert_eq!(session.next_trial(), None);
+        let outcome = &session.outcomes()[0];
+        assert!(!outcome.answered && outcome.trials == 0);
+        assert!(outcome.verdict.contains("3 trials") && outcome.verdict.contains("link down"));
+    }
+
+    #[test]
+    fn a_generator_at_its_limit_is_believed_the_third_time() {
+        let mut session = single(1000.0);
+        for valid in [false, false, true] {
+            session.next_trial().unwrap();
+            let recorded = session.record(&answer(900, 900));
+            assert_eq!(recorded.validity.is_valid(), valid, "{recorded:?}");
+        }
+        assert_eq!(session.next_trial(), None);
+    }
+
+    #[test]
+    fn nothing_is_asked_that_means_nothing() {
+        let ask = |load, ns| {
+            Single::new(Question::constant(
+                FrameSize::MIN,
+                load,
+                ns,
+                Purpose::Measure,
+                "",
+            ))
+            .unwrap_err()
+        };
+        assert!(ask(0.0, 1).contains("above 0"));
+        assert!(ask(f64::NAN, 1).contains("above 0"));
+        assert!(ask(10.0, 1_000_000).contains("less than one frame"));
+    }
+}

@@ -1,0 +1,244 @@
+//! Back-to-back frames: the longest burst at minimum gap that loses nothing, and the size of the DUT's buffer (RFC 9004).
+//!
+//! It replaces RFC 2544 §26.4. A binary search on the length of the burst, repeated; it applies only where the throughput is below
+//! the rate of the line, else no buffer is ever filled. Start with [`BackToBack`].
+
+use model::outcome::{Found, Outcome};
+use model::procedure::{Answer, Purpose, Question};
+
+use super::Setup;
+use crate::procedure::{Course, Procedure, loss_ratio, spread};
+
+/// Repetitions of the search that RFC 2544 asks for.
+pub const REPETITIONS: u32 = 50;
+
+/// After a burst nothing is sent for so long, at least.
+pub const EMPTY_NS: u64 = 2_000_000_000;
+
+/// Longest burst that is tried, in seconds of the line: what RFC 9004 allows.
+pub const LONGEST_S: f64 = 30.0;
+
+/// Within this share of the limit a result is the limit's.
+const NEAR_LIMIT: f64 = 0.99;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, loads, conditions. The rate in a burst is the largest load: what the tester can hold, at most the line's.
+    pub setup: Setup,
+    /// The throughput of this size; 0 when none was found.
+    pub throughput_pps: f64,
+    /// The search ends when it knows the burst to so many frames.
+    pub step_frames: u64,
+    /// Longest burst that is tried.
+    pub limit_frames: u64,
+    /// Searches.
+    pub repetitions: u32,
+    /// A lossy burst is repeated so often and passes when one of them is clean.
+    pub verifications: u32,
+}
+
+impl Parameters {
+    /// As the RFCs ask for, with bursts of up to two seconds.
+    pub fn standard(setup: Setup, throughput_pps: f64) -> Parameters {
+        Parameters {
+            limit_frames: (2.0 * setup.largest_pps()).max(1.0) as u64,
+            setup,
+            throughput_pps,
+            step_frames: 1,
+            repetitions: REPETITIONS,
+            verifications: 0,
+        }
+    }
+}
+
+/// Time of the mean burst, the same without what was forwarded meanwhile (both in seconds), and the buffer in frames.
+pub fn buffer(burst_frames: f64, line_rate_pps: f64, throughput_pps: f64) -> (f64, f64, f64) {
+    let share = 1.0 - throughput_pps / line_rate_pps;
+    let implied_s = burst_frames / line_rate_pps;
+    (implied_s, implied_s * share, burst_frames * share)
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct BackToBack {
+    parameters: Parameters,
+    /// Longest burst without loss of this search, and shortest with.
+    low: u64,
+    high: Option<u64>,
+    attempts: u32,
+    found: Vec<u64>,
+    course: Course,
+}
+
+impl BackToBack {
+    /// Prepares the searches.
+    ///
+    /// # Errors
+    /// No repetitions, a step below one frame, a limit below the step or above 30 s, or impossible loads.
+    pub fn new(parameters: Parameters) -> Result<BackToBack, String> {
+        let p = &parameters;
+        p.setup.check()?;
+        if p.repetitions == 0 || p.step_frames == 0 {
+            return Err(
+                "back-to-back needs at least one repetition and a step of one frame".into(),
+            );
+        }
+        let most = LONGEST_S * p.setup.largest_pps();
+        if p.limit_frames <= p.step_frames || p.limit_frames as f64 > most {
+            return Err(format!(
+                "bursts of up to {} frames: the limit must be above the step of {} and at most 30 s of the load, {most:.0} frames",
+                p.limit_frames, p.step_frames
+            ));
+        }
+        Ok(BackToBack {
+            parameters,
+            low: 0,
+            high: None,
+            attempts: 0,
+            found: Vec::new(),
+            course: Course::default(),
+        })
+    }
+
+    fn applies(&self) -> bool {
+        let p = &self.parameters;
+        p.throughput_pps > 0.0 && p.throughput_pps < p.setup.largest_pps()
+    }
+
+    fn near_limit(&self) -> bool {
+        let limit = NEAR_LIMIT * self.parameters.limit_frames as f64;
+        self.found.iter().any(|&burst| burst as f64 >= limit)
+    }
+
+    fn is_done(&self) -> bool {
+        self.found.len() >= self.parameters.repetitions as usize
+    }
+}
+
+impl Procedure for BackToBack {
+    fn next_trial(&mut self) -> Option<Question> {
+        // one repetition at the limit is enough to know that the limit is too low
+        if !self.applies() || self.course.failure.is_some() || self.is_done() || self.near_limit() {
+            return None;
+        }
+        let p = &self.parameters;
+        let (frames, reason) = match self.high {
+            None => (
+                p.limit_frames,
+                "the longest burst: it must lose frames".to_owned(),
+            ),
+            Some(high) => (
+                self.low + (high - self.low) / 2,
+                format!("between {} frames without and {high} with loss", self.low),
+            ),
+        };
+        let rate = p.setup.largest_pps();
+        let duration_ns = (frames as f64 / rate * 1e9).round() as u64;
+        let reason = format!(
+            "burst of {frames} frames: {reason}, search {}",
+            self.found.len() + 1
+        );
+        let mut question = p
+            .setup
+            .question(rate, duration_ns.max(1), Purpose::Search, reason);
+        let waits = &mut question.waits;
+        // the buffer needs as long as the burst to empty, and two seconds are asked for
+        waits.drain_ns = waits.drain_ns.max(EMPTY_NS).max(duration_ns);
+        Some(question)
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let p = &self.parameters;
+        let is_clean = loss_ratio(question, answer) == 0.0;
+        let frames = question.frames();
+        if !is_clean && self.attempts < p.verifications {
+            self.attempts += 1;
+            return "lost frames; once more, one clean burst is enough".into();
+        }
+        self.attempts = 0;
+        match (is_clean, self.high) {
+            // nothing lost at the limit
+            (true, None) => (self.low, self.high) = (frames, Some(frames)),
+            (true, Some(_)) => self.low = frames,
+            (false, _) => self.high = Some(frames),
+        }
+        if self
+            .high
+            .is_some_and(|high| high - self.low <= p.step_frames)
+        {
+            self.found.push(self.low);
+            (self.low, self.high) = (0, None);
+            return format!(
+                "the longest burst is {} frames",
+                self.found[self.found.len() - 1]
+            );
+        }
+        match is_clean {
+            true => "no loss: longer".into(),
+            false => "lost frames: shorter".into(),
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let rate = p.setup.largest_pps();
+        let counts: Vec<f64> = self.found.iter().map(|&burst| burst as f64).collect();
+        let answered =
+            self.applies() && self.is_done() && !self.near_limit() && self.course.failure.is_none();
+        let bursts = spread(&counts).filter(|_| answered);
+        let figures = bursts.map(|bursts| buffer(bursts.mean, rate, p.throughput_pps));
+        let verdict = match () {
+            () if p.throughput_pps <= 0.0 => "not applicable: no throughput was found".to_owned(),
+            () if !self.applies() => {
+                "not applicable: the DUT forwards all that can be offered, its buffer is never filled".into()
+            }
+            () if self.near_limit() => format!(
+                "invalid: bursts of the limit of {} frames lost nothing, raise the limit",
+                p.limit_frames
+            ),
+            () if !self.is_done() => "not all repetitions were made".into(),
+            () if self.found.iter().all(|&burst| burst == 0) => "even a single frame is lost now and then".into(),
+            () => "measured".into(),
+        };
+        let mut further = Vec::new();
+        if p.repetitions < REPETITIONS {
+            further.push(format!("{} repetitions instead of 50", p.repetitions));
+        }
+        if p.step_frames > 1 {
+            further.push(format!("bursts known to {} frames", p.step_frames));
+        }
+        if p.setup.line_rate_pps.is_none() {
+            further.push(
+                "there is no line: bursts at the largest load of the tester, not at minimum gap"
+                    .into(),
+            );
+        }
+        vec![Outcome {
+            frame_size_bytes: p.setup.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered,
+            compliance: p
+                .setup
+                .conditions
+                .label("RFC 9004 back-to-back", u64::MAX, further),
+            warnings: Vec::new(),
+            trials: self.course.trials,
+            found: Found::BackToBack(model::outcome::BackToBack {
+                line_rate_pps: rate,
+                throughput_pps: p.throughput_pps,
+                burst_frames: bursts,
+                repetitions: self.found.clone(),
+                limit_frames: p.limit_frames,
+                implied_time_s: figures.map(|figures| figures.0),
+                corrected_time_s: figures.map(|figures| figures.1),
+                buffer_frames: figures.map(|figures| figures.2),
+            }),
+        }]
+    }
+}

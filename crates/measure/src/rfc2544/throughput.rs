@@ -1,0 +1,278 @@
+//! Throughput: the highest rate at which every frame comes back (RFC 2544 §26.1, erratum 422; RFC 1242 §3.17).
+//!
+//! A binary search with arithmetic midpoints, in trials that end with the first lost frame, and a full-length trial that
+//! confirms what it found. For noisy software DUTs MLRsearch ([`crate::mlr`]) gives the same result sooner. Start with
+//! [`Throughput`].
+
+use model::outcome::{Found, Outcome};
+use model::procedure::{Answer, Purpose, Question};
+
+use super::Setup;
+use crate::compliance::FINAL_NS;
+use crate::procedure::{Course, Procedure, check_duration, loss_ratio, time};
+
+/// From this share of the tester's limit on, the result says more of the tester than of the DUT.
+const TESTER_BOUND: f64 = 0.98;
+
+/// What the search is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, loads, conditions.
+    pub setup: Setup,
+    /// The search ends when the bounds are no farther apart, in frames per second.
+    pub resolution_pps: f64,
+    /// Duration of the trials that guide it.
+    pub search_ns: u64,
+    /// Duration of the trial that confirms it.
+    pub final_ns: u64,
+    /// A lossy trial is repeated so often and passes when one of them is clean (ETSI TST009 §12.3.3).
+    pub verifications: u32,
+}
+
+impl Parameters {
+    /// As RFC 2544 asks for, with a resolution of 0.5 % of the full rate.
+    pub fn standard(setup: Setup) -> Parameters {
+        Parameters {
+            resolution_pps: (0.005 * setup.full_rate_pps()).max(1.0),
+            setup,
+            search_ns: FINAL_NS,
+            final_ns: FINAL_NS,
+            verifications: 0,
+        }
+    }
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Throughput {
+    parameters: Parameters,
+    /// Believed to be without loss; 0 is nothing.
+    low: f64,
+    /// Known to lose frames; `None` while the largest load was not tried, or lost nothing.
+    high: Option<f64>,
+    /// `low` was measured at full length.
+    is_confirmed: bool,
+    step_down: f64,
+    failed: u32,
+    attempts: u32,
+    made: Vec<(f64, bool)>,
+    is_done: bool,
+    course: Course,
+}
+
+impl Throughput {
+    /// Prepares the search.
+    ///
+    /// # Errors
+    /// A load is impossible, the resolution is below one frame or above the largest load, or the trials are too short.
+    pub fn new(parameters: Parameters) -> Result<Throughput, String> {
+        parameters.setup.check()?;
+        let largest = parameters.setup.largest_pps();
+        let Parameters {
+            resolution_pps,
+            search_ns,
+            final_ns,
+            ..
+        } = parameters;
+        let frames = resolution_pps * (search_ns as f64 / 1e9);
+        if !(frames >= 1.0 && resolution_pps.is_finite()) {
+            return Err(format!(
+                "a resolution of {resolution_pps} frames per second is {frames:.2} frames in a trial of {}: below one frame it \
+                 means nothing, take a coarser resolution or longer trials",
+                time(search_ns)
+            ));
+        }
+        if resolution_pps >= largest {
+            return Err(format!(
+                "a resolution of {resolution_pps} frames per second is no finer than the largest load of {largest}"
+            ));
+        }
+        if final_ns < search_ns {
+            return Err(format!(
+                "the confirming trial ({}) is shorter than those of the search ({})",
+                time(final_ns),
+                time(search_ns)
+            ));
+        }
+        check_duration("a trial", search_ns, largest)?;
+        Ok(Throughput {
+            parameters,
+            low: 0.0,
+            high: None,
+            is_confirmed: false,
+            step_down: 1.0,
+            failed: 0,
+            attempts: 0,
+            made: Vec::new(),
+            is_done: false,
+            course: Course::default(),
+        })
+    }
+
+    /// The load next to be tried and whether it confirms.
+    fn candidate(&self) -> Option<(f64, bool, String)> {
+        let p = &self.parameters;
+        if self.is_done || self.course.failure.is_some() {
+            return None;
+        }
+        let Some(high) = self.high else {
+            let largest = p.setup.largest_pps();
+            let is_first = self.low == 0.0;
+            let reason = if is_first {
+                "the largest load first: if nothing is lost there, the search is over"
+            } else {
+                "confirm the largest load at full length"
+            };
+            return Some((largest, !is_first, reason.into()));
+        };
+        if high - self.low > p.resolution_pps * (1.0 + 1e-9) {
+            let seconds = p.search_ns as f64 / 1e9;
+            let middle = ((self.low + high) / 2.0 * seconds).floor() / seconds;
+            let reason = format!(
+                "half way between {:.0} without and {high:.0} with loss",
+                self.low
+            );
+            return Some((middle, false, reason));
+        }
+        (self.low > 0.0).then(|| {
+            let reason = "confirm at full length what the search found".to_owned();
+            (self.low, true, reason)
+        })
+    }
+
+    fn throughput_pps(&self) -> Option<f64> {
+        (self.is_confirmed && self.low > 0.0).then_some(self.low)
+    }
+}
+
+impl Procedure for Throughput {
+    fn next_trial(&mut self) -> Option<Question> {
+        let found = self
+            .high
+            .is_none_or(|high| high - self.low <= self.parameters.resolution_pps * (1.0 + 1e-9));
+        if self.is_confirmed && found {
+            self.is_done = true;
+        }
+        let (load, confirms, reason) = self.candidate()?;
+        let p = &self.parameters;
+        let (duration, purpose) = match confirms {
+            true => (p.final_ns, Purpose::Confirm),
+            false => (p.search_ns, Purpose::Search),
+        };
+        Some(p.setup.lossless_question(load, duration, purpose, reason))
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let load = question.peak_pps();
+        let is_clean = loss_ratio(question, answer) == 0.0;
+        self.made.push((load, is_clean));
+        let early = if answer.ended_early {
+            format!(
+                ", after {} of {}",
+                time(answer.duration_ns),
+                time(question.duration_ns())
+            )
+        } else {
+            String::new()
+        };
+        if !is_clean && self.attempts < self.parameters.verifications {
+            self.attempts += 1;
+            return format!("lost frames{early}; once more, one clean trial is enough");
+        }
+        self.attempts = 0;
+        let is_full = self.parameters.search_ns >= self.parameters.final_ns;
+        if question.purpose == Purpose::Confirm {
+            if is_clean {
+                self.is_confirmed = true;
+                return "no frame lost: confirmed".into();
+            }
+            self.failed += 1;
+            self.high = Some(load);
+            self.low = (load - self.step_down * self.parameters.resolution_pps).max(0.0);
+            self.step_down *= 2.0;
+            self.is_confirmed = false;
+            return format!(
+                "lost frames{early}: a short trial had passed, so further down to {:.0}",
+                self.low
+            );
+        }
+        if is_clean {
+            self.low = load;
+            self.is_confirmed = is_full;
+            "no frame lost: up".into()
+        } else {
+            self.high = Some(load);
+            format!("lost frames{early}: down")
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let throughput = self
+            .throughput_pps()
+            .filter(|_| self.course.failure.is_none());
+        let largest = p.setup.largest_pps();
+        let below_line = p.setup.line_rate_pps.is_none_or(|line| largest < line);
+        let tester_bound =
+            below_line && throughput.is_some_and(|pps| pps >= TESTER_BOUND * largest);
+        let mut warnings = Vec::new();
+        let below = |pps: f64| self.made.iter().filter(move |(load, _)| *load < pps);
+        let lossy_below =
+            throughput.map_or(0, |pps| below(pps).filter(|(_, clean)| !clean).count());
+        if lossy_below > 0 {
+            warnings.push(format!(
+                "{lossy_below} trials below the result lost frames (loss inversion): the DUT or the machine is noisy"
+            ));
+        }
+        if self.failed > 0 {
+            warnings.push(format!(
+                "the confirming trial failed {} times: buffers hide an excess in short trials, or the DUT is noisy",
+                self.failed
+            ));
+        }
+        let verdict = match throughput {
+            Some(_) if tester_bound => "the tester is the limit, the DUT may do more".into(),
+            Some(pps) if pps >= largest => "no loss at the rate of the line".into(),
+            Some(_) => "found".to_owned(),
+            None if self.is_done || self.low == 0.0 && self.high.is_some() => format!(
+                "frames were lost at every load down to {:.0} frames/s",
+                self.high.unwrap_or(largest)
+            ),
+            None => "the search has not ended".into(),
+        };
+        let mut further = Vec::new();
+        if p.verifications > 0 {
+            further.push(format!(
+                "lossy trials repeated up to {} times (ETSI TST009)",
+                p.verifications
+            ));
+        }
+        vec![Outcome {
+            frame_size_bytes: p.setup.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: throughput.is_some(),
+            compliance: p
+                .setup
+                .conditions
+                .label("RFC 2544 §26.1 throughput", p.final_ns, further),
+            warnings,
+            trials: self.course.trials,
+            found: Found::Throughput(model::outcome::Throughput {
+                line_rate_pps: p.setup.line_rate_pps,
+                max_load_pps: largest,
+                throughput_pps: throughput,
+                percent: throughput.map(|pps| 100.0 * pps / p.setup.full_rate_pps()),
+                l2_bps: throughput.map(|pps| p.setup.frame_size.l2_bps(pps)),
+                lossy_pps: self.high,
+                resolution_pps: p.resolution_pps,
+                confirmations_failed: self.failed,
+                tester_bound,
+            }),
+        }]
+    }
+}
