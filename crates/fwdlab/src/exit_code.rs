@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use engine::EngineError;
 use lab::LabError;
 use store::StoreError;
 
@@ -47,6 +48,9 @@ pub fn of(error: &anyhow::Error) -> Code {
     {
         return Code::Usage;
     }
+    if let Some(error) = error.downcast_ref::<EngineError>() {
+        return of_engine(error);
+    }
     if error.is::<StoreError>() {
         return Code::Preflight;
     }
@@ -63,8 +67,16 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::DoesNotForward { .. }
         | LabError::System { .. }
         | LabError::Command { .. }
-        | LabError::Store(_)
-        | LabError::Engine(_) => Code::TestBed,
+        | LabError::Store(_) => Code::TestBed,
+        LabError::Engine(error) => of_engine(error),
+    }
+}
+
+fn of_engine(error: &EngineError) -> Code {
+    match error {
+        // another engine could, and this one was asked for
+        EngineError::Unsupported { .. } => Code::Usage,
+        _ => Code::TestBed,
     }
 }
 

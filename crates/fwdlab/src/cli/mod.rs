@@ -7,15 +7,16 @@ mod doctor;
 mod foreign;
 mod import;
 mod ministat;
-mod profile;
 mod ping;
 mod pkt_gen;
+mod profile;
 mod quick;
 mod rate;
 mod receive;
 mod run;
 mod runs;
 mod schema;
+mod selftest;
 mod send;
 mod session;
 mod throughput;
@@ -96,6 +97,8 @@ enum Command {
     Ping(Box<ping::Ping>),
     Capture(Box<capture::Capture>),
     PktGen(Box<pkt_gen::PktGen>),
+    #[command(name = "selftest")]
+    SelfTest(Box<selftest::SelfTest>),
     /// Check this host's fitness; each failure says how to fix it
     Doctor,
     /// Compare runs or files of numbers: what differs, by how much, and is it proven
@@ -135,6 +138,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Ping(ping) => ping.run(&global),
         Command::Capture(capture) => capture.run(&global),
         Command::PktGen(pkt_gen) => pkt_gen.run(&global),
+        Command::SelfTest(selftest) => selftest.run(&global),
         Command::Doctor => doctor::run(&global),
         Command::Compare(compare) => compare.run(&global),
         Command::Runs(runs) => runs.run(&global),

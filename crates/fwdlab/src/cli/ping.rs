@@ -74,7 +74,7 @@ pub struct Ping {
     /// Do not measure the tester's own floor
     #[arg(long)]
     no_floor: bool,
-    /// Longest time [default: as long as the frames need, and a second]
+    /// Longest time [default: twice what the frames need, and a second]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Number in the signatures
@@ -221,7 +221,9 @@ impl Ping {
                 self.where_.take(rx_name, &[Role::Receive])?,
             )
         };
-        let needs = Duration::from_secs_f64(self.count as f64 / load_pps) + Duration::from_secs(1);
+        // frames that are held up are given up, and others sent for them
+        let needs =
+            Duration::from_secs_f64(self.count as f64 / load_pps) * 2 + Duration::from_secs(1);
         let probe = Probe {
             version,
             size,

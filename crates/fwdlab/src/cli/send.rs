@@ -1,5 +1,6 @@
 //! `fwdlab send`: a sender by hand, with a line each second.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,12 +9,16 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use engine::replay::{Pace, Recording, Replay};
+use engine::traffic::compile::{Direction, Setting, compile};
+use engine::traffic::player::{Player, own_load_pps};
 use engine::{
-    Expected, Frames, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace, TestFrames,
+    Addresses, Expected, Frames, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace,
+    TestFrames, TrafficFrames,
 };
 use lab::LabError;
 use lab::ports::{Port, Role, destinations};
 use model::link::{Layer, LinkLoad, LinkSpeed, MeanSize};
+use model::profile::Profile;
 use model::trial;
 use model::units::{FrameSize, Load, UnitError, parse_duration};
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Span, pcap};
@@ -28,6 +33,10 @@ use super::session::{
 };
 use crate::exit_code::{Code, Usage};
 use crate::output;
+use crate::profiles::{self, Loaded};
+
+/// Frames of a profile that are looked at for their sizes and destinations before anything is sent.
+const LOOKED_AT: u64 = 50_000;
 
 /// Flows when nobody says: 20 sources to 100 destinations.
 const FLOWS: u32 = 2000;
@@ -44,6 +53,9 @@ pub struct Send {
     /// Interface to count on at the same time
     #[arg(long, value_name = "IFACE")]
     rx_port: Option<String>,
+    /// Traffic profile: a name (`fwdlab profile ls`) or a file
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["pcap", "size", "flows", "from", "to", "ipv6"])]
+    profile: Option<String>,
     /// Frame size in bytes, FCS counted [default: 64; IPv6: 84]
     #[arg(long, value_name = "BYTES", conflicts_with = "pcap")]
     size: Option<FrameSize>,
@@ -59,6 +71,9 @@ pub struct Send {
     /// IPv6 instead of IPv4
     #[arg(long, conflicts_with = "pcap")]
     ipv6: bool,
+    /// VLAN tag of all frames
+    #[arg(long, value_name = "ID", conflicts_with = "pcap", value_parser = clap::value_parser!(u16).range(0..4096))]
+    vlan: Option<u16>,
     /// Source MAC address, of each port [default: the port's own]
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
     src_mac: Vec<Mac>,
@@ -152,6 +167,16 @@ enum What {
     Recording(Arc<Recording>),
 }
 
+/// What was asked for, before it is known for which port.
+enum Wanted {
+    /// Flows of UDP frames of one size.
+    Flows(FlowSet),
+    /// A profile.
+    Profile(Box<Loaded>),
+    /// A capture.
+    Recording(Recording),
+}
+
 /// A load in words and in frames per second; `None` is flat out.
 #[derive(Debug, Clone, PartialEq)]
 struct Resolved {
@@ -166,19 +191,11 @@ impl Send {
             return Err(Usage("--port: one port, or two for both directions".into()).into());
         }
         // wrong use first: nothing is touched for it
-        let recording = self
-            .pcap
-            .as_deref()
-            .map(|path| self.recording(path))
-            .transpose()?;
-        let flows = match &recording {
-            None => Some(self.flow_set()?),
-            Some(_) => None,
-        };
+        let wanted = self.wanted()?;
         let planned: Vec<Planned> = (self.ports.iter().enumerate())
-            .map(|(at, interface)| self.plan(at, interface, flows, recording.as_ref()))
+            .map(|(at, interface)| self.plan(at, interface, &wanted))
             .collect::<anyhow::Result<_>>()?;
-        let loads = (planned.iter().map(|planned| self.loads(planned)))
+        let loads = (planned.iter().map(|planned| self.loads(planned, &wanted)))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let signals = Signals::catch()?;
         let mut sending = Vec::new();
@@ -190,13 +207,17 @@ impl Send {
             Some(interface) => {
                 let port = self.where_.take(interface, &[Role::Receive])?;
                 let receiver = LoneReceiver::open(&port.spec, None)?;
+                let place = match sending.first().map(|sending| &sending.source) {
+                    Some(Source::Engine(_, frames)) => place_of(frames),
+                    _ => SignaturePlace::UdpPayload,
+                };
                 vec![Receiving {
                     port,
                     receiver,
                     expected: Expected {
                         nonce: self.session,
                         buffer_bytes: None,
-                        place: SignaturePlace::UdpPayload,
+                        place,
                         analysis: None,
                     },
                 }]
@@ -261,17 +282,68 @@ impl Send {
         Ok(size)
     }
 
-    /// The flows of the forward direction.
-    fn flow_set(&self) -> anyhow::Result<FlowSet> {
-        let version = self.version();
+    fn wanted(&self) -> anyhow::Result<Wanted> {
+        if let Some(path) = &self.pcap {
+            return Ok(Wanted::Recording(self.recording(path)?));
+        }
+        if let Some(name) = &self.profile {
+            return Ok(Wanted::Profile(Box::new(profiles::load(name)?)));
+        }
         self.frame_size()?;
+        let flows = self.flow_set()?;
+        match flows {
+            Some(flows) if self.vlan.is_none() => Ok(Wanted::Flows(flows)),
+            _ => {
+                let profile = Profile::parse("what was typed", &self.as_profile())?;
+                Ok(Wanted::Profile(Box::new(Loaded {
+                    profile,
+                    path: None,
+                })))
+            }
+        }
+    }
+
+    /// What was typed as a profile, for what flow sets of the benchmark blocks cannot say.
+    fn as_profile(&self) -> String {
+        let (ip, from, to) = match self.version() {
+            IpVersion::V4 => ("ipv4", "198.18.10.1", "198.19.10.1"),
+            IpVersion::V6 => ("ipv6", "2001:2:0:10::1", "2001:2:0:8010::1"),
+        };
+        let mut text = format!("[[stream]]\nlayers = [\"{ip}\", \"udp\"]\n");
+        if let Some(size) = self.size {
+            text += &format!("size = {size}\n");
+        }
+        if self.from.is_none() && self.to.is_none() {
+            return text + &format!("flows = {}\n", self.flows.unwrap_or(FLOWS));
+        }
+        let mut vary = Vec::new();
+        for (range, default, end) in [(self.to, to, "destination"), (self.from, from, "source")] {
+            let (first, last, ports) = match range {
+                Some(range) => (range.first.to_string(), range.last.to_string(), range.ports),
+                None => (default.into(), default.into(), None),
+            };
+            vary.push(format!(
+                "{{ field = \"{ip}.{end}\", from = \"{first}\", to = \"{last}\" }}"
+            ));
+            if let Some((first, last)) = ports {
+                vary.push(format!(
+                    "{{ field = \"udp.{end}-port\", from = {first}, to = {last} }}"
+                ));
+            }
+        }
+        text + &format!("vary = [{}]\n", vary.join(", "))
+    }
+
+    /// The flows of the forward direction; `None` when they are not in the halves of the benchmark blocks.
+    fn flow_set(&self) -> anyhow::Result<Option<FlowSet>> {
+        let version = self.version();
         if self.from.is_none() && self.to.is_none() {
             let flows = self.flows.unwrap_or(FLOWS);
             let set = match version {
                 IpVersion::V4 => FlowSet::default_v4(flows),
                 IpVersion::V6 => FlowSet::default_v6(flows),
             };
-            return set.map_err(|e| Usage(format!("--flows: {e}")).into());
+            return Ok(Some(set.map_err(|e| Usage(format!("--flows: {e}")))?));
         }
         let default = |text: &str| text.parse::<Range>();
         let (from, to) = match version {
@@ -323,7 +395,7 @@ impl Send {
                 return Err(Usage("--from and --to: one is IPv4 and the other IPv6".into()).into());
             }
         };
-        set.map_err(|e| Usage(format!("--from and --to: {e}")).into())
+        Ok(set.ok())
     }
 
     /// All frames of a capture file.
@@ -374,68 +446,116 @@ impl Send {
         ))
     }
 
-    fn plan(
+    fn plan(&self, at: usize, interface: &str, wanted: &Wanted) -> anyhow::Result<Planned> {
+        let port = self.where_.take(interface, &[Role::Send])?;
+        let (what, mean) = match wanted {
+            Wanted::Recording(recording) => self.plan_recording(at, &port, recording)?,
+            Wanted::Profile(loaded) => self.plan_profile(at, &port, loaded)?,
+            Wanted::Flows(flows) => {
+                let flows = if at == 1 { flows.reversed() } else { *flows };
+                let (from, to) = match flows.flow(0).addresses {
+                    packet::Addresses::V4 {
+                        source,
+                        destination,
+                    } => (IpAddr::from(source), IpAddr::from(destination)),
+                    packet::Addresses::V6 {
+                        source,
+                        destination,
+                    } => (IpAddr::from(source), IpAddr::from(destination)),
+                };
+                let source = self.source_mac(at, &port)?;
+                let destination = self.destination_mac(at, &port, source, Some((from, to)))?;
+                let size = self.frame_size()?;
+                let template = FrameTemplate::new(&FrameSpec {
+                    source: MacAddr(source),
+                    destination: MacAddr(destination),
+                    version: flows.version(),
+                    frame_size: size.bytes(),
+                })
+                .map_err(|e| Usage(e.to_string()))?;
+                let frames = Frames::Test(TestFrames {
+                    template,
+                    flows,
+                    nonce: self.session,
+                });
+                (What::Frames(frames), size.into())
+            }
+        };
+        Ok(Planned { port, what, mean })
+    }
+
+    fn plan_recording(
         &self,
         at: usize,
-        interface: &str,
-        flows: Option<FlowSet>,
-        recording: Option<&Recording>,
-    ) -> anyhow::Result<Planned> {
-        let port = self.where_.take(interface, &[Role::Send])?;
-        let source = match self.src_mac.get(at).or(self.src_mac.first()) {
-            Some(mac) => Some(mac.0),
-            None => port.facts.mac,
-        };
-        if let Some(recording) = recording {
-            let recording = self.readdressed(recording, at);
-            let longest = (0..recording.len()).map(|n| recording.frame(n).len()).max();
-            let most = port.facts.mtu as usize + 18;
-            if longest.unwrap_or(0) > most {
-                return Err(LabError::Preflight(format!(
-                    "the longest frame has {} bytes, and {interface} takes {most} (its MTU is {}). Raise it with: \
-                     ip link set {interface} mtu {}",
-                    longest.unwrap_or(0),
-                    port.facts.mtu,
-                    longest.unwrap_or(0) - 14
-                ))
-                .into());
-            }
-            let frames = recording.len() as u64;
-            let mean = MeanSize::new(recording.bytes() + 4 * frames, frames)
-                .context("frames without contents")?;
-            return Ok(Planned {
-                port,
-                what: What::Recording(Arc::new(recording)),
-                mean,
-            });
-        }
-        let flows = flows.context("neither flows nor a recording")?;
-        let flows = if at == 1 { flows.reversed() } else { flows };
-        let source = source.ok_or_else(|| {
-            Usage(format!(
-                "{interface} has no Ethernet address of its own; say --src-mac"
-            ))
-        })?;
-        let destination = match self.dst_mac.get(at).or(self.dst_mac.first()) {
-            Some(mac) => mac.0,
-            None => self.next_hop(&port, source, &flows)?,
-        };
-        let size = self.frame_size()?;
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr(source),
-            destination: MacAddr(destination),
-            version: flows.version(),
-            frame_size: size.bytes(),
-        })
-        .map_err(|e| Usage(e.to_string()))?;
-        Ok(Planned {
-            port,
-            what: What::Frames(Frames::Test(TestFrames {
-                template,
-                flows,
+        port: &Port,
+        recording: &Recording,
+    ) -> anyhow::Result<(What, MeanSize)> {
+        let recording = self.readdressed(recording, at);
+        let longest = (0..recording.len()).map(|n| recording.frame(n).len()).max();
+        fits(port, longest.unwrap_or(0))?;
+        let frames = recording.len() as u64;
+        let mean = MeanSize::new(recording.bytes() + 4 * frames, frames)
+            .context("frames without contents")?;
+        Ok((What::Recording(Arc::new(recording)), mean))
+    }
+
+    fn plan_profile(
+        &self,
+        at: usize,
+        port: &Port,
+        loaded: &Loaded,
+    ) -> anyhow::Result<(What, MeanSize)> {
+        let source_mac = self.source_mac(at, port)?;
+        let compiled = |destination_mac| -> anyhow::Result<TrafficFrames> {
+            let compiled = compile(
+                &loaded.profile,
+                &Setting {
+                    direction: match at {
+                        0 => Direction::Forward,
+                        _ => Direction::Reverse,
+                    },
+                    addresses: Addresses {
+                        source_mac,
+                        destination_mac,
+                    },
+                    vlan: self.vlan,
+                    link: self.link_of(port),
+                    read: &|name| loaded.read_capture(name),
+                },
+            )?;
+            Ok(TrafficFrames {
+                traffic: Arc::new(compiled.traffic),
                 nonce: self.session,
-            })),
-            mean: size.into(),
+            })
+        };
+        // the first look says where the frames go, and so whom to ask for the next hop
+        let look = look(&compiled([2, 0, 0, 0, 0, 2])?)?;
+        fits(port, look.longest)?;
+        if !self.to_any_address {
+            destinations::check(look.destinations.iter().map(|&to| (to, to)))?;
+        }
+        let destination = self.destination_mac(at, port, source_mac, look.first)?;
+        Ok((
+            What::Frames(Frames::Traffic(compiled(destination)?)),
+            look.mean,
+        ))
+    }
+
+    fn source_mac(&self, at: usize, port: &Port) -> anyhow::Result<[u8; 6]> {
+        let said = self.src_mac.get(at).or(self.src_mac.first());
+        said.map(|mac| mac.0).or(port.facts.mac).ok_or_else(|| {
+            Usage(format!(
+                "{} has no Ethernet address of its own; say --src-mac",
+                port.spec.interface
+            ))
+            .into()
+        })
+    }
+
+    fn link_of(&self, port: &Port) -> Option<LinkSpeed> {
+        self.link.or_else(|| {
+            let own = port.facts.speed_bps?;
+            format!("{}M", own / 1_000_000).parse().ok()
         })
     }
 
@@ -456,35 +576,46 @@ impl Send {
         })
     }
 
-    fn next_hop(&self, port: &Port, ours: [u8; 6], flows: &FlowSet) -> anyhow::Result<[u8; 6]> {
-        let (source, first) = match flows.flow(0).addresses {
-            packet::Addresses::V4 {
-                source,
-                destination,
-            } => (IpAddr::from(source), IpAddr::from(destination)),
-            packet::Addresses::V6 {
-                source,
-                destination,
-            } => (IpAddr::from(source), IpAddr::from(destination)),
+    /// As said, or asked of the next hop: `first` are source and destination of the first frame that has some.
+    fn destination_mac(
+        &self,
+        at: usize,
+        port: &Port,
+        ours: [u8; 6],
+        first: Option<(IpAddr, IpAddr)>,
+    ) -> anyhow::Result<[u8; 6]> {
+        if let Some(mac) = self.dst_mac.get(at).or(self.dst_mac.first()) {
+            return Ok(mac.0);
+        }
+        let say = "Say where frames go: --dst-mac MAC, or --via ADDRESS of the next hop";
+        let Some((source, target)) = first else {
+            return Err(Usage(format!("the frames have no IP addresses. {say}")).into());
         };
-        let target = self.via.unwrap_or(first);
+        let target = self.via.unwrap_or(target);
         let found = engine::resolve::resolve(&port.spec, ours, source, target)?;
         found.ok_or_else(|| {
             LabError::Preflight(format!(
-                "nobody on {} answers for {target} ({}). Say where frames go: --dst-mac MAC, or --via ADDRESS of the next hop",
+                "nobody on {} answers for {target} ({}). {say}",
                 port.spec.interface,
-                if target.is_ipv4() { "ARP" } else { "neighbour discovery" }
+                if target.is_ipv4() {
+                    "ARP"
+                } else {
+                    "neighbour discovery"
+                }
             ))
             .into()
         })
     }
 
-    fn loads(&self, planned: &Planned) -> anyhow::Result<Vec<Resolved>> {
-        let link = self.link.or(planned
-            .port
-            .facts
-            .speed_bps
-            .and_then(|bps| format!("{}M", bps / 1_000_000).parse().ok()));
+    fn loads(&self, planned: &Planned, wanted: &Wanted) -> anyhow::Result<Vec<Resolved>> {
+        let own_rate = match wanted {
+            Wanted::Profile(loaded) => {
+                let profile = &loaded.profile;
+                profile.rate.is_some() || profile.streams.iter().any(|stream| stream.rate.is_some())
+            }
+            _ => false,
+        };
+        let link = self.link_of(&planned.port);
         if self.load.is_empty() {
             if matches!(planned.what, What::Recording(_)) {
                 let words = match self.speed {
@@ -492,6 +623,16 @@ impl Send {
                     Some(factor) => format!("its own times, {factor} times as fast"),
                 };
                 return Ok(vec![Resolved { words, pps: None }]);
+            }
+            if let What::Frames(Frames::Traffic(frames)) = &planned.what
+                && self.profile.is_some()
+                && (own_rate || link.is_some())
+            {
+                let own = own_load_pps(&frames.traffic);
+                return Ok(vec![Resolved {
+                    words: format!("the profile's own: {}", exact(own)),
+                    pps: Some(own),
+                }]);
             }
             return Ok(vec![resolve(
                 LinkLoad::Load(Load::Max),
@@ -621,21 +762,21 @@ impl Send {
     }
 
     fn frames_in_words(&self, mean: MeanSize) -> String {
-        match &self.pcap {
-            Some(path) => format!("{} (mean {:.1} B)", path.display(), mean.bytes()),
-            None => {
-                let flows = self.flow_set().map_or(0, |set| set.len());
-                format!(
-                    "{:.0} B, {}, {} flows",
-                    mean.bytes(),
-                    match self.version() {
-                        IpVersion::V4 => "IPv4",
-                        IpVersion::V6 => "IPv6",
-                    },
-                    number::count(flows)
-                )
-            }
+        if let Some(path) = &self.pcap {
+            return format!("{} (mean {:.1} B)", path.display(), mean.bytes());
         }
+        if let Some(name) = &self.profile {
+            return format!("profile {name} (mean {:.1} B)", mean.bytes());
+        }
+        let version = match self.version() {
+            IpVersion::V4 => "IPv4",
+            IpVersion::V6 => "IPv6",
+        };
+        let flows = match (&self.from, &self.to) {
+            (None, None) => format!("{} flows", number::count(self.flows.unwrap_or(FLOWS))),
+            _ => "flows as typed".into(),
+        };
+        format!("{:.0} B, {version}, {flows}", mean.bytes())
     }
 
     fn tell_end(
@@ -710,6 +851,68 @@ impl Send {
         }
         Ok(())
     }
+}
+
+/// What frames are like, from the first of them.
+struct Look {
+    mean: MeanSize,
+    longest: usize,
+    /// Source and destination of the first frame that has some.
+    first: Option<(IpAddr, IpAddr)>,
+    destinations: BTreeSet<IpAddr>,
+}
+
+fn look(frames: &TrafficFrames) -> anyhow::Result<Look> {
+    let mut player = Player::new(frames, None)?;
+    let mut buffer = vec![0; player.buffer_len()];
+    let (mut count, mut bytes) = (0_u64, 0_u64);
+    let mut look = Look {
+        mean: FrameSize::MIN.into(),
+        longest: 0,
+        first: None,
+        destinations: BTreeSet::new(),
+    };
+    while count < LOOKED_AT {
+        let len = player.take(&mut buffer, None, 0);
+        if len == 0 {
+            break;
+        }
+        count += 1;
+        bytes += len as u64 + 4;
+        look.longest = look.longest.max(len);
+        if let Some(to) = destinations::of_frame(&buffer[..len]) {
+            look.destinations.insert(to);
+            if look.first.is_none() {
+                look.first = destinations::source_of_frame(&buffer[..len]).map(|from| (from, to));
+            }
+        }
+    }
+    look.mean = MeanSize::new(bytes, count).context("frames without contents")?;
+    Ok(look)
+}
+
+/// Where frames carry their signature.
+fn place_of(frames: &Frames) -> SignaturePlace {
+    match frames {
+        Frames::Traffic(frames) => frames.traffic.place(),
+        Frames::Test(_) => None,
+    }
+    .unwrap_or(SignaturePlace::UdpPayload)
+}
+
+/// Does a port take frames so long, without FCS?
+fn fits(port: &Port, bytes: usize) -> Result<(), LabError> {
+    let name = &port.spec.interface;
+    let most = port.facts.mtu as usize + 18;
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(LabError::Preflight(format!(
+        "the longest frame has {bytes} bytes without FCS, and {name} takes {most} (its MTU is {}). Raise it with: ip link set \
+         {name} mtu {}",
+        port.facts.mtu,
+        bytes - 14
+    )))
 }
 
 /// A load for a port: in frames per second, and in words that say what was understood.

@@ -97,6 +97,15 @@ pub fn check(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), L
 
 /// The destination of an Ethernet frame with IP in it, behind any VLAN tags; `None` for frames of other kinds.
 pub fn of_frame(frame: &[u8]) -> Option<IpAddr> {
+    addresses(frame).map(|(_, destination)| destination)
+}
+
+/// The source of such a frame.
+pub fn source_of_frame(frame: &[u8]) -> Option<IpAddr> {
+    addresses(frame).map(|(source, _)| source)
+}
+
+fn addresses(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
     let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let mut at = 12;
     // 802.1Q, 802.1ad and its old number
@@ -105,12 +114,20 @@ pub fn of_frame(frame: &[u8]) -> Option<IpAddr> {
     }
     match half(at)? {
         0x0800 => {
-            let octets: [u8; 4] = *frame.get(at + 2 + 16..)?.first_chunk()?;
-            Some(Ipv4Addr::from(octets).into())
+            let octets: [u8; 8] = *frame.get(at + 2 + 12..)?.first_chunk()?;
+            let [a, b, c, d, e, f, g, h] = octets;
+            Some((
+                Ipv4Addr::new(a, b, c, d).into(),
+                Ipv4Addr::new(e, f, g, h).into(),
+            ))
         }
         0x86dd => {
-            let octets: [u8; 16] = *frame.get(at + 2 + 24..)?.first_chunk()?;
-            Some(Ipv6Addr::from(octets).into())
+            let source: [u8; 16] = *frame.get(at + 2 + 8..)?.first_chunk()?;
+            let destination: [u8; 16] = *frame.get(at + 2 + 24..)?.first_chunk()?;
+            Some((
+                Ipv6Addr::from(source).into(),
+                Ipv6Addr::from(destination).into(),
+            ))
         }
         _ => None,
     }

@@ -264,7 +264,7 @@ mod tests {
         };
         assert_eq!(
             sent_line("tx0", 1.0, &sent),
-            "     1 s  tx0  sent  744.0 kpps    500.0 Mbit/s L1    381.0 Mbit/s L2  ring full 3  not sent 1,200"
+            "     1 s  tx0  sent  744.0 kpps     500.0 Mbit/s L1     381.0 Mbit/s L2  ring full 3  not sent 1,200"
         );
         for (ns, words) in [
             (7, "7 ns"),

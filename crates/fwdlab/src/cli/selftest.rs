@@ -1,0 +1,411 @@
+//! `fwdlab selftest`: what the tester itself can do, back to back and without a DUT.
+
+use std::time::Duration;
+
+use clap::Args;
+use engine::{
+    Expected, Frames, LoneReceiver, LoneSender, Mode, PortSpec, Schedule, SignaturePlace,
+    TestFrames,
+};
+use lab::ports::{Port, Role};
+use model::trial;
+use model::units::{FrameSize, Load, parse_duration};
+use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+use report::number;
+use serde::Serialize;
+
+use super::Global;
+use super::ping::{Probe, Probed};
+use super::session::back_to_back::BackToBack;
+use super::session::options::Ports;
+use super::session::{Period, Receiving, Sending, Session, Signals, Source, Steps, words};
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// A flow table of a usual size; the cost of a flow is part of the tester's.
+const FLOWS: u32 = 2000;
+/// The load of the latency probe.
+const PROBE_PPS: f64 = 1000.0;
+
+/// Measure the tester itself, back to back: what it sends, what it receives, how exactly, how late
+///
+/// The two ports are the ends of one cable or of one veth pair, with nothing in between; without ports the tester makes a veth
+/// pair of its own. A DUT that comes near to these figures may be faster than it seems.
+#[derive(Debug, Args)]
+pub struct SelfTest {
+    /// The two ends of a cable; frames go from the first to the second
+    #[arg(value_name = "PORT", num_args = 0..=2)]
+    ports: Vec<String>,
+    /// Frame sizes in bytes, FCS counted
+    #[arg(long, value_delimiter = ',', value_name = "BYTES", default_values = ["64", "512", "1518"])]
+    size: Vec<FrameSize>,
+    /// Loads at which pacing is judged
+    #[arg(long, value_delimiter = ',', value_name = "LOAD", default_values = ["1kpps", "10kpps", "100kpps", "1Mpps"])]
+    loads: Vec<Load>,
+    /// Engines [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "ENGINE", value_parser = ["xdp-live", "af-xdp", "af-packet"])]
+    engine: Vec<String>,
+    /// Duration of each trial
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    trial: Duration,
+    /// CPUs of the sending thread [default: any]
+    #[arg(long, value_delimiter = ',', value_name = "CPU")]
+    cpus: Vec<usize>,
+    #[command(flatten)]
+    where_: Ports,
+}
+
+/// What an engine did with one size, flat out.
+#[derive(Debug, Serialize)]
+struct Limit {
+    engine: &'static str,
+    frame_size_bytes: u16,
+    sent_pps: f64,
+    received_pps: f64,
+    frames_lost: i64,
+    ring_full: u64,
+}
+
+/// How exactly an engine kept a load.
+#[derive(Debug, Serialize)]
+struct Pacing {
+    engine: &'static str,
+    load_pps: f64,
+    sent_pps: f64,
+    error_percent: f64,
+    frames_not_sent: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lateness_p50_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lateness_p99_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lateness_max_ns: Option<u64>,
+}
+
+/// How long frames are under way with nothing on the way.
+#[derive(Debug, Serialize)]
+struct Floor {
+    engine: String,
+    frames: u64,
+    latency_min_ns: u64,
+    latency_p50_ns: Option<u64>,
+    latency_p99_ns: Option<u64>,
+    latency_max_ns: u64,
+    timestamps: &'static str,
+}
+
+/// The document of `--json`.
+#[derive(Debug, Default, Serialize)]
+struct Document {
+    ports: Vec<String>,
+    receiver: String,
+    limits: Vec<Limit>,
+    pacing: Vec<Pacing>,
+    floors: Vec<Floor>,
+    engines_that_do_not_work: Vec<String>,
+}
+
+/// The two ends, whoever made them.
+struct Ends {
+    tx: PortSpec,
+    rx: PortSpec,
+    /// Kept for the locks, or for the cable.
+    _taken: Vec<Port>,
+    _cable: Option<BackToBack>,
+}
+
+impl SelfTest {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let signals = Signals::catch()?;
+        let ends = self.ends()?;
+        let quiet =
+            global.verbosity() == output::Verbosity::Quiet || global.json || global.json_stream;
+        let mut document = Document {
+            ports: vec![ends.tx.interface.clone(), ends.rx.interface.clone()],
+            ..Document::default()
+        };
+        let modes = (Mode::ALL.into_iter())
+            .filter(|mode| self.engine.is_empty() || self.engine.iter().any(|e| e == mode.name()));
+        for mode in modes {
+            if signals.is_stopped() {
+                break;
+            }
+            if let Err(error) = self.engine(mode, &ends, &signals, &mut document, quiet) {
+                if signals.is_stopped() {
+                    break;
+                }
+                document
+                    .engines_that_do_not_work
+                    .push(format!("{}: {error:#}", mode.name()));
+            }
+        }
+        if global.json {
+            output::json(&document)?;
+        } else if global.json_stream {
+            output::result(&serde_json::to_string(&document)?);
+        } else {
+            output::result(&text(&document, self.ports.is_empty()));
+        }
+        Ok(match signals.code(false) {
+            Code::Done if document.limits.is_empty() => Code::TestBed,
+            code => code,
+        })
+    }
+
+    fn ends(&self) -> anyhow::Result<Ends> {
+        match &self.ports[..] {
+            [] => {
+                let cable = BackToBack::new()?;
+                let (tx, rx) = cable.ports()?;
+                Ok(Ends {
+                    tx: tx.spec.clone(),
+                    rx: rx.spec.clone(),
+                    _taken: vec![tx, rx],
+                    _cable: Some(cable),
+                })
+            }
+            [tx, rx] if tx != rx => {
+                let tx = self.where_.take(tx, &[Role::Send])?;
+                let rx = self.where_.take(rx, &[Role::Receive])?;
+                Ok(Ends {
+                    tx: tx.spec.clone(),
+                    rx: rx.spec.clone(),
+                    _taken: vec![tx, rx],
+                    _cable: None,
+                })
+            }
+            _ => Err(Usage(
+                "selftest takes the two ends of a cable, or no ports for a veth pair of its own"
+                    .into(),
+            )
+            .into()),
+        }
+    }
+
+    fn engine(
+        &self,
+        mode: Mode,
+        ends: &Ends,
+        signals: &Signals,
+        document: &mut Document,
+        quiet: bool,
+    ) -> anyhow::Result<()> {
+        let tell = |words: String| {
+            if !quiet {
+                output::note(&words);
+            }
+        };
+        let mut most = 0.0_f64;
+        for &size in &self.size {
+            if signals.is_stopped() {
+                return Ok(());
+            }
+            tell(format!("{}  {size} B flat out", mode.name()));
+            let (period, receiver) = self.trial(mode, size, None, ends, signals)?;
+            document.receiver = receiver;
+            let (sent, received) = (&period.sent[0], &period.received[0]);
+            most = most.max(sent.rate_pps);
+            document.limits.push(Limit {
+                engine: mode.name(),
+                frame_size_bytes: size.bytes(),
+                sent_pps: sent.rate_pps,
+                received_pps: received.ours_pps,
+                frames_lost: sent.frames as i64 - received.counts.received as i64,
+                ring_full: sent.ring_full,
+            });
+        }
+        let size = self.size.first().copied().unwrap_or(FrameSize::MIN);
+        let loads = self.loads.iter().filter_map(|load| load.pps(size));
+        for load_pps in loads.filter(|load| *load < most) {
+            if signals.is_stopped() {
+                return Ok(());
+            }
+            tell(format!(
+                "{}  {size} B at {}",
+                mode.name(),
+                number::rate(load_pps)
+            ));
+            let (period, _) = self.trial(mode, size, Some(load_pps), ends, signals)?;
+            let sent = &period.sent[0];
+            let due = sent.frames + sent.not_sent;
+            let quantile = |share| sent.lateness.as_ref().and_then(|late| late.quantile(share));
+            document.pacing.push(Pacing {
+                engine: mode.name(),
+                load_pps,
+                sent_pps: load_pps * sent.frames as f64 / due.max(1) as f64,
+                error_percent: -100.0 * sent.not_sent as f64 / due.max(1) as f64,
+                frames_not_sent: sent.not_sent,
+                lateness_p50_ns: quantile(0.5),
+                lateness_p99_ns: quantile(0.99),
+                lateness_max_ns: quantile(1.0),
+            });
+        }
+        if signals.is_stopped() {
+            return Ok(());
+        }
+        tell(format!("{}  {size} B latency", mode.name()));
+        let probed = self.floor(mode, size, ends, signals)?;
+        if let Some(stream) = probed.stream().filter(|stream| !stream.latency.is_empty()) {
+            document.floors.push(Floor {
+                engine: probed.engine.clone(),
+                frames: probed.received,
+                latency_min_ns: stream.latency_min_ns,
+                latency_p50_ns: stream.latency.quantile(0.5),
+                latency_p99_ns: stream.latency.quantile(0.99),
+                latency_max_ns: stream.latency_max_ns,
+                timestamps: probed.analysis.as_ref().map_or("", |a| a.timestamps),
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends for the time of a trial, and counts at the other end.
+    fn trial(
+        &self,
+        mode: Mode,
+        size: FrameSize,
+        load_pps: Option<f64>,
+        ends: &Ends,
+        signals: &Signals,
+    ) -> anyhow::Result<(Period, String)> {
+        // too small a size for IPv4 cannot be typed
+        trial::Stream::new(trial::IpVersion::Ipv4, size, FLOWS)?;
+        let (tx, rx) = (Port::of_ours(&ends.tx)?, Port::of_ours(&ends.rx)?);
+        let template = FrameTemplate::new(&FrameSpec {
+            source: MacAddr(tx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1])),
+            destination: MacAddr(rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2])),
+            version: IpVersion::V4,
+            frame_size: size.bytes(),
+        })
+        .map_err(|e| Usage(e.to_string()))?;
+        let nonce = 1;
+        let frames = Frames::Test(TestFrames {
+            template,
+            flows: FlowSet::default_v4(FLOWS).map_err(|e| Usage(e.to_string()))?,
+            nonce,
+        });
+        let lone = LoneSender::open(&tx.spec, Some(mode), &self.cpus)?;
+        let receiver = LoneReceiver::open(&rx.spec, None)?;
+        let mut session = Session {
+            sending: vec![Sending {
+                port: tx,
+                source: Source::Engine(Box::new(lone), Box::new(frames)),
+                schedule: Schedule {
+                    load_pps,
+                    frames: None,
+                    at_most: self.trial + Duration::from_secs(1),
+                    path: 0,
+                },
+                steps: Steps::one(load_pps),
+                mean: size.into(),
+            }],
+            receiving: vec![Receiving {
+                port: rx,
+                receiver,
+                expected: Expected {
+                    nonce,
+                    buffer_bytes: Some(size.buffer_bytes()),
+                    place: SignaturePlace::UdpPayload,
+                    analysis: None,
+                },
+            }],
+            at_most: self.trial,
+            receive_at_most: None,
+        };
+        let begun = session.begin(signals)?;
+        let period = session.run(begun, signals, &mut |_| {})?;
+        let name = session.receiving[0].receiver.receiver()?.name();
+        Ok((period, name.into()))
+    }
+
+    fn floor(
+        &self,
+        mode: Mode,
+        size: FrameSize,
+        ends: &Ends,
+        signals: &Signals,
+    ) -> anyhow::Result<Probed> {
+        let (tx, rx) = (Port::of_ours(&ends.tx)?, Port::of_ours(&ends.rx)?);
+        let destination = rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2]);
+        let probe = Probe {
+            version: IpVersion::V4,
+            size,
+            flows: 1,
+            load_pps: PROBE_PPS,
+            frames: (PROBE_PPS * self.trial.as_secs_f64()).max(1.0) as u64,
+            at_most: self.trial * 2,
+            nonce: 2,
+            mode: Some(mode),
+            cpus: self.cpus.clone(),
+        };
+        probe.run(tx, rx, destination, signals)
+    }
+}
+
+fn text(document: &Document, own: bool) -> String {
+    let mut text = format!(
+        "The tester back to back, {}, counted by {}\n",
+        if own {
+            "on a veth pair of its own".into()
+        } else {
+            document.ports.join(" to ")
+        },
+        document.receiver
+    );
+    if !document.limits.is_empty() {
+        text += &format!(
+            "\n{:<10} {:>7}  {:>12}  {:>12}  {:>12}\n",
+            "engine", "size", "sent", "received", "lost"
+        );
+    }
+    for limit in &document.limits {
+        text += &format!(
+            "{:<10} {:>5} B  {:>12}  {:>12}  {:>12}\n",
+            limit.engine,
+            limit.frame_size_bytes,
+            number::rate(limit.sent_pps),
+            number::rate(limit.received_pps),
+            number::count(limit.frames_lost),
+        );
+    }
+    if !document.pacing.is_empty() {
+        text += &format!(
+            "\n{:<10} {:>11}  {:>11}  {:>24}\n",
+            "engine", "load", "not sent", "late p50 / p99 / max"
+        );
+    }
+    let time = |ns: Option<u64>| ns.map_or("-".into(), words::short_time);
+    for pacing in &document.pacing {
+        text += &format!(
+            "{:<10} {:>11}  {:>11}  {:>24}\n",
+            pacing.engine,
+            number::rate(pacing.load_pps),
+            number::percent(-pacing.error_percent),
+            format!(
+                "{} / {} / {}",
+                time(pacing.lateness_p50_ns),
+                time(pacing.lateness_p99_ns),
+                time(pacing.lateness_max_ns)
+            ),
+        );
+    }
+    if !document.floors.is_empty() {
+        text += "\nlatency of the tester itself\n";
+    }
+    for floor in &document.floors {
+        text += &format!(
+            "{:<10} min {}  p50 {}  p99 {}  max {}  ({})\n",
+            floor.engine,
+            words::short_time(floor.latency_min_ns),
+            time(floor.latency_p50_ns),
+            time(floor.latency_p99_ns),
+            words::short_time(floor.latency_max_ns),
+            floor.timestamps,
+        );
+    }
+    for reason in &document.engines_that_do_not_work {
+        text += &format!("\nnot {reason}");
+    }
+    text
+}
