@@ -12,8 +12,6 @@ mod place;
 mod program;
 mod shape;
 mod signature;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 

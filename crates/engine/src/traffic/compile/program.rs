@@ -567,12 +567,16 @@ impl Draft {
             _ => (1, 1),
         };
         let ports = count(first.source_port.into(), last.source_port.into());
-        let ip = self.shape.placed().filter_map(|(at, layer)| match layer {
-            Layer::Ipv4(_) => Some((at, 12, 4)),
-            Layer::Ipv6(_) => Some((at, 8, 16)),
-            _ => None,
-        });
-        let Some((ip, source, bytes)) = ip.last() else {
+        let ip = self
+            .shape
+            .placed()
+            .rev()
+            .find_map(|(at, layer)| match layer {
+                Layer::Ipv4(_) => Some((at, 12, 4)),
+                Layer::Ipv6(_) => Some((at, 8, 16)),
+                _ => None,
+            });
+        let Some((ip, source, bytes)) = ip else {
             return Err(wrong(
                 "flows differ in their addresses, and this frame has no IP layer".into(),
             ));
@@ -660,11 +664,15 @@ impl Draft {
             let fields = stream.vary.iter().flat_map(|vary| &vary.field);
             by_layer || { fields }.any(|field| field.name.name().ends_with(name))
         };
-        let port = self.shape.placed().filter_map(|(at, layer)| match layer {
-            Layer::Udp(_) | Layer::Tcp(_) => Some(at),
-            _ => None,
-        });
-        let Some(ports) = port.last() else { return };
+        let port = self
+            .shape
+            .placed()
+            .rev()
+            .find_map(|(at, layer)| match layer {
+                Layer::Udp(_) | Layer::Tcp(_) => Some(at),
+                _ => None,
+            });
+        let Some(ports) = port else { return };
         for (name, at, is_source, min, max) in [
             ("RFC 4814 source port", ports, true, 1024, 65_535),
             ("RFC 4814 destination port", ports + 2, false, 1, 49_151),
@@ -735,6 +743,10 @@ impl Draft {
             next: None,
         });
         self.trim(SIZE, min as usize);
+        if self.shape.padding > 0 {
+            // nothing but padding is cut
+            return Ok(());
+        }
         let lengths: Vec<(usize, usize)> = self
             .shape
             .placed()

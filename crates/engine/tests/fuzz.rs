@@ -1,0 +1,13 @@
+//! The fuzz targets of this crate over their corpora and mutations of them, without a fuzzer.
+//!
+//! What is run is in `fuzz/targets/`, how in `fuzz/replay.rs`.
+
+#[path = "../../../fuzz/targets/profile.rs"]
+mod profile;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
+
+#[test]
+fn profile() {
+    replay::replay("profile", 50_000, profile::profile);
+}
