@@ -18,7 +18,7 @@ use super::Global;
 use super::ping::{Probe, Probed};
 use super::session::back_to_back::BackToBack;
 use super::session::options::Ports;
-use super::session::{Period, Receiving, Sending, Session, Signals, Source, Steps, words};
+use super::session::{Period, Receiving, SECOND, Sending, Session, Signals, Source, Steps, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -312,6 +312,7 @@ impl SelfTest {
             }],
             at_most: self.trial,
             receive_at_most: None,
+            interval: SECOND,
         };
         let begun = session.begin(signals)?;
         let period = session.run(begun, signals, &mut |_| {})?;
