@@ -12,7 +12,7 @@ use super::{Counts, Simulation};
 /// An early end is noticed at multiples of this.
 const NOTICED_NS: u64 = 10_000_000;
 
-/// Frames lost by chance have a moment of their own up to so many; more are told in so many portions.
+/// Frames lost by chance have a moment of their own up to so many; more are told in portions.
 const MOMENTS: u64 = 1000;
 
 /// Frames lost by chance, and when.
@@ -44,7 +44,7 @@ impl Simulation {
         };
         let mut passed = self.pass(&course, flows);
         let mut counts = self.counts(&steps, &passed, &mut random);
-        let mut moments = moments(&steps, counts.lost_inside, &mut further);
+        let mut moments = moments(&steps, &passed, question, counts.lost_inside, &mut further);
         let mut duration_ns = question.duration_ns();
         let mut samples = samples(question, &passed, &moments);
 
@@ -173,29 +173,65 @@ fn tags(question: &Question) -> Vec<u64> {
         .collect()
 }
 
-/// When frames were lost by chance: at random, in the measure of what was sent.
-fn moments(steps: &[Step], lost: u64, random: &mut Random) -> Moments {
-    let sent: u64 = steps.iter().map(|step| step.sent).sum();
-    let at = |frame: f64| {
-        let (mut begin_ns, mut before) = (0, 0.0);
-        for step in steps {
-            let frames = step.sent as f64;
-            if frame < before + frames {
-                return begin_ns + ((frame - before) / frames * step.length_ns as f64) as u64;
-            }
-            before += frames;
-            begin_ns += step.length_ns;
+/// When frames were lost by chance: few of them at random, many evenly, in the measure of what came out.
+fn moments(
+    steps: &[Step],
+    passed: &Passed,
+    question: &Question,
+    lost: u64,
+    random: &mut Random,
+) -> Moments {
+    // frames that had come out at moments: at the samples where there are some, else as they were sent
+    let mut curve = vec![(0u64, 0.0)];
+    match question.sample_ns {
+        Some(length_ns) if !passed.out.is_empty() => {
+            curve.extend(
+                (1..)
+                    .zip(&passed.out)
+                    .map(|(k, (_, out))| (k * length_ns, *out)),
+            );
         }
-        begin_ns
+        _ => {
+            let (mut at_ns, mut sent) = (0, 0.0);
+            curve.extend(steps.iter().map(|step| {
+                at_ns += step.length_ns;
+                sent += step.sent as f64;
+                (at_ns, sent)
+            }));
+        }
+    }
+    let all = curve.last().map_or(0.0, |(_, frames)| *frames);
+    let at = |frame: f64| {
+        let next = curve.partition_point(|(_, frames)| *frames <= frame);
+        let next = next.clamp(1, curve.len() - 1);
+        let ((from_ns, from), (to_ns, to)) = (curve[next - 1], curve[next]);
+        let share = ((frame - from) / (to - from).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+        from_ns + (share * (to_ns - from_ns) as f64) as u64
     };
-    let portions = lost.min(MOMENTS);
-    let mut moments: Moments = (0..portions)
-        .map(|n| {
-            let frames = lost / portions + u64::from(n < lost % portions);
-            (at(random.unit() * sent as f64), frames)
-        })
-        .collect();
-    moments.sort_unstable();
+    if lost <= MOMENTS {
+        let mut moments: Moments = (0..lost).map(|_| (at(random.unit() * all), 1)).collect();
+        moments.sort_unstable();
+        return moments;
+    }
+    let portions = MOMENTS.max(curve.len() as u64);
+    let portion = |n: u64| (lost as f64 * (n as f64 / portions as f64)).round() as u64;
+    let mut moments: Moments = match question.sample_ns {
+        // exactly as much as each interval's share
+        Some(_) => curve
+            .windows(2)
+            .map(|pair| {
+                let until = |frames: f64| (lost as f64 * frames / all.max(1.0)).round() as u64;
+                (pair[1].0 - 1, until(pair[1].1) - until(pair[0].1))
+            })
+            .collect(),
+        None => (0..portions)
+            .map(|n| {
+                let middle = all * (n as f64 + 0.5) / portions as f64;
+                (at(middle), portion(n + 1) - portion(n))
+            })
+            .collect(),
+    };
+    moments.retain(|(_, frames)| *frames > 0);
     moments
 }
 

@@ -1,6 +1,7 @@
 //! Frame loss rate: loss over load, from the full rate down (RFC 2544 §26.3, errata 422 and 5203; RFC 1242 §3.6).
 //!
-//! From 100 % of the full rate in steps of 10 % or less, until two successive loads lose nothing. The forwarding rate of every
+//! From 100 % of the full rate in steps of 10 % or less, until two successive loads lose nothing; below the last
+//! whole step the load is halved. The forwarding rate of every
 //! point shows a DUT that forwards less in overload. Start with [`FrameLoss`].
 
 use model::outcome::{Found, LossPoint, Outcome};
@@ -12,6 +13,9 @@ use crate::procedure::{Course, Procedure, check_duration, loss_ratio};
 
 /// Largest step that the RFC allows, in percent.
 pub const LARGEST_STEP: f64 = 10.0;
+
+/// Below the last step loads are halved, down to this share of the full rate in percent.
+const SMALLEST_PERCENT: f64 = 0.1;
 
 /// A DUT that forwards less than this share of its best rate at the highest load collapses.
 const COLLAPSE: f64 = 0.9;
@@ -63,7 +67,7 @@ impl FrameLoss {
                 p.step_percent
             ));
         }
-        let smallest = p.setup.full_rate_pps() * p.step_percent / 100.0;
+        let smallest = p.setup.full_rate_pps() * SMALLEST_PERCENT / 100.0;
         check_duration("a trial at the smallest load", p.trial_ns, smallest)?;
         let reachable = p.setup.largest_pps() / p.setup.full_rate_pps();
         let steps = ((1.0 - reachable) * 100.0 / p.step_percent - 1e-9)
@@ -78,15 +82,19 @@ impl FrameLoss {
         })
     }
 
+    /// The next load; below the last whole step it is halved.
     fn percent(&self) -> f64 {
-        100.0 - f64::from(self.steps) * self.parameters.step_percent
+        let step = self.parameters.step_percent;
+        let whole = (100.0 / step + 1e-9).floor() as u32 - 1;
+        let halvings = self.steps.saturating_sub(whole);
+        (100.0 - f64::from(self.steps - halvings) * step) / 2f64.powi(halvings as i32)
     }
 }
 
 impl Procedure for FrameLoss {
     fn next_trial(&mut self) -> Option<Question> {
         let percent = self.percent();
-        if self.clean >= 2 || percent < 1e-9 || self.course.failure.is_some() {
+        if self.clean >= 2 || percent < SMALLEST_PERCENT || self.course.failure.is_some() {
             return None;
         }
         let p = &self.parameters;
