@@ -40,7 +40,7 @@ struct progress {
 	__u64 gap;              /* the gap that `next` came from */
 	__u64 start_ns;         /* the start that `next` and `until` count from */
 	__u64 oldest;           /* departure of the first frame of this batch plus 1; 0 = there is none yet */
-	__u64 sequence;         /* frames sent on all paths */
+	__u64 sequence;         /* frames sent on all paths, and what a port that is gone refused */
 	__u32 steps;            /* gaps between the last frame and `next`, in 1/65536 */
 	__u32 slot;             /* cached frames: which is next */
 	__u32 source;           /* test frames: where the flow counter stands */
@@ -178,9 +178,14 @@ static __always_inline int leave(const volatile struct control *c, struct progre
 		return XDP_ABORTED;
 	p->next += interval(p->gap, steps);
 	p->steps = steps;
-	p->sent[path]++;
 	p->sequence++;
-	return bpf_redirect_map(&ports, path, 0);
+	if (bpf_redirect_map(&ports, path, XDP_DROP) != XDP_REDIRECT) {
+		/* the port is gone */
+		p->not_sent++;
+		return XDP_DROP;
+	}
+	p->sent[path]++;
+	return XDP_REDIRECT;
 }
 
 #endif

@@ -2,8 +2,6 @@
 //!
 //! Needs the right to load BPF programs.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use aya::Ebpf;
 use aya::programs::{TestRun, TestRunOptions, Xdp};
 use engine::histogram::{BUCKETS, LARGEST_NS, bounds, index};

@@ -359,3 +359,141 @@ impl Checksum {
 fn read(frame: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([frame[at], frame[at + 1]])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generator::SignaturePlace;
+    use crate::traffic::Timing;
+    use packet::modifier::{Program, Transport};
+    use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+
+    /// UDP over IPv4 with its signature in front or at the end.
+    fn udp(frame_size: u16, at_end: bool) -> Kind {
+        let template = FrameTemplate::new(&FrameSpec {
+            source: MacAddr([2, 0, 0, 0, 0, 1]),
+            destination: MacAddr([2, 0, 0, 0, 0, 2]),
+            version: IpVersion::V4,
+            frame_size,
+        })
+        .unwrap();
+        let mut bytes = vec![0; template.buffer_len()];
+        let flow = FlowSet::default_v4(1).unwrap().flow(0);
+        template.write(&mut bytes, &flow, &Signature::default());
+        let offset = match at_end {
+            true => (bytes.len() - signature::LEN) as u16,
+            false => signature::OFFSET_IPV4_UDP as u16,
+        };
+        Kind {
+            template: bytes,
+            program: Program {
+                instructions: vec![
+                    Instruction::Signature { offset },
+                    Instruction::FixTransport {
+                        l2_len: 14,
+                        l3_len: 20,
+                        transport: Transport::Udp,
+                    },
+                ],
+                ..Program::default()
+            },
+            place: Some(SignaturePlace::Tail),
+        }
+    }
+
+    fn traffic(streams: Vec<(f64, Vec<Kind>)>) -> TrafficFrames {
+        let stream = |(id, (rate_pps, kinds)): (u16, (f64, Vec<Kind>))| Stream {
+            id,
+            name: format!("s{id}"),
+            pattern: (0..kinds.len() as u16).collect(),
+            kinds,
+            timing: Timing {
+                rate_pps,
+                mode: Emission::Continuous,
+                delay_ns: 0,
+                waits: false,
+                next: None,
+                runs: None,
+            },
+        };
+        TrafficFrames {
+            traffic: Traffic {
+                name: "test".into(),
+                streams: (0..).zip(streams).map(stream).collect(),
+            }
+            .into(),
+            nonce: 7,
+        }
+    }
+
+    fn imix(at_end: bool) -> Vec<Kind> {
+        [64, 594, 1518].map(|size| udp(size, at_end)).to_vec()
+    }
+
+    #[test]
+    fn only_what_differs_is_copied() {
+        let lines = |kinds| Cycle::new(&traffic(vec![(1.0, kinds)])).unwrap().lines;
+        assert_eq!(lines(vec![udp(64, false)]), 1);
+        assert_eq!(lines(imix(false)), 1);
+        assert_eq!(lines(vec![udp(1518, true)]), 1);
+        // the signature of the middle size is inside of the longest: 590 bytes
+        assert_eq!(lines(imix(true)), 5);
+        let mut pattern = udp(1518, false);
+        pattern.template[1513] = 1;
+        assert_eq!(lines(vec![pattern.clone()]), 1);
+        assert_eq!(lines(vec![udp(1518, false), pattern]), 12);
+    }
+
+    #[test]
+    fn a_kind_is_known_by_what_changes_in_it() {
+        let checksum = |kind: &Kind| learn(kind).unwrap().unwrap().checksum;
+        let at = |at, flags| Some(Checksum { at, flags });
+        assert_eq!(checksum(&udp(64, false)), at(40, NEVER_ZERO));
+        assert_eq!(checksum(&udp(65, true)), at(40, NEVER_ZERO | SHIFTED));
+        let mut none = udp(64, false);
+        none.program.instructions.pop();
+        assert_eq!(checksum(&none), None);
+        none.program.instructions.clear();
+        assert_eq!(learn(&none), Ok(None));
+    }
+
+    #[test]
+    fn steps_add_up_to_whole_gaps() {
+        for rates in [
+            vec![1.0],
+            vec![3.0, 1.0],
+            vec![7.0, 4.0, 1.0],
+            vec![1000.0, 3.0],
+        ] {
+            let streams = rates.iter().map(|rate| (*rate, imix(false))).collect();
+            let cycle = Cycle::new(&traffic(streams)).unwrap();
+            let mut steps = 0;
+            cycle.each(|_, next| steps += u64::from(next.steps));
+            assert_eq!(steps, u64::from(cycle.slots) * 65536, "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn sums_leave_out_what_is_written_later() {
+        let machine = udp(65, true).program.machine(&udp(65, true).template);
+        let mut machine = machine.unwrap();
+        let mut frame = [0; 61];
+        let Some(Signed {
+            checksum: Some(checksum),
+            ..
+        }) = learn(&udp(65, true)).unwrap()
+        else {
+            panic!("it has a checksum");
+        };
+        let mut sums = BTreeSet::new();
+        for sequence in [0, 1, 0x1234_5678, 0xffff_ffff_ffff] {
+            let signature = Signature {
+                sequence,
+                ..Signature::default()
+            };
+            machine.render(&mut frame, &signature);
+            sums.insert(checksum.sum_without(&frame, sequence));
+        }
+        assert_eq!(sums.len(), 1, "{sums:?}");
+    }
+}

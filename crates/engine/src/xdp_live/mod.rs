@@ -30,7 +30,7 @@ use aya::{Ebpf, EbpfLoader};
 use packet::IpVersion;
 
 use self::cycle::Cycle;
-use self::sys::{Control, CycleSize, Line, MAX_PATHS, Progress, Stream, mtu};
+use self::sys::{Control, CycleSize, Interfaces, Line, MAX_PATHS, Progress, Stream};
 use crate::error::EngineError;
 use crate::generator::{
     Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames, Timestamps,
@@ -79,6 +79,7 @@ pub struct XdpLive {
     netns: Option<PathBuf>,
     cpus: Vec<usize>,
     ports: Vec<Port>,
+    interfaces: Interfaces,
     test: Test,
     /// For profiles; `None` when test frames are armed.
     profile: Option<Profile>,
@@ -154,6 +155,8 @@ impl XdpLive {
                 cpus: cpus.to_vec(),
                 test: Test::load(&ports)?,
                 ports,
+                interfaces: Interfaces::open()
+                    .map_err(|e| EngineError::system("open a socket", e))?,
                 profile: None,
                 armed: None,
                 paced: false,
@@ -216,20 +219,37 @@ impl XdpLive {
 
     /// The kernel lets longer frames vanish without counting them.
     fn check_length(&self, bytes: usize) -> Result<(), EngineError> {
-        within(&self.netns, || {
-            for Port { name, .. } in &self.ports {
-                let mtu = mtu(name)
-                    .map_err(|e| EngineError::system(format!("read the MTU of {name}"), e))?;
-                if bytes > mtu as usize + BEYOND_MTU {
-                    return Err(EngineError::Frames(format!(
-                        "{name} has an MTU of {mtu} bytes and takes no frames of {bytes} bytes without FCS; \
-                         make the frames shorter or raise the MTU: ip link set {name} mtu {}",
-                        bytes - BEYOND_MTU
-                    )));
-                }
+        for Port { name, .. } in &self.ports {
+            let mtu = self
+                .interfaces
+                .mtu(name)
+                .map_err(|e| EngineError::system(format!("read the MTU of {name}"), e))?;
+            if bytes > mtu as usize + BEYOND_MTU {
+                return Err(EngineError::Frames(format!(
+                    "{name} has an MTU of {mtu} bytes and takes no frames of {bytes} bytes without FCS; \
+                     make the frames shorter, or raise the MTU at both ends: ip link set {name} mtu {}",
+                    bytes - BEYOND_MTU
+                )));
             }
-            Ok(())
-        })
+        }
+        Ok(())
+    }
+
+    /// Frames into a port that is down vanish without being counted.
+    fn check_ports(&self) -> Result<(), EngineError> {
+        for Port { name, .. } in &self.ports {
+            let runs = self
+                .interfaces
+                .runs(name)
+                .map_err(|e| EngineError::system(format!("send into {name}"), e))?;
+            if !runs {
+                return Err(EngineError::system(
+                    format!("send into {name}, which is down or whose other end is"),
+                    rustix::io::Errno::NETDOWN,
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn write_control(&mut self, control: Control) -> Result<(), EngineError> {
@@ -270,6 +290,7 @@ impl Sender for XdpLive {
             (None, _) => return Err(EngineError::Frames("the sender is not armed".into())),
             (_, Some(_)) => return Err(EngineError::Frames("the sender still runs".into())),
         };
+        self.check_ports()?;
         self.loaded_mut().reset()?;
         if let Some(profile) = &mut self.profile {
             profile.reset()?;
@@ -296,14 +317,13 @@ impl Sender for XdpLive {
         let thread = {
             let (stop, programs) = (stop.clone(), self.loaded().programs.clone());
             let (netns, cpus) = (self.netns.clone(), self.cpus.clone());
-            let ingress = self.ports[0].index;
             thread::Builder::new()
                 .name("fwdlab-send".into())
                 .spawn(move || {
                     pin(&cpus)?;
                     become_preferred();
                     enter(&netns)?;
-                    send(&programs, &armed, ingress, batch, control.end_ns, &stop)
+                    send(&programs, &armed, batch, control.end_ns, &stop)
                 })
                 .map_err(|e| EngineError::system("start the sender thread", e))?
         };
@@ -400,6 +420,7 @@ impl Sender for XdpLive {
             thread
                 .join()
                 .map_err(|_| EngineError::Thread("it panicked".into()))??;
+            self.check_ports()?;
         }
         self.counts()
     }
@@ -411,7 +432,10 @@ impl Sender for XdpLive {
         let control = &running.control;
         let all_sent =
             control.frames > 0 && self.progress().is_ok_and(|p| p.sequence >= control.frames);
-        all_sent || monotonic_ns() >= control.end_ns || running.thread.is_finished()
+        all_sent
+            || monotonic_ns() >= control.end_ns
+            || running.thread.is_finished()
+            || self.check_ports().is_err()
     }
 }
 
@@ -426,7 +450,6 @@ impl Drop for XdpLive {
 fn send(
     programs: &Ebpf,
     Armed { program, page }: &Armed,
-    ingress: u32,
     batch: u32,
     end_ns: u64,
     stop: &AtomicBool,
@@ -435,15 +458,9 @@ fn send(
         .program(program)
         .and_then(|p| p.try_into().ok())
         .ok_or_else(|| EngineError::Thread(format!("no program {program}")))?;
-    // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
-    let context: Vec<u8> = [0, page.len() as u32, 0, ingress, 0, 0]
-        .iter()
-        .flat_map(|word| word.to_ne_bytes())
-        .collect();
     while !stop.load(Ordering::Acquire) && monotonic_ns() < end_ns {
         let result = program.test_run(TestRunOptions {
             data_in: Some(page),
-            ctx_in: Some(&context),
             // whole batches, so that the program knows where one ends
             repeat: !(batch - 1),
             attrs: TestRunAttrs::new().xdp_live_frames(batch),
