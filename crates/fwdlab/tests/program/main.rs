@@ -9,6 +9,7 @@
     reason = "a panic is how a test fails, and helpers of tests are tests too"
 )]
 
+mod by_hand;
 mod compare;
 mod comparison;
 mod configuration;
@@ -21,8 +22,10 @@ mod import;
 mod interrupts;
 mod links;
 mod ministat;
+mod ports;
 mod rate;
 mod runs;
 mod support;
 mod throughput;
+mod wire;
 mod words;

@@ -51,6 +51,8 @@ impl Port {
         let found: Vec<(Danger, String)> = dangers(&facts)
             .into_iter()
             .filter(|(danger, _)| !accepted.contains(danger))
+            // a program looks at frames that arrive: it is in the way of another, and of nobody who sends
+            .filter(|(danger, _)| *danger != Danger::XdpProgram || roles.contains(&Role::Receive))
             .collect();
         if !found.is_empty() {
             return Err(refusal(spec, roles, &found));

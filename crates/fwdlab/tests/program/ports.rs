@@ -1,0 +1,269 @@
+//! Ports are safe: what somebody needs is refused, two of us keep apart, and nothing is left on any kind of exit.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::{Lab, PATIENCE, root, skipped, try_tool};
+use crate::wire::{MAC_B, Wire, capture_file, frame};
+
+fn send(more: &str) -> String {
+    format!("send --port pa --dst-mac {MAC_B} --load 1kpps {more}")
+}
+
+#[test]
+fn a_port_that_somebody_needs_is_refused_until_that_is_accepted() {
+    const TEST: &str = "a_port_that_somebody_needs_is_refused_until_that_is_accepted";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    // what is done to the port, what is said, what accepts it
+    for (script, words, flag) in [
+        (
+            "ip address add 198.18.0.2/24 dev pa; ip route add default via 198.18.0.1",
+            "it carries the default route",
+            "--even-with-default-route",
+        ),
+        (
+            "ip route add default table 100 dev pa",
+            "it carries the default route",
+            "--even-with-default-route",
+        ),
+        (
+            "ip address add 10.0.0.5/24 dev pa",
+            "it has the address 10.0.0.5",
+            "--even-with-address",
+        ),
+        (
+            "ip link add br0 type bridge; ip link set pa master br0",
+            "it is a port of br0",
+            "--even-in-bridge",
+        ),
+        (
+            "ip link add link pa name pa.7 type vlan id 7",
+            "pa.7 is on top of it",
+            "--even-in-bridge",
+        ),
+        (
+            "ip neighbour add 192.168.9.9 lladdr 02:00:00:00:00:99 nud reachable dev pa",
+            "this host talks to 192.168.9.9",
+            "--even-in-use",
+        ),
+    ] {
+        let wire = Wire::new();
+        if script.contains("type vlan") && !has_vlan(&wire) {
+            skipped(TEST, "this kernel has no VLAN devices");
+            continue;
+        }
+        wire.exec(script);
+        let before = wire.counter("pa", "tx", "packets");
+        let refused = wire.run(&lab, &send("--for 10frames"));
+        refused
+            .code(3)
+            .says(&["nothing is sent on pa", words, flag]);
+        assert!(refused.out.is_empty());
+        assert_eq!(wire.counter("pa", "tx", "packets"), before, "{words}");
+        wire.run(&lab, &send(&format!("--for 10frames -q {flag}")))
+            .measured();
+        assert_eq!(wire.counter("pa", "tx", "packets"), before + 10, "{words}");
+    }
+    // a port of a laboratory is nobody's
+    let wire = Wire::new();
+    wire.exec("ip address add 198.18.0.2/24 dev pa; ip neighbour add 198.18.0.1 lladdr 02:00:00:00:00:99 nud reachable dev pa");
+    wire.run(&lab, &send("--for 10frames")).measured();
+    lab.assert_clean("refused ports");
+}
+
+fn has_vlan(wire: &Wire) -> bool {
+    let name = &wire.name;
+    let added = "link add link pb name pb.7 type vlan id 7";
+    let words: Vec<&str> = added.split(' ').collect();
+    try_tool(&[&["ip", "-n", name], &words[..]].concat()).is_ok()
+}
+
+#[test]
+fn a_connection_through_a_port_is_a_reason_to_refuse_it() {
+    if !root("a_connection_through_a_port_is_a_reason_to_refuse_it") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    wire.exec("ip link set lo up; ip address add 198.18.0.2/24 dev pa");
+    // a connection that lives as long as its standard input is open
+    let script = "import socket,sys\n\
+        a=socket.create_server(('198.18.0.2',5000))\n\
+        b=socket.create_connection(('198.18.0.2',5000)); c=a.accept()\n\
+        print('there',flush=True); sys.stdin.read()";
+    let mut python = std::process::Command::new("ip")
+        .args(["netns", "exec", &wire.name, "python3", "-c", script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 6];
+    std::io::Read::read_exact(python.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let refused = wire.run(&lab, &send("--for 10frames"));
+    drop(python.stdin.take());
+    python.wait().unwrap();
+    refused
+        .code(3)
+        .says(&["a TCP connection with 198.18.0.2 port", "--even-in-use"]);
+    lab.assert_clean("a connection");
+}
+
+#[test]
+fn destinations_of_other_people_are_refused() {
+    if !root("destinations_of_other_people_are_refused") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let bad = capture_file(
+        &lab,
+        "bad.pcapng",
+        &[
+            (0, frame([198, 19, 0, 1], 1, 30)),
+            (1000, frame([8, 8, 8, 8], 2, 30)),
+        ],
+    );
+    for more in [
+        "--for 10frames --to 8.8.8.8".to_owned(),
+        "--for 10frames --to 198.19.255.250-198.20.0.5".to_owned(),
+        "--for 10frames --from 2001:2::1 --to 2a00:1450::1".to_owned(),
+        "--for 10frames --profile bench/var1".to_owned(),
+        format!("--pcap {}", bad.display()),
+    ] {
+        let refused = wire.run(&lab, &send(&more));
+        refused.code(3).says(&["RFC 6815", "--to-any-address"]);
+        assert_eq!(wire.counter("pa", "tx", "packets"), 0, "{more}");
+    }
+    wire.run(&lab, &send("--for 10frames --to 8.8.8.8 --to-any-address"))
+        .measured();
+    assert_eq!(wire.counter("pa", "tx", "packets"), 10);
+    for good in ["10.9.9.9", "192.168.1.1-20", "203.0.113.7", "169.254.1.1"] {
+        wire.run(&lab, &send(&format!("--for 10frames --to {good}")))
+            .measured();
+    }
+}
+
+#[test]
+fn two_of_us_on_one_port_are_told_of_each_other() {
+    if !root("two_of_us_on_one_port_are_told_of_each_other") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    for (first, second, word) in [
+        (send(""), send("--for 10frames"), "sends on pa"),
+        (
+            "receive --port pb".to_owned(),
+            "receive --port pb --for 100ms".to_owned(),
+            "pb",
+        ),
+    ] {
+        let mut running = wire.start(&lab, &first);
+        running.wait_until("its begin", |running| running.err().contains(" 1 s "));
+        wire.run(&lab, &second).code(3).says(&[word]);
+        if word.contains("sends") {
+            let pid = format!("process {} ", running.pid());
+            wire.run(&lab, &second).code(3).says(&[&pid]);
+        }
+        // another end of the cable, and another namespace with a port of the same index, are other ports
+        let other = Wire::new();
+        other.run(&lab, &second).measured();
+        running.signal(Signal::KILL);
+        running.wait(PATIENCE).code(128 + 9);
+        assert_eq!(wire.attached(), "", "after kill -9");
+        wire.run(&lab, &second).measured();
+    }
+    lab.assert_clean("two of us");
+}
+
+#[test]
+fn nothing_is_left_on_a_port_after_any_exit() {
+    if !root("nothing_is_left_on_a_port_after_any_exit") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let output = lab.path().join("c.pcapng");
+    let capture = format!("capture --port pb -o {}", output.display());
+    let commands = [
+        send("--engine xdp-live"),
+        send("--engine af-xdp"),
+        send("--engine af-packet"),
+        "receive --port pb --engine xdp --flows 5".to_owned(),
+        "receive --port pb --engine af-packet".to_owned(),
+        capture,
+    ];
+    // live frames need NAPI at the other end
+    wire.exec("ethtool -K pb gro on");
+    for command in &commands {
+        for (signal, code) in [
+            (Signal::INT, 0),
+            (Signal::TERM, 143),
+            (Signal::KILL, 128 + 9),
+        ] {
+            let running = wire.start(&lab, command);
+            std::thread::sleep(Duration::from_millis(700));
+            running.signal(signal);
+            let ended = running.wait(PATIENCE);
+            // a busy machine may keep a sender from its load, which is told
+            assert!(
+                ended.code == code || (code == 0 && ended.code == 5),
+                "{command}: {ended:?}"
+            );
+            assert_eq!(wire.attached(), "", "{command} after {signal:?}");
+            let flags = wire.ip("-d link show dev pb");
+            assert!(flags.contains("promiscuity 0"), "{command}: {flags}");
+        }
+    }
+    lab.assert_clean("all exits");
+}
+
+#[test]
+fn a_port_that_goes_down_or_away_ends_the_command_with_its_name() {
+    if !root("a_port_that_goes_down_or_away_ends_the_command_with_its_name") {
+        return;
+    }
+    let lab = Lab::new();
+    let output = lab.path().join("c.pcapng");
+    for (command, port) in [
+        (send("--engine af-packet"), "pa"),
+        (send("--engine af-xdp"), "pa"),
+        ("receive --port pb".to_owned(), "pb"),
+        (format!("capture --port pb -o {}", output.display()), "pb"),
+    ] {
+        for (what, words) in [
+            ("link set PORT down", "set down"),
+            ("link delete pa", "gone"),
+        ] {
+            let wire = Wire::new();
+            let running = wire.start(&lab, &command);
+            std::thread::sleep(Duration::from_millis(700));
+            wire.ip(&what.replace("PORT", port));
+            let ended = running.wait(PATIENCE);
+            ended.code(4).says(&[port, words]);
+            assert!(!wire.attached().contains("fwdlab"), "{}", wire.attached());
+        }
+    }
+    // from the begin
+    let wire = Wire::new();
+    wire.ip("link set pa down");
+    wire.run(&lab, &send("--for 1frame"))
+        .code(3)
+        .says(&["pa is down", &format!("ip -n {} link set pa up", wire.name)]);
+    wire.ip("link set pa up");
+    wire.ip("link set pb down");
+    wire.run(&lab, &send("--for 1frame"))
+        .code(3)
+        .says(&["no link", "other end"]);
+    wire.run(&lab, "send --port nosuch --for 1frame")
+        .code(3)
+        .says(&["no interface nosuch", "pb"]);
+    lab.run(&["capture", "--port", "x", "--netns", "fwtest-nosuch"])
+        .code(3)
+        .says(&["no network namespace"]);
+    lab.assert_clean("ports that go");
+}

@@ -1,0 +1,176 @@
+//! A network namespace of a test's own with two ports joined by a cable: `pa` and `pb`.
+//!
+//! It is gone with the value. Nothing in it speaks by itself. Start with [`Wire::new`].
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use packet::pcap::{self, Format, Frame, Writer};
+use serde_json::Value;
+
+use crate::support::{Ended, Lab, Started, tool, try_tool};
+
+pub const MAC_A: &str = "02:00:00:00:00:0a";
+pub const MAC_B: &str = "02:00:00:00:00:0b";
+
+pub struct Wire {
+    pub name: String,
+}
+
+impl Wire {
+    /// Both ports up, without addresses.
+    pub fn new() -> Wire {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fwtest-{}-{number}", std::process::id());
+        tool(&["ip", "netns", "add", &name]);
+        let wire = Wire { name };
+        wire.exec("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
+        wire.cable();
+        wire
+    }
+
+    pub fn cable(&self) {
+        self.ip(&format!(
+            "link add name pa address {MAC_A} type veth peer name pb address {MAC_B}"
+        ));
+        self.ip("link set pa up");
+        self.ip("link set pb up");
+    }
+
+    #[track_caller]
+    pub fn ip(&self, words: &str) -> String {
+        let words: Vec<&str> = words.split(' ').collect();
+        tool(&[&["ip", "-n", &self.name], &words[..]].concat())
+    }
+
+    #[track_caller]
+    pub fn exec(&self, script: &str) -> String {
+        tool(&["ip", "netns", "exec", &self.name, "sh", "-c", script])
+    }
+
+    /// A command of the program on the ports of this namespace.
+    pub fn arguments<'a>(&'a self, words: &'a str) -> Vec<&'a str> {
+        let mut all: Vec<&str> = words.split_whitespace().collect();
+        all.extend(["--netns", &self.name]);
+        all
+    }
+
+    pub fn run(&self, lab: &Lab, words: &str) -> Ended {
+        lab.run(&self.arguments(words))
+    }
+
+    pub fn start(&self, lab: &Lab, words: &str) -> Started {
+        lab.start(&self.arguments(words))
+    }
+
+    /// Runs it and takes what it prints as JSON. A machine that is busy may keep it from its load (code 5).
+    #[track_caller]
+    pub fn json(&self, lab: &Lab, words: &str) -> Value {
+        let mut arguments = self.arguments(words);
+        arguments.push("--json");
+        let ended = lab.run(&arguments);
+        ended.measured();
+        serde_json::from_str(&ended.out).unwrap()
+    }
+
+    /// Is an XDP program attached, or a socket of packets open?
+    pub fn attached(&self) -> String {
+        let programs = self.ip("link show");
+        let programs: Vec<&str> = programs
+            .lines()
+            .filter(|line| line.contains("xdp"))
+            .collect();
+        let sockets =
+            self.exec("tail -n +2 /proc/net/packet; grep fwdlab/port /proc/net/unix; true");
+        format!("{}{sockets}", programs.join("\n"))
+    }
+
+    /// A counter of a port, as the kernel has it.
+    pub fn counter(&self, port: &str, direction: &str, name: &str) -> u64 {
+        let text = self.ip(&format!("-j -s link show dev {port}"));
+        let json: Value = serde_json::from_str(&text).unwrap();
+        json[0]["stats64"][direction][name].as_u64().unwrap()
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        let _ = try_tool(&["ip", "netns", "delete", &self.name]);
+    }
+}
+
+/// A field of all frames of a capture file, as tshark reads it; `None` without tshark.
+pub fn tshark(file: &Path, field: &str, filter: &str) -> Option<Vec<String>> {
+    let output = Command::new("tshark")
+        .args(["-r", file.to_str().unwrap(), "-T", "fields", "-e", field])
+        .args([
+            "-o",
+            "udp.check_checksum:TRUE",
+            "-o",
+            "ip.check_checksum:TRUE",
+            "-Y",
+            filter,
+        ])
+        .output()
+        .ok()?;
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect(),
+    )
+}
+
+/// Times and bytes of all frames of a capture file, read by our own reader.
+pub fn frames(file: &Path) -> Vec<(u64, Vec<u8>)> {
+    let bytes = std::fs::read(file).unwrap();
+    pcap::frames(&bytes)
+        .map(|frame| {
+            let frame = frame.unwrap();
+            (frame.timestamp_ns, frame.bytes.to_vec())
+        })
+        .collect()
+}
+
+/// Writes a capture file.
+pub fn capture_file(lab: &Lab, name: &str, frames: &[(u64, Vec<u8>)]) -> PathBuf {
+    let mut file = Vec::new();
+    let writer = Writer::start(Format::Ng, pcap::ETHERNET, &mut file);
+    for (at, bytes) in frames {
+        writer.frame(&Frame::new(*at, bytes), &mut file);
+    }
+    let path = lab.path().join(name);
+    std::fs::write(&path, file).unwrap();
+    path
+}
+
+/// A UDP frame over IPv4 from 198.18.0.2, as another program would have made it: without any signature.
+pub fn frame(destination: [u8; 4], number: u8, payload: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 0, 0xa, 8, 0];
+    let total = (28 + payload) as u16;
+    let mut ip = vec![0x45, 0];
+    ip.extend(total.to_be_bytes());
+    ip.extend([0, number, 0, 0, 64, 17, 0, 0, 198, 18, 0, 2]);
+    ip.extend(destination);
+    let sum: u32 = ip
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
+    let sum = !(((sum >> 16) + (sum & 0xffff)) as u16);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(ip);
+    frame.extend([7, 208, 7, 208]);
+    frame.extend((8 + payload as u16).to_be_bytes());
+    // no UDP checksum
+    frame.extend([0, 0]);
+    frame.extend(std::iter::repeat_n(number, payload));
+    frame
+}
