@@ -686,7 +686,17 @@ mod tests {
         let before = bench.loaded.counts().unwrap();
         bench.frame(&numbered(newest), None);
         let ready = std::sync::Barrier::new(2);
-        let run = |bytes: &[u8]| {
+        let may = rustix::thread::sched_getaffinity(None).unwrap();
+        let cpus: Vec<usize> = (0..1024).filter(|&cpu| may.is_set(cpu)).collect();
+        let [first, second, ..] = cpus[..] else {
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: two_cpus_at_once_lose_no_count: one CPU"
+            );
+            return;
+        };
+        let run = |cpu: usize, bytes: &[u8]| {
+            crate::port::pin(&[cpu]).unwrap();
             let program: &Xdp = bench
                 .loaded
                 .programs
@@ -705,13 +715,13 @@ mod tests {
         // both are of flow 5 of 2050; and then duplicates
         let (one, other) = (numbered(5), numbered(2055));
         std::thread::scope(|scope| {
-            scope.spawn(|| run(&one));
-            scope.spawn(|| run(&other));
+            scope.spawn(|| run(first, &one));
+            scope.spawn(|| run(second, &other));
         });
         let newest = numbered(newest);
         std::thread::scope(|scope| {
-            scope.spawn(|| run(&newest));
-            scope.spawn(|| run(&newest));
+            scope.spawn(|| run(first, &newest));
+            scope.spawn(|| run(second, &newest));
         });
         let runs = u64::from(RUNS);
         let found = bench.loaded.analysing.as_ref().unwrap().read().unwrap();
