@@ -29,7 +29,7 @@ pub use self::analyser::{Analyser, Seen};
 
 use std::collections::HashSet;
 
-use model::latency::LatencySummary;
+use model::latency::{Bucket, Exact, LatencySummary};
 
 use crate::error::EngineError;
 use crate::generator::{Expected, SignaturePlace};
@@ -170,13 +170,7 @@ impl StreamAnalysis {
         if frames == 0 {
             return None;
         }
-        let buckets = |histogram: &Histogram| {
-            histogram
-                .buckets()
-                .map(|(low, high, count)| model::latency::Bucket { low, high, count })
-                .collect::<Vec<_>>()
-        };
-        let exact = model::latency::Exact {
+        let exact = Exact {
             min_ns: self.latency_min_ns,
             max_ns: self.latency_max_ns,
             sum_ns: self.latency_sum_ns,
@@ -190,6 +184,14 @@ impl StreamAnalysis {
             timestamps,
         ))
     }
+}
+
+/// The buckets of a histogram that have values, as results and logs want them.
+pub fn buckets(histogram: &Histogram) -> Vec<Bucket> {
+    histogram
+        .buckets()
+        .map(|(low, high, count)| Bucket { low, high, count })
+        .collect()
 }
 
 impl AnalysisPlan {
@@ -221,5 +223,35 @@ impl AnalysisPlan {
             return refuse(format!("count {flows} flows; {MAX_FLOWS} are possible"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Percentiles of our buckets, of the HDR histogram that is made of them, and of all values, sorted.
+        #[test]
+        fn percentiles_are_those_of_sorted_values_and_of_hdr_histograms(
+            mut values in proptest::collection::vec(
+                prop_oneof![0..100_u64, 0..100_000_u64, 0..(1_u64 << 40)], 1..400),
+            share in 0.0..=1.0_f64,
+        ) {
+            let mut histogram = Histogram::default();
+            let mut hdr = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).unwrap();
+            for &value in &values {
+                histogram.record(value);
+                hdr.record(value).unwrap();
+            }
+            values.sort_unstable();
+            let rank = ((share * values.len() as f64).ceil() as usize).max(1);
+            let exact = values[rank - 1];
+            let ours = histogram.quantile(share).unwrap();
+            prop_assert!(exact <= ours && ours <= exact + exact / 64, "{ours} for {exact}");
+            let theirs = hdr.value_at_quantile(share);
+            prop_assert!(theirs <= ours + ours / 1000 && ours <= theirs + theirs / 64, "{ours}, {theirs}");
+        }
     }
 }
