@@ -340,9 +340,11 @@ fn write_capture(
     let to_stdout = path.as_os_str() == "-";
     let mut file = match to_stdout {
         true => None,
-        false => Some(std::io::BufWriter::new(
-            std::fs::File::create(path).with_context(what)?,
-        )),
+        false => {
+            let file = std::fs::File::create(path);
+            let file = file.map_err(|error| Usage(format!("{}: {error}", what())))?;
+            Some(std::io::BufWriter::new(file))
+        }
     };
     let mut put = |bytes: &[u8]| match &mut file {
         Some(file) => file.write_all(bytes).with_context(what),

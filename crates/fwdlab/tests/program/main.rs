@@ -23,6 +23,7 @@ mod interrupts;
 mod links;
 mod ministat;
 mod ports;
+mod profile;
 mod rate;
 mod runs;
 mod support;

@@ -26,6 +26,10 @@ fn help_of_every_command() {
         "import",
         "import netbenches",
         "ministat",
+        "profile",
+        "profile ls",
+        "profile show",
+        "profile frames",
         "rate",
         "schema",
     ] {

@@ -1,3 +1,5 @@
+//! Profiles as people write them, well and badly: what is read, and what errors say. Start with [`errors_say_where_and_what`].
+
 use super::*;
 
 fn parse(text: &str) -> Result<Profile, ProfileError> {
