@@ -22,6 +22,7 @@ mod import;
 mod interrupts;
 mod links;
 mod ministat;
+mod pkt_gen;
 mod ports;
 mod profile;
 mod rate;

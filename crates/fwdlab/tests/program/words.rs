@@ -30,6 +30,7 @@ fn help_of_every_command() {
         "profile ls",
         "profile show",
         "profile frames",
+        "pkt-gen",
         "rate",
         "schema",
     ] {

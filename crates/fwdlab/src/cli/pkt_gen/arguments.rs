@@ -208,7 +208,8 @@ pkt-gen arguments
   -i INTERFACE   Interface; `netmap:` before it, a ring (-1) or flags (/T) behind it are accepted
   -f FUNCTION    rx, tx, ping, pong, txseq or rxseq [default: rx]
   -n COUNT       Frames to send, or round trips of ping; 0 is without end [default: 0]
-  -l SIZE        Frame size in bytes without FCS; a second -l: random sizes from that one on, below the first [default: 60]
+  -l SIZE        Frame size in bytes without FCS [default: 60]; a second -l: random from there on
+                 and below the first
   -R RATE        Frames per second; k, M and G may follow [default: as fast as it goes]
   -4, -6         IPv4 or IPv6 [default: -4]
   -s SRC[:PORT[-SRC:PORT]]  Source, single or range [default: 10.0.0.1:1234; with -6 fd00::1]
@@ -228,6 +229,7 @@ pkt-gen arguments
   -v             Say which engine was chosen and why
   -h             Print this and exit
 Accepted, without effect here: -b -p -o -F -M -I -C -H -r -X -U -e -E -m
+What fwdlab adds: fwdlab pkt-gen --help
 ";
 
 /// What is typed, before it is known whether it fits together.

@@ -59,7 +59,7 @@ impl Log {
     /// Something of ours that the original would not say, to standard error.
     pub fn remark(&self, text: &str) {
         let _one_at_a_time = self.state();
-        write_error(&format!("fwdlab pkt-gen: {text}\n"));
+        write_error(&format!("pkt-gen: {text}\n"));
     }
 
     /// Text for standard output.
