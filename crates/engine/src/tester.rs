@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use model::trial::{self, Stream};
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
+use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::generator::{
     Capabilities, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
@@ -236,6 +237,18 @@ impl Tester {
     /// # Errors
     /// There is no such set of flows, or the engines refuse.
     pub fn arm(&mut self, stream: &Stream) -> Result<(), EngineError> {
+        self.arm_with(stream, None)
+    }
+
+    /// The same, and the receivers find out more than counts: [`Tester::analysis`].
+    ///
+    /// # Errors
+    /// As [`Tester::arm`]; [`EngineError::Unsupported`] where a receiver only counts.
+    pub fn arm_with(
+        &mut self,
+        stream: &Stream,
+        analysis: Option<AnalysisPlan>,
+    ) -> Result<(), EngineError> {
         let nonce = self.nonce.wrapping_add(1);
         let frames = frames(stream, &self.addresses, nonce)?;
         self.sender.arm(&frames)?;
@@ -244,11 +257,28 @@ impl Tester {
                 nonce,
                 buffer_bytes: Some(stream.frame_size_bytes.buffer_bytes()),
                 place: SignaturePlace::UdpPayload,
-                analysis: None,
+                analysis: analysis.clone(),
             })?;
         }
         self.nonce = nonce;
         Ok(())
+    }
+
+    /// What the receiver of one path found out; `None` when the trial was armed without a plan.
+    ///
+    /// # Errors
+    /// There is no such path, or the counters cannot be read.
+    pub fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, EngineError> {
+        self.check(path)?;
+        self.receivers[path].analysis()
+    }
+
+    /// Sends with another intended load from now on ([`Sender::set_load`]).
+    ///
+    /// # Errors
+    /// The sender does not run, was started flat out, or cannot.
+    pub fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
+        self.sender.set_load(load_pps)
     }
 
     /// Starts to send and returns at once.

@@ -10,6 +10,8 @@ use crate::comparison::Comparison;
 use crate::facts::Facts;
 use crate::import::ImportedCase;
 use crate::loss::{Counters, Ledger};
+use crate::outcome::Outcome;
+use crate::procedure::Asked;
 use crate::search::{SearchOutcome, SearchTrial};
 use crate::trial::Stream;
 
@@ -91,6 +93,9 @@ pub struct TrialRecord {
     /// Of a trial that a search made: which load, and why.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchTrial>,
+    /// Of a trial that another procedure asked for: the question, the answer, and what was made of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Box<Asked>>,
     /// May it be used?
     pub validity: Validity,
 }
@@ -183,6 +188,9 @@ pub struct Summary {
     /// What a search found; absent for procedures that do not search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchOutcome>,
+    /// What other procedures found, one per procedure and frame size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<Outcome>,
     /// The state of the machine.
     pub noise: Noise,
     /// What makes a reader doubt the whole run.

@@ -73,6 +73,7 @@ fn summary() -> Summary {
             case("nothing"),
         ],
         search: None,
+        outcomes: Vec::new(),
         noise: Noise::default(),
         warnings: vec!["1 of 6 runs are not valid: see their reasons".into()],
         imix_estimate_l2_bps: None,

@@ -306,6 +306,7 @@ fn record(
         ledger,
         counters,
         search: None,
+        asked: None,
         validity: Validity { reasons },
     }
 }
@@ -378,6 +379,7 @@ fn summary(
         comparisons: Vec::new(),
         imported: Vec::new(),
         search: None,
+        outcomes: Vec::new(),
         noise,
         warnings,
     }

@@ -2,10 +2,12 @@
 //!
 //! [`forwarding`] measures the maximum forwarding rate, [`paired`] compares configurations by slices; both build beds,
 //! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`search`] seeks
-//! loads, on the same bed or on a simulated DUT. Start with [`Parameters`] and [`start`].
+//! loads, on the same bed or on a simulated DUT; [`procedure`] carries out all others there. Start with [`Parameters`] and [`start`].
 
+mod device;
 pub mod forwarding;
 pub mod paired;
+pub mod procedure;
 pub mod search;
 mod trial;
 

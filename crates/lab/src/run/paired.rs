@@ -262,6 +262,7 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
         comparisons: all,
         imported: Vec::new(),
         search: None,
+        outcomes: Vec::new(),
         noise: Noise {
             probe_threshold: None,
             calibration: "not used: paired slices cancel the drift of the machine".into(),

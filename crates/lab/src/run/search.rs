@@ -5,42 +5,30 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use engine::Tester;
 use engine::sim::{self, Dut, Simulation};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use measure::mlr::outcome::{self, OFFERED_SHARE};
 use measure::mlr::typed::Named;
-use measure::mlr::{ID, Planned, Question, Search};
+use measure::mlr::{self, ID, Planned, Search};
 use model::event::{Event, EventKind};
-use model::loss::Counters;
-use model::result::{Noise, Stratum, Summary, TrialRecord, Validity};
+use model::procedure::{Purpose, Question};
+use model::result::{Noise, Summary, TrialRecord, Validity};
 use model::search::{SearchOutcome, SearchTrial};
-use model::trial::Stream;
 use model::version::{EVENT_FORMAT, RUN_FORMAT};
 
-use super::trial::Bench;
+use super::device::{Device, Made, OVERHEAD, Real, Simulated, noise, simulated_noise};
 use super::{Control, Measured, Run, carry_out, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
-use crate::probe;
 
 /// An invalid trial is made so many times more.
 const REPEATS: u32 = 2;
 
-/// What a trial on the bed takes beyond its duration: start, drain, reading counters.
-const OVERHEAD: Duration = Duration::from_millis(300);
-
-/// The largest load of a search for which none was given, relative to what the generator held for a second.
-const SUSTAINED: f64 = 0.9;
-
 /// The largest load of the estimate of a search whose own is not known yet.
 const TYPICAL_MAX_PPS: f64 = 5e6;
-
-/// The speed of the DUT's CPU is read so often beside a trial; the best counts.
-const READINGS: usize = 5;
 
 /// Everything that decides what a search does; every default is resolved, but the largest load.
 #[derive(Debug, Clone)]
@@ -105,28 +93,6 @@ pub fn check(parameters: &Parameters, max_load_pps: f64) -> Result<(), String> {
     Ok(())
 }
 
-/// What makes a trial.
-trait Device {
-    /// Makes one; `None` when it was stopped from outside.
-    fn trial(&mut self, stream: &Stream, planned: &Planned) -> Result<Option<Made>, LabError>;
-
-    /// Names of the sender and of the receiver.
-    fn names(&self) -> (&'static str, &'static str);
-}
-
-/// A trial that was made.
-struct Made {
-    counters: Counters,
-    /// Conditions that make it invalid.
-    objections: Vec<String>,
-    /// What it took with all its waits.
-    took: Duration,
-    /// A load that was not offered may be offered when asked for again.
-    may_catch_up: bool,
-    /// The speed of the DUT's CPU before and after.
-    speed: Option<[f64; 2]>,
-}
-
 fn on_simulation(
     parameters: &Parameters,
     dut: &Dut,
@@ -158,18 +124,7 @@ fn on_simulation(
         estimate_s: 0.0,
         steps: estimate.0,
     })?;
-    let noise = Noise {
-        calibration: "none: the DUT is simulated".into(),
-        verdict: format!(
-            "simulated: {}; the same seed gives the same trials",
-            if dut.noise > 0.0 || dut.loss_ratio > 0.0 {
-                "all noise is that of the DUT"
-            } else {
-                "no noise"
-            }
-        ),
-        ..Noise::default()
-    };
+    let noise = simulated_noise(dut);
     let question = Asked {
         parameters,
         max,
@@ -214,21 +169,8 @@ fn on_bed(
     let (max, source) = match parameters.max_load_pps {
         Some(max) => (max, "as asked for".to_owned()),
         None => {
-            let flat_out = device.bench().flat_out(stream)?;
-            let second = Duration::from_secs(1);
-            let (_, counted) = device.bench().load(stream, flat_out, second)?;
-            let sent = counted.counters[0].generator_sent as f64;
-            let held =
-                flat_out * sent / (sent + counted.counters[0].generator_not_sent as f64).max(1.0);
-            // two significant digits: the same load in the next run of the same machine
-            let max = SUSTAINED * held;
-            let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
-            let max = (max / digits).floor() * digits;
+            let (max, source) = device.sustained(stream)?;
             check(parameters, max).map_err(LabError::Preflight)?;
-            let source = format!(
-                "{:.0} % of the {held:.0} frames per second that the tester could hold",
-                100.0 * SUSTAINED
-            );
             (max, source)
         }
     };
@@ -253,7 +195,7 @@ fn on_bed(
 }
 
 fn search(parameters: &Parameters, max_load_pps: f64) -> Result<Search, String> {
-    Search::new(&Question {
+    Search::new(&mlr::Question {
         goals: parameters.goals.iter().map(|n| n.goal.clone()).collect(),
         min_load_pps: parameters.min_load_pps,
         max_load_pps,
@@ -349,6 +291,7 @@ impl Asked<'_> {
             control: None,
             comparisons: Vec::new(),
             imported: Vec::new(),
+            outcomes: Vec::new(),
             search: Some(SearchOutcome {
                 min_load_pps: grid.load(0),
                 max_load_pps: grid.load(grid.last()),
@@ -395,7 +338,14 @@ impl Asked<'_> {
                 run.tell(self.progress(planned, measured.trials.len() as u32))?;
             }
             let started_at = timestamp();
-            let Some(made) = device.trial(stream, planned)? else {
+            let question = Question::constant(
+                stream.frame_size_bytes,
+                planned.load_pps,
+                planned.duration_ns,
+                Purpose::Search,
+                "",
+            );
+            let Some(made) = device.trial(stream, &question)? else {
                 return Ok(None);
             };
             spent += made.took;
@@ -477,16 +427,10 @@ impl Asked<'_> {
         let intended = counters.generator_sent + counters.generator_not_sent;
         let ledger = balance(&counters, Some(intended));
         let (sent, received) = (ledger.frames_sent, ledger.frames_received);
-        let mut reasons = made.objections.clone();
+        let mut reasons = made.answer.objections.clone();
         if self.parameters.dut.is_none() {
             reasons.extend(objections(&ledger, &counters));
         }
-        let window = |quiet: bool| Stratum {
-            windows: u32::from(made.speed.zip(gate).is_some_and(|(speed, gate)| {
-                quiet == speed.iter().all(|s| *s >= gate.threshold())
-            })),
-            forwarding_rate_pps: None,
-        };
         let stream = &self.parameters.common.streams[0];
         TrialRecord {
             test_case: stream.id(),
@@ -505,13 +449,14 @@ impl Asked<'_> {
             not_saturated: false,
             forwarding_rate_pps: None,
             forwarding_rate_ungated_pps: None,
-            quiet: window(true),
-            contended: window(false),
+            quiet: made.window(gate, true),
+            contended: made.window(gate, false),
             windows_not_offered: 0,
             frame_loss_ratio: match sent {
                 0 => 0.0,
                 sent => ledger.frames_lost as f64 / sent as f64,
             },
+            asked: None,
             search: Some(SearchTrial {
                 load_index: planned.load_index,
                 load_pps: planned.load_pps,
@@ -525,115 +470,6 @@ impl Asked<'_> {
             counters,
             validity: Validity { reasons },
         }
-    }
-}
-
-/// A simulated DUT: a trial takes only simulated time.
-struct Simulated<'a> {
-    simulation: Simulation,
-    control: &'a Control,
-}
-
-impl Device for Simulated<'_> {
-    fn trial(&mut self, stream: &Stream, planned: &Planned) -> Result<Option<Made>, LabError> {
-        let counts = self.simulation.trial(&sim::Trial {
-            load_pps: planned.load_pps,
-            duration_ns: planned.duration_ns,
-            frame_size: stream.frame_size_bytes,
-            flows: stream.flows,
-        });
-        Ok((!self.control.is_stopped()).then(|| Made {
-            counters: counts.counters(),
-            objections: Vec::new(),
-            took: Duration::from_nanos(planned.duration_ns),
-            may_catch_up: false,
-            speed: None,
-        }))
-    }
-
-    fn names(&self) -> (&'static str, &'static str) {
-        (sim::NAME, sim::NAME)
-    }
-}
-
-/// The embedded test bed.
-struct Real<'a> {
-    bed: &'a Bed,
-    tester: &'a mut Tester,
-    common: &'a super::Parameters,
-    control: &'a Control,
-}
-
-impl Real<'_> {
-    fn bench(&mut self) -> Bench<'_> {
-        Bench {
-            bed: self.bed,
-            tester: self.tester,
-            count_reasons: false,
-            placement: &self.common.placement,
-            control: self.control,
-        }
-    }
-
-    /// The speed of the DUT's CPU: read before and after the traffic, never in it, where it would cost frames.
-    fn speed(&self) -> f64 {
-        let cpus = self.common.placement.dut_cpus.get(..1).unwrap_or_default();
-        std::thread::scope(|scope| {
-            let reading = scope.spawn(|| {
-                let _ = engine::port::pin(cpus);
-                (0..READINGS).map(|_| probe::reading()).fold(0.0, f64::max)
-            });
-            reading.join().unwrap_or(0.0)
-        })
-    }
-}
-
-impl Device for Real<'_> {
-    fn trial(&mut self, stream: &Stream, planned: &Planned) -> Result<Option<Made>, LabError> {
-        let began = Instant::now();
-        let before = self.speed();
-        let duration = Duration::from_nanos(planned.duration_ns);
-        let (ended, counted) = self.bench().load(stream, planned.load_pps, duration)?;
-        let after = self.speed();
-        Ok(ended.then(|| Made {
-            counters: counted.counters[0].clone(),
-            objections: counted.objections,
-            took: began.elapsed(),
-            may_catch_up: true,
-            speed: Some([before, after]),
-        }))
-    }
-
-    fn names(&self) -> (&'static str, &'static str) {
-        (self.tester.mode().name(), self.tester.receiver_name())
-    }
-}
-
-/// How quiet the machine was beside the trials that count.
-fn noise(gate: Option<&Gate>, trials: &[TrialRecord]) -> Noise {
-    let sum = |of: fn(&TrialRecord) -> u32| trials.iter().map(of).sum::<u32>();
-    let (quiet, contended) = (sum(|t| t.quiet.windows), sum(|t| t.contended.windows));
-    let all = quiet + contended;
-    let percent = (all > 0).then(|| 100.0 * f64::from(quiet) / f64::from(all));
-    let too_noisy = percent.is_none_or(|percent| percent < 50.0);
-    let verdict = match gate {
-        None => "this machine is too noisy to tell: the contention probe gave no readings".into(),
-        Some(_) => format!(
-            "{}: {quiet} of {all} trials had the DUT's CPU at full speed before and after; lost frames of the others may be \
-             the machine's, and a search without loss finds the luckiest trials",
-            if too_noisy {
-                "this machine is too noisy to tell"
-            } else {
-                "quiet enough"
-            }
-        ),
-    };
-    Noise {
-        probe_threshold: gate.map(Gate::threshold),
-        calibration: gate.map_or_else(|| "no readings".into(), |g| g.words().into()),
-        quiet_percent: percent,
-        verdict,
-        too_noisy,
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
+use engine::analysis::AnalysisPlan;
 use engine::{DropMonitor, Reading, ReceiveCounts, Schedule, Tester};
 use measure::conservation::{balance, overcount};
 use measure::maxfwd::Window;
@@ -317,8 +318,19 @@ impl Bench<'_> {
         schedule: Schedule,
         work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
+        self.count_and_analyse(stream, None, schedule, work)
+    }
+
+    /// The same, and the receivers look at every frame when there is a plan.
+    pub fn count_and_analyse<T: Send>(
+        &mut self,
+        stream: &Stream,
+        analysis: Option<AnalysisPlan>,
+        schedule: Schedule,
+        work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
+    ) -> Result<(T, Counted), LabError> {
         let paths = self.bed.duts();
-        self.tester.arm(stream)?;
+        self.tester.arm_with(stream, analysis)?;
         let mut drops = self.count_reasons.then(DropMonitor::open).transpose()?;
         if let Some(drops) = &mut drops {
             drops.expect(self.tester.nonce())?;
@@ -395,7 +407,7 @@ impl Bench<'_> {
 }
 
 /// Sends until it is stopped, and never much longer than it should take.
-fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
+pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
     Schedule {
         load_pps,
         frames: None,
@@ -452,7 +464,7 @@ fn ports(before: &PortCounters, after: &PortCounters) -> Counters {
     }
 }
 
-fn sum(counts: &[u64]) -> u64 {
+pub(super) fn sum(counts: &[u64]) -> u64 {
     counts.iter().sum()
 }
 

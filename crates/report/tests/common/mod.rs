@@ -242,6 +242,7 @@ fn trial(
         },
         counters: Counters::default(),
         search: None,
+        asked: None,
         validity: Validity::default(),
     }
 }
@@ -395,6 +396,7 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
             comparisons: Vec::new(),
             imported: Vec::new(),
             search: None,
+            outcomes: Vec::new(),
             noise: Noise {
                 probe_threshold: Some(16.28),
                 calibration: "two speeds, 9.04 and 17.51 additions/ns; the CPU had the higher one in 81 % of 180 readings"
@@ -629,6 +631,7 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
             comparisons,
             imported: Vec::new(),
             search: None,
+            outcomes: Vec::new(),
             noise: Noise {
                 verdict: "quiet enough: the rebuilds of the control vary by 1.0 %".into(),
                 calibration: "one speed, 17.40 additions/ns (upper quartile of 180 readings)"

@@ -93,6 +93,7 @@ pub fn trial(number: u32) -> TrialRecord {
         ledger: ledger(),
         counters: model::loss::Counters::default(),
         search: None,
+        asked: None,
         validity: Validity {
             reasons: vec!["a \"quoted\"\nreason".into()],
         },
@@ -138,6 +139,7 @@ pub fn summary(run: &str) -> Summary {
         comparisons: Vec::new(),
         imported: Vec::new(),
         search: None,
+        outcomes: Vec::new(),
         noise: Noise::default(),
         warnings: Vec::new(),
         imix_estimate_l2_bps: Some(2.5e9),

@@ -417,6 +417,7 @@ impl Work<'_> {
             comparisons: Vec::new(),
             imported: super::summary::cases(&content.records),
             search: None,
+            outcomes: Vec::new(),
             noise: Noise::default(),
             warnings: doubts,
             imix_estimate_l2_bps: None,

@@ -1,0 +1,374 @@
+//! What answers the questions of procedures: a simulated DUT, or the embedded test bed.
+//!
+//! A [`Device`] makes one trial and knows nothing of procedures. Both kinds give the same: the answer, the counters behind it, and
+//! the conditions that make it invalid. Start with [`Device::trial`].
+
+use std::time::{Duration, Instant};
+
+use engine::Tester;
+use engine::analysis::{AnalysisPlan, StreamPlan};
+use engine::sim::{self, Dut, Simulation};
+use measure::conservation::{balance, objections};
+use measure::gate::Gate;
+use model::loss::Counters;
+use model::procedure::{Answer, Delays, Ending, Interval, Question};
+use model::result::{Noise, Stratum, TrialRecord};
+use model::trial::Stream;
+
+use super::Control;
+use super::trial::{Bench, Counted, sum, until};
+use crate::bed::Bed;
+use crate::error::LabError;
+use crate::probe;
+
+/// What a trial on the bed takes beyond its duration: start, drain, reading counters.
+pub(super) const OVERHEAD: Duration = Duration::from_millis(300);
+
+/// The largest load of a run for which none was given, relative to what the generator held for a second.
+const SUSTAINED: f64 = 0.9;
+
+/// The speed of the DUT's CPU is read so often beside a trial; the best counts.
+const READINGS: usize = 5;
+
+/// A load that changes is set, and counters are looked at, so often.
+const TICK: Duration = Duration::from_millis(20);
+
+/// So many frames may be on their way when counters are read: rings of veth and of the engine.
+const ON_THEIR_WAY: u64 = 4096;
+
+/// What makes a trial.
+pub(super) trait Device {
+    /// Makes one; `None` when it was stopped from outside.
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError>;
+
+    /// Names of the sender and of the receiver.
+    fn names(&self) -> (&'static str, &'static str);
+}
+
+/// A trial that was made.
+pub(super) struct Made {
+    pub answer: Answer,
+    pub counters: Counters,
+    /// What it took with all its waits.
+    pub took: Duration,
+    /// A load that was not offered may be offered when asked for again.
+    pub may_catch_up: bool,
+    /// The speed of the DUT's CPU before and after.
+    pub speed: Option<[f64; 2]>,
+}
+
+impl Made {
+    /// The trial as one window that was quiet, or was not.
+    pub fn window(&self, gate: Option<&Gate>, quiet: bool) -> Stratum {
+        Stratum {
+            windows: u32::from(self.speed.zip(gate).is_some_and(|(speed, gate)| {
+                quiet == speed.iter().all(|s| *s >= gate.threshold())
+            })),
+            forwarding_rate_pps: None,
+        }
+    }
+}
+
+/// A simulated DUT: a trial takes only simulated time.
+pub(super) struct Simulated<'a> {
+    pub simulation: Simulation,
+    pub control: &'a Control,
+}
+
+impl Device for Simulated<'_> {
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
+        let (mut answer, counts) = self.simulation.answer(question, stream.flows);
+        let counters = match self.simulation.dut().counters {
+            Some(thousand) => counts.lying_counters(thousand),
+            None => counts.counters(),
+        };
+        // the one thing that a simulated test bed can get wrong; that nothing came back is a result
+        let ledger = balance(&counters, Some(counts.intended));
+        if ledger.frames_unexplained > 0 {
+            answer.objections.extend(objections(&ledger, &counters));
+        }
+        Ok((!self.control.is_stopped()).then(|| Made {
+            counters,
+            took: Duration::from_nanos(answer.took_ns),
+            answer,
+            may_catch_up: false,
+            speed: None,
+        }))
+    }
+
+    fn names(&self) -> (&'static str, &'static str) {
+        (sim::NAME, sim::NAME)
+    }
+}
+
+/// How noisy a simulated machine is.
+pub(super) fn simulated_noise(dut: &Dut) -> Noise {
+    Noise {
+        calibration: "none: the DUT is simulated".into(),
+        verdict: format!(
+            "simulated: {}; the same seed gives the same trials",
+            if dut.noise > 0.0 || dut.loss_ratio > 0.0 {
+                "all noise is that of the DUT"
+            } else {
+                "no noise"
+            }
+        ),
+        ..Noise::default()
+    }
+}
+
+/// The embedded test bed.
+pub(super) struct Real<'a> {
+    pub bed: &'a Bed,
+    pub tester: &'a mut Tester,
+    pub common: &'a super::Parameters,
+    pub control: &'a Control,
+}
+
+impl Real<'_> {
+    fn bench(&mut self) -> Bench<'_> {
+        Bench {
+            bed: self.bed,
+            tester: self.tester,
+            count_reasons: false,
+            placement: &self.common.placement,
+            control: self.control,
+        }
+    }
+
+    /// The load that the tester can hold, with a margin, and where it comes from in words.
+    pub fn sustained(&mut self, stream: &Stream) -> Result<(f64, String), LabError> {
+        let flat_out = self.bench().flat_out(stream)?;
+        let second = Duration::from_secs(1);
+        let (_, counted) = self.bench().load(stream, flat_out, second)?;
+        let sent = counted.counters[0].generator_sent as f64;
+        let held =
+            flat_out * sent / (sent + counted.counters[0].generator_not_sent as f64).max(1.0);
+        // two significant digits: the same load in the next run of the same machine
+        let max = SUSTAINED * held;
+        let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
+        let source = format!(
+            "{:.0} % of the {held:.0} frames per second that the tester could hold",
+            100.0 * SUSTAINED
+        );
+        Ok(((max / digits).floor() * digits, source))
+    }
+
+    /// The speed of the DUT's CPU: read before and after the traffic, never in it, where it would cost frames.
+    fn speed(&self) -> f64 {
+        let cpus = self.common.placement.dut_cpus.get(..1).unwrap_or_default();
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                let _ = engine::port::pin(cpus);
+                (0..READINGS).map(|_| probe::reading()).fold(0.0, f64::max)
+            });
+            reading.join().unwrap_or(0.0)
+        })
+    }
+
+    /// One load for some time, counted as a whole.
+    fn plain(
+        &mut self,
+        stream: &Stream,
+        question: &Question,
+    ) -> Result<Option<(Answer, Counted)>, LabError> {
+        let duration = Duration::from_nanos(question.duration_ns());
+        let (ended, counted) = self.bench().load(stream, question.peak_pps(), duration)?;
+        Ok(ended.then(|| (Answer::default(), counted)))
+    }
+
+    /// A load that changes, counts over time, an early end, delays.
+    fn shaped(
+        &mut self,
+        stream: &Stream,
+        question: &Question,
+    ) -> Result<Option<(Answer, Counted)>, LabError> {
+        let total = Duration::from_nanos(question.duration_ns());
+        let analysis = question.tagging.map(|_| AnalysisPlan {
+            streams: vec![StreamPlan::default()],
+        });
+        let schedule = until(Some(question.load_at(0).max(1.0)), total);
+        let (watched, mut counted) = self.bench().count_and_analyse(
+            stream,
+            analysis.clone(),
+            schedule,
+            |tester, control| watch(tester, control, question),
+        )?;
+        let Some((mut answer, missed_at_start)) = watched else {
+            return Ok(None);
+        };
+        for counters in counted.counters.iter_mut().take(1) {
+            counters.generator_not_sent =
+                counters.generator_not_sent.saturating_sub(missed_at_start);
+        }
+        if analysis.is_some()
+            && let Some(found) = self.tester.analysis(0)?
+        {
+            answer.delays = found.streams.first().and_then(|found| {
+                let at = |share| found.latency.quantile(share).unwrap_or_default();
+                Some(Delays {
+                    frames: found.latency.len(),
+                    mean_ns: found.latency.mean()?,
+                    min_ns: found.latency_min_ns,
+                    p50_ns: at(0.5),
+                    p99_ns: at(0.99),
+                    p999_ns: at(0.999),
+                    max_ns: found.latency_max_ns,
+                })
+            });
+        }
+        Ok(Some((answer, counted)))
+    }
+}
+
+impl Device for Real<'_> {
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
+        if question.reset_at_ns.is_some() {
+            return Err(LabError::Preflight(
+                "the kernel of this machine cannot be reset to measure it: leave the reset test out".into(),
+            ));
+        }
+        let began = Instant::now();
+        std::thread::sleep(Duration::from_nanos(question.waits.learn_ns));
+        let before = self.speed();
+        let is_plain = question.stretches.len() == 1
+            && question.stretches[0].from_pps == question.stretches[0].to_pps
+            && question.sample_ns.is_none()
+            && question.tagging.is_none()
+            && question.ending.is_none()
+            && !question.locate_loss;
+        let made = match is_plain {
+            true => self.plain(stream, question)?,
+            false => self.shaped(stream, question)?,
+        };
+        let after = self.speed();
+        std::thread::sleep(Duration::from_nanos(
+            question.waits.drain_ns + question.waits.settle_ns,
+        ));
+        Ok(made.map(|(mut answer, counted)| {
+            let counters = counted.counters[0].clone();
+            let took = began.elapsed();
+            answer.frames_sent = counters.generator_sent;
+            answer.frames_intended = counters.generator_sent + counters.generator_not_sent;
+            answer.frames_received = counters.receiver_received;
+            answer.frames_foreign = counters.receiver_foreign;
+            answer.objections = counted.objections;
+            answer.took_ns = took.as_nanos() as u64;
+            if answer.duration_ns == 0 {
+                answer.duration_ns = question.duration_ns();
+            }
+            Made {
+                answer,
+                counters,
+                took,
+                may_catch_up: true,
+                speed: Some([before, after]),
+            }
+        }))
+    }
+
+    fn names(&self) -> (&'static str, &'static str) {
+        (self.tester.mode().name(), self.tester.receiver_name())
+    }
+}
+
+/// Follows a trial: sets the load, reads counters, notices when it may end. Also says what was missed before it began; `None` when
+/// it was stopped from outside.
+fn watch(
+    tester: &mut Tester,
+    control: &Control,
+    question: &Question,
+) -> Result<Option<(Answer, u64)>, LabError> {
+    let (sample_ns, total_ns) = (question.sample_ns, question.duration_ns());
+    let first = tester.read()?;
+    let (start_ns, missed) = (first.at_ns, first.not_sent);
+    let mut answer = Answer {
+        resolution_ns: question.locate_loss.then_some(TICK.as_nanos() as u64),
+        ..Answer::default()
+    };
+    let mut load = question.load_at(0).max(1.0);
+    let mut sampled = first;
+    // missing frames at every look: those on their way are among them
+    let mut missing: Vec<(u64, u64)> = Vec::new();
+    loop {
+        if control.is_stopped() {
+            return Ok(None);
+        }
+        let tick = TICK.min(sample_ns.map_or(TICK, Duration::from_nanos));
+        std::thread::sleep(tick);
+        let now = tester.read()?;
+        let at_ns = now.at_ns - start_ns;
+        let (sent, received) = (sum(&now.sent), sum(&now.received));
+        if question.locate_loss {
+            missing.push((at_ns, sent.saturating_sub(received)));
+        }
+        if let Some(length_ns) = sample_ns
+            && (now.at_ns - sampled.at_ns >= length_ns || at_ns >= total_ns)
+        {
+            let from_ns = sampled.at_ns - start_ns;
+            answer.samples.push(Interval {
+                at_ns: from_ns,
+                length_ns: now.at_ns - sampled.at_ns,
+                intended_load_pps: question.load_at(u64::midpoint(from_ns, at_ns)),
+                frames_sent: sent - sum(&sampled.sent),
+                frames_received: received - sum(&sampled.received),
+            });
+            sampled = now;
+        }
+        answer.duration_ns = at_ns;
+        if at_ns >= total_ns {
+            break;
+        }
+        if let Some(Ending::Lost { frames }) = question.ending {
+            let way = (load * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
+            if sent.saturating_sub(received) > frames + way {
+                answer.ended_early = true;
+                break;
+            }
+        }
+        let wanted = question
+            .load_at(at_ns + tick.as_nanos() as u64 / 2)
+            .max(1.0);
+        if wanted != load {
+            tester.set_load(wanted)?;
+            load = wanted;
+        }
+    }
+    // the last look at which more were missing than are on their way at the end
+    let rest = missing.last().map_or(0, |(_, frames)| *frames);
+    let lost = missing.iter().map(|(_, frames)| *frames).max().unwrap_or(0);
+    if question.locate_loss && lost > ON_THEIR_WAY {
+        let complete = rest.saturating_sub(ON_THEIR_WAY);
+        let until = missing.iter().find(|(_, frames)| *frames >= complete);
+        answer.last_lost_ns = until.map(|(at_ns, _)| *at_ns);
+    }
+    Ok(Some((answer, missed)))
+}
+
+/// How quiet the machine was beside the trials that count.
+pub(super) fn noise(gate: Option<&Gate>, trials: &[TrialRecord]) -> Noise {
+    let sum = |of: fn(&TrialRecord) -> u32| trials.iter().map(of).sum::<u32>();
+    let (quiet, contended) = (sum(|t| t.quiet.windows), sum(|t| t.contended.windows));
+    let all = quiet + contended;
+    let percent = (all > 0).then(|| 100.0 * f64::from(quiet) / f64::from(all));
+    let too_noisy = percent.is_none_or(|percent| percent < 50.0);
+    let verdict = match gate {
+        None => "this machine is too noisy to tell: the contention probe gave no readings".into(),
+        Some(_) => format!(
+            "{}: {quiet} of {all} trials had the DUT's CPU at full speed before and after; lost frames of the others may be \
+             the machine's, and a search without loss finds the luckiest trials",
+            if too_noisy {
+                "this machine is too noisy to tell"
+            } else {
+                "quiet enough"
+            }
+        ),
+    };
+    Noise {
+        probe_threshold: gate.map(Gate::threshold),
+        calibration: gate.map_or_else(|| "no readings".into(), |g| g.words().into()),
+        quiet_percent: percent,
+        verdict,
+        too_noisy,
+    }
+}

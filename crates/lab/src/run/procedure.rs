@@ -1,0 +1,405 @@
+//! Carrying out procedures: asks the machine what comes next, has a device make it, keeps and tells everything.
+//!
+//! It is the same for a simulated DUT and for the embedded test bed, and knows no procedure: the caller makes it when the loads are
+//! known. Start with [`Parameters`] and [`start`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::sim::{self, Dut, Simulation};
+use measure::conservation::{balance, objections};
+use measure::gate::Gate;
+use measure::procedure::{Procedure, Session, estimate};
+use model::event::{Event, EventKind};
+use model::procedure::{Asked, Question};
+use model::result::{Noise, Summary, TrialRecord, Validity};
+use model::trial::Stream;
+use model::units::FrameSize;
+use model::version::{EVENT_FORMAT, RUN_FORMAT};
+
+use super::device::{Device, Made, OVERHEAD, Real, Simulated, noise, simulated_noise};
+use super::{Control, Measured, Run, carry_out, configure, open_tester, timestamp};
+use crate::bed::Bed;
+use crate::error::LabError;
+
+/// The largest load of an estimate, where the tester's own is not known yet.
+const TYPICAL_MAX_PPS: f64 = 5e6;
+
+/// The DUT of an estimate forwards this share of the largest load.
+const TYPICAL_SHARE: f64 = 0.3;
+
+/// What can be offered in frames of one size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    /// The size.
+    pub frame_size: FrameSize,
+    /// Frames per second of the full line; `None` where there is no line.
+    pub line_rate_pps: Option<f64>,
+    /// What is offered at most.
+    pub max_load_pps: f64,
+}
+
+/// Makes a procedure when the limits of all streams are known.
+pub type Make = Box<dyn Fn(&[Limit]) -> Result<Box<dyn Procedure>, String>>;
+
+/// Everything that decides what a run does.
+pub struct Parameters {
+    /// What every run needs; one stream per frame size.
+    pub common: super::Parameters,
+    /// What kind of run: `ramp`, `rfc2544`.
+    pub kind: &'static str,
+    /// The parameters of the procedure, as they are kept.
+    pub values: BTreeMap<String, serde_json::Value>,
+    /// Largest load in frames per second; `None` is what the tester can offer.
+    pub max_load_pps: Option<f64>,
+    /// Measure this simulated DUT instead of the test bed.
+    pub dut: Option<Dut>,
+    /// The procedure.
+    pub make: Make,
+}
+
+/// Runs the procedure. The run directory is made first; on success the caller adds the report and calls [`Run::finish`].
+///
+/// # Errors
+/// See [`LabError`]; [`LabError::Preflight`] says what is wrong with the question. The test bed is gone in any case.
+pub fn start<'a>(
+    parameters: &Parameters,
+    runs: &Path,
+    control: &Control,
+    listener: &'a mut dyn FnMut(&Event),
+) -> Result<(Run<'a>, Measured), LabError> {
+    let values = parameters.as_values();
+    let run = Run::open(&parameters.common, parameters.kind, values, runs, listener)?;
+    carry_out(run, |run, measured| match &parameters.dut {
+        Some(dut) => on_simulation(parameters, dut, control, run, measured),
+        None => on_bed(parameters, control, run, measured),
+    })
+}
+
+/// Says what is wrong with the parameters, as far as that can be known before any traffic.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn check(parameters: &Parameters) -> Result<(), String> {
+    (parameters.make)(&assumed(parameters)?).map(|_| ())
+}
+
+/// The limits that are known, or likely ones.
+fn assumed(parameters: &Parameters) -> Result<Vec<Limit>, String> {
+    let streams = parameters.common.streams.iter();
+    streams
+        .map(|stream| {
+            let frame_size = stream.frame_size_bytes;
+            let Some(dut) = &parameters.dut else {
+                return Ok(Limit {
+                    frame_size,
+                    line_rate_pps: None,
+                    max_load_pps: parameters.max_load_pps.unwrap_or(TYPICAL_MAX_PPS),
+                });
+            };
+            let limit = parameters.max_load_pps.or(dut.tester_limit_pps(frame_size));
+            let max_load_pps = limit.ok_or(
+                "the simulated tester has no limit: say --max, or generator=12Mpps or link=10Gbps in --dut",
+            )?;
+            let line_rate_pps = dut.link_bps.map(|bps| frame_size.line_rate_pps(bps));
+            Ok(Limit {
+                frame_size,
+                line_rate_pps,
+                max_load_pps: line_rate_pps.map_or(max_load_pps, |line| line.min(max_load_pps)),
+            })
+        })
+        .collect()
+}
+
+fn on_simulation(
+    parameters: &Parameters,
+    dut: &Dut,
+    control: &Control,
+    run: &mut Run<'_>,
+    measured: &mut Measured,
+) -> Result<(), LabError> {
+    let limits = assumed(parameters).map_err(LabError::Preflight)?;
+    let estimate = estimated(parameters, &limits, Duration::ZERO)?;
+    run.info.facts.engine = format!("sim: {dut}");
+    run.info.facts.driver = None;
+    run.tell(EventKind::RunStarted {
+        format: EVENT_FORMAT,
+        info: Box::new(run.info.clone()),
+        estimate_s: 0.0,
+        steps: estimate.0,
+    })?;
+    let mut device = Simulated {
+        simulation: Simulation::new(dut.clone()),
+        control,
+    };
+    let of = |_: &[TrialRecord]| simulated_noise(dut);
+    let course = Course {
+        parameters,
+        limits,
+        estimate,
+        gate: None,
+        control,
+    };
+    course.follow(&mut device, run, measured, of)
+}
+
+fn on_bed(
+    parameters: &Parameters,
+    control: &Control,
+    run: &mut Run<'_>,
+    measured: &mut Measured,
+) -> Result<(), LabError> {
+    let common = &parameters.common;
+    let likely = assumed(parameters).map_err(LabError::Preflight)?;
+    let estimate = estimated(parameters, &likely, OVERHEAD)?;
+    run.tell(EventKind::RunStarted {
+        format: EVENT_FORMAT,
+        info: Box::new(run.info.clone()),
+        estimate_s: estimate.1.as_secs_f64(),
+        steps: estimate.0,
+    })?;
+    let gate = Gate::calibrate(&super::forwarding::calibrate(common));
+    let bed = Bed::up(1, &common.placement, false)?;
+    let (mut tester, words) = open_tester(&bed, common)?;
+    run.bed_ready(&bed, &words)?;
+    if let Some(configuration) = &common.configuration {
+        let stream = &common.streams[0];
+        configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
+    }
+    let mut device = Real {
+        bed: &bed,
+        tester: &mut tester,
+        common,
+        control,
+    };
+    let mut limits = Vec::new();
+    for stream in &common.streams {
+        let max_load_pps = match parameters.max_load_pps {
+            Some(max) => max,
+            None => device.sustained(stream)?.0,
+        };
+        limits.push(Limit {
+            frame_size: stream.frame_size_bytes,
+            line_rate_pps: None,
+            max_load_pps,
+        });
+    }
+    let of_gate = gate.clone();
+    let course = Course {
+        parameters,
+        limits,
+        estimate,
+        gate,
+        control,
+    };
+    course.follow(&mut device, run, measured, |trials| {
+        noise(of_gate.as_ref(), trials)
+    })
+}
+
+/// Trials and time on a DUT without noise that forwards some of the largest load.
+fn estimated(
+    parameters: &Parameters,
+    limits: &[Limit],
+    overhead: Duration,
+) -> Result<(u32, Duration), LabError> {
+    let mut procedure = (parameters.make)(limits).map_err(LabError::Preflight)?;
+    let most = limits
+        .iter()
+        .map(|limit| limit.max_load_pps)
+        .fold(0.0, f64::max);
+    let (trials, ns) = estimate(procedure.as_mut(), TYPICAL_SHARE * most);
+    Ok((trials, Duration::from_nanos(ns) + overhead * trials))
+}
+
+/// A procedure on its way on a device.
+struct Course<'a> {
+    parameters: &'a Parameters,
+    limits: Vec<Limit>,
+    estimate: (u32, Duration),
+    gate: Option<Gate>,
+    control: &'a Control,
+}
+
+impl Course<'_> {
+    /// Makes trial after trial; what was found is in `measured` even when it fails or is interrupted.
+    fn follow(
+        &self,
+        device: &mut dyn Device,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+        noise: impl FnOnce(&[TrialRecord]) -> Noise,
+    ) -> Result<(), LabError> {
+        let procedure = (self.parameters.make)(&self.limits).map_err(LabError::Preflight)?;
+        let mut session = Session::new(procedure);
+        let result = self.trials(device, run, measured, &mut session);
+        let simulated = self.parameters.dut.is_some();
+        let mut warnings = Vec::new();
+        if !simulated && !self.parameters.common.privileged {
+            warnings.push(crate::user_namespace::MISSING.to_owned());
+        }
+        if !simulated && !self.parameters.common.placement.is_separate() {
+            warnings.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
+        }
+        if session.invalid() > 0 {
+            warnings.push(format!(
+                "{} of {} trials were invalid: repeated, kept, never used",
+                session.invalid(),
+                measured.trials.len()
+            ));
+        }
+        measured.summary = Some(Summary {
+            format: RUN_FORMAT,
+            run: run.info.id.clone(),
+            procedure: self.parameters.kind.into(),
+            test_cases: Vec::new(),
+            control: None,
+            comparisons: Vec::new(),
+            imported: Vec::new(),
+            search: None,
+            outcomes: session.outcomes(),
+            noise: noise(&measured.trials),
+            warnings,
+            imix_estimate_l2_bps: None,
+        });
+        result
+    }
+
+    fn trials(
+        &self,
+        device: &mut dyn Device,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+        session: &mut Session,
+    ) -> Result<(), LabError> {
+        let mut spent = Duration::ZERO;
+        while let Some((question, attempt)) = session.next_trial() {
+            if self.control.is_stopped() {
+                return Ok(());
+            }
+            if self.parameters.dut.is_none() {
+                run.tell(self.progress(&question, measured.trials.len() as u32, spent))?;
+            }
+            let stream = self.stream(&question);
+            let started_at = timestamp();
+            let Some(mut made) = device.trial(&stream, &question)? else {
+                return Ok(());
+            };
+            spent += made.took;
+            let intended = made.answer.frames_intended;
+            let ledger = balance(&made.counters, Some(intended));
+            if self.parameters.dut.is_none() {
+                let seen = objections(&ledger, &made.counters);
+                made.answer.objections.extend(seen);
+            }
+            let recorded = session.record(&made.answer);
+            let names = device.names();
+            let record = TrialRecord {
+                trial: measured.trials.len() as u32 + 1,
+                iteration: attempt,
+                started_at,
+                asked: Some(Box::new(Asked {
+                    answer: made.answer.clone(),
+                    question,
+                    says: recorded.says,
+                })),
+                ..self.record(&stream, &made, names, recorded.validity)
+            };
+            run.writer.trial(&record)?;
+            run.tell(EventKind::TrialFinished {
+                record: Box::new(record.clone()),
+            })?;
+            measured.trials.push(record);
+        }
+        Ok(())
+    }
+
+    /// The stream of this size; a sweep over flows says how many there are.
+    fn stream(&self, question: &Question) -> Stream {
+        let streams = &self.parameters.common.streams;
+        let of_size = streams
+            .iter()
+            .find(|s| s.frame_size_bytes == question.frame_size_bytes);
+        of_size.unwrap_or(&streams[0]).clone()
+    }
+
+    fn progress(&self, question: &Question, done: u32, spent: Duration) -> EventKind {
+        let (steps, time) = self.estimate;
+        EventKind::Progress {
+            activity: format!(
+                "{} B, {:.0} frames/s for {} s: {}",
+                question.frame_size_bytes,
+                question.peak_pps(),
+                question.duration_ns() as f64 / 1e9,
+                question.reason
+            ),
+            done,
+            // noise makes it longer than its estimate
+            steps: steps.max(done + 1),
+            left_s: time.saturating_sub(spent).as_secs_f64(),
+            offered_load_pps: None,
+            forwarding_rate_pps: None,
+            estimate: None,
+        }
+    }
+
+    fn record(
+        &self,
+        stream: &Stream,
+        made: &Made,
+        names: (&str, &str),
+        validity: Validity,
+    ) -> TrialRecord {
+        let answer = &made.answer;
+        let duration_s = answer.duration_ns as f64 / 1e9;
+        let per_second = |frames: u64| frames as f64 / duration_s.max(f64::MIN_POSITIVE);
+        TrialRecord {
+            test_case: stream.id(),
+            procedure: self.parameters.kind.into(),
+            iteration: 1,
+            trial: 0,
+            control: false,
+            started_at: String::new(),
+            stream: stream.clone(),
+            engine: names.0.into(),
+            receiver: names.1.into(),
+            duration_s,
+            intended_load_pps: Some(per_second(answer.frames_intended)),
+            offered_load_pps: per_second(answer.frames_sent),
+            not_saturated: false,
+            forwarding_rate_pps: None,
+            forwarding_rate_ungated_pps: Some(per_second(answer.frames_received)),
+            quiet: made.window(self.gate.as_ref(), true),
+            contended: made.window(self.gate.as_ref(), false),
+            windows_not_offered: 0,
+            frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
+            search: None,
+            asked: None,
+            ledger: balance(&made.counters, Some(answer.frames_intended)),
+            counters: made.counters.clone(),
+            validity,
+        }
+    }
+}
+
+impl Parameters {
+    fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
+        let mut values = self.common.as_values();
+        values.retain(|name, _| !matches!(name.as_str(), "load" | "iterations" | "trial_s"));
+        values.extend(self.values.clone());
+        values.insert("procedure".into(), self.kind.into());
+        let most = self
+            .max_load_pps
+            .map_or("what the tester can offer".into(), Into::into);
+        values.insert("max_load_pps".into(), most);
+        if let Some(dut) = &self.dut {
+            for real in ["generator_cpus", "dut_cpus"] {
+                values.remove(real);
+            }
+            values.insert("engine".into(), sim::NAME.into());
+            values.insert("dut".into(), dut.to_string().into());
+        }
+        values
+    }
+}
