@@ -42,32 +42,11 @@ static __always_inline __u16 nonce_of(void *signature)
 	return bpf_ntohs(*(__u16 *)signature) ^ MAGIC;
 }
 
-/* Frames with tags or IPv4 options, and those that are not ours. */
-static __noinline int unusual(struct xdp_md *ctx)
-{
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *signature;
-	__u32 zero = 0, network;
-	struct counters *n = bpf_map_lookup_elem(&counters, &zero);
-	const struct expect *e = bpf_map_lookup_elem(&expect, &zero);
-	__u16 type;
-
-	if (!n || !e)
-		return XDP_ABORTED;
-	network = network_header(data, end, &type);
-	if (network) {
-		signature = behind_udp(data, end, network, type);
-		if (signature)
-			return ours(n, e, nonce_of(signature), end - data - (network - ETHERNET_BYTES));
-	}
-	n->foreign++;
-	return XDP_PASS;
-}
-
 SEC("xdp")
 int count(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 zero = 0;
+	__u32 zero = 0, network;
 	struct counters *n = bpf_map_lookup_elem(&counters, &zero);
 	const struct expect *e = bpf_map_lookup_elem(&expect, &zero);
 
@@ -82,7 +61,7 @@ int count(struct xdp_md *ctx)
 	if (type == ETHERTYPE_IPV4) {
 		/* version 4, no options: what we send */
 		if (*(__u8 *)(data + 14) != 0x45)
-			return unusual(ctx);
+			goto unusual;
 		if (*(__u8 *)(data + 23) != PROTOCOL_UDP)
 			goto foreign;
 		signature = data + SIGNATURE_OFFSET_V4;
@@ -91,10 +70,17 @@ int count(struct xdp_md *ctx)
 			goto foreign;
 		signature = data + SIGNATURE_OFFSET_V6;
 	} else {
-		return unusual(ctx);
+		goto unusual;
 	}
 	return ours(n, e, nonce_of(signature), end - data);
 
+unusual:
+	network = network_header(data, end, &type);
+	if (network) {
+		signature = behind_udp(data, end, network, type);
+		if (signature)
+			return ours(n, e, nonce_of(signature), end - data - (network - ETHERNET_BYTES));
+	}
 foreign:
 	n->foreign++;
 	return XDP_PASS;
