@@ -381,7 +381,7 @@ fn flows_that_the_dut_drops_are_named() {
             sender
                 .arm(&Frames::Test(TestFrames {
                     template: template.clone(),
-                    flows: flows.clone(),
+                    flows,
                     nonce: NONCE,
                 }))
                 .unwrap();

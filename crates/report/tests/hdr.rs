@@ -2,8 +2,6 @@
 //!
 //! `scripts/bootstrap --tests` installs it; without it the test is skipped, counted.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
