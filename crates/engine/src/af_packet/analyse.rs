@@ -23,7 +23,7 @@ const TIMESTAMPS: &str = "kernel software (TPACKET_V3), CLOCK_REALTIME brought t
 /// How long the thread waits for frames before it looks whether it shall end.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A frame is handed over some 20 ms after it arrived at the latest; frames that are not there after this are not coming.
+/// A frame is handed over some 20 ms after it arrived at the latest: when none has come for so long, no more are coming.
 const CATCH_UP: Duration = Duration::from_millis(200);
 
 /// An analysis that runs. Ends when dropped.
@@ -100,11 +100,14 @@ impl Analysing {
 
     /// What was found, once all of so many frames have gone through the ring or were dropped.
     pub(super) fn read(&mut self, received: u64) -> Result<Analysis, EngineError> {
-        let begin = Instant::now();
+        let mut progress = (0, Instant::now());
         loop {
             let found = self.shared.check()?;
             let through = found.analyser.counts().received + found.statistics.dropped;
-            if through >= received || begin.elapsed() > CATCH_UP {
+            if through > progress.0 {
+                progress = (through, Instant::now());
+            }
+            if through >= received || progress.1.elapsed() > CATCH_UP {
                 return Ok(found.analyser.analysis(TIMESTAMPS));
             }
             drop(found);
@@ -216,6 +219,33 @@ mod tests {
         }
     }
 
+    impl Alone {
+        /// Frames that `lo` received, once no more come: its queue may be behind.
+        fn received(&self) -> u64 {
+            let count = || -> u64 {
+                let output = Command::new("ip")
+                    .args(["netns", "exec", &self.0])
+                    .args(["cat", "/sys/class/net/lo/statistics/rx_packets"])
+                    .output()
+                    .unwrap();
+                String::from_utf8(output.stdout)
+                    .unwrap()
+                    .trim()
+                    .parse()
+                    .unwrap()
+            };
+            let mut last = count();
+            loop {
+                thread::sleep(Duration::from_millis(50));
+                let now = count();
+                if now == last {
+                    return now;
+                }
+                last = now;
+            }
+        }
+    }
+
     impl Drop for Alone {
         fn drop(&mut self) {
             let _ = Command::new("ip")
@@ -273,12 +303,14 @@ mod tests {
         })
         .unwrap();
         drop(held_up);
+        // a busy host's `lo` loses frames by itself, before any socket
+        let arrived = alone.received();
         let found = receiver.analysis().unwrap().unwrap();
         let counts = receiver.counts().unwrap();
-        assert_eq!(counts.received, FRAMES);
-        assert!(counts.dropped_by_receiver > 0, "all {FRAMES} frames fit");
+        assert_eq!(counts.received, arrived);
+        assert!(counts.dropped_by_receiver > 0, "all {arrived} frames fit");
         let analysed = found.streams[0].received;
-        assert_eq!(analysed + counts.dropped_by_receiver, FRAMES);
+        assert_eq!(analysed + counts.dropped_by_receiver, arrived);
         assert!(analysed > 0);
     }
 
