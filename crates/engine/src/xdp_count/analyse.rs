@@ -656,6 +656,47 @@ mod tests {
         assert_eq!((counts.received, counts.late), (2, 1));
     }
 
+    #[test]
+    fn a_million_flows_are_counted_one_by_one() {
+        const FLOWS: u32 = 1_048_577;
+        let plan = AnalysisPlan {
+            streams: vec![StreamPlan {
+                id: 1,
+                flows: FLOWS,
+                lengths: None,
+            }],
+        };
+        let Some(mut bench) = Bench::new(Task::Analyse(Shape::of(&plan)), "analyse") else {
+            return;
+        };
+        let expected = expected(SignaturePlace::UdpPayload, Some(plan));
+        bench.loaded.expect(&expected).unwrap();
+        let make = Make {
+            tags: 0,
+            version: IpVersion::V6,
+            options: false,
+            upper: Upper::Udp,
+            payload: 18,
+        };
+        let last = u64::from(FLOWS) - 1;
+        for sequence in [0, 5, 1024, last, last + 1, 3 * (last + 1) + 5] {
+            let signature = Signature {
+                nonce: NONCE,
+                stream: 1,
+                sequence,
+                timestamp_ns: 0,
+            };
+            assert_eq!(bench.frame(&frame(&make, &signature), None), XDP_DROP);
+        }
+        let found = bench.loaded.analysing.as_ref().unwrap().read().unwrap();
+        let stream = &found.streams[0];
+        assert_eq!(stream.flows.len(), FLOWS as usize);
+        let arrived = (0..FLOWS).filter(|&flow| stream.flows[flow as usize] > 0);
+        assert_eq!(arrived.collect::<Vec<_>>(), [0, 5, 1024, FLOWS - 1]);
+        assert_eq!((stream.flows[0], stream.flows[5]), (2, 2));
+        assert_eq!(stream.silent_flows().count(), FLOWS as usize - 4);
+    }
+
     /// Two CPUs run the program over frames of one stream as fast as they can: nothing is counted twice or not at all.
     #[test]
     fn two_cpus_at_once_lose_no_count() {
