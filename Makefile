@@ -16,7 +16,7 @@ help:
 	@echo '                  sudo make quick    with all it can; still builds as you'
 	@echo 'make test         all checks and tests; tests that need root are skipped without it'
 	@echo 'make build        build target/release/fwdlab only'
-	@echo 'make bench        micro benchmarks'
+	@echo 'make bench        benchmarks; sudo make bench also compares our engines with other generators (4 minutes)'
 	@echo 'make clean-beds   remove test beds that a killed run left behind'
 	@echo 'make bootstrap    install the system packages that the build needs, if any are missing'
 
@@ -40,8 +40,12 @@ test:
 	@$(CARGO) build --quiet --package xtask
 	@scripts/cargo --root run --quiet --package xtask -- test
 
-bench: bootstrap
-	@$(CARGO) bench --workspace
+# under sudo it is built by the user who called; only the comparison of engines runs as root, and wants both CPUs for itself
+bench:
+	@scripts/bootstrap --bench
+	@if [ -n "$${SUDO_USER:-}" ]; then $(CARGO) bench --workspace --no-run; fi
+	@$(CARGO) bench --workspace --exclude fwdlab-engine
+	@scripts/cargo --root bench --package fwdlab-engine --bench veth -- $(ARGS)
 
 clean-beds: build
 	@$(FWDLAB) bed down

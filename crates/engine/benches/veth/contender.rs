@@ -104,27 +104,26 @@ pub fn median(values: &mut [f64]) -> f64 {
 }
 
 /// One of our senders.
-pub struct Ours {
+struct Ours {
     name: String,
     sender: Box<dyn Sender>,
     /// Counts what arrives; without one the sender's own count must do.
     sink: Option<Sink>,
 }
 
-impl Ours {
-    pub fn new(
-        name: &str,
-        mut sender: Box<dyn Sender>,
-        frames: &Frames,
-        sink: Option<Sink>,
-    ) -> Result<Box<dyn Contender>, String> {
-        sender.arm(frames).map_err(|e| format!("{name}: {e}"))?;
-        Ok(Box::new(Ours {
-            name: name.to_owned(),
-            sender,
-            sink,
-        }))
-    }
+/// Prepares one of our senders for these frames.
+pub fn ours(
+    name: &str,
+    mut sender: Box<dyn Sender>,
+    frames: &Frames,
+    sink: Option<Sink>,
+) -> Result<Box<dyn Contender>, String> {
+    sender.arm(frames).map_err(|e| format!("{name}: {e}"))?;
+    Ok(Box::new(Ours {
+        name: name.to_owned(),
+        sender,
+        sink,
+    }))
 }
 
 impl Contender for Ours {

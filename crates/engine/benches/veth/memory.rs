@@ -13,7 +13,7 @@ use packet::modifier::{
 use packet::permutation::Visits;
 
 use crate::GENERATOR_CPU;
-use crate::contender::{Contender, Ours, Turns, compare};
+use crate::contender::{Contender, Turns, compare, ours};
 use crate::rival;
 use crate::table::Table;
 use crate::transmit::test_frames;
@@ -24,33 +24,33 @@ const MULTI_FLOW: &str = "testpmd multi-flow";
 pub fn run(turns: Turns) -> Result<(), String> {
     let mut absent = vec![];
     let mut contenders: Vec<Box<dyn Contender>> = vec![];
-    let mut ours = |name: &str, frames: Frames| -> Result<(), String> {
+    let mut take = |name: &str, frames: Frames| -> Result<(), String> {
         let sender = Box::new(memory::sender(1, &[GENERATOR_CPU]));
-        contenders.push(Ours::new(name, sender, &frames, None)?);
+        contenders.push(ours(name, sender, &frames, None)?);
         Ok(())
     };
     let sequential = Visits::Sequential;
     let shuffled = Visits::Shuffled { seed: 1 };
     let flows = |root, visits| profile(&[64], Some((root, visits)), true);
-    ours("cached, 1 flow", profile(&[64], None, false))?;
-    ours(
+    take("cached, 1 flow", profile(&[64], None, false))?;
+    take(
         "cached, 2500 flows",
         profile(&[64], Some((50, sequential)), false),
     )?;
-    ours("1 flow", profile(&[64], None, true))?;
-    ours("1 flow by a set", flows(1, sequential))?;
-    ours("2500 flows", flows(50, sequential))?;
-    ours("1M flows", flows(1000, sequential))?;
-    ours("1M flows shuffled", flows(1000, shuffled))?;
-    ours(
+    take("1 flow", profile(&[64], None, true))?;
+    take("1 flow by a set", flows(1, sequential))?;
+    take("2500 flows", flows(50, sequential))?;
+    take("1M flows", flows(1000, sequential))?;
+    take("1M flows shuffled", flows(1000, shuffled))?;
+    take(
         "1M flows unsigned",
         profile(&[64], Some((1000, sequential)), false),
     )?;
-    ours(
+    take(
         "1M flows shuffled, IMIX",
         profile(&[64, 594, 1518], Some((1000, shuffled)), true),
     )?;
-    ours("test frames, 256 flows", test_frames(256)?)?;
+    take("test frames, 256 flows", test_frames(256)?)?;
     for (name, options) in [(TXONLY, &[][..]), (MULTI_FLOW, &["--txonly-multi-flow"])] {
         match rival::testpmd(name, "net_null0", options, None, None) {
             Ok(rival) => contenders.push(rival),

@@ -10,7 +10,7 @@ use engine::{af_packet, af_xdp, xdp_count};
 
 use crate::GENERATOR_CPU;
 use crate::bed::Bed;
-use crate::contender::{Contender, Ours, Rates, Turns, compare, median};
+use crate::contender::{Contender, Rates, Turns, compare, median, ours};
 use crate::transmit::test_frames;
 
 const FLOWS: u32 = 256;
@@ -111,5 +111,5 @@ fn sender(
     };
     let sender: Box<dyn Sender> =
         Box::new(af_xdp::sender(&[path], &[GENERATOR_CPU]).map_err(|e| e.to_string())?);
-    Ours::new(name, sender, frames, sink)
+    ours(name, sender, frames, sink)
 }

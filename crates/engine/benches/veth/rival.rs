@@ -35,7 +35,7 @@ pub struct Rival {
 
 /// Who counts its frames.
 pub enum Count {
-    Sink(Sink),
+    Sink(Box<Sink>),
     /// testpmd itself, asked over its telemetry socket.
     Telemetry(OwnedFd),
 }
@@ -166,7 +166,7 @@ pub fn limit(
     let program = compiled_limit()?;
     let mut command = in_netns(netns, &program.to_string_lossy());
     command.args([way, interface, &GENERATOR_CPU.to_string()]);
-    Rival::start(name, &mut command, || Ok(Count::Sink(sink)), None)
+    Rival::start(name, &mut command, || Ok(Count::Sink(sink.into())), None)
 }
 
 /// Compiles `limit.c` into the folder of this benchmark's own program.
@@ -210,7 +210,7 @@ pub fn trafgen(
         ])
         .args(options)
         .arg(frame);
-    Rival::start(name, &mut command, || Ok(Count::Sink(sink)), None)
+    Rival::start(name, &mut command, || Ok(Count::Sink(sink.into())), None)
 }
 
 /// testpmd that only sends, on a port of its own.
@@ -255,7 +255,7 @@ pub fn testpmd(
         .args(options);
     let folder = Path::new("/var/run/dpdk").join(&prefix);
     let count = || match sink {
-        Some(sink) => Ok(Count::Sink(sink)),
+        Some(sink) => Ok(Count::Sink(sink.into())),
         None => telemetry(&folder.join("dpdk_telemetry.v2")).map(Count::Telemetry),
     };
     Rival::start(name, &mut command, count, Some(folder.clone()))

@@ -8,7 +8,7 @@ use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
 use crate::GENERATOR_CPU;
 use crate::bed::{Bed, DESTINATION_MAC, SOURCE_MAC};
-use crate::contender::{Contender, Ours, Turns, compare};
+use crate::contender::{Contender, Turns, compare, ours};
 use crate::rival;
 use crate::table::Table;
 
@@ -30,7 +30,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
 
     for mode in Mode::ALL {
         let (port, sink) = pair()?;
-        take(ours(mode, &port, sink));
+        take(engine(mode, &port, sink));
     }
     for (name, options) in [
         ("trafgen", &[][..]),
@@ -82,7 +82,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
 }
 
 /// One of our engines, with 256 flows, all checksums and signatures.
-fn ours(mode: Mode, port: &PortSpec, sink: Sink) -> Result<Box<dyn Contender>, String> {
+fn engine(mode: Mode, port: &PortSpec, sink: Sink) -> Result<Box<dyn Contender>, String> {
     let path = [PathSpec {
         tx: port.clone(),
         rx: port.clone(),
@@ -95,7 +95,7 @@ fn ours(mode: Mode, port: &PortSpec, sink: Sink) -> Result<Box<dyn Contender>, S
         Mode::AfPacket => Box::new(af_packet::sender(&path, &cpus).map_err(failed)?),
         Mode::Memory => return Err("memory reaches no port".into()),
     };
-    Ours::new(mode.name(), sender, &test_frames(256)?, Some(sink))
+    ours(mode.name(), sender, &test_frames(256)?, Some(sink))
 }
 
 /// The smallest frames, of so many flows.
