@@ -15,6 +15,7 @@ mod imported;
 pub mod markdown;
 pub mod number;
 pub mod rate;
+pub mod procedures;
 pub mod search;
 pub mod table;
 pub mod text;

@@ -27,6 +27,9 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     if let Some(search) = &summary.search {
         return crate::search::text(info, summary, search);
     }
+    if !summary.outcomes.is_empty() {
+        return crate::procedures::text(info, summary);
+    }
     if info.kind == KIND {
         return crate::imported::text(info, summary);
     }

@@ -9,17 +9,22 @@ mod import;
 mod ministat;
 mod ping;
 mod pkt_gen;
+mod procedure;
 mod profile;
 mod quick;
+mod ramp;
 mod rate;
 mod receive;
+mod rfc2544;
 mod run;
 mod runs;
 mod schema;
 mod selftest;
 mod send;
 mod session;
+mod soak;
 mod throughput;
+mod trial;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -91,7 +96,12 @@ impl Global {
 enum Command {
     /// Measure this machine's kernel forwarding now: private namespaces, no files
     Quick(Box<quick::Quick>),
+    Trial(Box<trial::Trial>),
     Throughput(Box<throughput::Throughput>),
+    Ramp(Box<ramp::Ramp>),
+    #[command(name = "rfc2544")]
+    Rfc2544(Box<rfc2544::Rfc2544>),
+    Soak(Box<soak::Soak>),
     Send(Box<send::Send>),
     Receive(Box<receive::Receive>),
     Ping(Box<ping::Ping>),
@@ -132,7 +142,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
     let global = arguments.global;
     match arguments.command {
         Command::Quick(quick) => quick.run(&global),
+        Command::Trial(trial) => trial.run(&global),
         Command::Throughput(throughput) => throughput.run(&global),
+        Command::Ramp(ramp) => ramp.run(&global),
+        Command::Rfc2544(rfc2544) => rfc2544.run(&global),
+        Command::Soak(soak) => soak.run(&global),
         Command::Send(send) => send.run(&global),
         Command::Receive(receive) => receive.run(&global),
         Command::Ping(ping) => ping.run(&global),

@@ -214,7 +214,7 @@ impl Throughput {
 }
 
 /// A load; a bare number is frames per second.
-fn load(text: &str) -> Result<Load, String> {
+pub(super) fn load(text: &str) -> Result<Load, String> {
     let typed = text.trim();
     let plain = typed
         .chars()

@@ -3,6 +3,7 @@
 //! It arranges the sentences of `words`, the tables of `content` and the drawings of `charts`; every chart has its table
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
+mod graph;
 mod charts;
 mod imported;
 mod markup;
@@ -16,6 +17,7 @@ use crate::content;
 use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
 use crate::number::{bytes, elapsed, seconds, time};
+use crate::procedures;
 use crate::search;
 use crate::table::{Align, Column, Mark, Table};
 use crate::text::all_warnings;
@@ -158,7 +160,9 @@ fn badges(
         RunState::Failed => badges.push((false, "failed".into())),
     }
     let trials = trials.iter().map(|t| &t.validity);
-    let by_rebuilds = summary.test_cases.is_empty() && summary.search.is_none();
+    let by_rebuilds = summary.test_cases.is_empty()
+        && summary.search.is_none()
+        && summary.outcomes.is_empty();
     let (validities, what): (Vec<_>, _) = if by_rebuilds {
         (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
     } else {
@@ -202,6 +206,20 @@ fn results(m: &mut Markup, summary: &Summary) {
                 m.leaf("p", &[], &note(failure));
             }
         });
+    }
+    if !summary.outcomes.is_empty() {
+        graph::of(m, &summary.outcomes);
+        for (title, outcomes) in procedures::tables(&summary.outcomes) {
+            section(m, title, |m| {
+                m.within("figure", &[], |m| table(m, &outcomes));
+            });
+        }
+        for words in procedures::methods(&summary.outcomes) {
+            m.leaf("p", &[("class", "note")], &note(&words));
+        }
+        for words in procedures::doubts(&summary.outcomes) {
+            m.leaf("p", &[], &note(&words));
+        }
     }
     let compared = words::comparisons(summary);
     if !compared.is_empty() {

@@ -1,0 +1,225 @@
+//! What commands that carry out a procedure share: the options of the arrangement, and the run around it.
+//!
+//! A command says which frame sizes, which parameters, and how its procedure is made when the loads are known. Start with
+//! [`Arrangement`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::Args;
+use engine::Mode;
+use engine::sim::Dut;
+use lab::configuration::Configuration;
+use lab::placement::Placement;
+use lab::run::procedure::{Limit, Make, Parameters, check, start};
+use lab::user_namespace;
+use measure::compliance::Conditions;
+use measure::rfc2544::Setup;
+use model::procedure::Waits;
+use model::result::Summary;
+use model::trial::{IpVersion, Stream};
+use model::units::{FrameSize, Load};
+
+use super::Global;
+use super::run::{self, random_seed};
+use super::throughput::load;
+use crate::exit_code::{Code, Usage};
+
+/// On what is measured, and with which frames beside their size.
+#[derive(Debug, Args)]
+pub struct Arrangement {
+    /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1) [default: what the tester can offer]
+    #[arg(long, value_name = "LOAD", value_parser = load)]
+    max: Option<Load>,
+    /// Number of flows
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    flows: u32,
+    /// Measure IPv6 instead of IPv4
+    #[arg(long)]
+    ipv6: bool,
+    /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
+    #[arg(long, value_name = "FILE|DIR|COMMAND")]
+    set: Option<String>,
+    /// Engine: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
+    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet", "sim"])]
+    engine: String,
+    /// What the simulated DUT is like: capacity=1e6,buffer=1000 (keys: fwdlab throughput --help) [default: capacity=1e6]
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    dut: Option<String>,
+    /// CPUs of the DUT [default: the last one]
+    #[arg(long, value_delimiter = ',', value_name = "CPU")]
+    dut_cpus: Vec<usize>,
+    /// Say in words why each trial was made and what it said
+    #[arg(long)]
+    explain: bool,
+    /// Seed of every random choice [default: chosen and recorded; of the simulated DUT: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// What a command measures.
+pub(super) struct Plan {
+    /// Kind of the run.
+    pub kind: &'static str,
+    /// Frame sizes; none is the smallest of the IP version.
+    pub sizes: Vec<FrameSize>,
+    /// Parameters to keep.
+    pub values: BTreeMap<String, serde_json::Value>,
+    /// Makes the procedure.
+    pub make: Make,
+}
+
+impl Arrangement {
+    /// Is the DUT simulated?
+    pub fn is_simulated(&self) -> bool {
+        self.engine == "sim"
+    }
+
+    /// The seed, for procedures that choose at random.
+    pub fn chosen_seed(&self) -> u64 {
+        self.seed.unwrap_or(0)
+    }
+
+    /// Carries the plan out.
+    pub fn run(&self, global: &Global, plan: Plan) -> anyhow::Result<Code> {
+        let privileged = user_namespace::is_root();
+        let parameters = self.parameters(plan, privileged)?;
+        if !privileged && parameters.dut.is_none() {
+            user_namespace::enter()?;
+        }
+        run::carry_out(
+            global,
+            0,
+            |runs, control, listener| start(&parameters, runs, control, listener),
+            |outcome| {
+                let result = report::text::quick(outcome.info, outcome.summary);
+                match self.explain {
+                    true => format!("{}\n{result}", report::procedures::explain(outcome.trials)),
+                    false => result,
+                }
+            },
+            |_| None,
+            code,
+        )
+    }
+
+    /// Everything that is wrong with the question is told here, before a run is made.
+    pub fn parameters(&self, plan: Plan, privileged: bool) -> anyhow::Result<Parameters> {
+        let version = if self.ipv6 {
+            IpVersion::Ipv6
+        } else {
+            IpVersion::Ipv4
+        };
+        let sizes = match plan.sizes.is_empty() {
+            true => vec![version.smallest_frame()],
+            false => plan.sizes,
+        };
+        let streams = sizes
+            .iter()
+            .map(|size| Stream::new(version, *size, self.flows))
+            .collect::<Result<Vec<_>, _>>()?;
+        let dut = self.dut()?;
+        let configuration = self.set.as_ref().map(|typed| Configuration::parse(typed));
+        let parameters = Parameters {
+            kind: plan.kind,
+            values: plan.values,
+            max_load_pps: self.max.and_then(|max| max.pps(sizes[0])),
+            make: plan.make,
+            common: lab::run::Parameters {
+                streams,
+                iterations: 1,
+                trial: Duration::ZERO,
+                load: None,
+                configuration: configuration.transpose()?,
+                versus: Vec::new(),
+                rebuilds: 0,
+                total: Duration::ZERO,
+                engine: Mode::ALL
+                    .into_iter()
+                    .find(|mode| mode.name() == self.engine),
+                placement: match dut {
+                    Some(_) => Placement::default(),
+                    None => Placement::choose(&self.dut_cpus)?,
+                },
+                privileged,
+                seed: match &dut {
+                    Some(dut) => dut.seed,
+                    None => self.seed.unwrap_or_else(random_seed),
+                },
+                command_line: std::env::args().collect(),
+            },
+            dut,
+        };
+        check(&parameters).map_err(Usage)?;
+        Ok(parameters)
+    }
+
+    fn dut(&self) -> Result<Option<Dut>, Usage> {
+        if !self.is_simulated() {
+            return match &self.dut {
+                Some(_) => Err(Usage(
+                    "--dut describes a simulated DUT: say --engine sim, too".into(),
+                )),
+                None => Ok(None),
+            };
+        }
+        if self.set.is_some() || !self.dut_cpus.is_empty() {
+            return Err(Usage(
+                "--set and --dut-cpus are for the test bed, not for --engine sim".into(),
+            ));
+        }
+        let text = self.dut.as_deref().unwrap_or("capacity=1e6");
+        let mut dut = Dut::parse(text).map_err(|error| Usage(format!("--dut: {error}")))?;
+        if let Some(seed) = self.seed {
+            if text.contains("seed") {
+                return Err(Usage("--seed and seed= in --dut: say one of them".into()));
+            }
+            dut.seed = seed;
+        }
+        Ok(Some(dut))
+    }
+}
+
+/// The setup of an RFC 2544 procedure from a limit.
+pub(super) fn setup(limit: &Limit, waits: Waits, sizes: &[u16], simulated: bool) -> Setup {
+    Setup {
+        frame_size: limit.frame_size,
+        line_rate_pps: limit.line_rate_pps,
+        max_load_pps: limit.max_load_pps,
+        conditions: Conditions {
+            waits,
+            frame_sizes: sizes.to_vec(),
+            both_directions: false,
+            single_and_random: false,
+            reaches_line_rate: limit
+                .line_rate_pps
+                .is_some_and(|line| limit.max_load_pps >= line),
+            simulated,
+        },
+    }
+}
+
+/// The first limit: of a command that measures one size.
+pub(super) fn only(limits: &[Limit]) -> Result<Limit, String> {
+    limits
+        .first()
+        .copied()
+        .ok_or_else(|| "no frame size was given".into())
+}
+
+/// Nanoseconds of a duration that was typed.
+pub(super) fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn code(summary: &Summary) -> Code {
+    let applies = |verdict: &str| !verdict.starts_with("not applicable");
+    let answered = summary
+        .outcomes
+        .iter()
+        .all(|outcome| outcome.answered || !applies(&outcome.verdict));
+    match answered && !summary.outcomes.is_empty() && !summary.noise.too_noisy {
+        true => Code::Done,
+        false => Code::NotValid,
+    }
+}

@@ -1,0 +1,174 @@
+//! `fwdlab rfc2544`: throughput, latency, frame loss rate, back-to-back frames, recovery and reset, over all frame sizes.
+
+use std::time::Duration;
+
+use clap::Args;
+use measure::rfc2544::suite::{self, Suite, Test};
+use model::outcome::LatencyMode;
+use model::procedure::Waits;
+use model::units::{FrameSize, parse_duration};
+
+use super::Global;
+use super::procedure::{Arrangement, Plan, ns, setup};
+use crate::exit_code::{Code, Usage};
+
+/// Measure the whole of RFC 2544, with its tables and graphs: throughput, latency, frame loss, back-to-back, recovery, reset
+///
+/// A first look by default: shortened, and labelled so. --full has the times and repetitions of the RFCs, which take days on a real
+/// DUT and no time on --engine sim. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
+#[derive(Debug, Args)]
+pub struct Rfc2544 {
+    /// Frame sizes in bytes, FCS counted
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_values_t = [64u16, 128, 256, 512, 1024, 1280, 1518])]
+    sizes: Vec<u16>,
+    /// Tests [default: all that apply]
+    #[arg(long, value_name = "TEST,...", value_delimiter = ',', value_parser = Test::ALL.map(Test::name))]
+    tests: Vec<String>,
+    /// Times, waits and repetitions of the RFCs
+    #[arg(long)]
+    full: bool,
+    /// Duration of the trials that are results [default: 5s; with --full 60s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    trial: Option<Duration>,
+    /// Duration of the trials that guide a search [default: 1s; with --full 60s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    search: Option<Duration>,
+    /// Resolution of the throughput in percent of the full rate
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
+    resolution: f64,
+    /// Latency: one tagged frame per trial (rfc2544), or 500 (rfc8219)
+    #[arg(long, value_name = "MODE", default_value = "rfc8219", value_parser = ["rfc2544", "rfc8219"])]
+    latency: String,
+    /// Loads of the latency test in percent of the throughput
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_values_t = [100.0])]
+    latency_at: Vec<f64>,
+    /// Repetitions of latency, back-to-back, recovery and reset [default: few; with --full those of the RFCs]
+    #[arg(long, value_name = "N")]
+    repetitions: Option<u32>,
+    /// Add the reset test; the words say what is reset (a simulated DUT only)
+    #[arg(long, value_name = "WHAT")]
+    reset: Option<String>,
+    #[command(flatten)]
+    arrangement: Arrangement,
+}
+
+impl Rfc2544 {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let plan = self.plan()?;
+        self.arrangement.run(global, plan)
+    }
+
+    fn plan(&self) -> anyhow::Result<Plan> {
+        if self.sizes.is_empty() {
+            return Err(Usage("--sizes: no frame size was given".into()).into());
+        }
+        let sizes = self.sizes.iter().map(|bytes| FrameSize::new(*bytes));
+        let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
+        let simulated = self.arrangement.is_simulated();
+        if self.reset.is_some() && !simulated {
+            return Err(Usage(
+                "--reset: the kernel of this machine cannot be reset to measure it; only --engine sim can".into(),
+            )
+            .into());
+        }
+        let standard = match self.full {
+            true => suite::Plan::standard(),
+            false => suite::Plan::short(),
+        };
+        let chosen =
+            |test: &Test| self.tests.is_empty() || self.tests.iter().any(|t| t == test.name());
+        let plan = suite::Plan {
+            tests: Test::ALL.into_iter().filter(chosen).collect(),
+            search_ns: self.search.map_or(standard.search_ns, ns),
+            final_ns: self.trial.map_or(standard.final_ns, ns),
+            resolution: self.resolution / 100.0,
+            latency_mode: match self.latency.as_str() {
+                "rfc2544" => LatencyMode::Rfc2544,
+                _ => LatencyMode::Rfc8219,
+            },
+            latency_percents: self.latency_at.clone(),
+            latency_repetitions: self.repetitions.unwrap_or(standard.latency_repetitions),
+            burst_repetitions: self.repetitions.unwrap_or(standard.burst_repetitions),
+            recovery_repetitions: self.repetitions.unwrap_or(standard.recovery_repetitions),
+            reset_repetitions: self.repetitions.unwrap_or(standard.reset_repetitions),
+            reset: self.reset.clone(),
+            ..standard
+        };
+        let waits = match self.full {
+            true => Waits::RFC2544,
+            false => Waits::default(),
+        };
+        let bytes = self.sizes.clone();
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let values = [
+            ("full", self.full.into()),
+            ("trial_s", seconds(plan.final_ns).into()),
+            ("search_s", seconds(plan.search_ns).into()),
+            ("resolution", plan.resolution.into()),
+            ("waits_s", seconds(waits.total_ns()).into()),
+        ];
+        Ok(Plan {
+            kind: "rfc2544",
+            sizes,
+            values: values.map(|(name, value)| (name.to_owned(), value)).into(),
+            make: Box::new(move |limits| {
+                let setups = limits
+                    .iter()
+                    .map(|limit| setup(limit, waits, &bytes, simulated));
+                Ok(Box::new(Suite::new(setups.collect(), plan.clone())?))
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Only {
+        #[command(flatten)]
+        rfc2544: Rfc2544,
+    }
+
+    fn check(arguments: &[&str]) -> anyhow::Result<()> {
+        let sim = [
+            "rfc2544",
+            "--engine",
+            "sim",
+            "--dut",
+            "capacity=1e6,link=10Gbps",
+        ];
+        let line = sim.iter().chain(arguments).copied();
+        let suite = Only::try_parse_from(line)?.rfc2544;
+        suite
+            .arrangement
+            .parameters(suite.plan()?, true)
+            .map(|_| ())
+    }
+
+    #[test]
+    fn wrong_use_is_told_before_anything_happens() {
+        check(&["--full", "--sizes", "64,1518", "--tests", "latency"]).unwrap();
+        for (arguments, words) in [
+            (vec!["--sizes", "64,64"], "twice"),
+            (vec!["--sizes", "63"], "64 to 1518"),
+            (vec!["--sizes", ""], "invalid"),
+            (vec!["--tests", "jitter"], "frame-loss"),
+            (vec!["--resolution", "0.0000001"], "below one frame"),
+            (vec!["--resolution", "200"], "no finer"),
+            (
+                vec!["--search", "10s", "--trial", "5s"],
+                "shorter than those of the search",
+            ),
+            (vec!["--latency-at", "150"], "at most 100 %"),
+            (vec!["--repetitions", "0"], "one repetition"),
+        ] {
+            let error = format!("{:#}", check(&arguments).unwrap_err());
+            assert!(error.contains(words), "{arguments:?}: {error}");
+        }
+    }
+}
