@@ -5,7 +5,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 
 use packet::Signature;
 use packet::modifier::Machine;
@@ -39,6 +38,8 @@ pub struct Player {
     /// Of all kinds of all streams.
     machines: Box<[Machine]>,
     nonce: u16,
+    /// The next frame, found when the one before was taken.
+    next: Option<Upcoming>,
 }
 
 /// A frame that is to leave.
@@ -96,35 +97,43 @@ impl Player {
             });
         }
         let timeline = Timeline::new(traffic, load_pps);
-        if timeline.queue.is_empty() {
+        if timeline.first.is_none() {
             return Err(EngineError::Frames(format!(
                 "in {} every stream waits for another; let one start by itself",
                 traffic.name
             )));
         }
-        Ok(Player {
+        let mut player = Player {
             timeline,
             voices: voices.into(),
             machines: machines.into(),
             nonce: frames.nonce,
-        })
+            next: None,
+        };
+        player.find_next();
+        Ok(player)
+    }
+
+    /// What is at the head of the timeline now.
+    #[inline]
+    fn find_next(&mut self) {
+        self.next = self.timeline.first.map(|(due, stream)| Upcoming {
+            due,
+            stream,
+            kind: self.voices[stream as usize].kind(),
+        });
     }
 
     /// The next frame; `None` when everything has been sent.
     #[inline]
     pub fn upcoming(&self) -> Option<Upcoming> {
-        let (due, stream) = self.timeline.first()?;
-        Some(Upcoming {
-            due,
-            stream,
-            kind: self.voices[stream as usize].kind(),
-        })
+        self.next
     }
 
     /// When the next frame is due, in 1/65536 ns after the start; `None` when everything has been sent.
     #[inline]
     pub fn due(&self) -> Option<u64> {
-        self.timeline.first().map(|(due, _)| due)
+        self.next.map(|next| next.due)
     }
 
     /// Writes the next frame into `buffer`, with this time in its signature, and goes on to the one after it. `held` is the
@@ -135,11 +144,10 @@ impl Player {
     /// When the buffer is shorter than [`buffer_len`](Self::buffer_len).
     #[inline]
     pub fn take(&mut self, buffer: &mut [u8], held: Option<u32>, timestamp_ns: u64) -> usize {
-        let Some((_, stream)) = self.timeline.first() else {
+        let Some(Upcoming { stream, kind, .. }) = self.next else {
             return 0;
         };
         let voice = &mut self.voices[stream as usize];
-        let kind = voice.kind();
         let signature = Signature {
             nonce: self.nonce,
             stream: voice.id,
@@ -147,7 +155,7 @@ impl Player {
             timestamp_ns,
         };
         voice.advance();
-        self.timeline.advance();
+        self.skip();
         let machine = &mut self.machines[kind as usize];
         if held == Some(kind) {
             machine.patch(buffer, &signature)
@@ -156,10 +164,12 @@ impl Player {
         }
     }
 
-    /// Goes on to the frame after the next without writing that: for a sender that has it already.
+    /// Goes on to the frame after the next without writing that, and leaves modifiers, kinds and sequence numbers where they
+    /// are: for a sender that has all frames already and asks only for times.
     #[inline]
     pub fn skip(&mut self) {
         self.timeline.advance();
+        self.find_next();
     }
 
     /// Lets go of what has been due for too long at `now`: continuous streams that are more than 100 us late keep their
@@ -172,6 +182,7 @@ impl Player {
             .is_some_and(|due| due.saturating_add(CATCH_UP) < now)
         {
             self.timeline.forgive(now);
+            self.find_next();
         }
     }
 
@@ -184,6 +195,7 @@ impl Player {
     /// rate; delays and pauses stay. What was due before and was not taken is forgiven but for one frame, which is due now.
     pub fn set_load(&mut self, load_pps: f64, now: u64) {
         self.timeline.set_load(load_pps, now);
+        self.find_next();
     }
 
     /// Bytes that a buffer must have for any frame.
@@ -369,7 +381,9 @@ impl Voice {
 #[derive(Debug, Clone)]
 struct Timeline {
     tracks: Box<[Track]>,
-    /// Streams that have a next frame, by its time and then by their number. Never grows.
+    /// When the next frame is due, and of which stream; and the same of all other streams that send, by time and then by
+    /// number. Never grows.
+    first: Option<(u64, u32)>,
     queue: BinaryHeap<Reverse<(u64, u32)>>,
     own_load_pps: f64,
     not_sent: u64,
@@ -402,6 +416,7 @@ impl Timeline {
     fn new(traffic: &Traffic, load_pps: Option<f64>) -> Timeline {
         let mut timeline = Timeline {
             tracks: traffic.streams.iter().map(Track::new).collect(),
+            first: None,
             queue: BinaryHeap::with_capacity(traffic.streams.len()),
             own_load_pps: own_load_pps(traffic),
             not_sent: 0,
@@ -424,28 +439,48 @@ impl Timeline {
         let track = &mut self.tracks[stream as usize];
         if !track.sends {
             track.start(at);
-            self.queue.push(Reverse((track.due(), stream)));
+            let due = track.due();
+            self.insert((due, stream));
         }
     }
 
-    #[inline]
-    fn first(&self) -> Option<(u64, u32)> {
-        self.queue.peek().map(|Reverse(first)| *first)
+    fn insert(&mut self, new: (u64, u32)) {
+        match &mut self.first {
+            Some(first) => {
+                let later = new.max(*first);
+                *first = new.min(*first);
+                self.queue.push(Reverse(later));
+            }
+            None => self.first = Some(new),
+        }
     }
 
     /// The next frame has been taken.
     #[inline]
     fn advance(&mut self) {
-        let Some(mut first) = self.queue.peek_mut() else {
+        let Some((due, stream)) = &mut self.first else {
             return;
         };
-        let Reverse((due, stream)) = &mut *first;
         let track = &mut self.tracks[*stream as usize];
-        if track.advance() {
-            *due = track.due();
-            return;
+        if !track.advance() {
+            return self.end();
         }
-        PeekMut::pop(first);
+        *due = track.due();
+        let this = (*due, *stream);
+        if let Some(mut other) = self.queue.peek_mut()
+            && other.0 < this
+        {
+            self.first = Some(std::mem::replace(&mut other.0, this));
+        }
+    }
+
+    /// The stream whose frame was taken has ended.
+    fn end(&mut self) {
+        let Some((_, stream)) = self.first else {
+            return;
+        };
+        self.first = self.queue.pop().map(|Reverse(next)| next);
+        let track = &mut self.tracks[stream as usize];
         track.sends = false;
         track.runs = track.runs.saturating_sub(1);
         let at = track.next;
@@ -491,9 +526,11 @@ impl Timeline {
 
     fn requeue(&mut self) {
         self.queue.clear();
-        for (stream, track) in (0..).zip(&self.tracks) {
+        self.first = None;
+        for stream in 0..self.tracks.len() {
+            let track = &self.tracks[stream];
             if track.sends {
-                self.queue.push(Reverse((track.due(), stream)));
+                self.insert((track.due(), stream as u32));
             }
         }
     }
