@@ -246,6 +246,25 @@ proptest! {
         }
     }
 
+    /// Flat out: the same frames in the same order, whether it repeats or not.
+    #[test]
+    fn the_order_stays_without_times(timings in timings(), rates in prop::collection::vec(1_u32..9, 1..5)) {
+        let steady: Vec<Timing> = rates.iter().map(|rate| timing(f64::from(*rate) / 7.0, Emission::Continuous)).collect();
+        for timings in [timings, steady] {
+            let frames = timed(&timings);
+            let mut player = Player::new(&frames, None).unwrap();
+            let mut flat_out = player.clone().without_times();
+            for _ in 0..300 {
+                let streams = [&player, &flat_out].map(|player| player.upcoming().map(|next| next.stream));
+                prop_assert_eq!(streams[0], streams[1]);
+                if streams[0].is_none() {
+                    break;
+                }
+                prop_assert_eq!(next(&mut player, None), next(&mut flat_out, None));
+            }
+        }
+    }
+
     /// A buffer may hold what it likes.
     #[test]
     fn frames_are_those_that_each_machine_renders(picks in prop::collection::vec(any::<bool>(), 200)) {
@@ -592,11 +611,7 @@ fn a_new_load_leaves_no_gap_and_no_debt() {
     player.set_load(5000.0, now);
     let (slower, _) = until(&mut player, now + SECOND);
     assert_eq!(&slower[..2], [1000, 3000]);
-    assert_eq!(
-        player.not_sent(),
-        1,
-        "of 30 kpps two are due in 80 us"
-    );
+    assert_eq!(player.not_sent(), 1, "of 30 kpps two are due in 80 us");
 }
 
 #[test]

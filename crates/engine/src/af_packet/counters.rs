@@ -36,6 +36,38 @@ impl Cells {
     }
 }
 
+/// Frames of streams that are counted together: those of one stream that follow each other, at one go.
+pub(crate) struct Tally<'a> {
+    counters: &'a Counters,
+    stream: u32,
+    frames: u64,
+}
+
+impl Tally<'_> {
+    /// One more frame.
+    #[inline]
+    pub(crate) fn add(&mut self, stream: u32) {
+        if stream != self.stream {
+            self.flush();
+            self.stream = stream;
+        }
+        self.frames += 1;
+    }
+
+    fn flush(&mut self) {
+        if self.frames > 0 {
+            self.counters.add_of_stream(self.stream, self.frames);
+            self.frames = 0;
+        }
+    }
+}
+
+impl Drop for Tally<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
 /// The counts of one trial.
 #[derive(Debug)]
 pub(crate) struct Counters {
@@ -82,6 +114,16 @@ impl Counters {
     pub(crate) fn add_of_stream(&self, stream: u32, frames: u64) {
         if self.streams > 0 {
             add(self.of_stream.at(stream as usize), frames);
+        }
+    }
+
+    /// To count frames of streams one by one; they show when the tally is dropped.
+    #[inline]
+    pub(crate) fn tally(&self) -> Tally<'_> {
+        Tally {
+            counters: self,
+            stream: 0,
+            frames: 0,
         }
     }
 

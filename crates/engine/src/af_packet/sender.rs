@@ -146,7 +146,13 @@ impl<T: Transmit> Sender for SocketSender<T> {
         };
         let frames = frames.clone();
         let player = match &frames {
-            Frames::Traffic(frames) => Some(Player::new(frames, schedule.load_pps)?),
+            Frames::Traffic(frames) => {
+                let player = Player::new(frames, schedule.load_pps)?;
+                Some(match schedule.load_pps {
+                    Some(_) => player,
+                    None => player.without_times(),
+                })
+            }
             Frames::Test(_) => None,
         };
         let Some(mut transmit) = self.transmit.take() else {

@@ -261,10 +261,11 @@ impl Transmit for PacketTransmit {
                 }
             },
         };
+        let mut streams = counters.tally();
         for _ in 0..accepted {
-            let slot = self.pass();
-            counters.add_of_stream(slot.stream, 1);
+            streams.add(self.pass().stream);
         }
+        drop(streams);
         self.sockets[path].tally.accepted += accepted as u64;
         if self.held == 0 {
             self.sockets[path].publish(path, counters);

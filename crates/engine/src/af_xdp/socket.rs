@@ -172,13 +172,10 @@ impl Queue {
     #[inline]
     pub(super) fn count(&mut self, counters: &Counters) -> u64 {
         let sent = self.produced.saturating_sub(self.unsent());
-        match counters.streams() {
-            0 => {}
-            1 => counters.add_of_stream(0, sent.saturating_sub(self.counted)),
-            _ => {
-                for number in self.counted..sent {
-                    counters.add_of_stream(self.streams[number as usize % ENTRIES as usize], 1);
-                }
+        if counters.streams() > 0 {
+            let mut streams = counters.tally();
+            for number in self.counted..sent {
+                streams.add(self.streams[number as usize % ENTRIES as usize]);
             }
         }
         self.counted = self.counted.max(sent);

@@ -107,6 +107,7 @@ impl Transmit for MemoryTransmit {
         counters: &Counters,
     ) -> Result<(), EngineError> {
         let mut taken = 0;
+        let mut streams = counters.tally();
         while taken < BATCH && frames.has_next() {
             let (start, slot) = &mut self.slots[self.at];
             if self.is_cached {
@@ -118,7 +119,7 @@ impl Transmit for MemoryTransmit {
                 black_box(buffer);
             }
             self.descriptors[taken] = descriptor(*start, slot.bytes);
-            counters.add_of_stream(slot.stream, 1);
+            streams.add(slot.stream);
             taken += 1;
             self.at += 1;
             if self.at == self.slots.len() {

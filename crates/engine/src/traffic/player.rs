@@ -16,9 +16,13 @@ use crate::pacer::{CATCH_UP, FINE, FRACTION, gap, scaled};
 /// Where a time between two units belongs to: to the nearer.
 const HALF: u128 = 1 << (FINE - 1);
 
-/// Rates are taken for proportional when they are so to this precision, in numbers up to [`LARGEST_PROPORTION`].
-const SAME: f64 = 1e-12;
+/// Rates are taken for proportional, and are then made so exactly, when they are so to this precision (a third is not exact
+/// in binary), in numbers up to [`LARGEST_PROPORTION`].
+const SAME: f64 = 1e-14;
 const LARGEST_PROPORTION: u64 = 1 << 20;
+
+/// An order that takes no more than 64 kB of cache.
+const LONGEST_ORDER: u64 = 1 << 14;
 
 /// Traffic being played, one frame after another.
 ///
@@ -34,6 +38,8 @@ const LARGEST_PROPORTION: u64 = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Player {
     timeline: Timeline,
+    /// In place of the timeline: streams in their order, over and over.
+    order: Option<Order>,
     voices: Box<[Voice]>,
     /// Of all kinds of all streams.
     machines: Box<[Machine]>,
@@ -53,6 +59,13 @@ pub struct Upcoming {
     pub kind: u32,
 }
 
+/// In which order streams take turns where nobody asks for times.
+#[derive(Debug, Clone)]
+struct Order {
+    streams: Box<[u32]>,
+    at: usize,
+}
+
 /// The frames of a stream, without times.
 #[derive(Debug, Clone)]
 struct Voice {
@@ -65,7 +78,7 @@ struct Voice {
 
 impl Player {
     /// From the first frame on, with `load_pps` frames per second in all streams together where they send at the profile's
-    /// full load ([`own_load_pps`]). `None` is that load itself: for a sender that goes flat out and asks only for the order.
+    /// full load ([`own_load_pps`]). `None` is that load itself.
     ///
     /// # Errors
     /// Traffic that cannot be played: a stream without frames or kinds, a rate that is no positive number, a program that
@@ -105,6 +118,7 @@ impl Player {
         }
         let mut player = Player {
             timeline,
+            order: None,
             voices: voices.into(),
             machines: machines.into(),
             nonce: frames.nonce,
@@ -114,10 +128,38 @@ impl Player {
         Ok(player)
     }
 
-    /// What is at the head of the timeline now.
+    /// The same frames for a sender that goes flat out: in the order that they have at the profile's own load, and with times
+    /// that mean nothing (and cost little, where streams take turns in an order that repeats).
+    #[must_use]
+    pub fn without_times(mut self) -> Player {
+        let round = self
+            .timeline
+            .shares()
+            .map_or(0, |shares| shares.iter().sum());
+        if (1..=LONGEST_ORDER).contains(&round) {
+            let mut timeline = self.timeline.clone();
+            let next = |_| {
+                let (_, stream) = timeline.first?;
+                timeline.advance();
+                Some(stream)
+            };
+            self.order = (0..round)
+                .map(next)
+                .collect::<Option<_>>()
+                .map(|streams| Order { streams, at: 0 });
+            self.find_next();
+        }
+        self
+    }
+
+    /// What comes next.
     #[inline]
     fn find_next(&mut self) {
-        self.next = self.timeline.first.map(|(due, stream)| Upcoming {
+        let next = match &self.order {
+            Some(order) => Some((0, order.streams[order.at])),
+            None => self.timeline.first,
+        };
+        self.next = next.map(|(due, stream)| Upcoming {
             due,
             stream,
             kind: self.voices[stream as usize].kind(),
@@ -168,7 +210,15 @@ impl Player {
     /// are: for a sender that has all frames already and asks only for times.
     #[inline]
     pub fn skip(&mut self) {
-        self.timeline.advance();
+        match &mut self.order {
+            Some(order) => {
+                order.at += 1;
+                if order.at == order.streams.len() {
+                    order.at = 0;
+                }
+            }
+            None => self.timeline.advance(),
+        }
         self.find_next();
     }
 
@@ -214,14 +264,7 @@ impl Player {
     ///
     /// A sender that has room for so many frames writes them once. Ask before the first frame is taken.
     pub fn cycle(&self) -> Option<u64> {
-        let tracks = &self.timeline.tracks;
-        let steady =
-            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits;
-        if !tracks.iter().all(steady) {
-            return None;
-        }
-        let rates: Vec<f64> = tracks.iter().map(|track| track.rate_pps).collect();
-        let shares = proportions(&rates)?;
+        let shares = self.timeline.shares()?;
         // how often the merged order must go round until every stream is where it began
         let mut rounds = 1;
         for (voice, share) in self.voices.iter().zip(&shares) {
@@ -421,6 +464,7 @@ impl Timeline {
             own_load_pps: own_load_pps(traffic),
             not_sent: 0,
         };
+        timeline.keep_step();
         if let Some(load_pps) = load_pps {
             let factor = timeline.own_load_pps / load_pps;
             for track in &mut timeline.tracks {
@@ -433,6 +477,30 @@ impl Timeline {
             }
         }
         timeline
+    }
+
+    /// How many frames of each stream there are in one round of an order that repeats, if all streams send without end from
+    /// the start and in whole proportions.
+    fn shares(&self) -> Option<Vec<u64>> {
+        let steady =
+            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits;
+        if !self.tracks.iter().all(steady) {
+            return None;
+        }
+        let rates: Vec<f64> = self.tracks.iter().map(|track| track.rate_pps).collect();
+        proportions(&rates)
+    }
+
+    /// Makes gaps whole parts of one round, where rates are in proportion but for their last bits: otherwise the order of
+    /// frames that are due at the same time would change after a while.
+    fn keep_step(&mut self) {
+        let Some(shares) = self.shares() else { return };
+        let round = self.tracks[0].own_gap.checked_mul(shares[0].into());
+        let Some(round) = round else { return };
+        for (track, share) in self.tracks.iter_mut().zip(shares) {
+            track.own_gap = round / u128::from(share);
+            track.gap = track.own_gap;
+        }
     }
 
     fn start(&mut self, stream: u32, at: u128) {
