@@ -130,7 +130,8 @@ pub enum Emission {
     Bursts {
         /// Frames in each.
         frames: u64,
-        /// From the last frame of one to the first of the next, in nanoseconds; scaled by the load as the rate is not.
+        /// From the last frame of one to the first of the next, in nanoseconds. The load scales rates, and
+        /// neither pauses nor delays.
         pause_ns: u64,
         /// How many groups; `None`: without end.
         bursts: Option<u64>,

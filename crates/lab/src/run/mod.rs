@@ -338,7 +338,7 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, String), L
     let (tester, rejected) = Tester::open(&bed.paths(), &addresses, &choice)?;
     let mut words = format!(
         "{} ({})",
-        tester.mode().name(),
+        tester.capabilities().reached(),
         tester.capabilities().summary
     );
     match parameters.engine {
