@@ -15,10 +15,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use engine::SignaturePlace;
 use engine::tester::Addresses;
 use engine::traffic::compile::{Compiled, Direction, Setting, compile};
+use engine::traffic::expect::Expectation;
 use engine::traffic::{Emission, Kind, Stream};
+use engine::{SignaturePlace, TrafficFrames};
 use etherparse::checksum::Sum16BitWords;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use model::link::LinkSpeed;
@@ -1079,7 +1080,13 @@ fn shipped_profiles_are_what_they_say() {
                     assert_eq!(streams[0].kinds[0].template.len() + 4, size, "{name}")
                 }
                 Some(("flows", flows)) => {
-                    assert_eq!(streams[0].flows() as usize, flows.max(1), "{name}")
+                    let expected = Expectation::of(&engine::Frames::Traffic(TrafficFrames {
+                        traffic: std::sync::Arc::new(compiled.traffic.clone()),
+                        nonce: 1,
+                    }));
+                    let counted = expected.streams[0].flows.as_ref().unwrap();
+                    assert_eq!(counted.len() as usize, flows.max(1), "{name}");
+                    assert_eq!(counted.cycle(), counted.len(), "{name}");
                 }
                 _ => {}
             }

@@ -4,6 +4,7 @@
 //! are settled when a profile is compiled. Start with [`Stream`].
 
 pub mod compile;
+pub mod expect;
 pub mod player;
 
 use std::sync::Arc;

@@ -525,22 +525,3 @@ impl Traffic {
         kinds.filter_map(|kind| kind.place).next()
     }
 }
-
-impl Stream {
-    /// After how many of its frames the same flows come again, in the same order; 0: never, or the stream has several kinds
-    /// of frames, which go through the flows each by itself.
-    pub fn flows(&self) -> u32 {
-        let [kind] = self.kinds.as_slice() else {
-            return 0;
-        };
-        let mut program = kind.program.clone();
-        program
-            .instructions
-            .retain(|i| !matches!(i, packet::modifier::Instruction::Signature { .. }));
-        let machine = program.machine(&kind.template).ok();
-        let period = machine.and_then(|machine| machine.period());
-        period
-            .and_then(|period| u32::try_from(period).ok())
-            .unwrap_or(0)
-    }
-}

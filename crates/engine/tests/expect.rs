@@ -1,0 +1,234 @@
+//! Which flows never arrived, told from numbers alone: compared with what etherparse reads in every frame that was played.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test ends where something is wrong"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use engine::tester::Addresses;
+use engine::traffic::compile::{Direction, Setting, compile};
+use engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
+use engine::traffic::player::Player;
+use engine::{Frames, TestFrames, Traffic, TrafficFrames};
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use model::profile::Profile;
+use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
+
+fn traffic(text: &str) -> Arc<Traffic> {
+    let profile = Profile::parse("test", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let setting = Setting {
+        direction: Direction::Forward,
+        addresses: Addresses {
+            source_mac: [2, 0, 0, 0, 0, 1],
+            destination_mac: [2, 0, 0, 0, 0, 2],
+        },
+        vlan: None,
+        link: None,
+        read: &|name| Err(io::Error::other(name.to_owned())),
+    };
+    let compiled = compile(&profile, &setting).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    Arc::new(compiled.traffic)
+}
+
+fn expectation(traffic: &Arc<Traffic>) -> Expectation {
+    Expectation::of(&Frames::Traffic(TrafficFrames {
+        traffic: traffic.clone(),
+        nonce: 7,
+    }))
+}
+
+/// The innermost flow, as etherparse reads it and as people write it.
+fn flow(frame: &[u8]) -> String {
+    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+    let (from, to): (IpAddr, IpAddr) = match sliced.net.unwrap() {
+        NetSlice::Ipv4(ip) => (
+            ip.header().source_addr().into(),
+            ip.header().destination_addr().into(),
+        ),
+        NetSlice::Ipv6(ip) => (
+            ip.header().source_addr().into(),
+            ip.header().destination_addr().into(),
+        ),
+        other => panic!("{other:?}"),
+    };
+    let (a, b, protocol) = match sliced.transport.unwrap() {
+        TransportSlice::Udp(udp) => (udp.source_port(), udp.destination_port(), ""),
+        TransportSlice::Tcp(tcp) => (tcp.source_port(), tcp.destination_port(), " TCP"),
+        other => panic!("{other:?}"),
+    };
+    let end = |address: IpAddr, port: u16| match address {
+        IpAddr::V4(address) => format!("{address}:{port}"),
+        IpAddr::V6(address) => format!("[{address}]:{port}"),
+    };
+    format!("{} > {}{protocol}", end(from, a), end(to, b))
+}
+
+fn flows(stream: &StreamExpected) -> &Flows {
+    stream.flows.as_ref().unwrap()
+}
+
+/// Plays so many frames; whoever carries one of these flows is dropped by the DUT. Every flow of every stream is counted by
+/// what is in its frames, and by their numbers.
+fn check(text: &str, frames: u64, is_dropped: impl Fn(usize) -> bool) {
+    let traffic = traffic(text);
+    let expectation = expectation(&traffic);
+    assert_eq!(expectation.streams.len(), traffic.streams.len());
+    let plan = expectation.plan();
+    let mut player = Player::new(
+        &TrafficFrames {
+            traffic: traffic.clone(),
+            nonce: 7,
+        },
+        None,
+    )
+    .unwrap();
+    let mut buffer = vec![0; player.buffer_len()];
+    let mut truth: BTreeMap<u16, Vec<(String, u64)>> = BTreeMap::new();
+    let mut numbers: BTreeMap<u16, (Vec<u32>, u64)> = (plan.streams.iter())
+        .map(|stream| (stream.id, (vec![0; stream.flows as usize], 0)))
+        .collect();
+    let place = traffic.place().unwrap();
+    for _ in 0..frames {
+        let len = player.take(&mut buffer, None, 1);
+        let frame = &buffer[..len];
+        let at = match place {
+            engine::SignaturePlace::Tail => len - packet::signature::LEN,
+            _ => {
+                let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+                let Some(TransportSlice::Udp(udp)) = sliced.transport else {
+                    panic!("UDP is expected");
+                };
+                udp.payload().as_ptr() as usize - frame.as_ptr() as usize
+            }
+        };
+        let signature =
+            Signature::read(frame[at..at + packet::signature::LEN].try_into().unwrap()).unwrap();
+        let name = flow(frame);
+        let known = truth.entry(signature.stream).or_default();
+        let flow = match known.iter().position(|(other, _)| *other == name) {
+            Some(flow) => flow,
+            None => {
+                known.push((name, 0));
+                known.len() - 1
+            }
+        };
+        let (counts, sent) = numbers.get_mut(&signature.stream).unwrap();
+        *sent += 1;
+        let lengths = plan.streams.iter().find(|s| s.id == signature.stream);
+        if let Some(lengths) = lengths.unwrap().lengths {
+            let untagged = len - if text.contains("'vlan'") { 4 } else { 0 };
+            assert!(lengths.contain(untagged), "{len} is not in {lengths:?}");
+        }
+        if !is_dropped(flow) {
+            known[flow].1 += 1;
+            let cycle = counts.len() as u64;
+            counts[(signature.sequence % cycle) as usize] += 1;
+        }
+    }
+    for stream in &expectation.streams {
+        let found = flows(stream);
+        let (counts, sent) = &numbers[&stream.id];
+        let truth = &truth[&stream.id];
+        assert_eq!(found.among(*sent) as usize, truth.len(), "{text}");
+        let arrivals = found.arrivals(counts);
+        let wanted: Vec<u32> = (0..found.among(*sent)).collect();
+        let names = found.names(&wanted, Some(&traffic.streams[stream.index]));
+        let told: BTreeSet<(String, u64)> = names.into_iter().zip(arrivals).collect();
+        assert_eq!(told, truth.iter().cloned().collect(), "{text}");
+    }
+}
+
+#[test]
+fn every_flow_that_is_missing_has_its_name() {
+    let imix = "size = 'imix'";
+    for (text, frames) in [
+        // one kind of frames
+        ("[[stream]]\nflows = 20".to_owned(), 95),
+        // 12 frames of three sizes, of which each goes through the flows by itself
+        (format!("[[stream]]\n{imix}\nflows = 20"), 12 * 20 * 2),
+        (format!("[[stream]]\n{imix}\nflows = 6\norder = 'shuffled'\nseed = 5"), 200),
+        ("[[stream]]\nlayers = ['ipv6', 'tcp']\nsize = 128\nflows = 15".into(), 400),
+        // less than a cycle
+        (format!("[[stream]]\n{imix}\nflows = 100"), 37),
+        // sizes that go round at a pace of their own
+        ("[[stream]]\nsize = { from = 64, to = 70 }\nflows = 4".into(), 100),
+        // what differs is no flow
+        ("[[stream]]\nsize = 128\nvary = [{ field = 'ipv4.source', count = 3 }, { field = 'ipv4.ttl', from = 9, to = 12 }]".into(), 50),
+        // several streams at different rates
+        (format!("[[stream]]\n{imix}\nflows = 20\nshare = 3\n[[stream]]\nlayers = ['ipv6', 'udp']\nsize = 100\nflows = 7"), 900),
+        // tags and addresses in lists
+        ("[[stream]]\nlayers = ['vlan', 'ipv4', 'udp']\nsize = 200\nvary = [{ field = 'ipv4.destination', values = ['198.19.0.9', '198.19.7.1', '198.19.3.3'] }]".into(), 100),
+    ] {
+        check(&text, frames, |_| false);
+        check(&text, frames, |flow| flow % 5 == 2);
+        check(&text, frames, |flow| flow == 0 || flow == 3);
+    }
+}
+
+#[test]
+fn flows_that_cannot_be_counted_say_why() {
+    for (text, why) in [
+        (
+            "[[stream]]\nflows = 20\norder = 'drawn'",
+            Uncounted::Endless,
+        ),
+        (
+            "[[stream]]\nsize = 128\nvary = [{ field = 'ipv4.source', count = 100_003 }, { field = 'udp.source-port', from = 1, to = 30_000 }]",
+            Uncounted::TooMany,
+        ),
+    ] {
+        let expectation = expectation(&traffic(text));
+        assert_eq!(expectation.streams[0].flows.as_ref().unwrap_err(), &why);
+        assert_eq!(expectation.plan().streams[0].flows, 0);
+    }
+}
+
+#[test]
+fn streams_without_signatures_are_named() {
+    let text = "[[stream]]\nname = 'syn'\nlayers = ['ipv4', 'tcp']\nsize = 64\n[[stream]]\nname = 'udp'\nsize = 64";
+    let expectation = expectation(&traffic(text));
+    assert_eq!(expectation.unsigned, ["syn"]);
+    assert_eq!(expectation.streams.len(), 1);
+    assert_eq!(
+        (expectation.streams[0].id, expectation.streams[0].index),
+        (2, 1)
+    );
+}
+
+#[test]
+fn test_frames_carry_one_flow_after_the_other() {
+    let set = FlowSet::default_v4(2000).unwrap();
+    let template = FrameTemplate::new(&FrameSpec {
+        source: MacAddr([2, 0, 0, 0, 0, 1]),
+        destination: MacAddr([2, 0, 0, 0, 0, 2]),
+        version: IpVersion::V4,
+        frame_size: 64,
+    })
+    .unwrap();
+    let expectation = Expectation::of(&Frames::Test(TestFrames {
+        template: template.clone(),
+        flows: set,
+        nonce: 7,
+    }));
+    let stream = &expectation.streams[0];
+    let mut frame = vec![0; template.buffer_len()];
+    let wanted = [0, 1, 20, 99, 1999];
+    let names = flows(stream).names(&wanted, None);
+    for (number, name) in wanted.iter().zip(names) {
+        let signature = Signature {
+            nonce: 7,
+            stream: 0,
+            sequence: u64::from(*number),
+            timestamp_ns: 0,
+        };
+        template.write(&mut frame, &set.flow(u64::from(*number)), &signature);
+        assert_eq!(flow(&frame), name);
+    }
+    assert_eq!((flows(stream).len(), flows(stream).among(5)), (2000, 5));
+}
