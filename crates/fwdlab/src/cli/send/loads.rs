@@ -1,0 +1,170 @@
+//! Loads as people type them, resolved for a port: in frames per second, and in words that say what was understood.
+//!
+//! Start with [`Send::loads`].
+
+use anyhow::Context;
+use engine::Frames;
+use engine::traffic::player::own_load_pps;
+use model::link::{Layer, LinkLoad, LinkSpeed};
+use model::units::Load;
+use report::number;
+
+use super::Send;
+use super::frames::{Planned, Wanted, What};
+use crate::exit_code::Usage;
+
+/// A load in words and in frames per second; `None` is flat out.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Resolved {
+    pub words: String,
+    pub pps: Option<f64>,
+}
+
+impl Send {
+    pub(super) fn loads(
+        &self,
+        planned: &Planned,
+        wanted: &Wanted,
+    ) -> anyhow::Result<Vec<Resolved>> {
+        let own_rate = match wanted {
+            Wanted::Profile(loaded) => {
+                let profile = &loaded.profile;
+                profile.rate.is_some() || profile.streams.iter().any(|stream| stream.rate.is_some())
+            }
+            _ => false,
+        };
+        let link = self.link_of(&planned.port);
+        if self.load.is_empty() {
+            if matches!(planned.what, What::Recording(_)) {
+                let words = match self.speed {
+                    None => "its own times".into(),
+                    Some(factor) => format!("its own times, {factor} times as fast"),
+                };
+                return Ok(vec![Resolved { words, pps: None }]);
+            }
+            if let What::Frames(Frames::Traffic(frames)) = &planned.what
+                && self.profile.is_some()
+                && (own_rate || link.is_some())
+            {
+                let own = own_load_pps(&frames.traffic);
+                return Ok(vec![Resolved {
+                    words: format!("the profile's own: {}", exact(own)),
+                    pps: Some(own),
+                }]);
+            }
+            return Ok(vec![resolve(
+                LinkLoad::Load(Load::Max),
+                planned,
+                self.link,
+                link,
+            )?]);
+        }
+        let loads: Vec<Resolved> = (self.load.iter())
+            .map(|&load| resolve(load, planned, self.link, link))
+            .collect::<anyhow::Result<_>>()?;
+        if loads.len() > 1 && loads.iter().any(|load| load.pps.is_none()) {
+            return Err(Usage("--load: max is flat out and has no place among several; with --link it is the line rate".into()).into());
+        }
+        if loads.len() > 1 && matches!(planned.what, What::Recording(_)) {
+            return Err(Usage("--load: a capture is sent at one load".into()).into());
+        }
+        Ok(loads)
+    }
+}
+
+/// A load for a port: in frames per second, and in words that say what was understood.
+fn resolve(
+    load: LinkLoad,
+    planned: &Planned,
+    emulated: Option<LinkSpeed>,
+    link: Option<LinkSpeed>,
+) -> anyhow::Result<Resolved> {
+    let (mean, name) = (planned.mean, &planned.port.spec.interface);
+    let line = |link: LinkSpeed| format!("{} L1", number::bits_per_second(link.bps() as f64));
+    let at = format!("at {} B", trimmed(format!("{:.1}", mean.bytes())));
+    let mut pps = match (load, link) {
+        (LinkLoad::Share(_), None) => {
+            return Err(Usage(format!(
+                "--load {load}: {name} is a virtual port without a speed, so there is nothing to take percent of. Say --link \
+                 1G, or a load such as 1Mpps"
+            ))
+            .into());
+        }
+        (LinkLoad::Load(Load::Max), _) if emulated.is_none() => {
+            return Ok(Resolved {
+                words: "max: as fast as the engine can".into(),
+                pps: None,
+            });
+        }
+        (load, Some(link)) => load.pps(mean, link),
+        (LinkLoad::Load(load), None) => load.pps(mean).context("a load without a rate")?,
+    };
+    let mut words = match (load, link) {
+        (LinkLoad::Share(_), Some(link)) => {
+            format!("{load} of {} = {} {at}", line(link), exact(pps))
+        }
+        (LinkLoad::Load(Load::Max), Some(link)) => {
+            format!("max of {} = {} {at}", line(link), exact(pps))
+        }
+        (LinkLoad::Load(Load::Frames(_)), _) => format!(
+            "{} = {} L1 {at}",
+            exact(pps),
+            number::bits_per_second(mean.bps(Layer::L1, pps))
+        ),
+        _ => format!("{load} = {} {at}", exact(pps)),
+    };
+    if let Some(link) = emulated {
+        let most = link.line_rate_pps(mean);
+        if pps > most {
+            pps = most;
+            words += &format!(", held at the line rate of {}: {}", line(link), exact(most));
+        }
+    }
+    Ok(Resolved {
+        words,
+        pps: Some(pps),
+    })
+}
+
+/// A rate with six digits: what was typed can be checked against it.
+fn exact(pps: f64) -> String {
+    let (value, unit) = match pps {
+        v if v >= 1e6 => (v / 1e6, "Mpps"),
+        v if v >= 1e3 => (v / 1e3, "kpps"),
+        v => (v, "pps"),
+    };
+    let digits = match value {
+        v if v >= 100.0 => 3,
+        v if v >= 10.0 => 4,
+        _ => 5,
+    };
+    format!("{} {unit}", trimmed(format!("{value:.digits$}")))
+}
+
+fn trimmed(number: String) -> String {
+    match number.contains('.') {
+        true => number
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .to_owned(),
+        false => number,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_said_with_six_digits() {
+        for (pps, words) in [
+            (744_047.619, "744.048 kpps"),
+            (1_488_095.2, "1.4881 Mpps"),
+            (14_880_952.0, "14.881 Mpps"),
+            (1000.0, "1 kpps"),
+            (0.5, "0.5 pps"),
+        ] {
+            assert_eq!(exact(pps), words);
+        }
+    }
+}

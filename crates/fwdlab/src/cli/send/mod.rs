@@ -1,0 +1,304 @@
+//! `fwdlab send`: a sender by hand, with a line each second.
+//!
+//! - [`frames`]: what is sent;
+//! - [`loads`]: how fast;
+//! - [`tell`]: what is said of it.
+
+mod frames;
+mod loads;
+mod tell;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use engine::replay::{Pace, Replay};
+use engine::{Expected, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
+use lab::ports::Role;
+use model::link::{LinkLoad, LinkSpeed};
+use model::units::{FrameSize, UnitError, parse_duration};
+
+use self::frames::{Planned, What, place_of};
+use self::loads::Resolved;
+use super::Global;
+use super::session::options::{Amount, Ports};
+use super::session::range::Range;
+use super::session::{
+    FOR_EVER, Receiving, SECOND, Sending, Sent, Session, Signals, Source, Steps, words,
+};
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// Send frames on a port until told otherwise, with a line each second
+///
+/// Frames are UDP with right checksums and a signature by which `receive` knows them; or those of a capture file. They go to
+/// addresses for benchmarks, documentation, private and link-local use only (RFC 6815), and to no port that somebody needs.
+#[derive(Debug, Args)]
+pub struct Send {
+    /// Interface to send on; a second one sends in the reverse direction
+    #[arg(long = "port", required = true, value_name = "IFACE")]
+    ports: Vec<String>,
+    /// Interface to count on at the same time
+    #[arg(long, value_name = "IFACE")]
+    rx_port: Option<String>,
+    /// Traffic profile: a name (`fwdlab profile ls`) or a file
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["pcap", "size", "flows", "from", "to", "ipv6"])]
+    profile: Option<String>,
+    /// Frame size in bytes, FCS counted [default: 64; IPv6: 84]
+    #[arg(long, value_name = "BYTES", conflicts_with = "pcap")]
+    size: Option<FrameSize>,
+    /// Number of flows [default: 2000, or those of --from and --to]
+    #[arg(long, value_name = "N", conflicts_with_all = ["pcap", "from", "to"])]
+    flows: Option<u32>,
+    /// Source addresses and ports, such as 198.18.10.1-20:2000
+    #[arg(long, value_name = "ADDRESSES", conflicts_with = "pcap")]
+    from: Option<Range>,
+    /// Destination addresses and ports, such as 198.19.10.1-100:2000
+    #[arg(long, value_name = "ADDRESSES", conflicts_with = "pcap")]
+    to: Option<Range>,
+    /// IPv6 instead of IPv4
+    #[arg(long, conflicts_with = "pcap")]
+    ipv6: bool,
+    /// VLAN tag of all frames
+    #[arg(long, value_name = "ID", conflicts_with = "pcap", value_parser = clap::value_parser!(u16).range(0..4096))]
+    vlan: Option<u16>,
+    /// Source MAC address, of each port [default: the port's own]
+    #[arg(long, value_name = "MAC", value_delimiter = ',')]
+    src_mac: Vec<Mac>,
+    /// Destination MAC address, for each port [default: whoever answers for --via, or for the first destination]
+    #[arg(long, value_name = "MAC", value_delimiter = ',')]
+    dst_mac: Vec<Mac>,
+    /// Address of the next hop, asked with ARP or neighbour discovery
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["dst_mac", "pcap"])]
+    via: Option<IpAddr>,
+    /// Load of each port: 1kpps, 50%, 9.4Gbps-l2, max; several, one after another [default: max; a capture: its own times]
+    #[arg(long, value_name = "LOAD", value_delimiter = ',')]
+    load: Vec<LinkLoad>,
+    /// How long each of several loads is kept
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    every: Duration,
+    /// Move evenly from load to load
+    #[arg(long)]
+    ramp: bool,
+    /// Speed of the link, such as 1G: percentages are of this, and max is its line rate [default: the port's own]
+    #[arg(long, value_name = "SPEED")]
+    link: Option<LinkSpeed>,
+    /// How long: 10s, 2m, 1e6frames on each port [default: until Ctrl-C; a capture: all of it]
+    #[arg(long = "for", value_name = "TIME|FRAMES")]
+    amount: Option<Amount>,
+    /// Engine; auto takes the fastest that can send this on this port
+    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
+    engine: String,
+    /// CPUs of the sending threads, one for each port [default: any]
+    #[arg(long, value_delimiter = ',', value_name = "CPU")]
+    cpus: Vec<usize>,
+    /// Number in all signatures, by which receivers tell this session from others
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    session: u16,
+    /// Send the frames of a pcap or pcapng file as they are
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// So many times as fast as captured: 2x, 0.5x
+    #[arg(long, value_name = "FACTOR", value_parser = speed, requires = "pcap", conflicts_with = "load")]
+    speed: Option<f64>,
+    /// The capture so many times; 0 is until Ctrl-C
+    #[arg(
+        long = "loop",
+        value_name = "N",
+        requires = "pcap",
+        default_value_t = 1
+    )]
+    rounds: u64,
+    /// Fill frames up that were not captured whole
+    #[arg(long, requires = "pcap")]
+    pad: bool,
+    /// Send to addresses of other people too. Only in a laboratory
+    #[arg(long, help_heading = "Ports that somebody may need")]
+    to_any_address: bool,
+    #[command(flatten)]
+    where_: Ports,
+}
+
+/// A MAC address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mac(pub [u8; 6]);
+
+impl std::str::FromStr for Mac {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mac, String> {
+        text.parse::<model::profile::Mac>().map(|mac| Mac(mac.0))
+    }
+}
+
+fn speed(text: &str) -> Result<f64, UnitError> {
+    let number = text.trim().trim_end_matches('x');
+    match number.parse() {
+        Ok(factor) if (1e-6..=1e6).contains(&factor) => Ok(factor),
+        _ => Err(UnitError {
+            text: text.into(),
+            what: "factor",
+            why: "say 2x for twice as fast, or 0.5x".into(),
+        }),
+    }
+}
+
+impl Send {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if self.ports.len() > 2 {
+            return Err(Usage("--port: one port, or two for both directions".into()).into());
+        }
+        // wrong use first: nothing is touched for it
+        let wanted = self.wanted()?;
+        let planned: Vec<Planned> = (self.ports.iter().enumerate())
+            .map(|(at, interface)| self.plan(at, interface, &wanted))
+            .collect::<anyhow::Result<_>>()?;
+        let loads = (planned.iter().map(|planned| self.loads(planned, &wanted)))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let signals = Signals::catch()?;
+        let mut sending = Vec::new();
+        for (at, (planned, loads)) in planned.into_iter().zip(&loads).enumerate() {
+            sending.push(self.open(at, planned, loads)?);
+        }
+        let receiving = match &self.rx_port {
+            None => Vec::new(),
+            Some(interface) => {
+                let port = self.where_.take(interface, &[Role::Receive])?;
+                let receiver = LoneReceiver::open(&port.spec, None)?;
+                let place = match sending.first().map(|sending| &sending.source) {
+                    Some(Source::Engine(_, frames)) => place_of(frames),
+                    _ => SignaturePlace::UdpPayload,
+                };
+                vec![Receiving {
+                    port,
+                    receiver,
+                    expected: Expected {
+                        nonce: self.session,
+                        buffer_bytes: None,
+                        place,
+                        analysis: None,
+                    },
+                }]
+            }
+        };
+        let mut session = Session {
+            sending,
+            receiving,
+            at_most: self.at_most(),
+            receive_at_most: None,
+            interval: SECOND,
+        };
+        let begun = session.begin(&signals)?;
+        self.tell_begin(global, &mut session, &loads);
+        let (senders, receivers) = (names(&self.ports), names(self.rx_port.as_slice()));
+        let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
+        let whole = session.run(begun, &signals, &mut |second| {
+            if global.json_stream {
+                output::result(
+                    &words::period_json("second", &senders, &receivers, second).to_string(),
+                );
+            } else if !quiet {
+                for (port, sent) in senders.iter().zip(&second.sent) {
+                    output::note(&words::sent_line(port, second.at_s, sent));
+                }
+                for (port, received) in receivers.iter().zip(&second.received) {
+                    output::note(&words::received_line(port, second.at_s, received));
+                }
+            }
+        })?;
+        self.tell_end(global, &mut session, &loads, &whole)?;
+        let endless = self.amount.is_none() && (self.pcap.is_none() || self.rounds == 0);
+        Ok(match signals.code(endless) {
+            Code::Done if whole.sent.iter().any(Sent::is_limited) => Code::NotValid,
+            code => code,
+        })
+    }
+
+    fn at_most(&self) -> Duration {
+        match self.amount {
+            Some(Amount::Time(time)) => time,
+            _ => FOR_EVER,
+        }
+    }
+
+    fn open(&self, at: usize, planned: Planned, loads: &[Resolved]) -> anyhow::Result<Sending> {
+        let cpus = self.cpus.get(at).or(self.cpus.first());
+        let cpus: Vec<usize> = cpus.copied().into_iter().collect();
+        let source = match planned.what {
+            What::Frames(frames) => {
+                let mode = Mode::ALL
+                    .into_iter()
+                    .find(|mode| mode.name() == self.engine);
+                let mut lone = LoneSender::open(&planned.port.spec, mode, &cpus)?;
+                lone.arm(&frames)?;
+                Source::Engine(Box::new(lone), Box::new(frames))
+            }
+            What::Recording(recording) => {
+                if !["auto", "af-packet"].contains(&self.engine.as_str()) {
+                    return Err(Usage(format!(
+                        "--engine {}: captures are sent by af-packet, which keeps the time of each frame",
+                        self.engine
+                    ))
+                    .into());
+                }
+                let pace = match (self.load.is_empty(), self.speed) {
+                    (true, factor) => Pace::Own {
+                        speed: factor.unwrap_or(1.0),
+                    },
+                    (false, _) => Pace::Schedule,
+                };
+                let rounds = if self.rounds == 0 {
+                    u64::MAX
+                } else {
+                    self.rounds
+                };
+                Source::Replay(Box::new(Replay::open(
+                    &planned.port.spec,
+                    recording,
+                    pace,
+                    rounds,
+                    &cpus,
+                )?))
+            }
+        };
+        let frames = match self.amount {
+            Some(Amount::Frames(frames)) => Some(frames),
+            _ => None,
+        };
+        Ok(Sending {
+            port: planned.port,
+            source,
+            schedule: Schedule {
+                load_pps: loads[0].pps,
+                frames,
+                at_most: self.at_most(),
+                path: 0,
+            },
+            steps: Steps {
+                loads_pps: loads.iter().map(|load| load.pps).collect(),
+                every: self.every,
+                ramp: self.ramp,
+            },
+            mean: planned.mean,
+        })
+    }
+}
+
+fn names(ports: &[String]) -> Vec<String> {
+    ports.to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_of_a_capture() {
+        assert_eq!((speed("2x"), speed("0.5")), (Ok(2.0), Ok(0.5)));
+        for bad in ["", "x", "0x", "-1x", "nanx", "infx"] {
+            assert!(speed(bad).is_err(), "{bad}");
+        }
+    }
+}
