@@ -192,6 +192,7 @@ impl Real<'_> {
             stream,
             analysis.clone(),
             schedule,
+            Some(question.peak_pps()),
             |tester, control| watch(tester, control, question),
         )?;
         let Some((mut answer, missed_at_start)) = watched else {

@@ -318,15 +318,16 @@ impl Bench<'_> {
         schedule: Schedule,
         work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
-        self.count_and_analyse(stream, None, schedule, work)
+        self.count_and_analyse(stream, None, schedule, schedule.load_pps, work)
     }
 
-    /// The same, and the receivers look at every frame when there is a plan.
+    /// The same, and the receivers look at every frame when there is a plan. The load never is more than `most_pps`.
     pub fn count_and_analyse<T: Send>(
         &mut self,
         stream: &Stream,
         analysis: Option<AnalysisPlan>,
         schedule: Schedule,
+        most_pps: Option<f64>,
         work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
         let paths = self.bed.duts();
@@ -366,9 +367,7 @@ impl Bench<'_> {
         objections.extend(clock.step());
         objections.extend(watch.events()?);
         objections.extend(
-            schedule
-                .load_pps
-                .and_then(|load| overcount(sum(&last.sent), last.not_sent, load, elapsed_s)),
+            most_pps.and_then(|load| overcount(sum(&last.sent), last.not_sent, load, elapsed_s)),
         );
         let reasons: Option<Vec<Reason>> = match &mut drops {
             None => None,
