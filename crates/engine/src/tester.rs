@@ -82,6 +82,10 @@ pub struct Reading {
     pub sent: Vec<u64>,
     /// Frames that were due and not sent.
     pub not_sent: u64,
+    /// How often frames were due and there was no room for one.
+    pub ring_full: u64,
+    /// System calls that told the kernel to send.
+    pub wakeups: u64,
     /// Frames that came back from each path.
     pub received: Vec<u64>,
 }
@@ -356,7 +360,13 @@ impl Tester {
 
     fn reading(
         &mut self,
-        SendCounts { sent, not_sent, .. }: SendCounts,
+        SendCounts {
+            sent,
+            not_sent,
+            ring_full,
+            wakeups,
+            ..
+        }: SendCounts,
     ) -> Result<Reading, EngineError> {
         let at_ns = monotonic_ns();
         let received = self
@@ -368,6 +378,8 @@ impl Tester {
             at_ns,
             sent,
             not_sent,
+            ring_full,
+            wakeups,
             received,
         })
     }

@@ -9,6 +9,9 @@ use model::loss::{Counters, Ledger, Loss, Place, Reason};
 /// The kernel's reason for a frame that was freed without one.
 const UNSPECIFIED: &str = "not specified";
 
+/// A generator that sends a smaller share of what was intended is the bottleneck of the trial.
+const ENOUGH: f64 = 0.995;
+
 /// Fills the ledger of one trial.
 ///
 /// `intended` is the number of frames that the load and duration ask for; `None` when flat out.
@@ -70,6 +73,7 @@ pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
         frames_intended: intended,
         frames_not_sent: intended
             .map_or(c.generator_not_sent, |i| i.saturating_sub(c.generator_sent)),
+        gen_limited: intended.is_some_and(|i| (c.generator_sent as f64) < ENOUGH * i as f64),
         frames_sent: c.generator_sent,
         frames_received: c.receiver_received,
         frames_lost: c.generator_sent as i64 - c.receiver_received as i64,
@@ -263,5 +267,24 @@ mod tests {
         assert!(words.contains("no more than 1000000 were due"), "{words}");
         // what a wrapped counter looks like
         assert!(overcount(u64::MAX, u64::MAX, 1e6, 1.0).is_some());
+    }
+
+    #[test]
+    fn a_generator_that_sends_too_little_is_the_bottleneck() {
+        let counters = |sent| Counters {
+            generator_sent: sent,
+            ..Counters::default()
+        };
+        for (sent, limited) in [(1000, false), (995, false), (994, true), (0, true)] {
+            assert_eq!(
+                balance(&counters(sent), Some(1000)).gen_limited,
+                limited,
+                "{sent}"
+            );
+        }
+        assert!(
+            !balance(&counters(5), None).gen_limited,
+            "flat out nothing is intended"
+        );
     }
 }

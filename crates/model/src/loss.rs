@@ -64,6 +64,12 @@ pub struct Counters {
     pub generator_sent: u64,
     /// Frames that were due and that the generator did not hand over.
     pub generator_not_sent: u64,
+    /// How often frames were due and the generator's ring or queue had no room.
+    #[serde(default)]
+    pub generator_ring_full: u64,
+    /// System calls by which the generator told the kernel to send.
+    #[serde(default)]
+    pub generator_wakeups: u64,
     /// `tx_packets` of the generator's port.
     pub generator_port_tx_packets: u64,
     /// `tx_dropped` of the generator's port: the other end's ring was full.
@@ -98,6 +104,9 @@ pub struct Ledger {
     pub frames_intended: Option<u64>,
     /// Of these, frames that the generator did not send.
     pub frames_not_sent: u64,
+    /// The generator was the bottleneck: it sent less than 99.5 % of what was intended.
+    #[serde(default)]
+    pub gen_limited: bool,
     /// Frames handed to the generator's port.
     pub frames_sent: u64,
     /// Frames that came back.
@@ -119,6 +128,7 @@ impl Ledger {
                 *sum.frames_intended.get_or_insert(0) += intended;
             }
             sum.frames_not_sent += ledger.frames_not_sent;
+            sum.gen_limited |= ledger.gen_limited;
             sum.frames_sent += ledger.frames_sent;
             sum.frames_received += ledger.frames_received;
             sum.frames_lost += ledger.frames_lost;

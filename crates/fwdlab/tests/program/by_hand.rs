@@ -178,9 +178,7 @@ fn a_next_hop_is_asked_for_and_the_hosts_tables_stay_as_they_are() {
         let before = other.counter("pc", "rx", "packets");
         let ended = wire.run(
             &lab,
-            &format!("send --port pa --via {via} --for 20frames --load 1kpps {words}")
-                .trim()
-                .to_owned(),
+            &format!("send --port pa --via {via} --for 20frames --load 1kpps {words}"),
         );
         ended.measured();
         assert!(other.counter("pc", "rx", "packets") >= before + 20);

@@ -387,6 +387,8 @@ impl Bench<'_> {
             .map(|(k, (before, after))| Counters {
                 generator_sent: last.sent[k],
                 generator_not_sent: if k == 0 { last.not_sent } else { 0 },
+                generator_ring_full: if k == 0 { last.ring_full } else { 0 },
+                generator_wakeups: if k == 0 { last.wakeups } else { 0 },
                 receiver_received: after.seen.received - before.seen.received,
                 receiver_wrong_length: after.seen.wrong_length - before.seen.wrong_length,
                 receiver_late: after.seen.late - before.seen.late,

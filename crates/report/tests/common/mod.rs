@@ -234,6 +234,7 @@ fn trial(
         ledger: Ledger {
             frames_intended: Some(sent + 212),
             frames_not_sent: 212,
+            gen_limited: false,
             frames_sent: sent,
             frames_received: received,
             frames_lost: lost as i64,

@@ -50,6 +50,7 @@ fn ledger() -> Ledger {
     Ledger {
         frames_intended: None,
         frames_not_sent: 0,
+        gen_limited: false,
         frames_sent: 1000,
         frames_received: 900,
         frames_lost: 100,
