@@ -47,6 +47,7 @@ impl Grid {
         for (digit, column) in self.digits.iter().zip(columns) {
             digit.count.divide(&mut rest, column);
             match &digit.values {
+                Values::Range { first, step: 1, .. } => column.iter_mut().for_each(|n| *n += first),
                 Values::Range { first, step, .. } => {
                     column.iter_mut().for_each(|n| *n = first + step * *n);
                 }
@@ -89,7 +90,10 @@ impl Divisor {
     fn divide(&self, numbers: &mut Column, remainders: &mut Column) {
         let by = self.by;
         match self.how {
-            Division::None => divide_all(numbers, remainders, |number| (0, number)),
+            Division::None => {
+                remainders.copy_from_slice(numbers);
+                numbers.fill(0);
+            }
             Division::Reciprocal(reciprocal) => divide_all(numbers, remainders, |number| {
                 let quotient = (u128::from(number) * u128::from(reciprocal)) >> 64;
                 (quotient as u64, number - quotient as u64 * by)

@@ -14,8 +14,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 /// How many frames the variables are moved on for at once: whatever there is to decide about a variable or a field is then
-/// decided once for all of these frames. More of them gained nothing.
-pub(super) const AHEAD: usize = 16;
+/// decided once for all of these frames. With 16, frames took 3 % longer.
+pub(super) const AHEAD: usize = 32;
 
 /// Something about each of the next frames.
 pub(super) type Column = [u64; AHEAD];
@@ -298,25 +298,19 @@ impl Field {
         on_wire(value & self.width.max(), self.width, self.endian) & self.mask
     }
 
-    /// [`Field::wire`] of many values.
+    /// [`Field::wire`] of many values. They are the values themselves where nothing is done to them; otherwise there is
+    /// room for them.
     #[inline]
-    pub fn wires(&self, values: &Column, wires: &mut Column) {
-        let Field {
-            add: 0,
-            shift: 0,
-            endian: Endian::Big,
-            ..
-        } = self
-        else {
-            for (wire, value) in wires.iter_mut().zip(values) {
-                *wire = self.wire(*value);
-            }
-            return;
-        };
-        let mask = self.mask;
-        for (wire, value) in wires.iter_mut().zip(values) {
-            *wire = value & mask;
+    pub fn wires<'a>(&self, values: &'a Column, room: &'a mut Column) -> &'a Column {
+        let is_plain = self.add == 0 && self.shift == 0 && self.endian == Endian::Big;
+        if is_plain && self.mask == self.width.max() {
+            // No value is larger than its width, and none is wider than the field.
+            return values;
         }
+        for (wire, value) in room.iter_mut().zip(values) {
+            *wire = self.wire(*value);
+        }
+        room
     }
 
     /// What it leaves in the field.
@@ -346,7 +340,7 @@ fn on_wire(value: u64, width: Width, endian: Endian) -> u64 {
 
 /// Writes a field, big endian.
 #[inline]
-pub(super) fn put(frame: &mut [u8], at: usize, width: Width, wire: u64) {
+fn put(frame: &mut [u8], at: usize, width: Width, wire: u64) {
     match width {
         Width::One => frame[at] = wire as u8,
         Width::Two => frame[at..at + 2].copy_from_slice(&(wire as u16).to_be_bytes()),
