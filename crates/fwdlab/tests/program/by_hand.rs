@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -23,8 +22,8 @@ fn captured(lab: &Lab, wire: &Wire, frames: usize, work: impl FnOnce()) -> std::
             file.display()
         ),
     );
-    capture.wait_until("its ring", |_| {
-        wire.exec("wc -l < /proc/net/packet").trim() != "1"
+    capture.wait_until("its begin", |capture| {
+        capture.err().contains("capture   pb")
     });
     work();
     capture.wait(PATIENCE).code(0);
@@ -262,8 +261,8 @@ fn captures_are_files_that_tshark_reads_with_nanoseconds() {
             )
             .trim(),
         );
-        capture.wait_until("its ring", |_| {
-            wire.exec("wc -l < /proc/net/packet").trim() != "1"
+        capture.wait_until("its begin", |capture| {
+            capture.err().contains("capture   pb")
         });
         if own_only {
             wire.run(&lab, &send("--for 30frames --load 1kpps --session 4"))
@@ -292,8 +291,10 @@ fn captures_are_files_that_tshark_reads_with_nanoseconds() {
         crate::support::PROGRAM,
         wire.name
     );
-    let piped = lab.start_command(lab.with(&["sh", "-c"], &[&script]));
-    std::thread::sleep(Duration::from_millis(700));
+    let mut piped = lab.start_command(lab.with(&["sh", "-c"], &[&script]));
+    piped.wait_until("its begin", |capture| {
+        capture.err().contains("capture   pb")
+    });
     wire.run(&lab, &send("--for 2s --load 100pps")).measured();
     assert_eq!(piped.wait(PATIENCE).out.lines().count(), 5);
 }
@@ -308,8 +309,10 @@ fn a_capture_that_cannot_be_written_says_so() {
     wire.run(&lab, "capture --port pb -o /nonexistent/x.pcapng --for 1s")
         .code(3)
         .says(&["cannot write /nonexistent/x.pcapng", "No such file"]);
-    let full = wire.start(&lab, "capture --port pb -o /dev/full --for 20s");
-    std::thread::sleep(Duration::from_millis(500));
+    let mut full = wire.start(&lab, "capture --port pb -o /dev/full --for 20s");
+    full.wait_until("its begin", |capture| {
+        capture.err().contains("capture   pb")
+    });
     wire.run(&lab, &send("--for 3000frames --load 20kpps --size 1518"))
         .measured();
     full.wait(PATIENCE)

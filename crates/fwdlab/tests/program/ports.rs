@@ -1,7 +1,5 @@
 //! Ports are safe: what somebody needs is refused, two of us keep apart, and nothing is left on any kind of exit.
 
-use std::time::Duration;
-
 use rustix::process::Signal;
 
 use crate::support::{Lab, PATIENCE, root, skipped, try_tool};
@@ -9,6 +7,13 @@ use crate::wire::{MAC_B, Wire, capture_file, frame};
 
 fn send(more: &str) -> String {
     format!("send --port pa --dst-mac {MAC_B} --load 1kpps {more}")
+}
+
+/// Has it said which engine it has, or that it captures?
+fn begun(err: &str) -> bool {
+    ["engine  ", "receiver  ", "capture  "]
+        .iter()
+        .any(|word| err.contains(word))
 }
 
 #[test]
@@ -205,8 +210,8 @@ fn nothing_is_left_on_a_port_after_any_exit() {
             (Signal::TERM, 143),
             (Signal::KILL, 128 + 9),
         ] {
-            let running = wire.start(&lab, command);
-            std::thread::sleep(Duration::from_millis(700));
+            let mut running = wire.start(&lab, command);
+            running.wait_until("its begin", |running| begun(&running.err()));
             running.signal(signal);
             let ended = running.wait(PATIENCE);
             // a busy machine may keep a sender from its load, which is told
@@ -240,8 +245,8 @@ fn a_port_that_goes_down_or_away_ends_the_command_with_its_name() {
             ("link delete pa", "gone"),
         ] {
             let wire = Wire::new();
-            let running = wire.start(&lab, &command);
-            std::thread::sleep(Duration::from_millis(700));
+            let mut running = wire.start(&lab, &command);
+            running.wait_until("its begin", |running| begun(&running.err()));
             wire.ip(&what.replace("PORT", port));
             let ended = running.wait(PATIENCE);
             ended.code(4).says(&[port, words]);
