@@ -261,6 +261,33 @@ fn masked_writes_as_described() {
 }
 
 #[test]
+fn a_wide_variable_fills_narrow_fields_side_by_side() {
+    let low_byte = |offset| Instruction::WriteMask {
+        variable: "x".to_owned(),
+        offset,
+        width: Width::One,
+        mask: 0xff,
+        shift: 0,
+        add: 0,
+        endian: Endian::Big,
+    };
+    let x = variable("x", Width::Four, up(0x0102_03fe, 0, u32::MAX.into(), 1));
+    let bytes = [20, 21, 22, 23, 26].map(low_byte).to_vec();
+    let (frame, _) = template(4, udp::PROTOCOL, 18);
+    let instructions = [bytes, vec![Instruction::FixIpv4 { offset: 14 }]].concat();
+    let mut machine = program(vec![x], instructions).machine(&frame).unwrap();
+    for low in [0xfe, 0xff, 0x00, 0x01] {
+        let mut expected = frame.clone();
+        expected[20..24].fill(low);
+        expected[26] = low;
+        ipv4::Packet::new(&mut expected[14..])
+            .unwrap()
+            .fill_checksum();
+        assert_eq!(next(&mut machine)[..expected.len()], expected[..]);
+    }
+}
+
+#[test]
 fn trim_is_clamped_and_cache_repeats() {
     let length = variable("length", Width::Two, up(58, 58, 103, 1));
     let trim = Instruction::Trim {

@@ -302,9 +302,9 @@ impl Field {
     /// room for them.
     #[inline]
     pub fn wires<'a>(&self, values: &'a Column, room: &'a mut Column) -> &'a Column {
-        let is_plain = self.add == 0 && self.shift == 0 && self.endian == Endian::Big;
-        if is_plain && self.mask == self.width.max() {
-            // No value is larger than its width, and none is wider than the field.
+        let is_whole = self.wrap == u64::MAX && self.mask == self.width.max();
+        if is_whole && self.add == 0 && self.shift == 0 && self.endian == Endian::Big {
+            // The field has the variable's width, and no value is larger than that.
             return values;
         }
         for (wire, value) in room.iter_mut().zip(values) {
