@@ -13,10 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::sink::Sink;
+use engine::sys::monotonic_ns;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::contender::Contender;
+use crate::contender::{Contender, cpu_time_ns};
 use crate::{GENERATOR_CPU, OTHER_CPU};
 
 /// A generator needs some time to get ready; testpmd longest.
@@ -120,6 +121,13 @@ impl Contender for Rival {
                 .map(|sunk| sunk.frames)
                 .map_err(|e| e.to_string()),
             Count::Telemetry(socket) => sent_by_testpmd(socket),
+        }
+    }
+
+    fn now_ns(&self) -> Result<u64, String> {
+        match &self.count {
+            Count::Sink(_) => Ok(monotonic_ns()),
+            Count::Telemetry(_) => cpu_time_ns(&self.child.id().to_string()),
         }
     }
 }
