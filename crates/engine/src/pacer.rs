@@ -164,7 +164,8 @@ impl Pacer {
         (self.next >> FINE) as u64
     }
 
-    fn forgive(&mut self, frames: u64) {
+    /// So many due frames will never leave.
+    pub(crate) fn forgive(&mut self, frames: u64) {
         self.not_sent += frames;
         self.taken(frames);
     }

@@ -287,6 +287,7 @@ fn send<T: Transmit, S: Source>(
         }
         let now_ns = monotonic_ns();
         if now_ns >= end_ns {
+            frames.give_up(end_ns);
             break;
         }
         if orders.load_pps.load(Ordering::Relaxed) != NO_LOAD {

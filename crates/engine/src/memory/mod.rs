@@ -154,21 +154,9 @@ mod tests {
 
     #[test]
     fn it_sends_as_many_as_it_is_told_and_at_the_rate_it_is_told() {
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr([2, 0, 0, 0, 0, 1]),
-            destination: MacAddr([2, 0, 0, 0, 0, 2]),
-            version: IpVersion::V4,
-            frame_size: 64,
-        })
-        .expect("a size with room for the signature");
-        let frames = Frames::Test(TestFrames {
-            template,
-            flows: FlowSet::default_v4(10).expect("a default set"),
-            nonce: 1,
-        });
         let mut sender = sender(2, &[]);
         assert!(sender.start(schedule(None)).is_err(), "not armed");
-        sender.arm(&frames).expect("room for the frames");
+        sender.arm(&frames()).expect("room for the frames");
         sender.start(schedule(None)).expect("a thread");
         assert!(sender.set_load(1e6).is_err(), "flat out");
         while !sender.is_done() {
@@ -187,6 +175,44 @@ mod tests {
         let lateness = sender.lateness().expect("counters").expect("a load");
         assert!((1..=100_000).contains(&lateness.len()));
         assert!(sender.set_load(1e6).is_err(), "it does not run");
+    }
+
+    /// However busy this machine is: what was intended was sent, or it is said that it was not.
+    #[test]
+    fn sent_and_not_sent_are_what_was_intended() {
+        for load_pps in [999.0, 123_456.0, 5e6] {
+            let mut sender = sender(1, &[]);
+            sender.arm(&frames()).expect("room for the frames");
+            let schedule = Schedule {
+                frames: None,
+                at_most: Duration::from_millis(300),
+                path: 0,
+                ..schedule(Some(load_pps))
+            };
+            sender.start(schedule).expect("a thread");
+            while !sender.is_done() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let counts = sender.stop().expect("a thread that ends");
+            // one at the start, and one for each gap before the end
+            let intended = (load_pps * 0.3).ceil() as u64;
+            assert_eq!(counts.sent[0] + counts.not_sent, intended, "{counts:?}");
+        }
+    }
+
+    fn frames() -> Frames {
+        let template = FrameTemplate::new(&FrameSpec {
+            source: MacAddr([2, 0, 0, 0, 0, 1]),
+            destination: MacAddr([2, 0, 0, 0, 0, 2]),
+            version: IpVersion::V4,
+            frame_size: 64,
+        })
+        .expect("a size with room for the signature");
+        Frames::Test(TestFrames {
+            template,
+            flows: FlowSet::default_v4(10).expect("a default set"),
+            nonce: 1,
+        })
     }
 
     fn schedule(load_pps: Option<f64>) -> Schedule {
