@@ -589,11 +589,12 @@ fn a_load_changes_without_a_gap_and_without_a_debt() {
         assert!(sender.set_load(1000.0).is_err(), "it does not send yet");
         let mut capture = listen(&bed, 0);
         sender.start(schedule(Some(LOADS[0]), None)).unwrap();
-        for (phase, frames) in [1000, 3000, 3800].into_iter().enumerate() {
-            wait_until(|| sender.counts().unwrap().sent[0] > frames);
-            if let Some(load) = LOADS.get(phase + 1) {
-                sender.set_load(*load).unwrap();
+        for (phase, more) in [1000, 2000, 800].into_iter().enumerate() {
+            if phase > 0 {
+                sender.set_load(LOADS[phase]).unwrap();
             }
+            let before = sender.counts().unwrap().sent[0];
+            wait_until(|| sender.counts().unwrap().sent[0] > before + more);
         }
         let counts = sender.stop().unwrap();
         let captured = take(&mut capture, counts.sent[0] as usize);

@@ -7,8 +7,8 @@
 //! CAP_BPF and CAP_NET_ADMIN.
 //!
 //! The signature says when a frame was to leave, not when it did: a receiver that subtracts sees our own delay as well. Flat
-//! out it says when the frame was written. [`Sender::lateness`] is about the first frame of each batch and counts until the
-//! kernel had the whole batch handed to the port.
+//! out it says when the frame was written, to some 15 frames. [`Sender::lateness`] is about the first frame of each batch and
+//! counts until the kernel had the whole batch handed to the port.
 //!
 //! What is behind the headers and the signature is written once into each page. A DUT that changes payload in place would
 //! find it changed.
