@@ -312,9 +312,10 @@ fn frame_loss_goes_down_until_two_loads_are_clean() {
             .label()
             .contains("no two loads without loss")
     );
-    // what a generator did not send is lost
+    // a load that the generator did not offer is not clean, though it lost nothing
     let (outcome, found) = curve("capacity=1e6,generator=850kpps", 10.0);
     assert_eq!(found.points.len(), 4);
+    assert!(outcome.warnings[0].contains("at 2 loads"), "{outcome:?}");
     assert!(outcome.answered);
     // what the tester cannot offer is left out and told
     let mut limited = setup(1e6);

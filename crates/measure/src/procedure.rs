@@ -155,6 +155,16 @@ pub fn loss_ratio(question: &Question, answer: &Answer) -> f64 {
     )
 }
 
+/// Did every frame come back that was sent, of a load that was really offered? What the generator was held up by less than the
+/// gate allows is no loss of the DUT (RFC 1242 §3.17: all *offered* frames).
+pub fn is_lossless(question: &Question, answer: &Answer) -> bool {
+    let offered = Question {
+        needs_load: true,
+        ..question.clone()
+    };
+    answer.frames_lost() == 0 && validity::fell_short(&offered, answer).is_none()
+}
+
 /// Middle and ends of some values; `None` when there are none.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     let sample = Sample::new(values).ok()?;

@@ -24,6 +24,7 @@ mod links;
 mod ministat;
 mod pkt_gen;
 mod ports;
+mod procedures;
 mod profile;
 mod rate;
 mod runs;

@@ -7,7 +7,11 @@ fn help_of_every_command() {
     for command in [
         "",
         "quick",
+        "trial",
         "throughput",
+        "ramp",
+        "rfc2544",
+        "soak",
         "send",
         "receive",
         "ping",

@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use engine::Tester;
 use engine::analysis::{AnalysisPlan, StreamPlan};
 use engine::sim::{self, Dut, Simulation};
+use engine::{Schedule, Tester};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use model::loss::Counters;
@@ -16,7 +16,7 @@ use model::result::{Noise, Stratum, TrialRecord};
 use model::trial::Stream;
 
 use super::Control;
-use super::trial::{Bench, Counted, sum, until};
+use super::trial::{Bench, Counted, WARM_UP, sum, until};
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::probe;
@@ -32,6 +32,9 @@ const READINGS: usize = 5;
 
 /// A load that changes is set, and counters are looked at, so often.
 const TICK: Duration = Duration::from_millis(20);
+
+/// A sender that was held up is given so much longer for the frames of a constant load.
+const LATE_NS: u64 = 1_000_000_000;
 
 /// So many frames may be on their way when counters are read: rings of veth and of the engine.
 const ON_THEIR_WAY: u64 = 4096;
@@ -187,7 +190,12 @@ impl Real<'_> {
         let analysis = question.tagging.map(|_| AnalysisPlan {
             streams: vec![StreamPlan::default()],
         });
-        let schedule = until(Some(question.load_at(0).max(1.0)), total);
+        let is_constant = question.stretches.len() == 1
+            && question.stretches[0].from_pps == question.stretches[0].to_pps;
+        let schedule = Schedule {
+            frames: is_constant.then(|| question.frames()),
+            ..until(Some(question.load_at(0).max(1.0)), total)
+        };
         let (watched, mut counted) = self.bench().count_and_analyse(
             stream,
             analysis.clone(),
@@ -199,8 +207,12 @@ impl Real<'_> {
             return Ok(None);
         };
         for counters in counted.counters.iter_mut().take(1) {
-            counters.generator_not_sent =
-                counters.generator_not_sent.saturating_sub(missed_at_start);
+            let held_up = counters.generator_not_sent.saturating_sub(missed_at_start);
+            let never = match is_constant && !answer.ended_early {
+                true => question.frames().saturating_sub(counters.generator_sent),
+                false => 0,
+            };
+            counters.generator_not_sent = held_up.max(never);
         }
         if analysis.is_some()
             && let Some(found) = self.tester.analysis(0)?
@@ -282,11 +294,15 @@ fn watch(
 ) -> Result<Option<(Answer, u64)>, LabError> {
     let (sample_ns, total_ns) = (question.sample_ns, question.duration_ns());
     let first = tester.read()?;
-    let (start_ns, missed) = (first.at_ns, first.not_sent);
+    // traffic began before the first look
+    let start_ns = first.at_ns.saturating_sub(WARM_UP.as_nanos() as u64);
+    let missed = first.not_sent;
     let mut answer = Answer {
         resolution_ns: question.locate_loss.then_some(TICK.as_nanos() as u64),
         ..Answer::default()
     };
+    let is_constant = question.stretches.len() == 1
+        && question.stretches[0].from_pps == question.stretches[0].to_pps;
     let mut load = question.load_at(0).max(1.0);
     let mut sampled = first;
     // missing frames at every look: those on their way are among them
@@ -317,7 +333,7 @@ fn watch(
             sampled = now;
         }
         answer.duration_ns = at_ns;
-        if at_ns >= total_ns {
+        if at_ns >= total_ns && (tester.is_done() || !is_constant || at_ns >= total_ns + LATE_NS) {
             break;
         }
         if let Some(Ending::Lost { frames }) = question.ending {

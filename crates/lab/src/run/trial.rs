@@ -29,7 +29,7 @@ pub(super) const PROOF_FRAMES: u64 = 1000;
 const WINDOW: Duration = Duration::from_millis(20);
 
 /// From the start of the traffic to the first window: rings fill, caches warm, the DUT's thread wakes.
-const WARM_UP: Duration = Duration::from_millis(80);
+pub(super) const WARM_UP: Duration = Duration::from_millis(80);
 
 /// Windows between two renewals of the generator's memory: a trial of a second sees four arrangements.
 const WINDOWS_PER_ARRANGEMENT: usize = 8;

@@ -9,7 +9,7 @@ use model::procedure::{Answer, Purpose, Question};
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
-use crate::procedure::{Course, Procedure, check_duration, loss_ratio};
+use crate::procedure::{Course, Procedure, check_duration, is_lossless};
 
 /// Largest step that the RFC allows, in percent.
 pub const LARGEST_STEP: f64 = 10.0;
@@ -50,6 +50,7 @@ pub struct FrameLoss {
     /// Steps below 100 % of the next load.
     steps: u32,
     clean: u32,
+    not_offered: u32,
     course: Course,
 }
 
@@ -78,6 +79,7 @@ impl FrameLoss {
             parameters,
             points: Vec::new(),
             clean: 0,
+            not_offered: 0,
             course: Course::default(),
         })
     }
@@ -105,7 +107,8 @@ impl Procedure for FrameLoss {
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
-        let loss = loss_ratio(question, answer);
+        let loss = answer.frames_lost() as f64 / answer.frames_sent.max(1) as f64;
+        let is_clean = is_lossless(question, answer);
         self.points.push(LossPoint {
             percent: self.percent(),
             load_pps: question.peak_pps(),
@@ -113,8 +116,10 @@ impl Procedure for FrameLoss {
             forwarding_rate_pps: answer.forwarding_rate_pps(),
         });
         self.steps += 1;
-        self.clean = if loss == 0.0 { self.clean + 1 } else { 0 };
+        self.not_offered += u32::from(!is_clean && loss == 0.0);
+        self.clean = if is_clean { self.clean + 1 } else { 0 };
         match self.clean {
+            0 if loss == 0.0 => "no loss, but less than the load was offered: down".into(),
             0 => format!("{:.4} % lost: down", 100.0 * loss),
             1 => "no loss: one more".into(),
             _ => "no loss twice: done".into(),
@@ -140,6 +145,12 @@ impl Procedure for FrameLoss {
             warnings.push(format!(
                 "livelock: at the highest load the DUT forwards {:.0} % of its best rate",
                 100.0 * ratio
+            ));
+        }
+        if self.not_offered > 0 {
+            warnings.push(format!(
+                "at {} loads without loss the generator offered less than it should: they do not count as clean",
+                self.not_offered
             ));
         }
         let mut further = Vec::new();

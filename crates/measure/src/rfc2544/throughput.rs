@@ -9,7 +9,7 @@ use model::procedure::{Answer, Purpose, Question};
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
-use crate::procedure::{Course, Procedure, check_duration, loss_ratio, time};
+use crate::procedure::{Course, Procedure, check_duration, is_lossless, time};
 
 /// From this share of the tester's limit on, the result says more of the tester than of the DUT.
 const TESTER_BOUND: f64 = 0.98;
@@ -163,7 +163,7 @@ impl Procedure for Throughput {
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
         let load = question.peak_pps();
-        let is_clean = loss_ratio(question, answer) == 0.0;
+        let is_clean = is_lossless(question, answer);
         let early = if answer.ended_early {
             format!(
                 ", after {} of {}",
