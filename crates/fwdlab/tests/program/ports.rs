@@ -132,7 +132,15 @@ fn destinations_of_other_people_are_refused() {
             (1000, frame([8, 8, 8, 8], 2, 30)),
         ],
     );
+    // far behind the frames that anybody looks at leaves the block
+    let far = lab.path().join("far.toml");
+    std::fs::write(
+        &far,
+        "about = 'a million destinations'\n[[stream]]\nvary = [{ field = 'ipv4.destination', from = '198.19.0.0', count = 1_000_000 }]\n",
+    )
+    .unwrap();
     for more in [
+        format!("--for 10frames --profile {}", far.display()),
         "--for 10frames --to 8.8.8.8".to_owned(),
         "--for 10frames --to 198.19.255.250-198.20.0.5".to_owned(),
         "--for 10frames --from 2001:2::1 --to 2a00:1450::1".to_owned(),

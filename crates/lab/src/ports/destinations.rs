@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use crate::error::LabError;
 
@@ -97,38 +98,37 @@ pub fn check(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), L
 
 /// The destination of an Ethernet frame with IP in it, behind any VLAN tags; `None` for frames of other kinds.
 pub fn of_frame(frame: &[u8]) -> Option<IpAddr> {
-    addresses(frame).map(|(_, destination)| destination)
+    address(&frame[field(frame)?])
 }
 
 /// The source of such a frame.
 pub fn source_of_frame(frame: &[u8]) -> Option<IpAddr> {
-    addresses(frame).map(|(source, _)| source)
+    let field = field(frame)?;
+    // it stands just before the destination
+    address(&frame[field.start - field.len()..field.start])
 }
 
-fn addresses(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
+/// Where the destination address of such a frame is.
+pub fn field(frame: &[u8]) -> Option<Range<usize>> {
     let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let mut at = 12;
     // 802.1Q, 802.1ad and its old number
     while matches!(half(at)?, 0x8100 | 0x88a8 | 0x9100) && at < 12 + 4 * 8 {
         at += 4;
     }
-    match half(at)? {
-        0x0800 => {
-            let octets: [u8; 8] = *frame.get(at + 2 + 12..)?.first_chunk()?;
-            let [a, b, c, d, e, f, g, h] = octets;
-            Some((
-                Ipv4Addr::new(a, b, c, d).into(),
-                Ipv4Addr::new(e, f, g, h).into(),
-            ))
-        }
-        0x86dd => {
-            let source: [u8; 16] = *frame.get(at + 2 + 8..)?.first_chunk()?;
-            let destination: [u8; 16] = *frame.get(at + 2 + 24..)?.first_chunk()?;
-            Some((
-                Ipv6Addr::from(source).into(),
-                Ipv6Addr::from(destination).into(),
-            ))
-        }
+    let field = match half(at)? {
+        0x0800 => at + 2 + 16..at + 2 + 20,
+        0x86dd => at + 2 + 24..at + 2 + 40,
+        _ => return None,
+    };
+    (field.end <= frame.len()).then_some(field)
+}
+
+/// The address in 4 or 16 bytes.
+pub fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => Some(Ipv4Addr::from(*bytes.first_chunk::<4>()?).into()),
+        16 => Some(Ipv6Addr::from(*bytes.first_chunk::<16>()?).into()),
         _ => None,
     }
 }

@@ -12,6 +12,7 @@
 //!
 //! Start with [`Program::split`].
 
+mod bounds;
 pub mod fix;
 mod fused;
 mod grid;

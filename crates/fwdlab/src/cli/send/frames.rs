@@ -27,6 +27,9 @@ use crate::profiles::{self, Loaded};
 
 /// Frames of a profile that are looked at for their sizes and destinations before anything is sent.
 const LOOKED_AT: u64 = 50_000;
+/// And so many, about a second's work, where what the profile can write allows destinations that nothing is sent to: a list
+/// of addresses from several blocks may never have one from between them.
+const LOOKED_AT_IN_DOUBT: u64 = 20_000_000;
 
 /// Flows when nobody says: 20 sources to 100 destinations.
 pub(super) const FLOWS: u32 = 2000;
@@ -423,7 +426,23 @@ fn look(frames: &TrafficFrames) -> anyhow::Result<Look> {
         first: None,
         destinations: BTreeSet::new(),
     };
-    while count < LOOKED_AT {
+    let in_doubt = frames
+        .traffic
+        .streams
+        .iter()
+        .flat_map(|stream| &stream.kinds)
+        .filter_map(|kind| {
+            let field = destinations::field(&kind.template)?;
+            let (low, high) = kind.program.bounds(&kind.template, field);
+            Some((destinations::address(&low)?, destinations::address(&high)?))
+        })
+        .any(|range| destinations::check([range]).is_err());
+    let looked_at = if in_doubt {
+        LOOKED_AT_IN_DOUBT
+    } else {
+        LOOKED_AT
+    };
+    while count < looked_at {
         let len = player.take(&mut buffer, None, 0);
         if len == 0 {
             break;
