@@ -161,7 +161,7 @@ impl Flows {
     }
 
     /// How many flows there are.
-    pub fn len(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         match &self.carried {
             Carried::Cycle { first, .. } => first.len() as u32,
             _ => self.cycle(),
@@ -180,7 +180,7 @@ impl Flows {
 
     /// How often each flow arrived, of how often each number of the cycle did.
     pub fn arrivals(&self, numbers: &[u32]) -> Vec<u64> {
-        let mut arrivals = vec![0; self.len() as usize];
+        let mut arrivals = vec![0; self.count() as usize];
         for (number, &frames) in numbers.iter().enumerate() {
             let flow = match &self.carried {
                 Carried::Cycle { of_frame, .. } => of_frame[number] as usize,

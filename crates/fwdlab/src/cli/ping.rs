@@ -10,17 +10,18 @@ use engine::{
 };
 use lab::LabError;
 use lab::ports::{Port, Role};
+use model::latency::LatencySummary;
 use model::trial;
 use model::units::{FrameSize, Load, parse_duration};
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 use report::number;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Global;
 use super::send::Mac;
 use super::session::back_to_back::BackToBack;
 use super::session::options::Ports;
-use super::session::{Receiving, SECOND, Sending, Session, Signals, Source, Steps, words};
+use super::session::{Receiving, SECOND, Sending, Session, Signals, Source, Steps, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -109,6 +110,13 @@ pub(super) struct Probed {
 impl Probed {
     pub fn stream(&self) -> Option<&StreamAnalysis> {
         self.analysis.as_ref()?.streams.first()
+    }
+
+    /// The latencies in figures; `None` when nothing was timed.
+    pub fn latency(&self) -> Option<LatencySummary> {
+        let analysis = self.analysis.as_ref()?;
+        let stream = analysis.streams.first()?;
+        stream.latency_summary(stream.lost(self.sent), analysis.timestamps)
     }
 }
 
@@ -298,13 +306,13 @@ impl Ping {
                 "frames_received": probed.received,
                 "frames_lost": lost,
             });
-            if let Some(latency) = probed_json(probed) {
-                document["latency"] = latency;
+            if let Some(latency) = probed.latency() {
+                document["latency"] = json!(latency);
             }
             if let Some(Ok(floor)) = floor
-                && let Some(latency) = probed_json(floor)
+                && let Some(latency) = floor.latency()
             {
-                document["floor"] = latency;
+                document["floor"] = json!(latency);
                 document["floor_engine"] = floor.engine.clone().into();
             }
             if global.json {
@@ -321,15 +329,15 @@ impl Ping {
             number::count(lost),
             number::percent(100.0 * lost as f64 / probed.sent.max(1) as f64)
         );
-        match probed.stream() {
-            Some(stream) if !stream.latency.is_empty() => {
-                text += &format!("latency   {}\n", quantiles(stream));
+        match (probed.latency(), probed.stream()) {
+            (Some(latency), Some(stream)) => {
+                text += &format!("latency   {}\n", streams::percentiles(&latency));
                 match floor {
-                    Some(Ok(floor)) => match floor.stream() {
-                        Some(stream) => {
+                    Some(Ok(floor)) => match floor.latency() {
+                        Some(latency) => {
                             text += &format!(
                                 "floor     {}  (the tester alone, {})\n",
-                                quantiles(stream),
+                                streams::percentiles(&latency),
                                 floor.engine
                             )
                         }
@@ -369,35 +377,6 @@ fn floor(probe: &Probe, signals: &Signals) -> anyhow::Result<Probed> {
     };
     let destination = rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2]);
     probe.run(tx, rx, destination, signals)
-}
-
-fn probed_json(probed: &Probed) -> Option<Value> {
-    let stream = probed
-        .stream()
-        .filter(|stream| !stream.latency.is_empty())?;
-    let mut value = words::distribution_json(&stream.latency);
-    value["min_ns"] = stream.latency_min_ns.into();
-    value["max_ns"] = stream.latency_max_ns.into();
-    value["jitter_ns"] = (stream.jitter_16ths_ns as f64 / 16.0).into();
-    Some(value)
-}
-
-fn quantiles(stream: &StreamAnalysis) -> String {
-    let mut text = format!("min {}", words::short_time(stream.latency_min_ns));
-    for (name, share) in [
-        ("p50", 0.5),
-        ("p99", 0.99),
-        ("p99.9", 0.999),
-        ("p99.99", 0.9999),
-    ] {
-        if let Some(ns) = stream.latency.quantile(share) {
-            text += &format!(
-                "  {name} {}",
-                words::short_time(ns.min(stream.latency_max_ns))
-            );
-        }
-    }
-    text + &format!("  max {}", words::short_time(stream.latency_max_ns))
 }
 
 /// The histogram, in rows that each cover twice the times of the one before or less.

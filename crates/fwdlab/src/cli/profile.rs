@@ -27,7 +27,7 @@ use crate::profiles::{self, Loaded};
 const FCS: usize = 4;
 
 /// MAC addresses of ports that are not there: of the tester, and of the DUT.
-const EXAMPLE: Addresses = Addresses {
+pub(super) const EXAMPLE: Addresses = Addresses {
     source_mac: [2, 0, 0, 0, 0, 1],
     destination_mac: [2, 0, 0, 0, 0, 2],
 };
@@ -76,12 +76,22 @@ pub struct Frames {
     hex: bool,
 }
 
+/// Which of a profile's two directions.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Way {
+pub(super) enum Way {
     /// As the profile stands there
     Forward,
     /// Sources and destinations swapped
     Reverse,
+}
+
+impl From<Way> for Direction {
+    fn from(way: Way) -> Direction {
+        match way {
+            Way::Forward => Direction::Forward,
+            Way::Reverse => Direction::Reverse,
+        }
+    }
 }
 
 /// A frame as it would leave.
@@ -186,10 +196,7 @@ impl Frames {
         let compiled = compile::compile(
             &loaded.profile,
             &Setting {
-                direction: match self.direction {
-                    Way::Forward => Direction::Forward,
-                    Way::Reverse => Direction::Reverse,
-                },
+                direction: self.direction.into(),
                 addresses: EXAMPLE,
                 vlan: self.vlan,
                 link: self.link,

@@ -1,30 +1,34 @@
 //! `fwdlab receive`: a receiver by hand, with a line each second.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use engine::analysis::{Analysis, AnalysisPlan, StreamPlan};
 use engine::capture::{self, Captured};
-use engine::{Counting, Expected, LoneReceiver, SignaturePlace};
+use engine::traffic::compile::{Setting, compile};
+use engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
+use engine::{Counting, Expected, Frames, LoneReceiver, SignaturePlace, TrafficFrames};
 use lab::ports::Role;
 use packet::decode;
 use report::number;
 use serde_json::{Value, json};
 
 use super::Global;
+use super::profile::{EXAMPLE, Way};
 use super::session::options::{Amount, Ports};
+use super::session::streams::{self, StreamEnd};
 use super::session::{FOR_EVER, Period, Receiving, SECOND, Session, Signals, words};
 use crate::exit_code::Code;
-use crate::output;
+use crate::{output, profiles};
 
 /// Frames that are not ours are looked at one by one up to so many in a second.
 const KINDS_PER_SECOND: u64 = 50_000;
 
 /// Count frames that arrive on a port, with a line each second: ours, and all others
 ///
-/// Frames of `fwdlab send` are known by their signature: those of a session are counted, and with --streams or --flows
-/// checked one by one for loss, duplicates, order and damage. All others count as foreign and go on as if nobody looked.
+/// Frames of `fwdlab send` are known by their signature: those of a session are counted, and with --profile, --streams
+/// or --flows checked one by one for loss, duplicates, order, damage and latency. All others count as foreign and go on as if nobody looked.
 #[derive(Debug, Args)]
 pub struct Receive {
     /// Interface to count on
@@ -39,6 +43,12 @@ pub struct Receive {
     /// Number in the signatures of frames that are ours: `--session` of send
     #[arg(long, value_name = "N", default_value_t = 1)]
     session: u16,
+    /// Check frame by frame what `send --profile` sends: a name (`fwdlab profile ls`) or a file
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["streams", "flows", "tail"])]
+    profile: Option<String>,
+    /// Which way the frames of the profile go: in reverse from the second port of send
+    #[arg(long, value_enum, default_value = "forward", requires = "profile")]
+    direction: Way,
     /// Streams to check frame by frame; send without a profile has stream 0
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     streams: Vec<u16>,
@@ -58,6 +68,17 @@ pub struct Receive {
 impl Receive {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let frames = self.frames()?;
+        let checked = match &frames {
+            Some(frames) => Some(streams::expectation(frames)?),
+            None => self.typed(),
+        };
+        let place = match &frames {
+            Some(Frames::Traffic(frames)) => frames.traffic.place(),
+            _ if self.tail => Some(SignaturePlace::Tail),
+            _ => None,
+        }
+        .unwrap_or(SignaturePlace::UdpPayload);
         let signals = Signals::catch()?;
         let port = self.where_.take(&self.port, &[Role::Receive])?;
         let counting = Counting::ALL
@@ -67,12 +88,8 @@ impl Receive {
         let expected = Expected {
             nonce: self.session,
             buffer_bytes: None,
-            place: if self.tail {
-                SignaturePlace::Tail
-            } else {
-                SignaturePlace::UdpPayload
-            },
-            analysis: self.plan(),
+            place,
+            analysis: checked.as_ref().map(Expectation::plan),
         };
         receiver.expect(&expected)?;
         let mut kinds = if self.no_kinds {
@@ -134,34 +151,61 @@ impl Receive {
         if let Some(kinds) = &mut kinds {
             let _ = kinds.look();
         }
-        let analysis = session.receiving[0].receiver.receiver()?.analysis()?;
+        let ends = match &checked {
+            Some(checked) => {
+                let receiver = &mut session.receiving[0].receiver;
+                streams::ends(receiver, checked, frames.as_ref(), None)?
+            }
+            None => Vec::new(),
+        };
         drop(session);
-        self.tell(
-            global,
-            name,
-            &rejected,
-            &whole,
-            analysis.as_ref(),
-            kinds.as_ref(),
-        )?;
+        self.tell(global, name, &rejected, &whole, &ends, kinds.as_ref())?;
         Ok(signals.code(self.amount.is_none()))
     }
 
-    fn plan(&self) -> Option<AnalysisPlan> {
-        let streams = match (&self.streams[..], self.flows) {
+    /// The frames of the profile: what they are like is known, and not how many there are.
+    fn frames(&self) -> anyhow::Result<Option<Frames>> {
+        let Some(name) = &self.profile else {
+            return Ok(None);
+        };
+        let loaded = profiles::load(name)?;
+        let compiled = compile(
+            &loaded.profile,
+            &Setting {
+                direction: self.direction.into(),
+                addresses: EXAMPLE,
+                vlan: None,
+                // when frames leave is not our business
+                link: "10G".parse().ok(),
+                read: &|name| loaded.read_capture(name),
+            },
+        )?;
+        Ok(Some(Frames::Traffic(TrafficFrames {
+            traffic: Arc::new(compiled.traffic),
+            nonce: self.session,
+        })))
+    }
+
+    /// The streams that were typed.
+    fn typed(&self) -> Option<Expectation> {
+        let ids = match (&self.streams[..], self.flows) {
             ([], 0) => return None,
             ([], _) => &[0][..],
             (said, _) => said,
         };
-        Some(AnalysisPlan {
-            streams: streams
-                .iter()
-                .map(|&id| StreamPlan {
-                    id,
-                    flows: self.flows,
-                    ..StreamPlan::default()
-                })
-                .collect(),
+        let stream = |(index, &id): (usize, &u16)| StreamExpected {
+            id,
+            name: "as typed".into(),
+            index,
+            lengths: None,
+            flows: match self.flows {
+                0 => Err(Uncounted::Unasked),
+                flows => Ok(Flows::numbered(flows)),
+            },
+        };
+        Some(Expectation {
+            streams: ids.iter().enumerate().map(stream).collect(),
+            unsigned: Vec::new(),
         })
     }
 
@@ -171,7 +215,7 @@ impl Receive {
         receiver: &str,
         rejected: &[String],
         whole: &Period,
-        analysis: Option<&Analysis>,
+        ends: &[StreamEnd],
         kinds: Option<&Kinds>,
     ) -> anyhow::Result<()> {
         let mut document =
@@ -180,9 +224,8 @@ impl Receive {
         if let Some(value) = document["receive"].get_mut(0) {
             value["receiver"] = receiver.into();
             value["receivers_not_taken"] = rejected.into();
-            if let Some(analysis) = analysis {
-                value["timestamps"] = analysis.timestamps.into();
-                value["streams"] = analysis.streams.iter().map(words::stream_json).collect();
+            if !ends.is_empty() {
+                value["streams"] = ends.iter().map(StreamEnd::json).collect();
             }
             if let Some(kinds) = kinds {
                 value["foreign_kinds"] = kinds.json();
@@ -215,11 +258,11 @@ impl Receive {
             number::count(counts.late),
             number::count(counts.foreign),
         );
-        for stream in analysis.iter().flat_map(|analysis| &analysis.streams) {
-            text += &format!("\n{}", words::stream_lines(stream));
+        for stream in ends {
+            text += &format!("\n{}", stream.text());
         }
-        if let Some(analysis) = analysis {
-            text += &format!("\nclocks    {}", analysis.timestamps);
+        if let Some(clocks) = ends.iter().find_map(StreamEnd::timestamps) {
+            text += &format!("\nclocks    {clocks}");
         }
         if let Some(kinds) = kinds {
             text += &kinds.text();

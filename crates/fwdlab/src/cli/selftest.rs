@@ -8,6 +8,7 @@ use engine::{
     TestFrames,
 };
 use lab::ports::{Port, Role};
+use model::latency::LatencySummary;
 use model::trial;
 use model::units::{FrameSize, Load, parse_duration};
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
@@ -18,7 +19,9 @@ use super::Global;
 use super::ping::{Probe, Probed};
 use super::session::back_to_back::BackToBack;
 use super::session::options::Ports;
-use super::session::{Period, Receiving, SECOND, Sending, Session, Signals, Source, Steps, words};
+use super::session::{
+    Period, Receiving, SECOND, Sending, Session, Signals, Source, Steps, streams, words,
+};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -86,12 +89,8 @@ struct Pacing {
 #[derive(Debug, Serialize)]
 struct Floor {
     engine: String,
-    frames: u64,
-    latency_min_ns: u64,
-    latency_p50_ns: Option<u64>,
-    latency_p99_ns: Option<u64>,
-    latency_max_ns: u64,
-    timestamps: &'static str,
+    #[serde(flatten)]
+    latency: LatencySummary,
 }
 
 /// The document of `--json`.
@@ -246,15 +245,10 @@ impl SelfTest {
         }
         tell(format!("{}  {size} B latency", mode.name()));
         let probed = self.floor(mode, size, ends, signals)?;
-        if let Some(stream) = probed.stream().filter(|stream| !stream.latency.is_empty()) {
+        if let Some(latency) = probed.latency() {
             document.floors.push(Floor {
                 engine: probed.engine.clone(),
-                frames: probed.received,
-                latency_min_ns: stream.latency_min_ns,
-                latency_p50_ns: stream.latency.quantile(0.5),
-                latency_p99_ns: stream.latency.quantile(0.99),
-                latency_max_ns: stream.latency_max_ns,
-                timestamps: probed.analysis.as_ref().map_or("", |a| a.timestamps),
+                latency,
             });
         }
         Ok(())
@@ -396,13 +390,10 @@ fn text(document: &Document, own: bool) -> String {
     }
     for floor in &document.floors {
         text += &format!(
-            "{:<10} min {}  p50 {}  p99 {}  max {}  ({})\n",
+            "{:<10} {}  ({})\n",
             floor.engine,
-            words::short_time(floor.latency_min_ns),
-            time(floor.latency_p50_ns),
-            time(floor.latency_p99_ns),
-            words::short_time(floor.latency_max_ns),
-            floor.timestamps,
+            streams::percentiles(&floor.latency),
+            floor.latency.timestamps,
         );
     }
     for reason in &document.engines_that_do_not_work {

@@ -13,7 +13,7 @@ use engine::traffic::compile::{Direction, Setting, compile};
 use engine::traffic::player::Player;
 use engine::{Addresses, Frames, SignaturePlace, TestFrames, TrafficFrames};
 use lab::LabError;
-use lab::ports::{Port, Role, destinations};
+use lab::ports::{Port, destinations};
 use model::link::{LinkSpeed, MeanSize};
 use model::profile::Profile;
 use model::trial;
@@ -246,7 +246,7 @@ impl Send {
         interface: &str,
         wanted: &Wanted,
     ) -> anyhow::Result<Planned> {
-        let port = self.where_.take(interface, &[Role::Send])?;
+        let port = self.where_.take(interface, self.roles(interface))?;
         let (what, mean) = match wanted {
             Wanted::Recording(recording) => self.plan_recording(at, &port, recording)?,
             Wanted::Profile(loaded) => self.plan_profile(at, &port, loaded)?,

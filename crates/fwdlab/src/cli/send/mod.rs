@@ -10,12 +10,13 @@ mod tell;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use engine::replay::{Pace, Replay};
+use engine::traffic::expect::Expectation;
 use engine::{Expected, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
-use lab::ports::Role;
+use lab::ports::{Port, Role};
 use model::link::{LinkLoad, LinkSpeed};
 use model::units::{FrameSize, UnitError, parse_duration};
 
@@ -24,6 +25,7 @@ use self::loads::Resolved;
 use super::Global;
 use super::session::options::{Amount, Ports};
 use super::session::range::Range;
+use super::session::streams::{self, StreamEnd};
 use super::session::{
     FOR_EVER, Receiving, SECOND, Sending, Sent, Session, Signals, Source, Steps, words,
 };
@@ -42,6 +44,15 @@ pub struct Send {
     /// Interface to count on at the same time
     #[arg(long, value_name = "IFACE")]
     rx_port: Option<String>,
+    /// Check every frame that comes back: loss, order, flows and latency of each stream; a counter alone costs less
+    #[arg(long, conflicts_with = "pcap")]
+    analyse: bool,
+    /// Count on each of two ports what the other one sends; --analyse does so, too
+    #[arg(long, conflicts_with = "rx_port")]
+    count: bool,
+    /// Write latencies to a file, as an HDR histogram log (V2)
+    #[arg(long, value_name = "FILE", requires = "analyse")]
+    hdr: Option<PathBuf>,
     /// Traffic profile: a name (`fwdlab profile ls`) or a file
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["pcap", "size", "flows", "from", "to", "ipv6"])]
     profile: Option<String>,
@@ -144,6 +155,22 @@ fn speed(text: &str) -> Result<f64, UnitError> {
     }
 }
 
+/// A port that counts.
+#[derive(Debug)]
+struct Counted {
+    interface: String,
+    /// Whose frames, by the number of the sending port; `None`: those of both.
+    sender: Option<usize>,
+}
+
+/// What a port that counts has found.
+struct End {
+    counted: Counted,
+    streams: Vec<StreamEnd>,
+    /// Streams that were sent and could not be checked.
+    unsigned: Vec<String>,
+}
+
 impl Send {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
@@ -151,6 +178,7 @@ impl Send {
             return Err(Usage("--port: one port, or two for both directions".into()).into());
         }
         // wrong use first: nothing is touched for it
+        let counted = self.counted()?;
         let wanted = self.wanted()?;
         let planned: Vec<Planned> = (self.ports.iter().enumerate())
             .map(|(at, interface)| self.plan(at, interface, &wanted))
@@ -162,27 +190,17 @@ impl Send {
         for (at, (planned, loads)) in planned.into_iter().zip(&loads).enumerate() {
             sending.push(self.open(at, planned, loads)?);
         }
-        let receiving = match &self.rx_port {
-            None => Vec::new(),
-            Some(interface) => {
-                let port = self.where_.take(interface, &[Role::Receive])?;
-                let receiver = LoneReceiver::open(&port.spec, None)?;
-                let place = match sending.first().map(|sending| &sending.source) {
-                    Some(Source::Engine(_, frames)) => place_of(frames),
-                    _ => SignaturePlace::UdpPayload,
-                };
-                vec![Receiving {
-                    port,
-                    receiver,
-                    expected: Expected {
-                        nonce: self.session,
-                        buffer_bytes: None,
-                        place,
-                        analysis: None,
-                    },
-                }]
-            }
-        };
+        let (mut checked, mut receiving) = (Vec::new(), Vec::new());
+        for counted in &counted {
+            let expectation = match counted.sender.map(|sender| &sending[sender].source) {
+                Some(Source::Engine(_, frames)) if self.analyse => {
+                    Some(streams::expectation(frames)?)
+                }
+                _ => None,
+            };
+            receiving.push(self.receive(counted, &sending, expectation.as_ref())?);
+            checked.push(expectation);
+        }
         let mut session = Session {
             sending,
             receiving,
@@ -192,12 +210,14 @@ impl Send {
         };
         let begun = session.begin(&signals)?;
         self.tell_begin(global, &mut session, &loads);
-        let (senders, receivers) = (names(&self.ports), names(self.rx_port.as_slice()));
+        let senders = &self.ports;
+        let receivers: Vec<String> = counted.iter().map(|c| c.interface.clone()).collect();
+        let began = SystemTime::now();
         let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
         let whole = session.run(begun, &signals, &mut |second| {
             if global.json_stream {
                 output::result(
-                    &words::period_json("second", &senders, &receivers, second).to_string(),
+                    &words::period_json("second", senders, &receivers, second).to_string(),
                 );
             } else if !quiet {
                 for (port, sent) in senders.iter().zip(&second.sent) {
@@ -208,12 +228,99 @@ impl Send {
                 }
             }
         })?;
-        self.tell_end(global, &mut session, &loads, &whole)?;
+        let mut ends = Vec::new();
+        for (at, (counted, checked)) in counted.into_iter().zip(checked).enumerate() {
+            let mut end = End {
+                counted,
+                streams: Vec::new(),
+                unsigned: Vec::new(),
+            };
+            if let (Some(expectation), Some(sender)) = (checked, end.counted.sender)
+                && let Source::Engine(_, frames) = &session.sending[sender].source
+            {
+                let sent = &whole.sent[sender];
+                // test frames are one stream, and nobody counts it apart
+                let of_streams = match sent.streams.is_empty() {
+                    true => std::slice::from_ref(&sent.frames),
+                    false => &sent.streams[..],
+                };
+                let receiver = &mut session.receiving[at].receiver;
+                end.streams =
+                    streams::ends(receiver, &expectation, Some(frames), Some(of_streams))?;
+                end.unsigned = expectation.unsigned;
+            }
+            ends.push(end);
+        }
+        if let Some(path) = &self.hdr {
+            let all: Vec<&StreamEnd> = ends.iter().flat_map(|end| &end.streams).collect();
+            streams::write_hdr(path, began, whole.duration_s, &all)?;
+        }
+        self.tell_end(global, &mut session, &loads, &whole, &ends)?;
         let endless = self.amount.is_none() && (self.pcap.is_none() || self.rounds == 0);
         Ok(match signals.code(endless) {
             Code::Done if whole.sent.iter().any(Sent::is_limited) => Code::NotValid,
             code => code,
         })
+    }
+
+    /// Where frames are counted, and whose.
+    fn counted(&self) -> Result<Vec<Counted>, Usage> {
+        let counted = |interface: &str, sender| Counted {
+            interface: interface.into(),
+            sender,
+        };
+        match (&self.rx_port, &self.ports[..]) {
+            (Some(port), [_]) => Ok(vec![counted(port, Some(0))]),
+            (Some(_), _) if self.analyse => Err(Usage(
+                "--analyse: each of two ports checks what the other one sends; leave out --rx-port".into(),
+            )),
+            (Some(port), _) => Ok(vec![counted(port, None)]),
+            (None, [a, b]) if self.analyse || self.count => {
+                Ok(vec![counted(b, Some(0)), counted(a, Some(1))])
+            }
+            (None, _) if self.analyse || self.count => Err(Usage(
+                "--analyse and --count: say where frames come back, with --rx-port or a second --port".into(),
+            )),
+            (None, _) => Ok(Vec::new()),
+        }
+    }
+
+    /// A receiver, on a port of its own or on one that also sends.
+    fn receive(
+        &self,
+        counted: &Counted,
+        sending: &[Sending],
+        expectation: Option<&Expectation>,
+    ) -> anyhow::Result<Receiving> {
+        let sends = (sending.iter()).find(|s| s.port.spec.interface == counted.interface);
+        let port = match sends {
+            Some(sending) => Port::of_ours(&sending.port.spec)?,
+            None => self.where_.take(&counted.interface, &[Role::Receive])?,
+        };
+        let receiver = LoneReceiver::open(&port.spec, None)?;
+        let place = match &sending[counted.sender.unwrap_or(0)].source {
+            Source::Engine(_, frames) => place_of(frames),
+            Source::Replay(_) => SignaturePlace::UdpPayload,
+        };
+        Ok(Receiving {
+            port,
+            receiver,
+            expected: Expected {
+                nonce: self.session,
+                buffer_bytes: None,
+                place,
+                analysis: expectation.map(Expectation::plan),
+            },
+        })
+    }
+
+    /// What a port that sends is taken for.
+    fn roles(&self, interface: &str) -> &'static [Role] {
+        let both = self.ports.len() == 2 && (self.analyse || self.count);
+        match both || self.rx_port.as_deref() == Some(interface) {
+            true => &[Role::Send, Role::Receive],
+            false => &[Role::Send],
+        }
     }
 
     fn at_most(&self) -> Duration {
@@ -284,10 +391,6 @@ impl Send {
             mean: planned.mean,
         })
     }
-}
-
-fn names(ports: &[String]) -> Vec<String> {
-    ports.to_vec()
 }
 
 #[cfg(test)]

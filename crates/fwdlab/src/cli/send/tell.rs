@@ -2,17 +2,19 @@
 //!
 //! Start with [`Send::tell_begin`] and [`Send::tell_end`].
 
+use engine::Frames;
 use model::link::MeanSize;
 use packet::IpVersion;
 use report::number;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::frames::FLOWS;
 use super::loads::Resolved;
-use super::{Send, names};
+use super::{End, Send};
 use crate::cli::Global;
 use crate::cli::session::options::Amount;
-use crate::cli::session::{Period, Session, words};
+use crate::cli::session::streams::StreamEnd;
+use crate::cli::session::{Period, Received, Sending, Sent, Session, Source, words};
 use crate::output;
 
 impl Send {
@@ -91,9 +93,13 @@ impl Send {
         session: &mut Session,
         loads: &[Vec<Resolved>],
         whole: &Period,
+        ends: &[End],
     ) -> anyhow::Result<()> {
-        let (senders, receivers) = (names(&self.ports), names(self.rx_port.as_slice()));
-        let mut document = words::period_json("finished", &senders, &receivers, whole);
+        let senders = &self.ports;
+        let receivers: Vec<String> = (ends.iter())
+            .map(|end| end.counted.interface.clone())
+            .collect();
+        let mut document = words::period_json("finished", senders, &receivers, whole);
         document["session"] = self.session.into();
         for ((sending, loads), value) in (session.sending.iter_mut().zip(loads))
             .zip(document["send"].as_array_mut().into_iter().flatten())
@@ -104,6 +110,18 @@ impl Send {
             let words: Vec<&str> = loads.iter().map(|load| load.words.as_str()).collect();
             value["loads"] = words.into();
         }
+        let balances: Vec<Balance> = (ends.iter().zip(&whole.received))
+            .map(|(end, received)| Balance::of(end, received, &whole.sent))
+            .collect();
+        for ((end, balance), value) in (ends.iter().zip(&balances))
+            .zip(document["receive"].as_array_mut().into_iter().flatten())
+        {
+            balance.add_to(value);
+            if self.analyse {
+                value["streams"] = end.streams.iter().map(StreamEnd::json).collect();
+                value["streams_not_checked"] = end.unsigned.clone().into();
+            }
+        }
         if global.json {
             return output::json(&document);
         }
@@ -111,7 +129,7 @@ impl Send {
             output::result(&document.to_string());
             return Ok(());
         }
-        for (port, sent) in senders.iter().zip(&whole.sent) {
+        for ((port, sent), sending) in (senders.iter().zip(&whole.sent)).zip(&session.sending) {
             let mut text = format!(
                 "sent      {port}  {} frames in {}: {}, {} L1, {} L2",
                 number::count(sent.frames),
@@ -138,23 +156,137 @@ impl Send {
                 number::count(sent.ring_full),
                 number::count(sent.wakeups),
             );
+            for line in self.streams_sent(sending, sent) {
+                text += &format!("\n{line}");
+            }
             if let Some(lateness) = &sent.lateness {
                 text += &format!("\nlateness  {port}  {}", words::distribution(lateness));
             }
             output::result(&text);
         }
-        let sent: u64 = whole.sent.iter().map(|sent| sent.frames).sum();
-        for (port, received) in receivers.iter().zip(&whole.received) {
+        for ((end, received), balance) in ends.iter().zip(&whole.received).zip(&balances) {
             let counts = &received.counts;
-            let lost = sent as i64 - counts.received as i64;
-            output::result(&format!(
-                "received  {port}  {} frames of ours, {} foreign; lost {} ({})",
+            let mut text = format!(
+                "received  {}  {} frames of ours, {} foreign\nbalance   {}",
+                end.counted.interface,
                 number::count(counts.received),
                 number::count(counts.foreign),
-                number::count(lost),
-                number::percent(100.0 * lost as f64 / sent.max(1) as f64),
-            ));
+                balance.text(&self.whose(end)),
+            );
+            for stream in &end.streams {
+                text += &format!("\n{}", stream.text());
+            }
+            for name in &end.unsigned {
+                text += &format!("\nstream    {name}  not checked: its frames carry no signature");
+            }
+            if let Some(clocks) = end.streams.iter().find_map(StreamEnd::timestamps) {
+                text += &format!("\nclocks    {clocks}");
+            }
+            output::result(&text);
         }
         Ok(())
+    }
+
+    /// Frames of each stream where there are several and no receiver tells them.
+    fn streams_sent(&self, sending: &Sending, sent: &Sent) -> Vec<String> {
+        let Source::Engine(_, frames) = &sending.source else {
+            return Vec::new();
+        };
+        let Frames::Traffic(frames) = frames.as_ref() else {
+            return Vec::new();
+        };
+        if self.analyse || sent.streams.len() < 2 {
+            return Vec::new();
+        }
+        (frames.traffic.streams.iter().zip(&sent.streams))
+            .map(|(stream, frames)| {
+                let frames = number::count(*frames);
+                format!("stream    {} {}  sent {frames}", stream.id, stream.name)
+            })
+            .collect()
+    }
+
+    /// The ports whose frames were counted.
+    fn whose(&self, end: &End) -> String {
+        match end.counted.sender {
+            Some(sender) => self.ports[sender].clone(),
+            None => self.ports.join(" and "),
+        }
+    }
+}
+
+/// Where the frames are that were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Balance {
+    sent: u64,
+    /// Of frames that were checked, each once.
+    received: u64,
+    /// Came, and were not checked: the receiver had no room for them.
+    unchecked: u64,
+    /// Dropped by the port that sent them.
+    tx_dropped: u64,
+}
+
+impl Balance {
+    fn of(end: &End, received: &Received, sent: &[Sent]) -> Balance {
+        let sent = match end.counted.sender {
+            Some(sender) => &sent[sender..=sender],
+            None => sent,
+        };
+        let counts = &received.counts;
+        let all = sent.iter().map(|sent| sent.frames).sum();
+        let (sent_frames, received, unchecked) = match &end.streams[..] {
+            [] => (all, counts.received, 0),
+            streams => (
+                streams.iter().filter_map(StreamEnd::sent).sum(),
+                streams.iter().map(StreamEnd::delivered).sum(),
+                counts.dropped_by_receiver,
+            ),
+        };
+        Balance {
+            sent: sent_frames,
+            received,
+            unchecked,
+            tx_dropped: sent.iter().map(|sent| sent.port.tx_dropped).sum(),
+        }
+    }
+
+    fn lost(self) -> i64 {
+        self.sent as i64 - (self.received + self.unchecked) as i64
+    }
+
+    /// Sent, not dropped by the port that sent it, and not received: lost in the DUT, or at the port that receives.
+    fn elsewhere(self) -> i64 {
+        self.lost() - self.tx_dropped as i64
+    }
+
+    fn ratio(self) -> f64 {
+        self.lost() as f64 / self.sent.max(1) as f64
+    }
+
+    fn text(self, from: &str) -> String {
+        let unchecked = match self.unchecked {
+            0 => String::new(),
+            frames => format!(" + not checked {}", number::count(frames)),
+        };
+        format!(
+            "sent {} = received {}{unchecked} + dropped by {from} {} + lost elsewhere {}; lost {} ({})",
+            number::count(self.sent),
+            number::count(self.received),
+            number::count(self.tx_dropped),
+            number::count(self.elsewhere()),
+            number::count(self.lost()),
+            number::percent(100.0 * self.ratio()),
+        )
+    }
+
+    fn add_to(self, value: &mut Value) {
+        value["frames_sent"] = self.sent.into();
+        value["frames_delivered"] = self.received.into();
+        value["frames_not_checked"] = self.unchecked.into();
+        value["frames_tx_dropped"] = self.tx_dropped.into();
+        value["frames_lost_elsewhere"] = self.elsewhere().into();
+        value["frames_lost"] = self.lost().into();
+        value["frame_loss_ratio"] = self.ratio().into();
     }
 }

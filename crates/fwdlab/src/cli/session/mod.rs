@@ -7,6 +7,7 @@
 pub mod back_to_back;
 pub mod options;
 pub mod range;
+pub mod streams;
 pub mod words;
 
 use std::sync::Arc;

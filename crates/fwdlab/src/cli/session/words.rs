@@ -2,7 +2,6 @@
 //!
 //! Start with [`sent_line`] and [`received_line`].
 
-use engine::analysis::StreamAnalysis;
 use engine::{Histogram, Rejected};
 use report::number;
 use serde_json::{Value, json};
@@ -172,78 +171,6 @@ pub fn period_json(
     }
     if !receiving.is_empty() {
         value["receive"] = received.into();
-    }
-    value
-}
-
-/// What the analysis found of one stream.
-pub fn stream_lines(stream: &StreamAnalysis) -> String {
-    let lost = lost(stream);
-    let mut text = format!(
-        "stream    {}  {} frames, lost {} of {} ({}), duplicates {}, reordered {} (by {} at most), corrupt {}",
-        stream.id,
-        number::count(stream.received),
-        number::count(lost),
-        number::count(stream.next),
-        number::percent(100.0 * lost as f64 / stream.next.max(1) as f64),
-        number::count(stream.duplicates),
-        number::count(stream.reordered),
-        number::count(stream.reordering_extent),
-        number::count(stream.corrupt),
-    );
-    if !stream.latency.is_empty() {
-        text += &format!(
-            "\nlatency   {}  {}",
-            stream.id,
-            distribution(&stream.latency)
-        );
-    }
-    if !stream.flows.is_empty() {
-        let never = stream.flows.iter().filter(|&&frames| frames == 0).count();
-        text += &format!(
-            "\nflows     {}  {} of {} arrived, each {} to {} times",
-            stream.id,
-            number::count((stream.flows.len() - never) as u64),
-            number::count(stream.flows.len() as u64),
-            number::count(stream.flows.iter().copied().min().unwrap_or(0)),
-            number::count(stream.flows.iter().copied().max().unwrap_or(0)),
-        );
-    }
-    text
-}
-
-/// Frames that should have come by the numbers of those that came.
-fn lost(stream: &StreamAnalysis) -> i64 {
-    let whole = stream
-        .received
-        .saturating_sub(stream.duplicates + stream.corrupt);
-    stream.next as i64 - whole as i64
-}
-
-/// The same as JSON.
-pub fn stream_json(stream: &StreamAnalysis) -> Value {
-    let mut value = json!({
-        "stream": stream.id,
-        "frames_received": stream.received,
-        "frames_expected": stream.next,
-        "frames_lost": lost(stream),
-        "frames_duplicate": stream.duplicates,
-        "frames_reordered": stream.reordered,
-        "reordering_extent": stream.reordering_extent,
-        "frames_corrupt": stream.corrupt,
-    });
-    if !stream.latency.is_empty() {
-        value["latency"] = distribution_json(&stream.latency);
-        value["delay_variation"] = distribution_json(&stream.delay_variation);
-    }
-    if !stream.flows.is_empty() {
-        value["flows"] = stream.flows.len().into();
-        value["flows_not_seen"] = stream
-            .flows
-            .iter()
-            .filter(|&&frames| frames == 0)
-            .count()
-            .into();
     }
     value
 }

@@ -1,0 +1,312 @@
+//! What became of the frames of each stream: lost, doubled, exchanged, damaged, which flows never arrived, how late they were.
+//!
+//! The receiver found it out; here it becomes lines and JSON. Start with [`StreamEnd`].
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use engine::analysis::{self, StreamAnalysis};
+use engine::traffic::Stream;
+use engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
+use engine::{Frames, LoneReceiver};
+use model::latency::LatencySummary;
+use report::{hdr, number};
+use serde_json::{Value, json};
+
+use super::words::short_time;
+use crate::exit_code::Usage;
+
+/// Flows that never arrived are named up to so many in lines, and in JSON.
+const NAMED_IN_LINES: usize = 4;
+const NAMED_IN_JSON: usize = 100;
+
+/// What to expect of these frames, when at least one stream can be checked.
+pub fn expectation(frames: &Frames) -> anyhow::Result<Expectation> {
+    let expectation = Expectation::of(frames);
+    if expectation.streams.is_empty() {
+        return Err(Usage(format!(
+            "no frames of {} carry a signature, so none can be checked; count them without --analyse",
+            expectation.unsigned.join(", ")
+        ))
+        .into());
+    }
+    Ok(expectation)
+}
+
+/// A stream at the end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamEnd {
+    id: u16,
+    name: String,
+    /// Frames of it that were sent, where the sender is known.
+    sent: Option<u64>,
+    found: StreamAnalysis,
+    flows: Option<FlowsEnd>,
+    /// Why flows were not counted, where somebody may expect that.
+    uncounted: Option<&'static str>,
+    latency: Option<LatencySummary>,
+}
+
+/// Flows of a stream at the end.
+#[derive(Debug, Clone, PartialEq)]
+struct FlowsEnd {
+    /// How many there are, of those that were sent where that is known.
+    all: usize,
+    /// How often the rarest and the commonest of them arrived.
+    least: u64,
+    most: u64,
+    /// How many never did, and the first of them by name.
+    missing: usize,
+    named: Vec<String>,
+}
+
+/// The streams of a receiver at the end, as far as it was asked for an analysis. `sent`: frames of each stream of the traffic.
+pub fn ends(
+    receiver: &mut LoneReceiver,
+    expectation: &Expectation,
+    frames: Option<&Frames>,
+    sent: Option<&[u64]>,
+) -> anyhow::Result<Vec<StreamEnd>> {
+    let Some(analysis) = receiver.receiver()?.analysis()? else {
+        return Ok(Vec::new());
+    };
+    let streams = match frames {
+        Some(Frames::Traffic(frames)) => &frames.traffic.streams[..],
+        _ => &[],
+    };
+    let ends = (expectation.streams.iter()).zip(&analysis.streams);
+    Ok(ends
+        .map(|(expected, found)| {
+            let sent = sent.and_then(|sent| sent.get(expected.index).copied());
+            StreamEnd::new(
+                expected,
+                streams.get(expected.index),
+                sent,
+                found,
+                analysis.timestamps,
+            )
+        })
+        .collect())
+}
+
+impl StreamEnd {
+    fn new(
+        expected: &StreamExpected,
+        stream: Option<&Stream>,
+        sent: Option<u64>,
+        found: &StreamAnalysis,
+        timestamps: &str,
+    ) -> StreamEnd {
+        let flows = expected.flows.as_ref().ok().filter(|f| f.cycle() > 0);
+        let flows = flows.map(|flows| {
+            let arrivals = flows.arrivals(&found.flows);
+            let all = sent.map_or(flows.count(), |sent| flows.among(sent)) as usize;
+            let missing: Vec<u32> = (0..)
+                .zip(&arrivals[..all])
+                .filter_map(|(flow, &frames)| (frames == 0).then_some(flow))
+                .collect();
+            let first = &missing[..missing.len().min(NAMED_IN_JSON)];
+            FlowsEnd {
+                all,
+                least: arrivals[..all].iter().copied().min().unwrap_or(0),
+                most: arrivals[..all].iter().copied().max().unwrap_or(0),
+                missing: missing.len(),
+                named: flows.names(first, stream),
+            }
+        });
+        let mut end = StreamEnd {
+            id: expected.id,
+            name: expected.name.clone(),
+            sent,
+            found: found.clone(),
+            flows,
+            uncounted: match expected.flows {
+                Err(Uncounted::Endless) => Some("they never come again in the same order"),
+                Err(Uncounted::TooMany) => Some("there are too many frames until they come again"),
+                _ => None,
+            },
+            latency: None,
+        };
+        end.latency = found.latency_summary(end.lost().max(0) as u64, timestamps);
+        end
+    }
+
+    /// Frames of which at least one whole copy arrived.
+    pub fn delivered(&self) -> u64 {
+        self.found.delivered()
+    }
+
+    /// Frames of it that were sent, where the sender is known.
+    pub fn sent(&self) -> Option<u64> {
+        self.sent
+    }
+
+    /// Which clocks its latencies are from.
+    pub fn timestamps(&self) -> Option<&str> {
+        self.latency.as_ref().map(|l| l.timestamps.as_str())
+    }
+
+    /// Frames that were sent; without their sender, at least those below the highest number that arrived.
+    fn expected(&self) -> u64 {
+        self.sent.unwrap_or(self.found.next)
+    }
+
+    fn lost(&self) -> i64 {
+        self.expected() as i64 - self.delivered() as i64
+    }
+
+    /// As people read it: a line, and others for flows and times where there are some.
+    pub fn text(&self) -> String {
+        let (id, found) = (self.id, &self.found);
+        let lost = self.lost();
+        let ratio = number::percent(100.0 * lost as f64 / self.expected().max(1) as f64);
+        let expected = number::count(self.expected());
+        // without a name of its own it is called by its number in the profile
+        let mut text = match self.name.parse::<u32>() {
+            Ok(_) => format!("stream    {id}  "),
+            Err(_) => format!("stream    {id} {}  ", self.name),
+        };
+        text += &match self.sent {
+            Some(_) => format!(
+                "sent {expected}, received {}, lost {} ({ratio})",
+                number::count(found.received),
+                number::count(lost)
+            ),
+            None => format!(
+                "received {}, lost at least {} of {expected} ({ratio})",
+                number::count(found.received),
+                number::count(lost)
+            ),
+        };
+        text += &format!(", duplicates {}", number::count(found.duplicates));
+        text += &format!(", reordered {}", number::count(found.reordered));
+        if found.reordered > 0 {
+            text += &format!(" (by {} at most)", number::count(found.reordering_extent));
+        }
+        text += &format!(", corrupt {}", number::count(found.corrupt));
+        for (frames, what) in [
+            (found.older, "older than the window"),
+            (found.early, "early: the clocks differ"),
+        ] {
+            if frames > 0 {
+                text += &format!(", {} {what}", number::count(frames));
+            }
+        }
+        if let Some(flows) = &self.flows {
+            text += &format!(
+                "\nflows     {id}  {} of {} arrived, each {} to {} times",
+                number::count((flows.all - flows.missing) as u64),
+                number::count(flows.all as u64),
+                number::count(flows.least),
+                number::count(flows.most),
+            );
+            for name in flows.named.iter().take(NAMED_IN_LINES) {
+                text += &format!("\nnever     {id}  {name}");
+            }
+            if flows.missing > NAMED_IN_LINES {
+                let more = (flows.missing - NAMED_IN_LINES) as u64;
+                text += &format!("\n          {id}  and {} others", number::count(more));
+            }
+        }
+        if let Some(why) = self.uncounted {
+            text += &format!("\nflows     {id}  not counted: {why}");
+        }
+        if let Some(latency) = &self.latency {
+            text += &format!("\nlatency   {id}  {}", percentiles(latency));
+            text += &format!("\nvariation {id}  {}", variation(latency));
+        }
+        text
+    }
+
+    /// The same as JSON.
+    pub fn json(&self) -> Value {
+        let found = &self.found;
+        let mut value = json!({
+            "stream": self.id,
+            "name": self.name,
+            "frames_received": found.received,
+            "frames_expected": self.expected(),
+            "frames_lost": self.lost(),
+            "frames_lost_is_lower_bound": self.sent.is_none(),
+            "frame_loss_ratio": self.lost() as f64 / self.expected().max(1) as f64,
+            "frames_duplicate": found.duplicates,
+            "frames_reordered": found.reordered,
+            "reordering_extent": found.reordering_extent,
+            "frames_corrupt": found.corrupt,
+            "frames_wrong_length": found.wrong_length,
+            "frames_older": found.older,
+            "frames_early": found.early,
+        });
+        if let Some(sent) = self.sent {
+            value["frames_sent"] = sent.into();
+        }
+        if let Some(flows) = &self.flows {
+            value["flows"] = flows.all.into();
+            value["flows_not_seen"] = flows.missing.into();
+            value["flows_missing"] = flows.named.clone().into();
+            value["flow_frames_min"] = flows.least.into();
+            value["flow_frames_max"] = flows.most.into();
+        }
+        if let Some(why) = self.uncounted {
+            value["flows_not_counted"] = why.into();
+        }
+        if let Some(latency) = &self.latency {
+            value["latency"] = json!(latency);
+        }
+        value
+    }
+}
+
+/// `min 579 ns  p50 887 ns  p90 1.0 us ...`: those percentiles that there are frames enough for.
+pub fn percentiles(latency: &LatencySummary) -> String {
+    [
+        ("min", Some(latency.latency_min_ns)),
+        ("p50", latency.latency_p50_ns),
+        ("p90", latency.latency_p90_ns),
+        ("p99", latency.latency_p99_ns),
+        ("p99.9", latency.latency_p999_ns),
+        ("p99.99", latency.latency_p9999_ns),
+        ("max", Some(latency.latency_max_ns)),
+    ]
+    .into_iter()
+    .filter_map(|(name, ns)| Some(format!("{name} {}", short_time(ns?))))
+    .collect::<Vec<_>>()
+    .join("  ")
+}
+
+/// `jitter 12 ns  IPDV p50 8 ns ...`: how latencies differ from each other.
+fn variation(latency: &LatencySummary) -> String {
+    [
+        ("jitter", Some(latency.jitter_ns)),
+        ("IPDV p50", latency.ipdv_p50_ns),
+        ("IPDV p99", latency.ipdv_p99_ns),
+        ("IPDV p99.9", latency.ipdv_p999_ns),
+        ("PDV p99.9", latency.pdv_p999_ns),
+    ]
+    .into_iter()
+    .filter_map(|(name, ns)| Some(format!("{name} {}", short_time(ns?))))
+    .collect::<Vec<_>>()
+    .join("  ")
+}
+
+/// The latencies of all streams as an HDR histogram log.
+pub fn write_hdr(
+    path: &std::path::Path,
+    begin: SystemTime,
+    duration_s: f64,
+    ends: &[&StreamEnd],
+) -> anyhow::Result<()> {
+    let buckets: Vec<_> = (ends.iter())
+        .map(|end| analysis::buckets(&end.found.latency))
+        .collect();
+    let intervals: Vec<hdr::Interval<'_>> = (ends.iter().zip(&buckets))
+        .map(|(end, latencies)| hdr::Interval {
+            tag: Some(format!("{} {}", end.id, end.name)),
+            start: Duration::ZERO,
+            duration: Duration::from_secs_f64(duration_s),
+            latencies,
+        })
+        .collect();
+    let log = hdr::log("fwdlab send: latencies in ns", begin, &intervals);
+    std::fs::write(path, log).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,321 @@
+//! What became of the frames of each stream and flow: judged by the counters of a DUT that drops some of them.
+
+use std::path::PathBuf;
+
+use model::latency::LatencySummary;
+use serde_json::Value;
+
+use crate::support::{Lab, PATIENCE, count, list, root, skipped, try_tool, words};
+use crate::wire::{MAC_A, Wire};
+
+const MAC_E0: &str = "02:00:00:00:00:e0";
+const MAC_E1: &str = "02:00:00:00:00:e1";
+const MAC_C: &str = "02:00:00:00:00:0c";
+
+/// A router of its own between two ports of ours: frames into `pa` come out of `pc`, and the other way round.
+struct Dut {
+    lab: Lab,
+    ours: Wire,
+    router: Wire,
+}
+
+impl Dut {
+    /// `None`: there is no nft. `rules`: what its firewall drops, one `counter drop` each.
+    fn new(rules: &[&str]) -> Option<Dut> {
+        try_tool(&["nft", "--version"]).ok()?;
+        let (ours, router) = (Wire::new(), Wire::new());
+        ours.ip("link delete pa");
+        for (ours_name, mac, port, router_mac) in
+            [("pa", MAC_A, "e0", MAC_E0), ("pc", MAC_C, "e1", MAC_E1)]
+        {
+            ours.ip(&format!(
+                "link add name {ours_name} address {mac} type veth peer name {port} address {router_mac} netns {}",
+                router.name
+            ));
+            ours.ip(&format!("link set {ours_name} up"));
+            router.ip(&format!("link set {port} up"));
+        }
+        router.exec("echo 1 > /proc/sys/net/ipv4/ip_forward");
+        for (port, net, mac) in [("e0", "198.18", MAC_A), ("e1", "198.19", MAC_C)] {
+            router.ip(&format!("address add {net}.0.1/30 dev {port}"));
+            router.ip(&format!(
+                "neighbour add {net}.0.2 lladdr {mac} dev {port} nud permanent"
+            ));
+            router.ip(&format!("route add {net}.10.0/24 via {net}.0.2 dev {port}"));
+        }
+        if !rules.is_empty() {
+            let rules: Vec<String> = rules.iter().map(|r| format!("{r} counter drop;")).collect();
+            router.exec(&format!(
+                "nft 'table ip t {{ chain f {{ type filter hook forward priority 0; {} }}; }}'",
+                rules.join(" ")
+            ));
+        }
+        Some(Dut {
+            lab: Lab::new(),
+            ours,
+            router,
+        })
+    }
+
+    /// How many frames each rule has dropped.
+    fn dropped(&self) -> Vec<u64> {
+        let text = self.router.exec("nft list table ip t");
+        (text.split("packets ").skip(1))
+            .map(|rest| rest.split(' ').next().unwrap().parse().unwrap())
+            .collect()
+    }
+
+    fn profile(&self, text: &str) -> PathBuf {
+        let path = self.lab.path().join("test.toml");
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[track_caller]
+    fn send(&self, words: &str) -> Value {
+        self.ours.json(
+            &self.lab,
+            &format!("send --port pa --dst-mac {MAC_E0} {words}"),
+        )
+    }
+}
+
+/// It says what the vocabulary says of latencies, and nothing else.
+#[track_caller]
+fn is_latency(value: &Value) {
+    let schema = serde_json::to_value(schemars::schema_for!(LatencySummary)).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = (validator.iter_errors(value))
+        .map(|error| error.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?} in {value}");
+    for key in value.as_object().unwrap().keys() {
+        assert!(!schema["properties"][key].is_null(), "{key}");
+    }
+    let at = |name: &str| count(&value[name]);
+    assert!(0 < at("latency_min_ns") && at("latency_min_ns") <= at("latency_p50_ns"));
+    assert!(at("latency_p50_ns") <= at("latency_max_ns"));
+}
+
+const TWO_STREAMS: &str = "
+[[stream]]
+name = 'mix'
+size = 'imix'
+flows = 20
+
+[[stream]]
+name = 'blocked'
+layers = ['ipv4', { udp = { destination-port = 3000 } }]
+size = 100
+";
+
+const RULES: [&str; 3] = [
+    "ip saddr 198.18.10.1 ip daddr 198.19.10.3 udp dport 2000",
+    "ip saddr 198.18.10.2 ip daddr 198.19.10.7 udp dport 2000",
+    "udp dport 3000",
+];
+const BLOCKED: [&str; 2] = [
+    "198.18.10.1:2000 > 198.19.10.3:2000",
+    "198.18.10.2:2000 > 198.19.10.7:2000",
+];
+
+#[test]
+fn exactly_the_flows_that_a_dut_drops_are_named() {
+    const TEST: &str = "exactly_the_flows_that_a_dut_drops_are_named";
+    if !root(TEST) {
+        return;
+    }
+    let Some(dut) = Dut::new(&RULES) else {
+        return skipped(TEST, "no nft");
+    };
+    let profile = dut.profile(TWO_STREAMS);
+    for engine in ["af-packet", "af-xdp"] {
+        let before = dut.dropped();
+        let document = dut.send(&format!(
+            "--rx-port pc --profile {} --analyse --for 4800frames --load 5kpps --engine {engine}",
+            profile.display()
+        ));
+        let dropped: Vec<u64> = (dut.dropped().iter().zip(&before))
+            .map(|(now, before)| now - before)
+            .collect();
+        let received = &document["receive"][0];
+        let [mix, blocked] = list(&received["streams"]) else {
+            panic!("{received}");
+        };
+        assert_eq!(
+            (&mix["name"], &blocked["name"]),
+            (&"mix".into(), &"blocked".into())
+        );
+        assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
+        assert_eq!(
+            (count(&mix["flows"]), count(&mix["flows_not_seen"])),
+            (20, 2)
+        );
+        assert_eq!(
+            count(&mix["frames_sent"]) + count(&blocked["frames_sent"]),
+            4800
+        );
+        assert_eq!(count(&mix["frames_lost"]), dropped[0] + dropped[1], "{mix}");
+        assert_eq!(count(&blocked["frames_lost"]), dropped[2], "{blocked}");
+        assert_eq!(blocked["frames_lost"], blocked["frames_sent"]);
+        assert_eq!(
+            words(&blocked["flows_missing"]),
+            ["198.18.10.1:2000 > 198.19.10.1:3000"]
+        );
+        assert_eq!(count(&received["frames_sent"]), 4800);
+        assert_eq!(
+            count(&received["frames_lost_elsewhere"]),
+            dropped.iter().sum::<u64>()
+        );
+        assert_eq!(
+            count(&received["frames_sent"]),
+            count(&received["frames_delivered"]) + count(&received["frames_lost_elsewhere"])
+        );
+        for clean in ["frames_duplicate", "frames_reordered", "frames_corrupt"] {
+            assert_eq!(count(&mix[clean]), 0, "{clean}");
+        }
+        is_latency(&mix["latency"]);
+        assert_eq!(mix["latency"]["latency_lost_frames"], mix["frames_lost"]);
+        assert!(blocked["latency"].is_null());
+    }
+    dut.lab.assert_clean("streams");
+}
+
+#[test]
+fn a_receiver_that_knows_the_profile_names_them_too() {
+    const TEST: &str = "a_receiver_that_knows_the_profile_names_them_too";
+    if !root(TEST) {
+        return;
+    }
+    let Some(dut) = Dut::new(&RULES) else {
+        return skipped(TEST, "no nft");
+    };
+    let profile = dut.profile(TWO_STREAMS);
+    for engine in ["xdp", "af-packet"] {
+        let mut receive = dut.ours.start(
+            &dut.lab,
+            &format!(
+                "receive --port pc --profile {} --for 2000frames --engine {engine} --json-stream",
+                profile.display()
+            ),
+        );
+        receive.event("started");
+        let sent = dut.send(&format!(
+            "--profile {} --for 4800frames --load 5kpps",
+            profile.display()
+        ));
+        assert_eq!(list(&sent["send"][0]["streams_sent"]).len(), 2);
+        let ended = receive.wait(PATIENCE);
+        ended.code(0);
+        let document: Value = serde_json::from_str(ended.out.lines().last().unwrap()).unwrap();
+        let [mix, blocked] = list(&document["receive"][0]["streams"]) else {
+            panic!("{document}");
+        };
+        assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
+        assert_eq!(mix["frames_lost_is_lower_bound"], true);
+        // two of twenty flows, each equally often, in what was numbered so far
+        let (lost, expected) = (count(&mix["frames_lost"]), count(&mix["frames_expected"]));
+        assert!(lost.abs_diff(expected / 10) <= 12 * 2, "{mix}");
+        assert_eq!(count(&blocked["frames_received"]), 0);
+        is_latency(&mix["latency"]);
+    }
+}
+
+#[test]
+fn two_ports_check_each_others_frames() {
+    const TEST: &str = "two_ports_check_each_others_frames";
+    if !root(TEST) {
+        return;
+    }
+    let rule = "ip saddr 198.19.10.2 ip daddr 198.18.10.1";
+    let Some(dut) = Dut::new(&[rule]) else {
+        return skipped(TEST, "no nft");
+    };
+    let hdr = dut.lab.path().join("latency.hlog");
+    let arguments = format!(
+        "send --port pa --port pc --dst-mac {MAC_E0},{MAC_E1} --flows 10 --for 1000frames --load 2kpps"
+    );
+    let document = dut.ours.json(
+        &dut.lab,
+        &format!("{arguments} --analyse --hdr {}", hdr.display()),
+    );
+    let [forward, reverse] = list(&document["receive"]) else {
+        panic!("{document}");
+    };
+    assert_eq!(
+        (&forward["port"], &reverse["port"]),
+        (&"pc".into(), &"pa".into())
+    );
+    assert_eq!(count(&forward["frames_lost"]), 0);
+    assert_eq!(count(&reverse["frames_lost"]), dut.dropped()[0]);
+    assert_eq!(
+        words(&reverse["streams"][0]["flows_missing"]),
+        ["198.19.10.2:2000 > 198.18.10.1:2000"]
+    );
+    let log = std::fs::read_to_string(&hdr).unwrap();
+    let lines = log
+        .lines()
+        .filter(|line| line.starts_with("Tag=0_test_frames,"));
+    assert_eq!(lines.count(), 2, "{log}");
+    // counted and not checked
+    let document = dut.ours.json(&dut.lab, &format!("{arguments} --count"));
+    let reverse = &document["receive"][1];
+    assert_eq!(count(&reverse["frames_lost"]), 100, "{reverse}");
+    assert!(reverse["streams"].is_null());
+    for wrong in ["--rx-port pb --analyse", "--hdr x"] {
+        dut.ours
+            .run(&dut.lab, &format!("{arguments} {wrong}"))
+            .code(2);
+    }
+    dut.ours
+        .run(
+            &dut.lab,
+            &format!("send --port pa --dst-mac {MAC_E0} --analyse"),
+        )
+        .code(2)
+        .says(&["--rx-port"]);
+    dut.lab.assert_clean("both directions");
+}
+
+#[test]
+fn people_read_which_flows_never_arrived() {
+    const TEST: &str = "people_read_which_flows_never_arrived";
+    if !root(TEST) {
+        return;
+    }
+    let Some(dut) = Dut::new(&["ip saddr 198.18.10.2"]) else {
+        return skipped(TEST, "no nft");
+    };
+    let words = "--rx-port pc --flows 20 --for 1000frames --load 2kpps --analyse";
+    let sent = dut.ours.run(
+        &dut.lab,
+        &format!("send --port pa --dst-mac {MAC_E0} {words}"),
+    );
+    let lost = dut.dropped()[0];
+    sent.measured();
+    for line in [
+        format!("lost elsewhere {lost}"),
+        format!(
+            "stream    0 test frames  sent 1,000, received {}, lost {lost}",
+            1000 - lost
+        ),
+        "never     0  198.18.10.2:2000 > 198.19.10.1:2000".into(),
+        "and 6 others".into(),
+        "latency   0  min".into(),
+        "clocks    software, CLOCK_MONOTONIC".into(),
+    ] {
+        assert!(
+            sent.out.contains(&line),
+            "`{line}` is not in:\n{}",
+            sent.out
+        );
+    }
+    // a profile whose frames have no room for a signature
+    dut.ours
+        .run(
+            &dut.lab,
+            &format!("send --port pa --dst-mac {MAC_E0} --rx-port pc --profile tcp-syn --analyse"),
+        )
+        .code(2)
+        .says(&["carry a signature"]);
+}
