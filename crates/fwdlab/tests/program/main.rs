@@ -28,6 +28,7 @@ mod procedures;
 mod profile;
 mod rate;
 mod runs;
+mod streams;
 mod support;
 mod throughput;
 mod wire;
