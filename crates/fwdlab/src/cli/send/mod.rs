@@ -251,11 +251,12 @@ impl Send {
             }
             ends.push(end);
         }
+        self.tell_end(global, &mut session, &loads, &whole, &ends)?;
+        // what is known is told, even if the file cannot be written
         if let Some(path) = &self.hdr {
             let all: Vec<&StreamEnd> = ends.iter().flat_map(|end| &end.streams).collect();
             streams::write_hdr(path, began, whole.duration_s, &all)?;
         }
-        self.tell_end(global, &mut session, &loads, &whole, &ends)?;
         let endless = self.amount.is_none() && (self.pcap.is_none() || self.rounds == 0);
         Ok(match signals.code(endless) {
             Code::Done if whole.sent.iter().any(Sent::is_limited) => Code::NotValid,
