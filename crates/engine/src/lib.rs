@@ -30,8 +30,8 @@ pub use alone::{Counting, LoneReceiver, LoneSender};
 pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use generator::{
-    Capabilities, Copies, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
-    SignaturePlace, TestFrames, Timestamps,
+    Capabilities, Copies, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts,
+    Sender, SignaturePlace, TestFrames, Timestamps,
 };
 pub use histogram::Histogram;
 pub use port::{PathSpec, PortSpec};

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use model::outcome::Found;
 use model::result::{RunInfo, RunState, Summary};
 
 use crate::error::StoreError;
@@ -143,7 +144,9 @@ fn in_one_line(summary: &Summary) -> String {
             (None, _) => "no result".to_owned(),
         };
         let all = summary.comparisons.len();
-        format!("{}: {difference}{}", comparison.configuration, more(all))
+        // a configuration may be several lines of commands
+        let words: Vec<&str> = comparison.configuration.split_whitespace().collect();
+        format!("{}: {difference}{}", words.join(" "), more(all))
     } else if let Some(case) = summary.imported.first() {
         let median = case.ours.median_pps.or(case.legacy.median_pps);
         let rate = match (median, case.throughput_l2_bps) {
@@ -161,6 +164,18 @@ fn in_one_line(summary: &Summary) -> String {
             "{} {rate}{}",
             case.test_case,
             more(summary.test_cases.len())
+        )
+    } else if let Some(outcome) = summary.outcomes.first() {
+        let result = match &outcome.found {
+            Found::Throughput(found) => found.throughput_pps.map(|pps| in_mpps(pps, None)),
+            _ => None,
+        };
+        format!(
+            "{} {}B {}{}",
+            outcome.found.procedure(),
+            outcome.frame_size_bytes,
+            result.as_ref().unwrap_or(&outcome.verdict),
+            more(summary.outcomes.len())
         )
     } else {
         "no result".to_owned()

@@ -3,8 +3,8 @@
 //! It arranges the sentences of `words`, the tables of `content` and the drawings of `charts`; every chart has its table
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
-mod graph;
 mod charts;
+mod graph;
 mod imported;
 mod markup;
 mod svg;
@@ -160,9 +160,8 @@ fn badges(
         RunState::Failed => badges.push((false, "failed".into())),
     }
     let trials = trials.iter().map(|t| &t.validity);
-    let by_rebuilds = summary.test_cases.is_empty()
-        && summary.search.is_none()
-        && summary.outcomes.is_empty();
+    let by_rebuilds =
+        summary.test_cases.is_empty() && summary.search.is_none() && summary.outcomes.is_empty();
     let (validities, what): (Vec<_>, _) = if by_rebuilds {
         (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
     } else {

@@ -56,6 +56,29 @@ fn the_result_in_one_line() {
         line
     };
     assert_eq!(line(&|s| s.test_cases.clear()), "no result");
+    let outcome = |found: serde_json::Value| {
+        let mut outcome = serde_json::json!({
+            "frame_size_bytes": 64, "verdict": "interrupted", "answered": false,
+            "compliance": { "standard": "" }, "trials": 0,
+        });
+        let all = outcome.as_object_mut().unwrap();
+        all.extend(found.as_object().unwrap().clone());
+        serde_json::from_value::<model::outcome::Outcome>(outcome).unwrap()
+    };
+    let found = outcome(serde_json::json!({
+        "procedure": "trial",
+        "found": {
+            "intended_load_pps": 1e6, "offered_load_pps": 1e6, "forwarding_rate_pps": 9e5,
+            "frame_loss_ratio": 0.1, "duration_s": 1.0,
+        },
+    }));
+    assert_eq!(
+        line(&|s| {
+            s.test_cases.clear();
+            s.outcomes = vec![found.clone(), found.clone()];
+        }),
+        "trial 64B interrupted, 1 more"
+    );
     assert_eq!(
         line(&|s| {
             s.test_cases.truncate(1);
@@ -67,6 +90,14 @@ fn the_result_in_one_line() {
     assert_eq!(
         line(&|s| s.comparisons = vec![comparison(Some(-2.1), Some([-2.5, -1.7]))]),
         "nft add table x: -2.10 % ± 0.40"
+    );
+    assert_eq!(
+        line(&|s| {
+            let mut several = comparison(Some(-2.1), None);
+            several.configuration = "nft add table x\n  nft list ruleset".into();
+            s.comparisons = vec![several];
+        }),
+        "nft add table x nft list ruleset: -2.10 %"
     );
     assert_eq!(
         line(&|s| s.comparisons = vec![comparison(Some(0.5), None), comparison(None, None)]),
