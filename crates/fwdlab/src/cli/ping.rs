@@ -188,7 +188,7 @@ impl Probe {
         };
         let begun = session.begin(signals)?;
         let whole = session.run(begun, signals, &mut |_| {})?;
-        let (engine, _) = session.sending[0].source.engine();
+        let engine = session.sending[0].source.engine().name.to_owned();
         Ok(Probed {
             engine,
             sent: whole.sent[0].frames,

@@ -81,9 +81,9 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let mut printed = false;
     let result = session.begin(job.signals).and_then(|begun| {
         if arguments.verbose {
-            let (name, rejected) = session.sending[0].source.engine();
-            log.remark(&format!("sent by {name}"));
-            rejected.iter().for_each(|reason| log.remark(reason));
+            let engine = session.sending[0].source.engine();
+            log.remark(&format!("sent by {}", engine.mode));
+            (engine.not_taken.iter()).for_each(|reason| log.remark(reason));
         }
         session.run(begun, job.signals, &mut |period| {
             let (counted, us) = of(period, bytes);

@@ -36,11 +36,12 @@ impl Send {
         if global.json_stream {
             let ports: Vec<_> = (session.sending.iter_mut().zip(loads))
                 .map(|(sending, loads)| {
-                    let (engine, rejected) = sending.source.engine();
+                    let engine = sending.source.engine();
                     json!({
                         "port": sending.port.spec.interface,
-                        "engine": engine,
-                        "engines_not_taken": rejected,
+                        "engine": engine.name,
+                        "engine_mode": engine.mode,
+                        "engines_not_taken": engine.not_taken,
                         "loads": resolved(loads),
                         "mean_size_bytes": sending.mean.bytes(),
                     })
@@ -55,15 +56,15 @@ impl Send {
             return;
         }
         for (sending, loads) in session.sending.iter_mut().zip(loads) {
-            let (engine, rejected) = sending.source.engine();
+            let engine = sending.source.engine();
             output::note(&format!(
                 "send      {}  {}  {amount}",
                 sending.port.spec.interface,
                 self.frames_in_words(sending.mean)
             ));
             output::note(&format!("load      {}", resolved(loads).join(", then ")));
-            output::note(&format!("engine    {engine}"));
-            for reason in rejected {
+            output::note(&format!("engine    {}", engine.mode));
+            for reason in engine.not_taken {
                 output::note(&format!("          not {reason}"));
             }
         }
@@ -104,9 +105,10 @@ impl Send {
         for ((sending, loads), value) in (session.sending.iter_mut().zip(loads))
             .zip(document["send"].as_array_mut().into_iter().flatten())
         {
-            let (engine, rejected) = sending.source.engine();
-            value["engine"] = engine.into();
-            value["engines_not_taken"] = rejected.into();
+            let engine = sending.source.engine();
+            value["engine"] = engine.name.into();
+            value["engine_mode"] = engine.mode.into();
+            value["engines_not_taken"] = engine.not_taken.into();
             let words: Vec<&str> = loads.iter().map(|load| load.words.as_str()).collect();
             value["loads"] = words.into();
         }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use engine::replay::Replay;
 use engine::{
-    EngineError, Expected, Frames, Histogram, LoneReceiver, LoneSender, ReceiveCounts, Schedule,
-    SendCounts, Sender,
+    EngineError, Expected, Frames, Histogram, LoneReceiver, LoneSender, Mode, ReceiveCounts,
+    Schedule, SendCounts, Sender,
 };
 use lab::LabError;
 use lab::ports::counters::{self, Counters};
@@ -87,19 +87,35 @@ impl Source {
         }
     }
 
-    /// The engine's name in results, and why others were not taken.
-    pub fn engine(&mut self) -> (String, Vec<String>) {
+    /// The engine that sends.
+    pub fn engine(&mut self) -> Engine {
         match self {
-            Source::Replay(_) => ("af-packet".into(), Vec::new()),
+            Source::Replay(_) => Engine {
+                name: Mode::AfPacket.name(),
+                mode: Mode::AfPacket.name().into(),
+                not_taken: Vec::new(),
+            },
             Source::Engine(lone, _) => {
-                let rejected = lone.rejected().iter().map(words::rejected).collect();
-                let name = lone
-                    .sender()
-                    .map_or("none", |sender| sender.capabilities().mode.name());
-                (name.into(), rejected)
+                let not_taken = lone.rejected().iter().map(words::rejected).collect();
+                let capabilities = lone.sender().map(|sender| sender.capabilities());
+                Engine {
+                    name: capabilities.as_ref().map_or("none", |c| c.mode.name()),
+                    mode: capabilities.map_or("none".into(), |c| c.reached()),
+                    not_taken,
+                }
             }
         }
     }
+}
+
+/// An engine for results.
+pub struct Engine {
+    /// Its name.
+    pub name: &'static str,
+    /// The name and what it reached on this port: `af-xdp copy, 2 queues, need-wakeup`.
+    pub mode: String,
+    /// Why others were not taken.
+    pub not_taken: Vec<String>,
 }
 
 /// Loads of a session, one after another.
