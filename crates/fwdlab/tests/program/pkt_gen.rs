@@ -183,7 +183,12 @@ fn a_labs_script_and_our_importer_read_its_logs() {
         };
         assert_eq!(total.and_then(|total| total.count()), Some(FRAMES));
         let frames: f64 = log.samples.iter().filter_map(|sample| sample.frames).sum();
-        assert_eq!(frames, FRAMES as f64, "intervals leave nothing out");
+        // a last interval of less than 20 ms has no line, as it says nothing about a rate
+        let left_out = FRAMES as f64 - frames;
+        assert!(
+            (0.0..=RATE * 0.02 + 1.0).contains(&left_out),
+            "intervals leave out {left_out}"
+        );
         for sample in &log.samples {
             let (frames, us) = (sample.frames.unwrap(), sample.interval_us.unwrap() as f64);
             assert_eq!(

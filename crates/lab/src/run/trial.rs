@@ -284,6 +284,9 @@ impl Bench<'_> {
             if offered < 0.9 * load {
                 // a busy host may hold the sender up once; an engine at its limit does it every time
                 held_up += 1;
+            } else if forwarded < 0.9 * offered {
+                // nearly there: far more would be another regime, in which the DUT forwards less
+                load = (SURPLUS * forwarded).max(1.1 * load);
             } else {
                 load *= 2.0;
             }
