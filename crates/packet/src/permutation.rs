@@ -96,6 +96,12 @@ impl Tour {
         }
     }
 
+    /// The next member, where each visit is to the one after that, up to the last.
+    #[inline]
+    pub fn in_sequence(&self, stride: u64) -> Option<u64> {
+        (self.visits == Visits::Sequential && stride == 1).then_some(self.n)
+    }
+
     /// After how many visits they are the same again, if they ever are.
     pub fn period(&self) -> Option<u64> {
         match self.visits {

@@ -42,6 +42,9 @@ impl Grid {
 
     /// The values of so many members, one column for each dimension; goes on by `stride` members after each.
     pub fn read(&mut self, stride: u64, columns: &mut [Column], members: usize) {
+        if self.read_row(stride, columns, members) {
+            return;
+        }
         let mut rest = [0; AHEAD];
         self.tour.visit(stride, &mut rest[..members]);
         for (digit, column) in self.digits.iter().zip(columns) {
@@ -54,6 +57,34 @@ impl Grid {
                 Values::List(values) => column.iter_mut().for_each(|n| *n = values[*n as usize]),
             }
         }
+    }
+}
+
+impl Grid {
+    /// As [`read`](Self::read), where the members follow one another and differ in the first digit alone: as nearly all do
+    /// in sequence. Otherwise false, and nothing is done.
+    fn read_row(&mut self, stride: u64, columns: &mut [Column], members: usize) -> bool {
+        let (Some(member), Some(fastest)) = (self.tour.in_sequence(stride), self.digits.first())
+        else {
+            return false;
+        };
+        if fastest.count.of(member).1 + AHEAD as u64 > fastest.count.by {
+            return false;
+        }
+        let mut rest = member;
+        for (at, (digit, column)) in self.digits.iter().zip(columns).enumerate() {
+            let first;
+            (rest, first) = digit.count.of(rest);
+            if at > 0 {
+                column.fill(digit.values.get(first));
+            } else {
+                for (n, value) in (first..).zip(column) {
+                    *value = digit.values.get(n);
+                }
+            }
+        }
+        self.tour.advance(members as u64);
+        true
     }
 }
 
@@ -84,6 +115,19 @@ impl Divisor {
             _ => Division::Full,
         };
         Divisor { by, how }
+    }
+
+    /// Quotient and remainder of one number.
+    #[inline]
+    fn of(&self, number: u64) -> (u64, u64) {
+        let quotient = match self.how {
+            Division::None => 0,
+            Division::Reciprocal(reciprocal) => {
+                ((u128::from(number) * u128::from(reciprocal)) >> 64) as u64
+            }
+            Division::Full => number / self.by,
+        };
+        (quotient, number - quotient * self.by)
     }
 
     /// Leaves the quotients where the numbers were.
@@ -145,6 +189,47 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever is differed between, member after member comes out.
+        #[test]
+        fn rows_are_members(
+            counts in proptest::collection::vec(1..100_u64, 1..4),
+            step in 1..5_u64,
+            listed: bool,
+            reads in proptest::collection::vec(1..=AHEAD, 1..40),
+        ) {
+            let dimensions: Vec<Dimension> = counts
+                .iter()
+                .map(|&count| Dimension {
+                    name: String::new(),
+                    width: crate::modifier::Width::Four,
+                    values: match listed {
+                        true => Values::List((0..count).map(|n| n * n).collect()),
+                        false => Values::Range { first: 7, step, count },
+                    },
+                })
+                .collect();
+            let mut grid = Grid::new(&dimensions, Visits::Sequential);
+            let len: u64 = counts.iter().product();
+            let mut member = 0;
+            for members in reads {
+                let mut columns = vec![[0; AHEAD]; counts.len()];
+                grid.read(1, &mut columns, members);
+                for frame in 0..members {
+                    let mut rest = member % len;
+                    for (dimension, column) in dimensions.iter().zip(&columns) {
+                        let digit = rest % dimension.values.count();
+                        rest /= dimension.values.count();
+                        let value = match &dimension.values {
+                            Values::Range { first, step, .. } => first + step * digit,
+                            Values::List(values) => values[digit as usize],
+                        };
+                        prop_assert_eq!(column[frame], value);
+                    }
+                    member += 1;
+                }
+            }
+        }
+
         #[test]
         fn division_is_division(number: u32, by in 1..=u32::MAX, large: u64, large_by in 1..=u64::MAX) {
             prop_assert!(divides(number.into(), by.into(), 1 << 32));

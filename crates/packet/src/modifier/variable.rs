@@ -176,6 +176,17 @@ impl Values {
         }
     }
 
+    /// Value number `n`.
+    ///
+    /// # Panics
+    /// In a list that is shorter.
+    pub fn get(&self, n: u64) -> u64 {
+        match self {
+            Values::Range { first, step, .. } => first + step * n,
+            Values::List(values) => values[n as usize],
+        }
+    }
+
     /// The largest value; `None`: there are none.
     fn largest(&self) -> Option<u128> {
         match self {
