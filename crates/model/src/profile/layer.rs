@@ -15,7 +15,7 @@ use super::value::{Hex, Mac};
 
 /// One layer.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[schemars(with = "Form")]
+#[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Layer {
     Ethernet(Ethernet),
@@ -539,65 +539,20 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// What a layer looks like in the file, for the schema.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum Form {
-    /// The layer with default values
-    Name(LayerName),
-    /// The layer with values of its own
-    Values(Box<Values>),
-}
+/// What a layer looks like in the file, for the schema: its name, for one with default values, or name and values.
+pub(crate) struct Form;
 
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "only its schema is used")]
-enum LayerName {
-    Ethernet,
-    Vlan,
-    Mpls,
-    Arp,
-    Ipv4,
-    Ipv6,
-    HopByHop,
-    DestinationOptions,
-    Routing,
-    Authentication,
-    Fragment,
-    Udp,
-    Tcp,
-    Icmp,
-    Icmpv6,
-    Nd,
-    Gre,
-    Vxlan,
-    Payload,
-}
+impl JsonSchema for Form {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "LayerForm".into()
+    }
 
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "only its schema is used")]
-enum Values {
-    Ethernet(Ethernet),
-    Vlan(Vlan),
-    Mpls(Mpls),
-    Arp(Arp),
-    Ipv4(Ipv4),
-    Ipv6(Ipv6),
-    HopByHop(Extension),
-    DestinationOptions(Extension),
-    Routing(Extension),
-    Authentication(Extension),
-    Fragment(Fragment),
-    Udp(Udp),
-    Tcp(Tcp),
-    Icmp(Icmp),
-    Icmpv6(Icmp),
-    Nd(Nd),
-    Gre(Gre),
-    Vxlan(Vxlan),
-    Payload(Payload),
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A name, for a layer with default values, or name and values",
+            "anyOf": [{ "enum": Layer::NAMES }, generator.subschema_for::<Layer>()]
+        })
+    }
 }
 
 #[cfg(test)]

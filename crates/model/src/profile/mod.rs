@@ -75,6 +75,7 @@ pub struct Stream {
     pub direction: Direction,
 
     /// The frame, outermost layer first; by default Ethernet, IPv4 and UDP
+    #[schemars(with = "Option<Vec<layer::Form>>")]
     pub layers: Option<Vec<Layer>>,
     /// Addresses and ports where a layer does not say them
     pub plan: Plan,
