@@ -15,8 +15,8 @@ use model::procedure::{Answer, Delays, Ending, Interval, Question};
 use model::result::{Noise, Stratum, TrialRecord};
 use model::trial::Stream;
 
-use super::Control;
 use super::trial::{Bench, Counted, WARM_UP, sum, until};
+use super::{Control, Run, configure, open_tester};
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::probe;
@@ -102,6 +102,62 @@ impl Device for Simulated<'_> {
     fn names(&self) -> (&'static str, &'static str) {
         (sim::NAME, sim::NAME)
     }
+}
+
+/// Tells that the run starts, and has `work` done with a simulated DUT.
+pub(super) fn on_simulation<'a>(
+    dut: &Dut,
+    steps: u32,
+    control: &Control,
+    run: &mut Run<'a>,
+    work: impl FnOnce(&mut Simulated<'_>, &mut Run<'a>) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    run.info.facts.engine = format!("sim: {dut}");
+    run.info.facts.driver = None;
+    run.started(steps, Duration::ZERO)?;
+    let mut device = Simulated {
+        simulation: Simulation::new(dut.clone()),
+        control,
+    };
+    work(&mut device, run)
+}
+
+/// Tells that the run starts, erects the test bed, configures the DUT, and has `work` done with it.
+pub(super) fn on_bed<'a>(
+    common: &super::Parameters,
+    (steps, time): (u32, Duration),
+    control: &Control,
+    run: &mut Run<'a>,
+    work: impl FnOnce(&mut Real<'_>, Option<Gate>, &mut Run<'a>) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    run.started(steps, time)?;
+    let gate = Gate::calibrate(&super::forwarding::calibrate(common));
+    let bed = Bed::up(1, &common.placement, false)?;
+    let (mut tester, words) = open_tester(&bed, common)?;
+    run.bed_ready(&bed, &words)?;
+    if let Some(configuration) = &common.configuration {
+        let stream = &common.streams[0];
+        configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
+    }
+    let mut device = Real {
+        bed: &bed,
+        tester: &mut tester,
+        common,
+        control,
+    };
+    work(&mut device, gate, run)
+}
+
+/// What makes a reader doubt a whole run on the test bed.
+pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if !common.privileged {
+        doubts.push(crate::user_namespace::MISSING.to_owned());
+    }
+    if !common.placement.is_separate() {
+        doubts.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
+    }
+    doubts
 }
 
 /// How noisy a simulated machine is.

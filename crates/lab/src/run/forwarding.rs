@@ -10,7 +10,7 @@ use model::event::EventKind;
 use model::result::{Summary, TrialRecord, Validity};
 use model::trial::Stream;
 use model::units::imix_estimate_l2_bps;
-use model::version::{EVENT_FORMAT, RUN_FORMAT};
+use model::version::RUN_FORMAT;
 
 use super::trial::{Bench, Counted, Glimpse, Overload};
 use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
@@ -43,12 +43,8 @@ pub(super) fn run(
     let streams = &parameters.streams;
     let mut plan = MaxFwd::new(streams.len(), parameters.iterations, true, parameters.seed);
     let per_trial = parameters.trial + OVERHEAD;
-    run.tell(EventKind::RunStarted {
-        format: EVENT_FORMAT,
-        info: Box::new(run.info.clone()),
-        estimate_s: (per_trial * plan.planned() as u32).as_secs_f64(),
-        steps: plan.planned() as u32,
-    })?;
+    let planned = plan.planned() as u32;
+    run.started(planned, per_trial * planned)?;
     let mut readings = calibrate(parameters);
     let mut loads: Vec<Option<Overload>> = vec![None; streams.len()];
     let mut raw: Vec<Raw> = Vec::new();

@@ -23,7 +23,7 @@ use model::event::{Event, EventKind, RebuildRecord};
 use model::result::{RunInfo, RunState, Summary, TrialRecord};
 use model::trial::Stream;
 use model::units::Load;
-use model::version::RUN_FORMAT;
+use model::version::{EVENT_FORMAT, RUN_FORMAT};
 use store::{RunId, RunWriter};
 
 use crate::bed::{Bed, MACS};
@@ -237,6 +237,16 @@ impl<'a> Run<'a> {
 
     fn warn(&mut self, text: impl Into<String>) -> Result<(), LabError> {
         self.tell(EventKind::Warning { text: text.into() })
+    }
+
+    /// Tells that the run starts, with how many steps it will probably take, and how long.
+    fn started(&mut self, steps: u32, estimate: Duration) -> Result<(), LabError> {
+        self.tell(EventKind::RunStarted {
+            format: EVENT_FORMAT,
+            info: Box::new(self.info.clone()),
+            estimate_s: estimate.as_secs_f64(),
+            steps,
+        })
     }
 
     fn bed_ready(&mut self, bed: &Bed, engine: &str) -> Result<(), LabError> {

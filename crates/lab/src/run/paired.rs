@@ -11,7 +11,7 @@ use model::comparison::{Comparison, Verdict};
 use model::event::{EventKind, RebuildRecord};
 use model::result::{Noise, Summary, Validity};
 use model::trial::Stream;
-use model::version::{EVENT_FORMAT, RUN_FORMAT};
+use model::version::RUN_FORMAT;
 
 use super::trial::Bench;
 use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
@@ -34,12 +34,7 @@ pub(super) fn run(
     run: &mut Run<'_>,
     measured: &mut Measured,
 ) -> Result<(), LabError> {
-    run.tell(EventKind::RunStarted {
-        format: EVENT_FORMAT,
-        info: Box::new(run.info.clone()),
-        estimate_s: parameters.total.as_secs_f64(),
-        steps: parameters.rebuilds,
-    })?;
+    run.started(parameters.rebuilds, parameters.total)?;
     let mut rebuilds = Vec::new();
     let result = rebuild_all(parameters, stop, run, measured, &mut rebuilds);
     measured.summary = Some(summary(parameters, run, &rebuilds));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use engine::sim::{self, Dut, Simulation};
+use engine::sim::{self, Dut};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use measure::procedure::{Procedure, Session, estimate};
@@ -16,11 +16,10 @@ use model::procedure::{Asked, Question};
 use model::result::{Noise, Summary, TrialRecord, Validity};
 use model::trial::Stream;
 use model::units::FrameSize;
-use model::version::{EVENT_FORMAT, RUN_FORMAT};
+use model::version::RUN_FORMAT;
 
-use super::device::{Device, Made, OVERHEAD, Real, Simulated, noise, simulated_noise};
-use super::{Control, Measured, Run, carry_out, configure, open_tester, timestamp};
-use crate::bed::Bed;
+use super::device::{self, Device, Made, OVERHEAD, doubts, noise, simulated_noise};
+use super::{Control, Measured, Run, carry_out, timestamp};
 use crate::error::LabError;
 
 /// The largest load of an estimate, where the tester's own is not known yet.
@@ -121,18 +120,6 @@ fn on_simulation(
 ) -> Result<(), LabError> {
     let limits = assumed(parameters).map_err(LabError::Preflight)?;
     let estimate = estimated(parameters, &limits, Duration::ZERO)?;
-    run.info.facts.engine = format!("sim: {dut}");
-    run.info.facts.driver = None;
-    run.tell(EventKind::RunStarted {
-        format: EVENT_FORMAT,
-        info: Box::new(run.info.clone()),
-        estimate_s: 0.0,
-        steps: estimate.0,
-    })?;
-    let mut device = Simulated {
-        simulation: Simulation::new(dut.clone()),
-        control,
-    };
     let of = |_: &[TrialRecord]| simulated_noise(dut);
     let course = Course {
         parameters,
@@ -141,7 +128,9 @@ fn on_simulation(
         gate: None,
         control,
     };
-    course.follow(&mut device, run, measured, of)
+    device::on_simulation(dut, estimate.0, control, run, |device, run| {
+        course.follow(device, run, measured, of)
+    })
 }
 
 fn on_bed(
@@ -153,48 +142,30 @@ fn on_bed(
     let common = &parameters.common;
     let likely = assumed(parameters).map_err(LabError::Preflight)?;
     let estimate = estimated(parameters, &likely, OVERHEAD)?;
-    run.tell(EventKind::RunStarted {
-        format: EVENT_FORMAT,
-        info: Box::new(run.info.clone()),
-        estimate_s: estimate.1.as_secs_f64(),
-        steps: estimate.0,
-    })?;
-    let gate = Gate::calibrate(&super::forwarding::calibrate(common));
-    let bed = Bed::up(1, &common.placement, false)?;
-    let (mut tester, words) = open_tester(&bed, common)?;
-    run.bed_ready(&bed, &words)?;
-    if let Some(configuration) = &common.configuration {
-        let stream = &common.streams[0];
-        configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
-    }
-    let mut device = Real {
-        bed: &bed,
-        tester: &mut tester,
-        common,
-        control,
-    };
-    let mut limits = Vec::new();
-    for stream in &common.streams {
-        let max_load_pps = match parameters.max_load_pps {
-            Some(max) => max,
-            None => device.sustained(stream)?.0,
+    device::on_bed(common, estimate, control, run, |device, gate, run| {
+        let mut limits = Vec::new();
+        for stream in &common.streams {
+            let max_load_pps = match parameters.max_load_pps {
+                Some(max) => max,
+                None => device.sustained(stream)?.0,
+            };
+            limits.push(Limit {
+                frame_size: stream.frame_size_bytes,
+                line_rate_pps: None,
+                max_load_pps,
+            });
+        }
+        let of_gate = gate.clone();
+        let course = Course {
+            parameters,
+            limits,
+            estimate,
+            gate,
+            control,
         };
-        limits.push(Limit {
-            frame_size: stream.frame_size_bytes,
-            line_rate_pps: None,
-            max_load_pps,
-        });
-    }
-    let of_gate = gate.clone();
-    let course = Course {
-        parameters,
-        limits,
-        estimate,
-        gate,
-        control,
-    };
-    course.follow(&mut device, run, measured, |trials| {
-        noise(of_gate.as_ref(), trials)
+        course.follow(device, run, measured, |trials| {
+            noise(of_gate.as_ref(), trials)
+        })
     })
 }
 
@@ -234,14 +205,10 @@ impl Course<'_> {
         let procedure = (self.parameters.make)(&self.limits).map_err(LabError::Preflight)?;
         let mut session = Session::new(procedure);
         let result = self.trials(device, run, measured, &mut session);
-        let simulated = self.parameters.dut.is_some();
-        let mut warnings = Vec::new();
-        if !simulated && !self.parameters.common.privileged {
-            warnings.push(crate::user_namespace::MISSING.to_owned());
-        }
-        if !simulated && !self.parameters.common.placement.is_separate() {
-            warnings.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
-        }
+        let mut warnings = match self.parameters.dut {
+            Some(_) => Vec::new(),
+            None => doubts(&self.parameters.common),
+        };
         if session.invalid() > 0 {
             warnings.push(format!(
                 "{} of {} trials were invalid: repeated, kept, never used",

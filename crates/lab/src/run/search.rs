@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use engine::sim::{self, Dut, Simulation};
+use engine::sim::{self, Dut};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use measure::mlr::outcome::{self, OFFERED_SHARE};
@@ -17,11 +17,10 @@ use model::event::{Event, EventKind};
 use model::procedure::{Purpose, Question};
 use model::result::{Noise, Summary, TrialRecord, Validity};
 use model::search::{SearchOutcome, SearchTrial};
-use model::version::{EVENT_FORMAT, RUN_FORMAT};
+use model::version::RUN_FORMAT;
 
-use super::device::{Device, Made, OVERHEAD, Real, Simulated, noise, simulated_noise};
-use super::{Control, Measured, Run, carry_out, configure, open_tester, timestamp};
-use crate::bed::Bed;
+use super::device::{self, Device, Made, OVERHEAD, doubts, noise, simulated_noise};
+use super::{Control, Measured, Run, carry_out, timestamp};
 use crate::error::LabError;
 
 /// An invalid trial is made so many times more.
@@ -111,19 +110,7 @@ fn on_simulation(
             ));
         }
     };
-    run.info.facts.engine = format!("sim: {dut}");
-    run.info.facts.driver = None;
-    let mut device = Simulated {
-        simulation: Simulation::new(dut.clone()),
-        control,
-    };
     let estimate = estimate(parameters, max, Duration::ZERO);
-    run.tell(EventKind::RunStarted {
-        format: EVENT_FORMAT,
-        info: Box::new(run.info.clone()),
-        estimate_s: 0.0,
-        steps: estimate.0,
-    })?;
     let noise = simulated_noise(dut);
     let question = Asked {
         parameters,
@@ -131,8 +118,9 @@ fn on_simulation(
         source: source.into(),
         estimate,
     };
-    let gate = None;
-    question.seek(&mut device, control, run, measured, gate, |_| noise)
+    device::on_simulation(dut, estimate.0, control, run, |device, run| {
+        question.seek(device, control, run, measured, None, |_| noise)
+    })
 }
 
 fn on_bed(
@@ -147,51 +135,29 @@ fn on_bed(
         .max_load_pps
         .unwrap_or(TYPICAL_MAX_PPS.max(parameters.min_load_pps * 2.0));
     let estimate = estimate(parameters, assumed, OVERHEAD);
-    run.tell(EventKind::RunStarted {
-        format: EVENT_FORMAT,
-        info: Box::new(run.info.clone()),
-        estimate_s: estimate.1.as_secs_f64(),
-        steps: estimate.0,
-    })?;
-    let gate = Gate::calibrate(&super::forwarding::calibrate(common));
-    let bed = Bed::up(1, &common.placement, false)?;
-    let (mut tester, words) = open_tester(&bed, common)?;
-    run.bed_ready(&bed, &words)?;
-    if let Some(configuration) = &common.configuration {
-        configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
-    }
-    let mut device = Real {
-        bed: &bed,
-        tester: &mut tester,
-        common,
-        control,
-    };
-    let (max, source) = match parameters.max_load_pps {
-        Some(max) => (max, "as asked for".to_owned()),
-        None => {
-            let (max, source) = device.sustained(stream)?;
-            check(parameters, max).map_err(LabError::Preflight)?;
-            (max, source)
+    device::on_bed(common, estimate, control, run, |device, gate, run| {
+        let (max, source) = match parameters.max_load_pps {
+            Some(max) => (max, "as asked for".to_owned()),
+            None => {
+                let (max, source) = device.sustained(stream)?;
+                check(parameters, max).map_err(LabError::Preflight)?;
+                (max, source)
+            }
+        };
+        if control.is_stopped() {
+            return Err(LabError::Interrupted);
         }
-    };
-    if control.is_stopped() {
-        return Err(LabError::Interrupted);
-    }
-    let question = Asked {
-        parameters,
-        max,
-        source,
-        estimate,
-    };
-    let of = gate.clone();
-    question.seek(
-        &mut device,
-        control,
-        run,
-        measured,
-        gate.as_ref(),
-        |trials| noise(of.as_ref(), trials),
-    )
+        let question = Asked {
+            parameters,
+            max,
+            source,
+            estimate,
+        };
+        let gate = gate.as_ref();
+        question.seek(device, control, run, measured, gate, |trials| {
+            noise(gate, trials)
+        })
+    })
 }
 
 fn search(parameters: &Parameters, max_load_pps: f64) -> Result<Search, String> {
@@ -259,13 +225,10 @@ impl Asked<'_> {
         })();
         let goals = &self.parameters.goals;
         let simulated = self.parameters.dut.is_some();
-        let mut warnings = Vec::new();
-        if !simulated && !self.parameters.common.privileged {
-            warnings.push(crate::user_namespace::MISSING.to_owned());
-        }
-        if !simulated && !self.parameters.common.placement.is_separate() {
-            warnings.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
-        }
+        let mut warnings = match simulated {
+            true => Vec::new(),
+            false => doubts(&self.parameters.common),
+        };
         warnings.extend(outcome::inversions(&search, goals));
         let trials = &measured.trials;
         let held_up = trials.iter().filter(|t| {
