@@ -30,7 +30,7 @@ use crate::exit_code::{Code, Usage};
 pub struct Arrangement {
     /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1) [default: what the tester can offer]
     #[arg(long, value_name = "LOAD", value_parser = load)]
-    max: Option<Load>,
+    pub max: Option<Load>,
     /// Number of flows
     #[arg(long, value_name = "N", default_value_t = 2000)]
     flows: u32,
@@ -51,7 +51,7 @@ pub struct Arrangement {
     dut_cpus: Vec<usize>,
     /// Say in words why each trial was made and what it said
     #[arg(long)]
-    explain: bool,
+    pub explain: bool,
     /// Seed of every random choice [default: chosen and recorded; of the simulated DUT: 0]
     #[arg(long)]
     seed: Option<u64>,
@@ -105,56 +105,66 @@ impl Arrangement {
 
     /// Everything that is wrong with the question is told here, before a run is made.
     pub fn parameters(&self, plan: Plan, privileged: bool) -> anyhow::Result<Parameters> {
-        let version = if self.ipv6 {
-            IpVersion::Ipv6
-        } else {
-            IpVersion::Ipv4
-        };
-        let sizes = match plan.sizes.is_empty() {
-            true => vec![version.smallest_frame()],
-            false => plan.sizes,
-        };
-        let streams = sizes
-            .iter()
-            .map(|size| Stream::new(version, *size, self.flows))
-            .collect::<Result<Vec<_>, _>>()?;
         let dut = self.dut()?;
-        let configuration = self.set.as_ref().map(|typed| Configuration::parse(typed));
+        let common = self.common(&plan.sizes, dut.as_ref(), privileged)?;
         let parameters = Parameters {
             kind: plan.kind,
             values: plan.values,
-            max_load_pps: self.max.and_then(|max| max.pps(sizes[0])),
+            max_load_pps: (self.max).and_then(|max| max.pps(common.streams[0].frame_size_bytes)),
             make: plan.make,
-            common: lab::run::Parameters {
-                streams,
-                iterations: 1,
-                trial: Duration::ZERO,
-                load: None,
-                configuration: configuration.transpose()?,
-                versus: Vec::new(),
-                rebuilds: 0,
-                total: Duration::ZERO,
-                engine: Mode::ALL
-                    .into_iter()
-                    .find(|mode| mode.name() == self.engine),
-                placement: match dut {
-                    Some(_) => Placement::default(),
-                    None => Placement::choose(&self.dut_cpus)?,
-                },
-                privileged,
-                seed: match &dut {
-                    Some(dut) => dut.seed,
-                    None => self.seed.unwrap_or_else(random_seed),
-                },
-                command_line: std::env::args().collect(),
-            },
+            common,
             dut,
         };
         check(&parameters).map_err(Usage)?;
         Ok(parameters)
     }
 
-    fn dut(&self) -> Result<Option<Dut>, Usage> {
+    /// What every run needs, with a stream of each size; no size is the smallest of the IP version.
+    pub fn common(
+        &self,
+        sizes: &[FrameSize],
+        dut: Option<&Dut>,
+        privileged: bool,
+    ) -> anyhow::Result<lab::run::Parameters> {
+        let version = if self.ipv6 {
+            IpVersion::Ipv6
+        } else {
+            IpVersion::Ipv4
+        };
+        let smallest = [version.smallest_frame()];
+        let sizes = if sizes.is_empty() { &smallest } else { sizes };
+        let streams = sizes
+            .iter()
+            .map(|size| Stream::new(version, *size, self.flows))
+            .collect::<Result<Vec<_>, _>>()?;
+        let configuration = self.set.as_ref().map(|typed| Configuration::parse(typed));
+        Ok(lab::run::Parameters {
+            streams,
+            iterations: 1,
+            trial: Duration::ZERO,
+            load: None,
+            configuration: configuration.transpose()?,
+            versus: Vec::new(),
+            rebuilds: 0,
+            total: Duration::ZERO,
+            engine: Mode::ALL
+                .into_iter()
+                .find(|mode| mode.name() == self.engine),
+            placement: match dut {
+                Some(_) => Placement::default(),
+                None => Placement::choose(&self.dut_cpus)?,
+            },
+            privileged,
+            seed: match dut {
+                Some(dut) => dut.seed,
+                None => self.seed.unwrap_or_else(random_seed),
+            },
+            command_line: std::env::args().collect(),
+        })
+    }
+
+    /// The simulated DUT, if it is one.
+    pub fn dut(&self) -> Result<Option<Dut>, Usage> {
         if !self.is_simulated() {
             return match &self.dut {
                 Some(_) => Err(Usage(

@@ -3,19 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use engine::Mode;
-use engine::sim::Dut;
-use lab::configuration::Configuration;
-use lab::placement::Placement;
 use lab::run::search::{Parameters, check};
 use lab::user_namespace;
 use measure::mlr::typed::{self, Named};
 use model::result::Summary;
-use model::trial::{IpVersion, Stream};
 use model::units::{FrameSize, Load, parse_duration};
 
 use super::Global;
-use super::run::{self, random_seed};
+use super::procedure::Arrangement;
+use super::run;
 use crate::exit_code::{Code, Usage};
 
 const GOALS: &str = "\
@@ -47,9 +43,6 @@ pub struct Throughput {
     /// Smallest load: 9001 (frames per second), 10kpps, 100Mbps (L1)
     #[arg(long, value_name = "LOAD", default_value = "9001", value_parser = load)]
     min: Load,
-    /// Largest load [default: what the tester can offer]
-    #[arg(long, value_name = "LOAD", value_parser = load)]
-    max: Option<Load>,
     /// A first trial at the largest load whose result is not used; 0s for none
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warm_up)]
     warm_up: Duration,
@@ -59,30 +52,8 @@ pub struct Throughput {
     /// Frame size in bytes, FCS counted [default: the smallest]
     #[arg(long, value_name = "BYTES")]
     size: Option<FrameSize>,
-    /// Number of flows
-    #[arg(long, value_name = "N", default_value_t = 2000)]
-    flows: u32,
-    /// Measure IPv6 instead of IPv4
-    #[arg(long)]
-    ipv6: bool,
-    /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
-    #[arg(long, value_name = "FILE|DIR|COMMAND")]
-    set: Option<String>,
-    /// Engine: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
-    #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet", "sim"])]
-    engine: String,
-    /// What the simulated DUT is like: capacity=1e6,buffer=1000,livelock=0.3 [default: capacity=1e6]
-    #[arg(long, value_name = "KEY=VALUE,...")]
-    dut: Option<String>,
-    /// CPUs of the DUT [default: the last one]
-    #[arg(long, value_delimiter = ',', value_name = "CPU")]
-    dut_cpus: Vec<usize>,
-    /// Say in words why each trial was made and what it said
-    #[arg(long)]
-    explain: bool,
-    /// Seed of every random choice [default: chosen and recorded; of the simulated DUT: 0]
-    #[arg(long)]
-    seed: Option<u64>,
+    #[command(flatten)]
+    on: Arrangement,
 }
 
 impl Throughput {
@@ -99,7 +70,7 @@ impl Throughput {
             |runs, control, listener| lab::run::search::start(&parameters, runs, control, listener),
             |outcome| {
                 let result = report::text::quick(outcome.info, outcome.summary);
-                match self.explain {
+                match self.on.explain {
                     true => format!("{}\n{result}", report::search::explain(outcome.trials)),
                     false => result,
                 }
@@ -111,50 +82,21 @@ impl Throughput {
 
     /// Everything that is wrong with the question is told here, before a run is made.
     fn parameters(&self, privileged: bool) -> anyhow::Result<Parameters> {
-        let version = if self.ipv6 {
-            IpVersion::Ipv6
-        } else {
-            IpVersion::Ipv4
-        };
-        let size = self.size.unwrap_or_else(|| version.smallest_frame());
-        let stream = Stream::new(version, size, self.flows)?;
-        let dut = self.dut()?;
+        let dut = self.on.dut()?;
+        let common = self
+            .on
+            .common(self.size.as_slice(), dut.as_ref(), privileged)?;
+        let size = common.streams[0].frame_size_bytes;
         let parameters = Parameters {
             goals: self.goals()?,
             min_load_pps: self
                 .min
                 .pps(size)
                 .ok_or_else(|| Usage("--min: say a load such as 9001 or 10kpps".into()))?,
-            max_load_pps: self.max.and_then(|max| max.pps(size)),
+            max_load_pps: self.on.max.and_then(|max| max.pps(size)),
             warm_up: self.warm_up,
             time_limit: self.time_limit,
-            common: lab::run::Parameters {
-                streams: vec![stream],
-                iterations: 1,
-                trial: Duration::ZERO,
-                load: None,
-                configuration: self
-                    .set
-                    .as_ref()
-                    .map(|typed| Configuration::parse(typed))
-                    .transpose()?,
-                versus: Vec::new(),
-                rebuilds: 0,
-                total: Duration::ZERO,
-                engine: Mode::ALL
-                    .into_iter()
-                    .find(|mode| mode.name() == self.engine),
-                placement: match dut {
-                    Some(_) => Placement::default(),
-                    None => Placement::choose(&self.dut_cpus)?,
-                },
-                privileged,
-                seed: match &dut {
-                    Some(dut) => dut.seed,
-                    None => self.seed.unwrap_or_else(random_seed),
-                },
-                command_line: std::env::args().collect(),
-            },
+            common,
             dut,
         };
         let limit = parameters
@@ -185,31 +127,6 @@ impl Throughput {
             false => all.join(";"),
         };
         typed::parse(&text).map_err(Usage)
-    }
-
-    fn dut(&self) -> Result<Option<Dut>, Usage> {
-        if self.engine != "sim" {
-            return match &self.dut {
-                Some(_) => Err(Usage(
-                    "--dut describes a simulated DUT: say --engine sim, too".into(),
-                )),
-                None => Ok(None),
-            };
-        }
-        if self.set.is_some() || !self.dut_cpus.is_empty() {
-            return Err(Usage(
-                "--set and --dut-cpus are for the test bed, not for --engine sim".into(),
-            ));
-        }
-        let text = self.dut.as_deref().unwrap_or("capacity=1e6");
-        let mut dut = Dut::parse(text).map_err(|error| Usage(format!("--dut: {error}")))?;
-        if let Some(seed) = self.seed {
-            if text.contains("seed") {
-                return Err(Usage("--seed and seed= in --dut: say one of them".into()));
-            }
-            dut.seed = seed;
-        }
-        Ok(Some(dut))
     }
 }
 
