@@ -123,6 +123,25 @@ fn lossless(simulation: &mut Simulation) -> f64 {
     high
 }
 
+/// The resolution is that of what is found: a tenth of a percent of the line rate is as well known as all of it.
+#[test]
+fn a_slow_dut_is_known_as_well_as_a_fast_one() {
+    for capacity in [2e4, 1.5e5, 1.5e6, 1.4e7] {
+        let (outcome, found) =
+            throughput_of(&format!("capacity={capacity}"), |p| p.search_ns = SECOND);
+        let pps = found.throughput_pps.unwrap();
+        // a hundredth of the full rate is the floor
+        let resolution = 0.005 * f64::max(found.lossy_pps.unwrap(), 0.01 * LINE);
+        assert!((found.resolution_pps - resolution).abs() < 1e-6);
+        assert!(
+            pps <= capacity && capacity - pps <= resolution,
+            "{outcome:?}"
+        );
+        // from the line rate to 744 frames per second in halves, each found with its first lost frame; and the confirmation
+        assert!(outcome.trials <= 17, "{}", outcome.trials);
+    }
+}
+
 #[test]
 fn a_confirmation_at_full_length_catches_what_buffers_hide() {
     // a buffer of 2 million frames passes an excess of 2 Mpps for a second, and of 33 kpps for a minute
@@ -171,6 +190,10 @@ fn throughput_at_the_ends() {
         (Some(8e6), true)
     );
     assert!(outcome.verdict.contains("the tester is the limit"));
+    let (outcome, found) = throughput_of("capacity=7.9e6,generator=8Mpps", |p| {
+        p.setup.max_load_pps = 8e6
+    });
+    assert!(found.tester_bound && outcome.answered, "{outcome:?}");
     let (outcome, found) = throughput_of("capacity=1e6,drop-every=2", |_| {});
     assert_eq!((found.throughput_pps, outcome.answered), (None, false));
     assert!(
@@ -346,6 +369,23 @@ fn back_to_back_finds_the_buffer() {
                 other => panic!("{other:?}"),
             }
         };
+    // a burst that loses a frame is over, and is told to be
+    let p = back_to_back::Parameters::standard(setup(LINE), 1e6);
+    let p = back_to_back::Parameters {
+        repetitions: 1,
+        ..p
+    };
+    watched(
+        "capacity=1e6,buffer=1000",
+        back_to_back::BackToBack::new(p).unwrap(),
+        |question, answer| {
+            let lossy = answer.frames_lost() > 0;
+            assert_eq!(
+                answer.ended_early,
+                lossy && question.duration_ns() > SECOND / 100
+            );
+        },
+    );
     for capacity in [1e6, 5e6, 1.2e7] {
         for buffer in [1000, 26_000, 400_000] {
             let dut = format!("capacity={capacity},buffer={buffer}");
@@ -480,6 +520,17 @@ fn a_ramp_shows_where_loss_begins_and_a_collapse() {
             assert_eq!(found.samples.len(), 1260);
         }
     }
+    for (dut, bound) in [
+        ("capacity=1.47e7", true),
+        ("capacity=1.4e7", false),
+        ("capacity=8.9e6,generator=9Mpps", true),
+        ("capacity=1e9,generator=9Mpps", true),
+        ("capacity=8e6,generator=9Mpps", false),
+    ] {
+        let (outcome, found, _) = ramped(dut, false);
+        assert_eq!(found.tester_bound, bound, "{dut}: {outcome:?}");
+        assert_eq!(outcome.verdict == "found", !bound, "{outcome:?}");
+    }
     let (outcome, found, _) = ramped("capacity=5e6,livelock=0.3", false);
     assert!(found.collapse_ratio.unwrap() < 0.5 && outcome.warnings[0].contains("livelock"));
     let (outcome, _, _) = ramped("capacity=1e9", false);
@@ -508,8 +559,20 @@ fn mrr_soak_and_equilibrium() {
     };
     let rate = found.receive_rate_pps.unwrap();
     assert!((rate.mean / 2e6 - 1.0).abs() < 4.0 * 0.01 / 10f64.sqrt() && rate.repetitions == 10);
-    let outcome = one("capacity=1e9", mrr::Mrr::new(p).unwrap());
-    assert!(outcome.warnings[0].contains("may forward more"));
+    assert!(!found.tester_bound && outcome.warnings.is_empty());
+    // 98 % of what was offered, by a tester at its limit or with the largest load, is the tester's figure
+    for (dut, bound) in [
+        ("capacity=1e9", true),
+        ("capacity=1e9,generator=9Mpps", true),
+        ("capacity=8.9e6,generator=9Mpps", true),
+        ("capacity=8.5e6,generator=9Mpps", false),
+    ] {
+        let outcome = one(dut, mrr::Mrr::new(p.clone()).unwrap());
+        assert_eq!(outcome.found.is_tester_bound(), bound, "{dut}: {outcome:?}");
+        let says = outcome.verdict.contains("the tester is the limit");
+        assert_eq!(says, bound, "{outcome:?}");
+        assert_eq!(outcome.warnings.is_empty(), bound, "{outcome:?}");
+    }
 
     let soaked = |dut: &str| {
         let p = soak::Parameters::standard(FrameSize::MIN, 9.5e5);

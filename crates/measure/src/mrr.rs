@@ -7,7 +7,9 @@ use model::outcome::{Compliance, Found, Outcome};
 use model::procedure::{Answer, Purpose, Question};
 use model::units::FrameSize;
 
-use crate::procedure::{Course, Procedure, check_duration, check_load, spread};
+use crate::procedure::{
+    Course, Procedure, TESTER_BOUND, check_duration, check_load, is_tester_bound, spread,
+};
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +41,8 @@ impl Parameters {
 pub struct Mrr {
     parameters: Parameters,
     rates_pps: Vec<f64>,
+    /// What was really offered, at most.
+    offered_pps: f64,
     course: Course,
 }
 
@@ -56,6 +60,7 @@ impl Mrr {
         Ok(Mrr {
             parameters,
             rates_pps: Vec::new(),
+            offered_pps: 0.0,
             course: Course::default(),
         })
     }
@@ -85,6 +90,8 @@ impl Procedure for Mrr {
         self.course.trials += 1;
         let rate = answer.forwarding_rate_pps();
         self.rates_pps.push(rate);
+        let seconds = answer.duration_ns as f64 / 1e9;
+        self.offered_pps = (self.offered_pps).max(answer.frames_sent as f64 / seconds);
         format!("{rate:.0} frames/s came back")
     }
 
@@ -95,8 +102,10 @@ impl Procedure for Mrr {
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
         let rate = spread(&self.rates_pps);
+        let limit_pps = p.max_load_pps.min(self.offered_pps);
+        let tester_bound = rate.is_some_and(|rate| is_tester_bound(rate.mean, limit_pps));
         let mut warnings = Vec::new();
-        if rate.is_some_and(|rate| rate.mean > p.max_load_pps / 1.1) {
+        if !tester_bound && rate.is_some_and(|rate| rate.mean > limit_pps / 1.1) {
             warnings.push(
                 "less than 1.1 times of what came back was offered: the DUT may forward more"
                     .into(),
@@ -105,6 +114,7 @@ impl Procedure for Mrr {
         let is_done = self.rates_pps.len() as u32 >= p.trials;
         let verdict = match rate {
             Some(rate) if rate.max == 0.0 => "nothing came back",
+            _ if is_done && tester_bound => TESTER_BOUND,
             _ if is_done => "measured",
             _ => "not all trials were made",
         };
@@ -119,6 +129,7 @@ impl Procedure for Mrr {
                 load_pps: p.max_load_pps,
                 receive_rate_pps: rate,
                 trials_pps: self.rates_pps.clone(),
+                tester_bound,
             }),
         }]
     }

@@ -98,6 +98,8 @@ impl Session {
         };
         self.attempts += 1;
         let mut reasons = validity::objections(&question, answer);
+        let too_early = ended_too_early(&question, answer);
+        reasons.extend(too_early.clone());
         let is_last = self.attempts >= MAX_INVALID;
         let fell_short = validity::fell_short(&question, answer);
         if let Some(words) = &fell_short
@@ -126,7 +128,8 @@ impl Session {
                 reasons.join("; ")
             ));
         } else {
-            self.pending = Some(question);
+            let ending = question.ending.filter(|_| too_early.is_none());
+            self.pending = Some(Question { ending, ..question });
         }
         Recorded {
             validity: Validity { reasons },
@@ -163,6 +166,33 @@ pub fn is_lossless(question: &Question, answer: &Answer) -> bool {
         ..question.clone()
     };
     answer.frames_lost() == 0 && validity::fell_short(&offered, answer).is_none()
+}
+
+/// From this share of the tester's limit on a result says more of the tester than of the DUT (methods.md §0.4).
+const TESTERS_SHARE: f64 = 0.98;
+
+/// Words for a result that is the tester's.
+pub(crate) const TESTER_BOUND: &str = "the tester is the limit, the DUT may do more";
+
+/// Is a rate that was found the limit of the tester, the largest load it could offer or was allowed to, rather than the DUT's?
+pub fn is_tester_bound(found_pps: f64, limit_pps: f64) -> bool {
+    found_pps > 0.0 && found_pps >= TESTERS_SHARE * limit_pps
+}
+
+/// Says so when a trial ended early although its verdict was not settled in the end: frames that were missing came after all, out of
+/// buffers that hold more than [`Ending::Lost`] allows for. It must be made again to its end.
+pub fn ended_too_early(question: &Question, answer: &Answer) -> Option<String> {
+    match question.ending {
+        Some(Ending::Lost { frames })
+            if answer.ended_early && answer.frames_lost() <= frames as i64 =>
+        {
+            Some(format!(
+                "it ended early, and then no more than {} frames were lost: made again to its end",
+                answer.frames_lost().max(0)
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// Middle and ends of some values; `None` when there are none.
@@ -415,6 +445,25 @@ mod tests {
         let outcome = &session.outcomes()[0];
         assert!(!outcome.answered && outcome.trials == 0);
         assert!(outcome.verdict.contains("3 trials") && outcome.verdict.contains("link down"));
+    }
+
+    #[test]
+    fn frames_that_come_late_settle_nothing() {
+        let question = Question {
+            ending: Some(Ending::Lost { frames: 0 }),
+            ..Question::constant(FrameSize::MIN, 1000.0, 1_000_000_000, Purpose::Measure, "")
+        };
+        let mut session = Session::new(Box::new(Single::new(question).unwrap()));
+        session.next_trial().unwrap();
+        let early = Answer {
+            ended_early: true,
+            frames_intended: 100,
+            ..answer(100, 100)
+        };
+        let recorded = session.record(&early);
+        assert!(recorded.validity.reasons[0].contains("made again to its end"));
+        assert_eq!(session.next_trial().unwrap().0.ending, None);
+        assert!(session.record(&answer(1000, 1000)).validity.is_valid());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use model::units::FrameSize;
 use stats::Sample;
 
 use crate::mlr::outcome::OFFERED_SHARE;
-use crate::procedure::{Course, Procedure, check_load, time};
+use crate::procedure::{Course, Procedure, TESTER_BOUND, check_load, is_tester_bound, time};
 
 /// So many consecutive samples with loss are more than a dip...
 const STREAK: usize = 3;
@@ -274,12 +274,16 @@ impl Procedure for Ramp {
                 "hysteresis: loss begins at {up:.0} frames/s on the way up and ends at {down:.0} on the way down"
             ));
         }
+        let offered = part(rise.clone()).iter().map(Interval::offered_load_pps);
+        let limit_pps = offered.fold(0.0, f64::max);
+        let tester_bound = (up.saturation_pps).is_some_and(|pps| is_tester_bound(pps, limit_pps));
         let answered = self.course.trials > 0 && up.saturation_pps.is_some() && !is_dead;
         let verdict = match (&up.saturation_pps, up.at_s) {
             _ if self.course.trials == 0 => "not measured".to_owned(),
             _ if is_dead => "nothing came back at any load".into(),
             (None, _) => "frames were lost at every load".into(),
             (Some(_), None) => up.reason.clone(),
+            (Some(_), Some(_)) if tester_bound => TESTER_BOUND.into(),
             (Some(_), Some(_)) => "found".into(),
         };
         vec![Outcome {
@@ -298,6 +302,7 @@ impl Procedure for Ramp {
                 max_forwarding_rate_pps: max_rate,
                 held_forwarding_rate_pps: held,
                 collapse_ratio: collapse,
+                tester_bound,
                 samples: self.samples.clone(),
             }),
         }]

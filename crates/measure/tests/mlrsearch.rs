@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use measure::mlr::bounds::{Class, Made, classify};
 use measure::mlr::goal::{Goal, Target};
-use measure::mlr::{Failure, Planned, Question, Search};
+use measure::mlr::{Failure, Planned, Question, Reason, Search};
+use measure::order::Random;
+use model::procedure::Ending;
+use proptest::prelude::*;
 use serde_json::Value;
 
 /// Searches of the reference in one test.
@@ -393,4 +396,123 @@ fn senseless_questions_are_refused_before_any_trial() {
     ] {
         assert!(Search::new(&question(vec![sound.clone()], min, max, 0)).is_err());
     }
+}
+
+/// A device for the test of early ends: every trial's loss ratio is random around what its load says, and the same for both.
+fn noisy_loss(load_pps: f64, capacity_pps: f64, noise: f64, unit: [f64; 2]) -> f64 {
+    let room = capacity_pps * (1.0 + noise * (unit[0] - 0.5));
+    let overload = 1.0 - (room / load_pps).min(1.0);
+    // a small loss now and then, below and above what goals allow
+    let strays = if unit[1] < 0.2 { 0.05 * unit[1] } else { 0.0 };
+    overload.max(strays)
+}
+
+/// Makes a search; a trial that may end early is told as `seen(loss)`. Also says how many did.
+fn searched(
+    question: &Question,
+    mut loss: impl FnMut(f64) -> f64,
+    mut seen: impl FnMut(f64) -> f64,
+    ends_early: bool,
+) -> (Search, Vec<Planned>, u32) {
+    let mut search = Search::new(question).unwrap();
+    let (mut trials, mut early) = (Vec::new(), 0);
+    while let Some(trial) = search.next_trial() {
+        let whole = loss(trial.load_pps);
+        let lost = whole * trial.load_pps * (trial.duration_ns as f64 / 1e9);
+        let ends = match search.ending(&trial).filter(|_| ends_early) {
+            Some(Ending::Lost { frames }) => lost > frames as f64,
+            _ => false,
+        };
+        early += u32::from(ends);
+        search.record(if ends { seen(whole) } else { whole }, 0);
+        trials.push(trial);
+        if trials.len() > 3000 {
+            break;
+        }
+    }
+    (search, trials, early)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What a trial lost until its early end may be any ratio above what all goals allow: nothing but the trial's time changes.
+    #[test]
+    fn an_early_end_changes_nothing(
+        seed: u64,
+        capacity in 1e4..2e7f64,
+        noise in prop_oneof![Just(0.0), 0.0..0.3f64],
+        warm_up: bool,
+        goals in prop::collection::vec(
+            (
+                prop_oneof![Just(0.0), Just(0.005), 0.0..0.2f64],
+                prop_oneof![Just(0.0), Just(0.5), 0.0..0.95f64],
+                prop_oneof![Just(1.0), 0.05..5.0f64],
+                1.0..60.0f64,
+                1.0..40.0f64,
+                prop_oneof![Just(0.005), 0.001..0.05f64],
+                0u32..4,
+                2u32..4,
+            ),
+            1..4,
+        ),
+    ) {
+        let goals: Vec<Goal> = goals
+            .into_iter()
+            .map(|(loss_ratio, exceed_ratio, initial, longer, more, width, preceding_targets, expansion)| Goal {
+                loss_ratio,
+                exceed_ratio,
+                initial_trial: Duration::from_secs_f64(initial),
+                final_trial: Duration::from_secs_f64(initial * longer),
+                duration_sum: Duration::from_secs_f64(initial * longer * more),
+                width,
+                preceding_targets,
+                expansion,
+                fail_fast: seed.is_multiple_of(2),
+            })
+            .collect();
+        let most = goals.iter().map(|goal| goal.loss_ratio).fold(0.0, f64::max);
+        let asked = question(goals, 9001.0, 14_880_952.0, if warm_up { SECOND } else { 0 });
+        let asked = Question { time_limit_ns: u64::MAX, ..asked };
+        let once = |ends_early: bool| {
+            let (mut random, mut part) = (Random::new(seed), Random::new(!seed));
+            let unit = |random: &mut Random| random.next_u64() as f64 / u64::MAX as f64;
+            searched(
+                &asked,
+                |load| noisy_loss(load, capacity, noise, [unit(&mut random), unit(&mut random)]),
+                // anything from just above the limit to everything
+                |_| most + (1.0 - most) * unit(&mut part).max(1e-9),
+                ends_early,
+            )
+        };
+        let (whole, trials, none) = once(false);
+        let (ended, again, early) = once(true);
+        prop_assert_eq!(none, 0);
+        let initial = trials.iter().filter(|t| !matches!(t.reason, Reason::Goal { .. })).count();
+        prop_assert!(early as usize + initial <= trials.len());
+        prop_assert_eq!(&trials, &again);
+        prop_assert_eq!(whole.outcome(), ended.outcome());
+        prop_assert_eq!(whole.failure(), ended.failure());
+    }
+}
+
+/// The property says nothing if no trial ends early: a third of those of CSIT's search do.
+#[test]
+fn many_trials_end_early() {
+    let goals = ["ndr", "pdr"].map(|name| Goal::preset(name).unwrap());
+    let asked = question(goals.to_vec(), 9001.0, 14_880_952.0, SECOND);
+    let capacity = |load: f64| noisy_loss(load, 1e6, 0.0, [0.5; 2]);
+    let (search, trials, early) = searched(&asked, capacity, |_| 1.0, true);
+    assert_eq!(trials.len(), 36);
+    assert!(early >= 10, "{early}");
+    // the warm-up, the first look and the guesses are made to their end
+    for trial in &trials[..4] {
+        assert_eq!(search.ending(trial), None);
+    }
+    // 0.5 % of a load for a second, and of what the start may miss
+    let last = trials.last().unwrap();
+    let Some(Ending::Lost { frames }) = search.ending(last) else {
+        panic!("{last:?}")
+    };
+    assert_eq!(frames, (0.005 * last.load_pps * 1.000_01).ceil() as u64);
 }

@@ -131,6 +131,9 @@ pub struct Ramp {
     /// The last over the one before it: below 0.9 the DUT forwards less in overload (livelock).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collapse_ratio: Option<f64>,
+    /// Loss begins so near to the largest load that was offered, or not at all, that the DUT may do more.
+    #[serde(default)]
+    pub tester_bound: bool,
     /// Every second.
     pub samples: Vec<Interval>,
 }
@@ -327,6 +330,9 @@ pub struct Mrr {
     pub receive_rate_pps: Option<Spread>,
     /// Of each trial.
     pub trials_pps: Vec<f64>,
+    /// Nearly all that was offered came back: the DUT may do more.
+    #[serde(default)]
+    pub tester_bound: bool,
 }
 
 /// One load for long.
@@ -542,6 +548,16 @@ impl Found {
             Found::Equilibrium(_) => "equilibrium",
             Found::Sweep(_) => "sweep",
             Found::Trial(_) => "trial",
+        }
+    }
+
+    /// Is the rate that was found the tester's limit rather than the DUT's?
+    pub fn is_tester_bound(&self) -> bool {
+        match self {
+            Found::Ramp(found) => found.tester_bound,
+            Found::Throughput(found) => found.tester_bound,
+            Found::Mrr(found) => found.tester_bound,
+            _ => false,
         }
     }
 

@@ -17,6 +17,10 @@ pub struct SearchTrial {
     pub duration_ns: u64,
     /// Frames lost and frames not sent over frames intended (or sent, if more): what the search is told.
     pub loss_ratio: f64,
+    /// It ended before its time: it had lost more frames than any goal allows for all of it, and is bad whatever would have come.
+    /// The search takes it as a trial of its intended duration; counts and loss ratio are those until then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_early: bool,
     /// Made to warm the DUT up: the search makes no use of its result.
     pub warm_up: bool,
     /// Why this trial was made, in words.

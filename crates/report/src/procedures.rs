@@ -60,9 +60,12 @@ fn figure(outcome: &Outcome) -> String {
             let share = found
                 .percent
                 .map_or(String::new(), |p| format!(" ({})", percent(p)));
-            format!("{}{share}", rate(pps))
+            format!("{}{}{share}", at_least(found.tester_bound), rate(pps))
         }),
         Found::Ramp(found) => match (found.up.saturation_pps, found.up.at_s) {
+            (Some(pps), Some(_)) if found.tester_bound => {
+                format!("loss begins above {}, the tester's limit", rate(pps))
+            }
             (Some(pps), Some(_)) => format!("loss begins above {}", rate(pps)),
             (Some(pps), None) => format!("no lasting loss up to {}", rate(pps)),
             _ => verdict(),
@@ -88,9 +91,9 @@ fn figure(outcome: &Outcome) -> String {
         Found::Reset(found) => found
             .by_timestamp_s
             .map_or_else(verdict, |s| seconds(s.mean)),
-        Found::Mrr(found) => found
-            .receive_rate_pps
-            .map_or_else(verdict, |r| rate(r.mean)),
+        Found::Mrr(found) => found.receive_rate_pps.map_or_else(verdict, |r| {
+            format!("{}{}", at_least(found.tester_bound), rate(r.mean))
+        }),
         Found::Soak(_) => verdict(),
         Found::Plr(found) => match (found.critical_load_pps, found.lower_pps, found.upper_pps) {
             (Some(pps), Some(lower), Some(upper)) => {
@@ -107,6 +110,11 @@ fn figure(outcome: &Outcome) -> String {
             percent(100.0 * found.frame_loss_ratio)
         ),
     }
+}
+
+/// What stands before the figure of a DUT that may do more.
+fn at_least(tester_bound: bool) -> &'static str {
+    if tester_bound { "at least " } else { "" }
 }
 
 /// What a parameter costs, in words.
@@ -501,6 +509,7 @@ mod tests {
                 load_pps: 1e6,
                 receive_rate_pps: None,
                 trials_pps: Vec::new(),
+                tester_bound: false,
             }),
             verdict: "measured".into(),
             answered: true,

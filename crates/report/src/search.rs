@@ -19,7 +19,9 @@ pub(crate) fn headline(search: &SearchOutcome) -> String {
         .map(|(index, goal)| {
             let label = label(index, goal);
             match (goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps) {
-                (Some(pps), Some(_)) if goal.regular => format!("{label} {}", rate(pps)),
+                (Some(pps), Some(_)) if goal.regular && !goal.tester_bound => {
+                    format!("{label} {}", rate(pps))
+                }
                 (Some(pps), _) => format!("{label} at least {}", rate(pps)),
                 (None, Some(pps)) => format!("{label} below {}", rate(pps)),
                 (None, None) => format!("{label} unknown"),
@@ -153,6 +155,12 @@ pub fn explain(trials: &[TrialRecord]) -> String {
             100.0 * search.loss_ratio,
         );
         let mut why = search.reason.clone();
+        if search.ended_early {
+            why += &format!(
+                ". Ended after {}: bad for every goal, whatever would have come",
+                seconds(record.duration_s)
+            );
+        }
         if !search.says.is_empty() {
             why += &format!(". {}", search.says.join(". "));
         }

@@ -33,7 +33,7 @@ pub struct Rfc2544 {
     /// Duration of the trials that guide a search [default: 1s; with --full 60s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     search: Option<Duration>,
-    /// Resolution of the throughput in percent of the full rate
+    /// Resolution of the throughput in percent of itself
     #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
     resolution: f64,
     /// Latency: one tagged frame per trial (rfc2544), or 500 (rfc8219)

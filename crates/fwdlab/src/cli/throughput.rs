@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use lab::run::search::{Parameters, check};
+use lab::run::search::{Parameters, check, largest_load};
 use lab::user_namespace;
 use measure::mlr::typed::{self, Named};
 use model::result::Summary;
@@ -49,6 +49,9 @@ pub struct Throughput {
     /// End the search when its trials have taken longer
     #[arg(long, value_name = "TIME", default_value = "20min", value_parser = parse_duration)]
     time_limit: Duration,
+    /// End a trial as soon as it is bad for every goal: the same search in less time [default: yes; on a simulated DUT no]
+    #[arg(long, value_name = "yes|no", value_parser = ["yes", "no"], hide_possible_values = true)]
+    early_end: Option<String>,
     /// Frame size in bytes, FCS counted [default: the smallest]
     #[arg(long, value_name = "BYTES")]
     size: Option<FrameSize>,
@@ -96,20 +99,14 @@ impl Throughput {
             max_load_pps: self.on.max.and_then(|max| max.pps(size)),
             warm_up: self.warm_up,
             time_limit: self.time_limit,
+            early_end: match self.early_end.as_deref() {
+                Some(typed) => typed == "yes",
+                None => dut.is_none(),
+            },
             common,
             dut,
         };
-        let limit = parameters
-            .dut
-            .as_ref()
-            .and_then(|dut| dut.tester_limit_pps(size));
-        let Some(max) = parameters.max_load_pps.or(limit) else {
-            if parameters.dut.is_some() {
-                return Err(Usage(
-                    "the simulated tester has no limit: say --max, or generator=12Mpps or link=10Gbps in --dut".into(),
-                )
-                .into());
-            }
+        let Some(max) = largest_load(&parameters).map_err(Usage)? else {
             // the tester's limit is known when it has sent; a load that is far above any shows what else is wrong
             let far_above = parameters.min_load_pps.max(1.0) * 1e3;
             check(&parameters, far_above).map_err(Usage)?;

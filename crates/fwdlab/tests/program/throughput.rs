@@ -141,6 +141,69 @@ fn duts_at_the_ends_end_with_the_right_words() {
     assert_eq!(goals(&document)[0]["tester_bound"], true);
 }
 
+/// Trials that end when they are bad for every goal leave the search as it is, and say so.
+#[test]
+fn an_early_end_saves_time_and_changes_nothing_else() {
+    let lab = Lab::new();
+    for (dut, goals_typed) in [
+        ("capacity=1e6", "ndr,pdr"),
+        (
+            "capacity=3e6,buffer=5000,noise=0.02,loss=1e-7,seed=3",
+            "ndr;loss=2%,final=5s,sum=30s",
+        ),
+        ("capacity=2e5,livelock=0.3,cores=2", "rfc2544;pdr"),
+    ] {
+        let searched = |early: &str| {
+            on(
+                &lab,
+                dut,
+                &[
+                    "--goals",
+                    goals_typed,
+                    "--early-end",
+                    early,
+                    "--time-limit",
+                    "9h",
+                ],
+            )
+        };
+        let (whole, early) = (searched("no"), searched("yes"));
+        let course = |document: &Value| -> Vec<(u64, u64)> {
+            let trials = list(&document["trials"]).iter();
+            trials
+                .map(|t| (count(&t["load_index"]), count(&t["duration_ns"])))
+                .collect()
+        };
+        assert_eq!(course(&whole), course(&early), "{dut}");
+        assert_eq!(goals(&whole), goals(&early), "{dut}");
+        let saved = number(&whole["search"]["traffic_s"]) - number(&early["search"]["traffic_s"]);
+        assert!(saved > 1.0, "{dut}: {saved} s");
+        let ended = list(&early["trials"])
+            .iter()
+            .filter(|t| t["ended_early"] == true);
+        for trial in ended.clone() {
+            let intended = count(&trial["duration_ns"]) as f64 / 1e9;
+            assert!(number(&trial["duration_s"]) < intended, "{trial}");
+            conserved(trial);
+        }
+        assert!(ended.count() > 0);
+        assert!(
+            list(&whole["trials"])
+                .iter()
+                .all(|t| t["ended_early"].is_null())
+        );
+    }
+    let ended = lab.run(&[SIM, &["--early-end", "yes", "--explain"]].concat());
+    let said = ended.code(0).out.split_whitespace().collect::<Vec<_>>();
+    // 0.5 % of 1.009 million frames are lost when 0.9409 % of what was sent until then are
+    assert!(
+        said.join(" ")
+            .contains("Ended after 540 ms: bad for every goal, whatever would have come."),
+        "{}",
+        ended.out
+    );
+}
+
 /// RFC 2544 throughput: eight trials and 139.5 s instead of eleven minutes (methods.md §4.4); named only as shortened.
 #[test]
 fn rfc2544_takes_its_short_cuts_and_says_so() {

@@ -14,6 +14,7 @@ use model::loss::Counters;
 use model::procedure::{Answer, Delays, Ending, Interval, Question};
 use model::result::{Noise, Stratum, TrialRecord};
 use model::trial::Stream;
+use model::units::FrameSize;
 
 use super::trial::{Bench, Counted, WARM_UP, sum, until};
 use super::{Control, Run, configure, open_tester};
@@ -101,6 +102,21 @@ impl Device for Simulated<'_> {
 
     fn names(&self) -> (&'static str, &'static str) {
         (sim::NAME, sim::NAME)
+    }
+}
+
+/// The largest load on a simulated DUT, and where it comes from in words.
+pub(super) fn simulated_limit(
+    dut: &Dut,
+    size: FrameSize,
+    asked_pps: Option<f64>,
+) -> Result<(f64, &'static str), String> {
+    match (asked_pps, dut.tester_limit_pps(size)) {
+        (Some(max), _) => Ok((max, "as asked for")),
+        (None, Some(limit)) => Ok((limit, "what the simulated tester can offer")),
+        (None, None) => Err(
+            "the simulated tester has no limit: say --max, or generator=12Mpps or link=10Gbps in --dut".into(),
+        ),
     }
 }
 
@@ -392,7 +408,9 @@ fn watch(
         if at_ns >= total_ns && (tester.is_done() || !is_constant || at_ns >= total_ns + LATE_NS) {
             break;
         }
-        if let Some(Ending::Lost { frames }) = question.ending {
+        if let Some(Ending::Lost { frames }) = question.ending
+            && at_ns < total_ns
+        {
             let way = (load * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
             if sent.saturating_sub(received) > frames + way {
                 answer.ended_early = true;

@@ -97,10 +97,8 @@ fn assumed(parameters: &Parameters) -> Result<Vec<Limit>, String> {
                     max_load_pps: parameters.max_load_pps.unwrap_or(TYPICAL_MAX_PPS),
                 });
             };
-            let limit = parameters.max_load_pps.or(dut.tester_limit_pps(frame_size));
-            let max_load_pps = limit.ok_or(
-                "the simulated tester has no limit: say --max, or generator=12Mpps or link=10Gbps in --dut",
-            )?;
+            let (max_load_pps, _) =
+                device::simulated_limit(dut, frame_size, parameters.max_load_pps)?;
             let line_rate_pps = dut.link_bps.map(|bps| frame_size.line_rate_pps(bps));
             Ok(Limit {
                 frame_size,

@@ -13,6 +13,7 @@ use measure::gate::Gate;
 use measure::mlr::outcome::{self, OFFERED_SHARE};
 use measure::mlr::typed::Named;
 use measure::mlr::{self, ID, Planned, Search};
+use measure::procedure::ended_too_early;
 use model::event::{Event, EventKind};
 use model::procedure::{Purpose, Question};
 use model::result::{Noise, Summary, TrialRecord, Validity};
@@ -44,6 +45,8 @@ pub struct Parameters {
     pub warm_up: Duration,
     /// The search ends when its trials took longer.
     pub time_limit: Duration,
+    /// Trials end as soon as they are bad for every goal, see [`Search::ending`].
+    pub early_end: bool,
     /// Search on this simulated DUT instead of the test bed.
     pub dut: Option<Dut>,
 }
@@ -70,6 +73,20 @@ pub fn start<'a>(
         Some(dut) => on_simulation(parameters, dut, control, run, measured),
         None => on_bed(parameters, control, run, measured),
     })
+}
+
+/// The largest load, where it is known before any traffic.
+///
+/// # Errors
+/// A simulated tester without a limit was given none.
+pub fn largest_load(parameters: &Parameters) -> Result<Option<f64>, String> {
+    let size = parameters.common.streams[0].frame_size_bytes;
+    match &parameters.dut {
+        Some(dut) => {
+            device::simulated_limit(dut, size, parameters.max_load_pps).map(|(max, _)| Some(max))
+        }
+        None => Ok(parameters.max_load_pps),
+    }
 }
 
 /// Says what is wrong with a search whose largest load is `max_load_pps`.
@@ -99,17 +116,9 @@ fn on_simulation(
     run: &mut Run<'_>,
     measured: &mut Measured,
 ) -> Result<(), LabError> {
-    let stream = &parameters.common.streams[0];
-    let limit = dut.tester_limit_pps(stream.frame_size_bytes);
-    let (max, source) = match (parameters.max_load_pps, limit) {
-        (Some(max), _) => (max, "as asked for"),
-        (None, Some(limit)) => (limit, "what the simulated tester can offer"),
-        (None, None) => {
-            return Err(LabError::Preflight(
-                "the simulated tester has no limit: say --max, or generator=12Mpps or link=10Gbps in --dut".into(),
-            ));
-        }
-    };
+    let size = parameters.common.streams[0].frame_size_bytes;
+    let limit = device::simulated_limit(dut, size, parameters.max_load_pps);
+    let (max, source) = limit.map_err(LabError::Preflight)?;
     let estimate = estimate(parameters, max, Duration::ZERO);
     let noise = simulated_noise(dut);
     let question = Asked {
@@ -293,6 +302,7 @@ impl Asked<'_> {
         let stream = &self.parameters.common.streams[0];
         let mut spent = Duration::ZERO;
         let mut repeats = 0;
+        let mut ending = search.ending(planned).filter(|_| self.parameters.early_end);
         loop {
             if control.is_stopped() {
                 return Ok(None);
@@ -301,13 +311,16 @@ impl Asked<'_> {
                 run.tell(self.progress(planned, measured.trials.len() as u32))?;
             }
             let started_at = timestamp();
-            let question = Question::constant(
-                stream.frame_size_bytes,
-                planned.load_pps,
-                planned.duration_ns,
-                Purpose::Search,
-                "",
-            );
+            let question = Question {
+                ending,
+                ..Question::constant(
+                    stream.frame_size_bytes,
+                    planned.load_pps,
+                    planned.duration_ns,
+                    Purpose::Search,
+                    "",
+                )
+            };
             let Some(made) = device.trial(stream, &question)? else {
                 return Ok(None);
             };
@@ -316,8 +329,14 @@ impl Asked<'_> {
             let mut record = self.record(planned, &made, names, started_at, gate);
             record.trial = measured.trials.len() as u32 + 1;
             record.iteration = repeats + 1;
-            let short = (record.ledger.frames_sent as f64)
-                < OFFERED_SHARE * record.ledger.frames_intended.unwrap_or(0) as f64;
+            if let Some(too_early) = ended_too_early(&question, &made.answer) {
+                record.validity.reasons.push(too_early);
+                ending = None;
+            }
+            // frames that a trial lost before its early end are enough for all of it, however many more were sent
+            let short = !made.answer.ended_early
+                && (record.ledger.frames_sent as f64)
+                    < OFFERED_SHARE * record.ledger.frames_intended.unwrap_or(0) as f64;
             if short && made.may_catch_up && repeats < REPEATS {
                 record.validity.reasons.push(format!(
                     "the generator fell short: it sent {} of {} frames",
@@ -386,7 +405,12 @@ impl Asked<'_> {
         gate: Option<&Gate>,
     ) -> TrialRecord {
         let counters = made.counters.clone();
-        let duration_s = planned.duration_ns as f64 / 1e9;
+        let ended_early = made.answer.ended_early;
+        let duration_ns = match ended_early {
+            true => made.answer.duration_ns,
+            false => planned.duration_ns,
+        };
+        let duration_s = duration_ns as f64 / 1e9;
         let intended = counters.generator_sent + counters.generator_not_sent;
         let ledger = balance(&counters, Some(intended));
         let (sent, received) = (ledger.frames_sent, ledger.frames_received);
@@ -425,6 +449,7 @@ impl Asked<'_> {
                 load_pps: planned.load_pps,
                 duration_ns: planned.duration_ns,
                 loss_ratio: outcome::loss_ratio(intended, sent, received, planned.load_pps),
+                ended_early,
                 warm_up: planned.warm_up,
                 reason: outcome::reason(planned, &self.parameters.goals),
                 says: Vec::new(),
@@ -454,6 +479,7 @@ impl Parameters {
         );
         set("warm_up_s", self.warm_up.as_secs_f64().into());
         set("time_limit_s", self.time_limit.as_secs_f64().into());
+        set("early_end", self.early_end.into());
         set("waits_s", 0.0.into());
         if let Some(dut) = &self.dut {
             for real in ["generator_cpus", "dut_cpus"] {

@@ -81,7 +81,8 @@ impl Trials {
         let mut left = target.sum_ns.max(all) as f64 * (1.0 - target.exceed_ratio);
         for trial in full {
             left -= trial.duration_ns as f64;
-            if left <= SAME_NS {
+            // twice, so that at a lower bound no rounding leads the walk beyond the good trials
+            if left <= 2.0 * SAME_NS {
                 return trial.loss_ratio;
             }
         }

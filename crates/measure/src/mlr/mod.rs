@@ -16,6 +16,8 @@ pub mod typed;
 
 use std::fmt;
 
+use model::procedure::Ending;
+
 use self::bounds::{Bounds, Trials};
 use self::goal::{Goal, Target, targets};
 use self::grid::Grid;
@@ -227,6 +229,35 @@ impl Search {
             Stage::Won { goal, nomination } => Some(self.won(goal, &nomination)),
             Stage::Done(_) => None,
         }
+    }
+
+    /// What ends a trial of this search before its time, and changes nothing but the time it takes. A trial that ends so is recorded
+    /// like any other: with its loss ratio until then, which is above what every goal allows, and it counts with all of its
+    /// intended duration.
+    ///
+    /// A trial has lost more frames than the largest loss ratio of all goals allows for its whole duration. From then on it is bad
+    /// for every goal, however it would go on, and nothing asks how bad:
+    ///
+    /// - What comes next and which loads are bounds follows from [`bounds::classify`] alone, which knows a trial's duration and
+    ///   whether it is good or bad for a goal. All targets of a goal have the goal's loss ratio. (The trials' own time only counts
+    ///   against the time limit: a search that meets it gets farther.)
+    /// - The conditional throughput walks over the full trials at the relevant lower bound, the least lossy first, through
+    ///   `max(sum, good + bad) * (1 - exceed)` of time, where good and bad are those of full trials. That load is a lower bound: with
+    ///   `W = max(sum, good + all that is bad)` it has `W - good <= W * exceed`, hence `good >= W * (1 - exceed)`, no less than the
+    ///   walk. The walk ends among the good trials and never sees a bad one.
+    /// - The loss ratio of an initial trial sets the next load, and a warm-up is made for its duration. They are made to their end.
+    ///
+    /// A property test makes thousands of searches both ways.
+    pub fn ending(&self, planned: &Planned) -> Option<Ending> {
+        let Reason::Goal { .. } = planned.reason else {
+            return None;
+        };
+        let allowed = (self.finals.iter()).fold(0.0f64, |most, t| most.max(t.loss_ratio));
+        // frames that may be missing at the start count as due: see `outcome::loss_ratio`
+        let due = planned.load_pps * (planned.duration_ns as f64 / 1e9 + outcome::START_SKEW_S);
+        Some(Ending::Lost {
+            frames: (allowed * due).ceil() as u64,
+        })
     }
 
     /// Takes the loss ratio of the trial asked for last, and the time it took with all its waits.

@@ -9,15 +9,13 @@ use super::bounds::{Class, classify};
 use super::goal::Goal;
 use super::typed::Named;
 use super::{Failure, Planned, Reason, Search};
-
-/// From this share of the largest load on, a lower bound says more of the tester than of the DUT.
-const TESTER_BOUND: f64 = 0.98;
+use crate::procedure::{TESTER_BOUND, is_tester_bound};
 
 /// A generator that sends less than this share of what was intended has fallen short.
 pub const OFFERED_SHARE: f64 = 0.995;
 
 /// Frames that a sender may miss at the start, in seconds of the load: it is not started to the microsecond.
-const START_SKEW_S: f64 = 10e-6;
+pub(super) const START_SKEW_S: f64 = 10e-6;
 
 const MINUTE_NS: u128 = 60_000_000_000;
 
@@ -85,7 +83,7 @@ pub fn goals(search: &Search, goals: &[Named], short_from_pps: Option<f64>) -> V
             let pps = |index: Option<u32>| index.map(|index| grid.load(index));
             let near_limit = pps(lower).is_some_and(|pps| {
                 let limit = short_from_pps.unwrap_or(max).min(max);
-                pps >= TESTER_BOUND * limit
+                is_tester_bound(pps, limit)
             });
             let mut verdict = match (lower, upper) {
                 (None, None) => "nothing is known".to_owned(),
@@ -99,7 +97,8 @@ pub fn goals(search: &Search, goals: &[Named], short_from_pps: Option<f64>) -> V
                 (Some(_), Some(_)) => "between its bounds, which are wider than asked for".into(),
             };
             if near_limit && upper.is_some() {
-                verdict.push_str("; the tester is the limit, the DUT may do more");
+                verdict.push_str("; ");
+                verdict.push_str(TESTER_BOUND);
             }
             GoalResult {
                 name: named.name.clone(),

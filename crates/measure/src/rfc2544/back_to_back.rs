@@ -139,9 +139,9 @@ impl Procedure for BackToBack {
             "burst of {frames} frames: {reason}, search {}",
             self.found.len() + 1
         );
-        let mut question = p
-            .setup
-            .question(rate, duration_ns.max(1), Purpose::Search, reason);
+        let mut question =
+            p.setup
+                .lossless_question(rate, duration_ns.max(1), Purpose::Search, reason);
         let waits = &mut question.waits;
         // the buffer needs as long as the burst to empty, and two seconds are asked for
         waits.drain_ns = waits.drain_ns.max(EMPTY_NS).max(duration_ns);

@@ -61,7 +61,7 @@ pub struct Plan {
     pub search_ns: u64,
     /// Duration of the trials that are results.
     pub final_ns: u64,
-    /// Resolution of the throughput relative to the full rate.
+    /// Resolution of the throughput relative to itself.
     pub resolution: f64,
     /// How delays are measured.
     pub latency_mode: LatencyMode,
@@ -200,7 +200,7 @@ fn procedure(
 ) -> Result<Box<dyn Procedure>, String> {
     Ok(match test {
         Test::Throughput => Box::new(throughput::Throughput::new(throughput::Parameters {
-            resolution_pps: plan.resolution * setup.full_rate_pps(),
+            resolution: plan.resolution,
             search_ns: plan.search_ns,
             final_ns: plan.final_ns,
             ..throughput::Parameters::standard(setup)

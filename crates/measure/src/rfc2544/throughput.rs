@@ -9,18 +9,22 @@ use model::procedure::{Answer, Purpose, Question};
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
-use crate::procedure::{Course, Procedure, check_duration, is_lossless, time};
+use crate::procedure::{
+    Course, Procedure, TESTER_BOUND, check_duration, is_lossless, is_tester_bound, time,
+};
 
-/// From this share of the tester's limit on, the result says more of the tester than of the DUT.
-const TESTER_BOUND: f64 = 0.98;
+/// The resolution is relative to the rate that is found, down to this share of the full rate: somewhere a search that finds
+/// nothing must end.
+const FINEST: f64 = 0.01;
 
 /// What the search is to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// Frame size, loads, conditions.
     pub setup: Setup,
-    /// The search ends when the bounds are no farther apart, in frames per second.
-    pub resolution_pps: f64,
+    /// The search ends when the bounds are no farther apart than this share of the upper one. Never finer than a frame in a
+    /// trial, nor than this share of a hundredth of the full rate.
+    pub resolution: f64,
     /// Duration of the trials that guide it.
     pub search_ns: u64,
     /// Duration of the trial that confirms it.
@@ -30,11 +34,11 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// As RFC 2544 asks for, with a resolution of 0.5 % of the full rate.
+    /// As RFC 2544 asks for, with a resolution of 0.5 % of what is found: of a tenth of the line rate as of all of it.
     pub fn standard(setup: Setup) -> Parameters {
         Parameters {
-            resolution_pps: (0.005 * setup.full_rate_pps()).max(1.0),
             setup,
+            resolution: 0.005,
             search_ns: FINAL_NS,
             final_ns: FINAL_NS,
             verifications: 0,
@@ -68,22 +72,24 @@ impl Throughput {
         parameters.setup.check()?;
         let largest = parameters.setup.largest_pps();
         let Parameters {
-            resolution_pps,
+            resolution,
             search_ns,
             final_ns,
             ..
         } = parameters;
-        let frames = resolution_pps * (search_ns as f64 / 1e9);
-        if !(frames >= 1.0 && resolution_pps.is_finite()) {
+        let frames = resolution * largest * (search_ns as f64 / 1e9);
+        if !(frames >= 1.0 && resolution.is_finite()) {
             return Err(format!(
-                "a resolution of {resolution_pps} frames per second is {frames:.2} frames in a trial of {}: below one frame it \
-                 means nothing, take a coarser resolution or longer trials",
+                "a resolution of {} % is {frames:.2} frames in a trial of {} at the largest load: below one frame it means \
+                 nothing, take a coarser resolution or longer trials",
+                100.0 * resolution,
                 time(search_ns)
             ));
         }
-        if resolution_pps >= largest {
+        if resolution >= 1.0 {
             return Err(format!(
-                "a resolution of {resolution_pps} frames per second is no finer than the largest load of {largest}"
+                "a resolution of {} % is no finer than the largest load",
+                100.0 * resolution
             ));
         }
         if final_ns < search_ns {
@@ -107,6 +113,19 @@ impl Throughput {
         })
     }
 
+    /// The bounds are known well enough when they are no farther apart.
+    fn resolution_pps(&self) -> f64 {
+        let p = &self.parameters;
+        let found = self.high.unwrap_or(p.setup.largest_pps());
+        let one_frame = 1e9 / p.search_ns as f64;
+        (p.resolution * found.max(FINEST * p.setup.full_rate_pps())).max(one_frame)
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.high
+            .is_none_or(|high| high - self.low <= self.resolution_pps() * (1.0 + 1e-9))
+    }
+
     /// The load next to be tried and whether it confirms.
     fn candidate(&self) -> Option<(f64, bool, String)> {
         let p = &self.parameters;
@@ -123,9 +142,9 @@ impl Throughput {
             };
             return Some((largest, !is_first, reason.into()));
         };
-        if high - self.low > p.resolution_pps * (1.0 + 1e-9) {
+        if !self.is_narrow() {
             let seconds = p.search_ns as f64 / 1e9;
-            let middle = ((self.low + high) / 2.0 * seconds).floor() / seconds;
+            let middle = ((self.low + high) / 2.0 * seconds).round() / seconds;
             let reason = format!(
                 "half way between {:.0} without and {high:.0} with loss",
                 self.low
@@ -145,10 +164,7 @@ impl Throughput {
 
 impl Procedure for Throughput {
     fn next_trial(&mut self) -> Option<Question> {
-        let found = self
-            .high
-            .is_none_or(|high| high - self.low <= self.parameters.resolution_pps * (1.0 + 1e-9));
-        if self.is_confirmed && found {
+        if self.is_confirmed && self.is_narrow() {
             self.is_done = true;
         }
         let (load, confirms, reason) = self.candidate()?;
@@ -186,7 +202,7 @@ impl Procedure for Throughput {
             }
             self.failed += 1;
             self.high = Some(load);
-            self.low = (load - self.step_down * self.parameters.resolution_pps).max(0.0);
+            self.low = (load - self.step_down * self.resolution_pps()).max(0.0);
             self.step_down *= 2.0;
             self.is_confirmed = false;
             return format!(
@@ -216,7 +232,7 @@ impl Procedure for Throughput {
         let largest = p.setup.largest_pps();
         let below_line = p.setup.line_rate_pps.is_none_or(|line| largest < line);
         let tester_bound =
-            below_line && throughput.is_some_and(|pps| pps >= TESTER_BOUND * largest);
+            below_line && throughput.is_some_and(|pps| is_tester_bound(pps, largest));
         let mut warnings = Vec::new();
         if self.failed > 0 {
             warnings.push(format!(
@@ -225,7 +241,7 @@ impl Procedure for Throughput {
             ));
         }
         let verdict = match throughput {
-            Some(_) if tester_bound => "the tester is the limit, the DUT may do more".into(),
+            Some(_) if tester_bound => TESTER_BOUND.into(),
             Some(pps) if pps >= largest => "no loss at the rate of the line".into(),
             Some(_) => "found".to_owned(),
             None if self.is_done || self.low == 0.0 && self.high.is_some() => format!(
@@ -258,7 +274,7 @@ impl Procedure for Throughput {
                 percent: throughput.map(|pps| 100.0 * pps / p.setup.full_rate_pps()),
                 l2_bps: throughput.map(|pps| p.setup.frame_size.l2_bps(pps)),
                 lossy_pps: self.high,
-                resolution_pps: p.resolution_pps,
+                resolution_pps: self.resolution_pps(),
                 confirmations_failed: self.failed,
                 tester_bound,
             }),
