@@ -14,6 +14,7 @@ fn main() {
         "analyse",
         "drops",
         "histogram_test",
+        "schedule_test",
         "sink",
     ] {
         compile(

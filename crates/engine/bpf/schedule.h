@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * When the next frame of a live-frames sender leaves: the schedule that both senders follow, and what user space sees of
- * it. The rule is that of src/pacer.rs.
+ * it. The rule is that of src/pacer.rs, where it is explained; tests/schedule.rs compares the two.
  *
  * The kernel calls a sender over and over in batches; what it redirects is handed to the port at the end of a batch at the
  * latest. A call in which no frame is due drops its page back into the pool: the sender spins.
@@ -21,24 +21,35 @@
 /* Flat out, the clock is read for every 16th frame: reading it is a third of the cost of a small frame. */
 #define CLOCK_MASK 15
 
+/* Of frames that are made up, no more than a second's load is owed; and they leave at most so long after the end. */
+#define MOST_OWED (1000000000ull << FRACTION)
+#define OVERTIME (100000000ull << FRACTION)
+
+/* schedule_test.bpf.c has a clock that a test sets. */
+#ifndef NOW
+#define NOW() bpf_ktime_get_ns()
+#endif
+
 /* Changed while traffic flows; every field is read once per call. */
 struct control {
 	__u64 start_ns;         /* nothing leaves before; when it changes, the schedule begins anew */
-	__u64 end_ns;           /* nothing leaves after: a load is bounded even if user space has died */
+	__u64 end_ns;           /* nothing leaves long after: a load is bounded even if user space has died */
 	__u64 gap;              /* mean time between frames in 1/65536 ns; 0 = flat out, from start to end */
 	__u64 frames;           /* send so many and no more; 0 = no limit */
 	__u32 path;             /* index into ports */
-	__u32 catch_up_us;      /* a sender that was held up longer than this forgives the rest */
+	__u32 catch_up_us;      /* a sender that was held up longer than this has missed frames */
 	__u32 batch_mask;       /* calls in a batch, a power of two, less one */
-	__u32 pad;
+	__u32 relief;           /* missed frames are made up: gaps are so many 65536ths shorter; 0 = they are forgiven */
 };
 
 /* Written by the sender alone. */
 struct progress {
 	__u64 sent[MAX_PATHS];  /* frames handed to the driver of each path's port */
-	__u64 not_sent;         /* frames due but forgiven: we were too slow */
+	__u64 not_sent;         /* frames that were due and will never leave: we were too slow */
+	__u64 made_up;          /* frames that were missed and have left since, in 1/65536: of four in the time of three, one */
 	__u64 calls;            /* of the program; in all but `sequence` no frame was due */
-	__u64 next;             /* departure of the next frame, 1/65536 ns after start; NEVER when flat out */
+	__u64 next;             /* when the next frame is planned, 1/65536 ns after start; NEVER when flat out */
+	__u64 lag;              /* by how much later it leaves */
 	__u64 until;            /* frames that depart earlier are known to be due, the same unit; flat out: the time in ns, 0 = look */
 	__u64 gap;              /* the gap that `next` came from */
 	__u64 start_ns;         /* the start that `next` and `until` count from */
@@ -88,16 +99,74 @@ static __always_inline __u64 interval(__u64 gap, __u32 steps)
 	return (gap >> 16) * steps + (((gap & 0xffff) * steps) >> 16);
 }
 
+/* So many frames from the next on will never leave; the rest leaves no later for it. */
+static __always_inline void forgive(struct progress *p, __u64 frames)
+{
+	__u64 time = frames * p->gap;
+
+	p->not_sent += frames;
+	p->next += time;
+	p->lag -= time < p->lag ? time : p->lag;
+}
+
+/* All frames that are due but the newest were missed. */
+static __always_inline void miss(const volatile struct control *c, struct progress *p, __u64 behind)
+{
+	__u64 frames = behind / p->gap;
+
+	if (!c->relief) {
+		forgive(p, frames);
+		return;
+	}
+	p->lag += frames * p->gap;
+	/* more is not owed */
+	if (p->lag > MOST_OWED)
+		forgive(p, (p->lag - MOST_OWED + p->gap - 1) / p->gap);
+}
+
+/* As many frames are owed when the gap changes, unless they are more than a second's; and the next leaves when it would. */
+static __always_inline void change_gap(struct progress *p, __u64 elapsed, __u64 gap)
+{
+	__u64 slot = p->next + p->lag, most = MOST_OWED, frames, rest;
+
+	/* the gap under way becomes as long as the others, but does not end in the past: nothing is owed for it */
+	if (slot > elapsed) {
+		slot = slot - interval(p->gap, p->steps) + interval(gap, p->steps);
+		if (slot < elapsed)
+			slot = elapsed;
+	}
+	if (p->lag) {
+		frames = p->lag / p->gap;
+		rest = p->lag % p->gap;
+		if (most > slot)
+			most = slot;
+		if (frames > most / gap) {
+			p->not_sent += frames - most / gap;
+			frames = most / gap;
+			rest = 0;
+		}
+		/* 2^46 are a second, and longer gaps owe nothing */
+		p->lag = frames * gap + ((rest >> 16) * (gap >> 16) / ((p->gap >> 16) + 1) << 16);
+		if (p->lag > most)
+			p->lag = frames * gap;
+	}
+	p->next = slot - p->lag;
+	p->gap = gap;
+}
+
 /* Reads the clock. Returns it when a frame is due, else 0. `flushed`: the port has all frames of earlier calls. */
 static __always_inline __u64 look(const volatile struct control *c, struct progress *p, int flushed, int finished)
 {
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = NOW();
 	__u64 start = c->start_ns, end = c->end_ns, gap = c->gap;       /* once: they may change between two readings */
-	__u64 elapsed, behind;
+	__u64 elapsed, behind, left;
 
 	if (p->start_ns != start) {
+		if (p->lag)
+			forgive(p, (p->lag + p->gap - 1) / p->gap);
 		p->start_ns = start;
 		p->next = gap ? 0 : NEVER;
+		p->lag = 0;
 		p->until = 0;
 		p->gap = gap;
 		p->steps = 0;
@@ -114,47 +183,47 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 	if (finished || now < start)
 		return 0;
 	if (now >= end) {
-		/* what was due before the end will never leave; a sender that is stopped early has no end of its own */
-		elapsed = end > start ? (end - start) << FRACTION : 0;
-		if (p->next < elapsed) {
-			__u64 missed = (elapsed - p->next - 1) / p->gap + 1;
-
-			p->not_sent += missed;
-			p->next += missed * p->gap;
-		}
 		p->until = 0;
-		return 0;
+		/* a sender that is stopped early has no end of its own */
+		elapsed = end > start ? (end - start) << FRACTION : 0;
+		if (p->next >= elapsed) {
+			if (elapsed)
+				p->lag = 0;
+			return 0;
+		}
+		left = elapsed - p->next;
+		behind = (now - end) << FRACTION;
+		if (!c->relief || behind + left - interval(left, c->relief) > OVERTIME) {
+			forgive(p, (left - 1) / p->gap + 1);
+			p->lag = 0;
+			return 0;
+		}
 	}
 	if (!gap) {
 		p->until = now;
 		return now;
 	}
 	elapsed = (now - start) << FRACTION;
-	if (p->gap != gap) {
-		/* the gap under way becomes as long as the others, but does not end in the past: nothing is owed for it */
-		if (p->next > elapsed) {
-			p->next = p->next - interval(p->gap, p->steps) + interval(gap, p->steps);
-			if (p->next < elapsed)
-				p->next = elapsed;
-		}
-		p->gap = gap;
-	}
-	p->until = elapsed + 1;
-	if (p->next > elapsed)
+	if (p->gap != gap)
+		change_gap(p, elapsed, gap);
+	/* after the end, what is planned for later must not leave: look every time */
+	if (now < end)
+		p->until = elapsed + 1;
+	if (p->next + p->lag > elapsed)
 		return 0;
-	behind = elapsed - p->next;
+	behind = elapsed - p->next - p->lag;
 	if (behind > ((__u64)c->catch_up_us * 1000) << FRACTION) {
-		__u64 missed = behind / gap;
-
-		p->not_sent += missed;
-		p->next += missed * gap;
+		/* the hold-up itself is part of how late frames were */
+		if (!p->oldest)
+			p->oldest = p->next + p->lag + 1;
+		miss(c, p, behind);
 	}
 	return now;
 }
 
 /*
  * When the frame is to leave that is due now, in ns of CLOCK_MONOTONIC; flat out, that is now or at most 15 frames ago.
- * 0: none is due. Keeps the mean rate exact: the schedule advances by the gap, not by the time of sending.
+ * 0: none is due. Keeps the mean rate exact: the plan advances by the gap, not by the time of sending.
  */
 static __always_inline __u64 due(const volatile struct control *c, struct progress *p)
 {
@@ -162,7 +231,7 @@ static __always_inline __u64 due(const volatile struct control *c, struct progre
 	int flushed = !(calls & c->batch_mask);
 	int finished = frames && p->sequence >= frames;
 
-	if (flushed || finished || p->next >= p->until) {
+	if (flushed || finished || p->next + p->lag >= p->until) {
 		__u64 now;
 
 		if (!p->gap && p->until && !finished && calls & CLOCK_MASK)
@@ -171,22 +240,39 @@ static __always_inline __u64 due(const volatile struct control *c, struct progre
 		if (!now || !p->gap)
 			return now;
 	}
-	departure = p->next;
+	departure = p->next + p->lag;
 	if (!p->oldest)
 		p->oldest = departure + 1;
 	return p->start_ns + (departure >> FRACTION);
 }
 
-/* Counts the frame and sends it into the path that is selected now; the next is due so many steps later. */
+/* A frame is about to leave; the next is planned so many steps later, and what is owed makes it leave earlier than that. */
+static __always_inline void advance(const volatile struct control *c, struct progress *p, __u32 steps)
+{
+	__u64 step = interval(p->gap, steps), relief;
+
+	p->next += step;
+	p->steps = steps;
+	p->sequence++;
+	/* after the end, when the clock is read for every frame, each is one that was missed */
+	if (!p->until)
+		p->made_up += ONE_GAP;
+	else if (p->lag)
+		p->made_up += c->relief;
+	if (p->lag) {
+		relief = interval(step, c->relief);
+		p->lag -= relief < p->lag ? relief : p->lag;
+	}
+}
+
+/* Counts the frame and sends it into the path that is selected now. */
 static __always_inline int leave(const volatile struct control *c, struct progress *p, __u32 steps)
 {
 	__u32 path = c->path;
 
 	if (path >= MAX_PATHS)
 		return XDP_ABORTED;
-	p->next += interval(p->gap, steps);
-	p->steps = steps;
-	p->sequence++;
+	advance(c, p, steps);
 	if (bpf_redirect_map(&ports, path, XDP_DROP) != XDP_REDIRECT) {
 		/* the port is gone */
 		p->not_sent++;

@@ -10,6 +10,7 @@ use packet::{FlowSet, FrameTemplate};
 use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::histogram::Histogram;
+use crate::pacer::HoldUps;
 use crate::traffic::TrafficFrames;
 
 /// Which engine, by the name that appears in every result.
@@ -160,8 +161,10 @@ pub struct Schedule {
     pub load_pps: Option<f64>,
     /// Send so many frames and no more.
     pub frames: Option<u64>,
-    /// No frame leaves later than this after the start, whatever happens to us.
+    /// No frame is planned for later than this after the start.
     pub at_most: Duration,
+    /// What becomes of frames that are missed because the sender is held up. None leaves more than 100 ms after the end.
+    pub hold_ups: HoldUps,
     /// Index of the path that gets the first frames.
     pub path: usize,
 }
@@ -173,6 +176,8 @@ pub struct SendCounts {
     pub sent: Vec<u64>,
     /// Frames that were due but could not be sent: the sender was held up or refused.
     pub not_sent: u64,
+    /// Frames that were missed because the sender was held up, and sent later: part of `sent`.
+    pub made_up: u64,
     /// Frames sent of each stream of the traffic, in its order; empty for [`Frames::Test`].
     pub streams: Vec<u64>,
     /// How often frames were due and the ring or the queue had no room for one.
@@ -261,7 +266,8 @@ pub trait Sender: Send {
         Ok(Duration::ZERO)
     }
 
-    /// Sends with another intended load from now on, in frames per second, without a gap and without owing anything.
+    /// Sends with another intended load from now on, in frames per second, without a gap. Of what was missed before becomes what
+    /// [`HoldUps`] says.
     ///
     /// # Errors
     /// The sender does not run, was started flat out, or cannot.

@@ -34,6 +34,7 @@ pub use generator::{
     Sender, SignaturePlace, TestFrames, Timestamps,
 };
 pub use histogram::Histogram;
+pub use pacer::HoldUps;
 pub use port::{PathSpec, PortSpec};
 pub use tester::{Addresses, Choice, Proof, Reading, Rejected, Tester};
 pub use traffic::{Traffic, TrafficFrames};

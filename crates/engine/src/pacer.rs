@@ -1,15 +1,167 @@
-//! Schedule arithmetic for the socket senders: told the time, a [`Pacer`] says how many frames are due.
+//! Schedule arithmetic for the senders: told the time, a [`Pacer`] says how many frames are due, and [`HoldUps`] what becomes
+//! of those that a sender missed.
 //!
 //! It reads no clock, sends nothing and cannot wait, so that its tests are arithmetic. The rule is the one of
-//! `bpf/transmit.bpf.c`, so that all engines keep the same schedule. Start with [`Pacer::due`]; streams with different rates
-//! are the business of [`crate::traffic::player`], which uses the same gaps.
+//! `bpf/schedule.h`, so that all engines keep the same schedule (`tests/schedule.rs` compares the two). Start with
+//! [`HoldUps`] and [`Pacer::due`]; streams with different rates are the business of [`crate::traffic::player`], which uses the
+//! same gaps and, in the socket senders, the same [`Lag`].
 
-/// A sender that was held up for longer gives up the frames it owes, and counts them. A longer debt would be paid in a
-/// burst that fills the DUT's ring (256 frames, 100 us at 2.5 Mpps): the mean would be right and the load wrong.
+/// A sender that was held up for longer has missed frames. What it owes for less leaves at once: a longer debt that is paid in
+/// a burst fills the DUT's ring (256 frames, 100 us at 2.5 Mpps): the mean would be right and the load wrong.
 pub(crate) const CATCH_UP_US: u32 = 100;
 
 /// The same in the unit of schedules.
 pub(crate) const CATCH_UP: u64 = (CATCH_UP_US as u64 * 1000) << FRACTION;
+
+/// What a sender does about frames that it missed because it was held up for more than 100 us: the system gave its CPU to
+/// somebody else, or the port refused them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum HoldUps {
+    /// All but the newest frame will never leave, and are counted as not sent. The load is never above the intended one, and
+    /// below it in the mean: for trials whose result is what a DUT loses at a load.
+    Forgive,
+    /// The schedule is put off by as much, and catches up: gaps are a quarter shorter until nothing is owed. The mean is
+    /// exact, and the load at no time more than a third above the intended one. For everything else.
+    ///
+    /// - Of what is owed, no more than a second's load is kept; the rest is not sent.
+    /// - What is owed at the end of the sending time leaves right after it, if that takes less than 100 ms; or it is not sent.
+    /// - When the sender is stopped, what is owed is not sent.
+    /// - When the load changes, as many frames stay owed.
+    ///
+    /// A frame's intended departure is its time in the schedule as it was put off.
+    ///
+    /// Note: gaps half as long would pay back three times as soon, and overload every DUT that is loaded with more than
+    /// half of what it can do. With gaps of 7/8 a sender that loses more than an eighth of the time never catches up, and on
+    /// shared machines that happens.
+    MakeUp {
+        /// Never faster than this: the line rate of an emulated link. At this load nothing can be made up.
+        most_pps: Option<f64>,
+    },
+}
+
+impl HoldUps {
+    /// By which part of itself a gap is shorter while frames are owed, in 1/65536; 0: nothing is made up.
+    pub(crate) fn relief(self, load_pps: f64) -> u32 {
+        match self {
+            HoldUps::Forgive => 0,
+            HoldUps::MakeUp { most_pps } => {
+                let room = most_pps.map_or(1.0, |most| 1.0 - load_pps / most);
+                (room.clamp(0.0, 0.25) * 65536.0) as u32
+            }
+        }
+    }
+
+    /// The name in results and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            HoldUps::Forgive => "forgive",
+            HoldUps::MakeUp { .. } => "make-up",
+        }
+    }
+}
+
+/// More than this is not owed, in the unit of schedules: who was stopped for an hour does not send faster for three.
+const MOST_OWED: u64 = 1_000_000_000 << FRACTION;
+
+/// What is owed at the end leaves within this time after it, or not at all.
+pub(crate) const OVERTIME_NS: u64 = 100_000_000;
+
+/// The same in the unit of schedules.
+const OVERTIME: u64 = OVERTIME_NS << FRACTION;
+
+/// How far a schedule is behind its plan, and how it catches up. A frame leaves at its planned time and the lag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lag {
+    /// In 1/65536 ns.
+    time: u64,
+    relief: u32,
+    /// Is the sending time over, so that every frame is one that was missed?
+    over: bool,
+    /// Frames that were missed and have left since, in 1/65536: of four that leave in the time of three, one.
+    made_up: u64,
+}
+
+impl Lag {
+    pub(crate) fn new(hold_ups: HoldUps, load_pps: f64) -> Lag {
+        Lag {
+            time: 0,
+            relief: hold_ups.relief(load_pps),
+            over: false,
+            made_up: 0,
+        }
+    }
+
+    /// The lag itself.
+    #[inline]
+    pub(crate) fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// Are missed frames made up?
+    #[inline]
+    pub(crate) fn makes_up(&self) -> bool {
+        self.relief > 0
+    }
+
+    /// Frames have left, and the next is planned so much later than the first of them.
+    #[inline]
+    pub(crate) fn advance(&mut self, frames: u64, step: u64) {
+        if self.over {
+            self.made_up += frames << 16;
+        } else if self.time > 0 {
+            self.made_up += frames.saturating_mul(self.relief.into());
+        }
+        if self.time > 0 {
+            self.shorten(self.part(step));
+        }
+    }
+
+    /// By how much such a step is shorter while frames are owed.
+    fn part(&self, step: u64) -> u64 {
+        let relief = u64::from(self.relief);
+        (step >> 16) * relief + (((step & 0xffff) * relief) >> 16)
+    }
+
+    /// All that is left leaves so much later.
+    pub(crate) fn lengthen(&mut self, time: u64) {
+        self.time = self.time.saturating_add(time);
+    }
+
+    /// What was planned for so long will never leave, and the rest no later for it.
+    pub(crate) fn shorten(&mut self, time: u64) {
+        self.time = self.time.saturating_sub(time);
+    }
+
+    /// By how much the lag is too long: what is planned for that time is to be forgiven.
+    pub(crate) fn excess(&self) -> u64 {
+        self.time.saturating_sub(MOST_OWED)
+    }
+
+    /// Gaps change, and as many frames stay owed.
+    pub(crate) fn change(&mut self, relief: u32, from: u128, to: u128) {
+        self.relief = relief;
+        if self.time > 0 {
+            let time = scaled(u128::from(self.time) << FINE, to as f64 / from as f64);
+            self.time = (time >> FINE) as u64;
+        }
+    }
+
+    /// Can what is left, from the next frame to the end, be made up now that it is so late after the end?
+    pub(crate) fn fits(&mut self, left: u64, late: u64) -> bool {
+        self.over = true;
+        self.makes_up() && late.saturating_add(left - self.part(left)) <= OVERTIME
+    }
+
+    /// Frames that were missed and have left since.
+    pub(crate) fn made_up(&self) -> u64 {
+        self.made_up >> 16
+    }
+
+    /// Nothing is owed any more.
+    pub(crate) fn settle(&mut self) {
+        self.time = 0;
+    }
+}
 
 /// Schedules count 1/65536 ns after the start: 2^64 of them are 78 hours.
 pub(crate) const FRACTION: u32 = 16;
@@ -79,26 +231,37 @@ fn parts(number: f64) -> (u128, i32) {
 
 /// The departure times of one trial's frames: one gap after the other, from the start on.
 ///
-/// The schedule advances by the gap and not by the time of sending, so that the mean is exact: frame n is due n gaps
-/// after the start, minus what was forgiven.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The schedule advances by the gap and not by the time of sending, so that the mean is exact: frame n is planned n gaps after
+/// the start, those [not sent](Self::not_sent) counted, and leaves then or, when frames are made up, some time later.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pacer {
     start_ns: u64,
+    /// A frame that is planned later than this does not leave: a nanosecond before the end.
+    last: u64,
+    hold_ups: HoldUps,
     gap: u128,
-    /// When the next frame is due after the start.
+    /// For when the next frame is planned after the start.
     next: u128,
+    lag: Lag,
     not_sent: u64,
 }
 
 impl Pacer {
-    /// A schedule of `load_pps` frames per second, the first of them at `start_ns`.
+    /// A schedule of `load_pps` frames per second, the first of them at `start_ns` and the last before `end_ns`.
     ///
     /// The gap is at least 1/65536 ns and at most 78 hours. A load that is not a positive number gives the longest gap.
-    pub fn new(load_pps: f64, start_ns: u64) -> Pacer {
+    pub fn new(load_pps: f64, hold_ups: HoldUps, start_ns: u64, end_ns: u64) -> Pacer {
         Pacer {
             start_ns,
+            last: end_ns
+                .saturating_sub(start_ns)
+                .saturating_sub(1)
+                .min(LONGEST_NS)
+                << FRACTION,
+            hold_ups,
             gap: gap(load_pps),
             next: 0,
+            lag: Lag::new(hold_ups, load_pps),
             not_sent: 0,
         }
     }
@@ -106,68 +269,134 @@ impl Pacer {
     /// How many frames are due at `now_ns`, those not [`taken`](Self::taken) since they were due included. The last of them
     /// may be due 1/1000 ns later.
     ///
-    /// When the oldest of them has been due for more than 100 us, all but the newest are forgiven: they will never leave,
-    /// and [`not_sent`](Self::not_sent) counts them. A burst to make up for a pause would not be the intended load.
+    /// When the oldest of them has been due for more than 100 us, only the newest is, and of the others becomes what
+    /// [`HoldUps`] says.
     #[inline]
     pub fn due(&mut self, now_ns: u64) -> u64 {
         let Some(elapsed) = now_ns.checked_sub(self.start_ns) else {
             return 0;
         };
-        let Some(behind) = (elapsed << FRACTION).checked_sub(self.next()) else {
+        let elapsed = elapsed << FRACTION;
+        let Some(behind) = elapsed.checked_sub(self.slot()) else {
             return 0;
         };
-        let due = behind / (self.gap >> FINE) as u64 + 1;
-        if behind <= CATCH_UP {
-            return due;
+        let gap = self.whole_gap();
+        if behind > CATCH_UP {
+            self.miss(elapsed);
+            return 1;
         }
-        self.forgive(due - 1);
-        1
+        let Some(planned) = elapsed.min(self.last).checked_sub(self.next()) else {
+            return 0;
+        };
+        if self.lag.time == 0 {
+            return planned / gap + 1;
+        }
+        (planned / gap).min(behind / (gap - self.lag.part(gap))) + 1
+    }
+
+    /// All frames that are due but the newest were missed.
+    #[cold]
+    fn miss(&mut self, elapsed: u64) {
+        let gap = self.whole_gap();
+        let missed = elapsed.saturating_sub(self.slot()) / gap;
+        if self.lag.makes_up() {
+            self.lag.lengthen(missed.saturating_mul(gap));
+            self.forgive(self.lag.excess().div_ceil(gap));
+        } else {
+            self.forgive(missed);
+        }
     }
 
     /// When the oldest frame not taken is due, CLOCK_MONOTONIC.
     #[inline]
     pub fn departure_ns(&self) -> u64 {
-        self.start_ns + (self.next() >> FRACTION)
+        self.start_ns + (self.slot() >> FRACTION)
     }
 
     /// The sender has taken care of so many due frames.
     #[inline]
     pub fn taken(&mut self, frames: u64) {
-        self.next = self
-            .next
-            .saturating_add(u128::from(frames).saturating_mul(self.gap));
+        self.advance(frames);
+        (self.lag).advance(frames, frames.saturating_mul(self.whole_gap()));
     }
 
-    /// Another load from `now_ns` on. Of the time to the next frame as much is left as has not passed, at the new load; what
-    /// was due before and was not taken is forgiven but for one frame, which is due now.
+    /// Another load from `now_ns` on. Of the time to the next frame as much is left as has not passed, at the new load; of what
+    /// was due before and was not taken, one frame is due now, and of the others becomes what [`HoldUps`] says.
     pub fn set_load(&mut self, load_pps: f64, now_ns: u64) {
-        let now = u128::from(now_ns.saturating_sub(self.start_ns)) << FRACTION << FINE;
+        let elapsed = now_ns.saturating_sub(self.start_ns) << FRACTION;
+        self.miss(elapsed);
+        let now = u128::from(elapsed) << FINE;
         let gap = gap(load_pps);
-        match self.next.checked_sub(now) {
-            Some(left) => {
-                self.next = now.saturating_add(scaled(left, gap as f64 / self.gap as f64));
+        let slot = self.next + (u128::from(self.lag.time) << FINE);
+        let slot = match slot.checked_sub(now) {
+            Some(left) if left > 0 => {
+                now.saturating_add(scaled(left, gap as f64 / self.gap as f64))
             }
-            None => {
-                self.not_sent += ((now - self.next) / self.gap) as u64;
-                self.next = now;
-            }
-        }
+            _ => now,
+        };
+        (self.lag).change(self.hold_ups.relief(load_pps), self.gap, gap);
         self.gap = gap;
+        // nothing is planned for before the start
+        let before = self.lag.time.saturating_sub((slot >> FINE) as u64);
+        let whole = self.whole_gap();
+        let dropped = self.lag.excess().max(before).div_ceil(whole);
+        self.lag.shorten(dropped.saturating_mul(whole));
+        self.not_sent += dropped;
+        self.next = slot - (u128::from(self.lag.time) << FINE);
     }
 
-    /// Frames that were due and forgiven.
+    /// The time is over at `now_ns`. Does anything still leave? Otherwise what was planned and not taken will never leave.
+    pub fn goes_on(&mut self, now_ns: u64) -> bool {
+        let Some(left) = self.last.checked_sub(self.next()) else {
+            self.lag.settle();
+            return false;
+        };
+        let now = now_ns.saturating_sub(self.start_ns) << FRACTION;
+        if self.lag.fits(left, now.saturating_sub(self.last)) {
+            return true;
+        }
+        self.forgive(left / self.whole_gap() + 1);
+        self.lag.settle();
+        false
+    }
+
+    /// The sender is stopped before the end: what is owed will never leave.
+    pub fn abandon(&mut self) {
+        self.forgive(self.lag.time.div_ceil(self.whole_gap()));
+    }
+
+    /// Frames that were due and will never leave.
     pub fn not_sent(&self) -> u64 {
         self.not_sent
+    }
+
+    /// Frames that were missed and have left since.
+    pub fn made_up(&self) -> u64 {
+        self.lag.made_up()
+    }
+
+    fn whole_gap(&self) -> u64 {
+        (self.gap >> FINE) as u64
     }
 
     fn next(&self) -> u64 {
         (self.next >> FINE) as u64
     }
 
-    /// So many due frames will never leave.
-    pub(crate) fn forgive(&mut self, frames: u64) {
+    fn slot(&self) -> u64 {
+        self.next().saturating_add(self.lag.time)
+    }
+
+    fn advance(&mut self, frames: u64) {
+        self.next = self
+            .next
+            .saturating_add(u128::from(frames).saturating_mul(self.gap));
+    }
+
+    fn forgive(&mut self, frames: u64) {
         self.not_sent += frames;
-        self.taken(frames);
+        self.advance(frames);
+        self.lag.shorten(frames.saturating_mul(self.whole_gap()));
     }
 }
 
@@ -179,9 +408,15 @@ mod tests {
     const START: u64 = 1_000_000_000_000;
     const SECOND: u64 = 1_000_000_000;
 
+    const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
+
+    fn forgiving(load_pps: f64) -> Pacer {
+        Pacer::new(load_pps, HoldUps::Forgive, START, u64::MAX)
+    }
+
     /// Runs for a second of simulated time, looking at the clock every `step_ns`; returns what was sent and forgiven.
     fn second(load_pps: f64, step_ns: u64) -> (u64, u64) {
-        let mut pacer = Pacer::new(load_pps, START);
+        let mut pacer = forgiving(load_pps);
         let mut sent = 0;
         for now in (START..START + SECOND).step_by(step_ns as usize) {
             let due = pacer.due(now);
@@ -193,7 +428,7 @@ mod tests {
 
     #[test]
     fn nothing_before_the_start_and_one_frame_at_the_start() {
-        let mut pacer = Pacer::new(1e6, START);
+        let mut pacer = forgiving(1e6);
         assert_eq!(pacer.due(0), 0);
         assert_eq!(pacer.due(START - 1), 0);
         assert_eq!(pacer.due(START), 1);
@@ -218,7 +453,7 @@ mod tests {
 
     #[test]
     fn frames_that_could_not_be_taken_stay_due() {
-        let mut pacer = Pacer::new(1e6, START);
+        let mut pacer = forgiving(1e6);
         assert_eq!(pacer.due(START + 9_000), 10);
         pacer.taken(3);
         assert_eq!(pacer.due(START + 9_000), 7);
@@ -227,11 +462,11 @@ mod tests {
 
     #[test]
     fn a_short_hold_up_is_caught_up_and_a_longer_one_forgiven() {
-        let mut pacer = Pacer::new(1e6, START);
+        let mut pacer = forgiving(1e6);
         assert_eq!(pacer.due(START + 100_000), 101);
         assert_eq!(pacer.not_sent(), 0);
 
-        let mut pacer = Pacer::new(1e6, START);
+        let mut pacer = forgiving(1e6);
         assert_eq!(pacer.due(START + 100_001), 1);
         assert_eq!(pacer.not_sent(), 100);
         pacer.taken(1);
@@ -288,7 +523,7 @@ mod tests {
 
     #[test]
     fn a_new_load_leaves_no_gap_and_no_debt() {
-        let mut pacer = Pacer::new(1e3, START);
+        let mut pacer = forgiving(1e3);
         assert_eq!(pacer.due(START), 1);
         pacer.taken(1);
         // a quarter of the millisecond has passed: three quarters of the new one are left
@@ -308,10 +543,135 @@ mod tests {
     #[test]
     fn absurd_loads_do_not_overflow() {
         for load in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300, 1e300] {
-            let mut pacer = Pacer::new(load, START);
+            let mut pacer = forgiving(load);
             pacer.due(START);
             pacer.taken(u64::MAX);
             assert_eq!(pacer.due(START + SECOND), 0, "{load}");
+        }
+    }
+
+    /// A sender that looks at the clock every `step_ns`, takes all that is due, and sleeps at some times; until the end of a
+    /// schedule of `length_ns` and as long after it as it goes on. Returns the departures in ns after the start.
+    fn departures(
+        pacer: &mut Pacer,
+        length_ns: u64,
+        step_ns: u64,
+        sleeps: &[(u64, u64)],
+    ) -> Vec<u64> {
+        let (mut now, mut sleeps) = (START, sleeps.iter());
+        let mut sleep = sleeps.next();
+        let mut departures = vec![];
+        while now < START + length_ns || pacer.goes_on(now) {
+            for _ in 0..pacer.due(now) {
+                departures.push(pacer.departure_ns() - START);
+                pacer.taken(1);
+            }
+            now += step_ns;
+            if let Some((at, long)) = sleep.filter(|(at, _)| now >= START + at) {
+                now = START + at + long;
+                sleep = sleeps.next();
+            }
+        }
+        departures
+    }
+
+    #[test]
+    fn a_hold_up_is_made_up_with_gaps_a_quarter_shorter() {
+        const MS: u64 = 1_000_000;
+        let mut pacer = Pacer::new(1e6, MAKE_UP, START, START + 200 * MS);
+        let departures = departures(&mut pacer, 200 * MS, 250, &[(10 * MS, 20 * MS)]);
+        assert_eq!(departures.len(), 200_000);
+        assert_eq!((pacer.not_sent(), pacer.made_up()), (0, 20_000));
+        // frames 0 to 9999 in time, the others from 30 ms on until they have caught up after 60 ms, and then in time again
+        let expected = |frame: u64| match frame {
+            0..10_000 => frame * 1000,
+            10_000..90_000 => 30 * MS + (frame - 10_000) * 750,
+            _ => frame * 1000,
+        };
+        for (frame, &departure) in (0..).zip(&departures) {
+            assert!(
+                departure.abs_diff(expected(frame)) <= 1000,
+                "frame {frame} leaves after {departure} ns, not {}",
+                expected(frame)
+            );
+        }
+        assert!(departures.windows(2).all(|pair| pair[1] - pair[0] >= 749));
+    }
+
+    #[test]
+    fn what_is_owed_at_the_end_leaves_soon_after_or_never() {
+        const MS: u64 = 1_000_000;
+        for (held_up, sent, made_up) in [(20, 1000, 200), (110, 1000, 900), (140, 100, 0)] {
+            let mut pacer = Pacer::new(1e4, MAKE_UP, START, START + 100 * MS);
+            // from 10 ms on, or from 80 ms on
+            let at = if held_up > 100 { 10 } else { 80 };
+            let sleep = (at * MS, held_up * MS);
+            let departures = departures(&mut pacer, 100 * MS, 1000, &[sleep]);
+            assert_eq!(departures.len(), sent, "{held_up} ms");
+            assert_eq!(pacer.not_sent(), 1000 - sent as u64, "{held_up} ms");
+            assert_eq!(pacer.made_up(), made_up, "{held_up} ms");
+            assert!(departures.last().unwrap() / MS <= 200);
+        }
+    }
+
+    #[test]
+    fn a_second_is_owed_at_most_and_who_is_stopped_owes_nothing() {
+        let mut pacer = Pacer::new(1e6, MAKE_UP, START, u64::MAX);
+        assert_eq!(pacer.due(START + 60 * SECOND), 1);
+        assert_eq!(pacer.not_sent(), 59_000_000);
+        pacer.taken(1);
+        pacer.abandon();
+        // the frame that has left was one of four
+        assert_eq!((pacer.not_sent(), pacer.made_up()), (60_000_000, 0));
+        assert_eq!(pacer.departure_ns(), START + 60 * SECOND + 1000);
+    }
+
+    #[test]
+    fn a_link_is_never_overloaded() {
+        let held = |most| {
+            HoldUps::MakeUp {
+                most_pps: Some(most),
+            }
+            .relief(1e6)
+        };
+        assert_eq!(held(1e6), 0);
+        assert_eq!(held(0.9e6), 0);
+        assert_eq!(held(1.25e6), 13107);
+        assert_eq!(held(1e7), 16384);
+        assert_eq!(MAKE_UP.relief(1e6), 16384);
+    }
+
+    #[test]
+    fn as_many_frames_are_owed_when_the_load_changes() {
+        let mut pacer = Pacer::new(1e5, MAKE_UP, START, u64::MAX);
+        assert_eq!(pacer.due(START + 10_000_000), 1);
+        pacer.set_load(1e6, START + 10_000_000);
+        assert_eq!(pacer.lag.time.div_ceil(pacer.whole_gap()), 1000);
+        let now = pacer.departure_ns();
+        pacer.taken(1);
+        assert_eq!(pacer.departure_ns(), now + 750);
+        // of 1000 frames at 100 pps a second's are owed, and no more than fit into the time that has passed
+        pacer.set_load(100.0, START + 10_000_750);
+        assert_eq!(pacer.lag.time.div_ceil(pacer.whole_gap()), 1);
+        assert_eq!(pacer.not_sent(), 999);
+    }
+
+    proptest! {
+        /// Whatever happens: all that was intended was sent, or is counted.
+        #[test]
+        fn nothing_is_lost(
+            load in 1_000_u32..3_000_000, makes_up: bool, step in 100_u64..300_000, length in 1_000_000_u64..300_000_000,
+            sleeps in prop::collection::vec((0_u64..300_000_000, 0_u64..150_000_000), 0..4),
+        ) {
+            let mut sleeps = sleeps;
+            sleeps.sort_unstable();
+            let hold_ups = if makes_up { MAKE_UP } else { HoldUps::Forgive };
+            let mut pacer = Pacer::new(load.into(), hold_ups, START, START + length);
+            let sent = departures(&mut pacer, length, step, &sleeps).len() as u64;
+            // one at the start, and one for each gap before the end
+            let intended = (u128::from(length - 1) * u128::from(load) / u128::from(SECOND)) as u64 + 1;
+            prop_assert_eq!(sent + pacer.not_sent(), intended);
+            prop_assert!(pacer.made_up() <= sent);
         }
     }
 }

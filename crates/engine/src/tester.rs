@@ -15,6 +15,7 @@ use crate::generator::{
     Capabilities, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
     SignaturePlace, TestFrames,
 };
+use crate::pacer::HoldUps;
 use crate::port::PathSpec;
 use crate::sys::monotonic_ns;
 use crate::{af_packet, af_xdp, memory, xdp_count, xdp_live};
@@ -216,6 +217,7 @@ impl Tester {
             load_pps: Some(PROOF_LOAD_PPS),
             frames: Some(frames),
             at_most: Duration::from_secs_f64(frames as f64 / PROOF_LOAD_PPS) * 2 + PROOF_PATIENCE,
+            hold_ups: HoldUps::Forgive,
             path,
         })?;
         let mut progress = (0, Instant::now());

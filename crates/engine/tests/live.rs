@@ -18,7 +18,7 @@ use engine::traffic::{Emission, Kind, Stream, Timing};
 use engine::xdp_count::XdpPass;
 use engine::xdp_live::XdpLive;
 use engine::{
-    EngineError, Frames, PathSpec, PortSpec, Schedule, SendCounts, Sender, SignaturePlace,
+    EngineError, Frames, HoldUps, PathSpec, PortSpec, Schedule, SendCounts, Sender, SignaturePlace,
     TestFrames, Traffic, TrafficFrames,
 };
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
@@ -73,6 +73,7 @@ fn schedule(load_pps: Option<f64>, frames: Option<u64>) -> Schedule {
         load_pps,
         frames,
         at_most: Duration::from_secs(15),
+        hold_ups: HoldUps::Forgive,
         path: 0,
     }
 }

@@ -18,8 +18,8 @@ use engine::analysis::{AnalysisPlan, Lengths, StreamAnalysis, StreamPlan};
 use engine::sys::monotonic_ns;
 use engine::xdp_count::XdpCount;
 use engine::{
-    EngineError, Expected, Frames, PortSpec, ReceiveCounts, Receiver, Schedule, SignaturePlace,
-    TestFrames,
+    EngineError, Expected, Frames, HoldUps, PortSpec, ReceiveCounts, Receiver, Schedule,
+    SignaturePlace, TestFrames,
 };
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -390,6 +390,7 @@ fn flows_that_the_dut_drops_are_named() {
                     load_pps: Some(20_000.0),
                     frames: Some(sent),
                     at_most: Duration::from_secs(10),
+                    hold_ups: HoldUps::Forgive,
                     path: 0,
                 })
                 .unwrap();

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use engine::af_packet::PacketCount;
 use engine::xdp_count::{XdpCount, XdpPass};
 use engine::{
-    Choice, DropMonitor, EngineError, Expected, Frames, Mode, Reading, ReceiveCounts, Receiver,
-    Schedule, SignaturePlace, TestFrames, Tester,
+    Choice, DropMonitor, EngineError, Expected, Frames, HoldUps, Mode, Reading, ReceiveCounts,
+    Receiver, Schedule, SignaturePlace, TestFrames, Tester,
 };
 use model::trial::{IpVersion, Stream};
 use model::units::FrameSize;
@@ -96,6 +96,7 @@ fn paced(frames: u64) -> Schedule {
         load_pps: Some(LOAD_PPS),
         frames: Some(frames),
         at_most: Duration::from_secs(10),
+        hold_ups: HoldUps::Forgive,
         path: 0,
     }
 }
@@ -247,6 +248,7 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
                 load_pps: None,
                 at_most: Duration::from_millis(200),
                 frames: None,
+                hold_ups: HoldUps::Forgive,
                 path: 0,
             })
             .unwrap();
@@ -345,6 +347,7 @@ fn a_renewed_sender_goes_on_and_owes_nothing_for_the_pause() {
                 load_pps: Some(LOAD_PPS),
                 frames: None,
                 at_most: Duration::from_secs(20),
+                hold_ups: HoldUps::Forgive,
                 path: 0,
             })
             .unwrap();

@@ -7,7 +7,7 @@ use std::{fs, thread};
 
 use engine::sink::Sink;
 use engine::sys::monotonic_ns;
-use engine::{Frames, Schedule, Sender};
+use engine::{Frames, HoldUps, Schedule, Sender};
 
 /// Something that sends.
 pub trait Contender {
@@ -158,6 +158,7 @@ impl Contender for Ours {
             load_pps: None,
             frames: None,
             at_most: AT_MOST,
+            hold_ups: HoldUps::Forgive,
             path: 0,
         };
         self.sender.start(flat_out).map_err(|e| e.to_string())

@@ -77,6 +77,7 @@ pub(crate) struct Counters {
     refused: Cells,
     of_stream: Cells,
     forgiven: OwnLine<AtomicU64>,
+    made_up: OwnLine<AtomicU64>,
     ring_full: OwnLine<AtomicU64>,
     wakeups: OwnLine<AtomicU64>,
     late: Cells,
@@ -91,6 +92,7 @@ impl Counters {
             refused: Cells::new(paths),
             of_stream: Cells::new(streams),
             forgiven: OwnLine::default(),
+            made_up: OwnLine::default(),
             ring_full: OwnLine::default(),
             wakeups: OwnLine::default(),
             late: Cells::new(histogram::BUCKETS),
@@ -127,10 +129,11 @@ impl Counters {
         }
     }
 
-    /// Frames that were due and will never leave.
+    /// Frames that were due and will never leave, and frames that were missed and have left since.
     #[inline]
-    pub(crate) fn set_forgiven(&self, frames: u64) {
-        self.forgiven.0.store(frames, Ordering::Relaxed);
+    pub(crate) fn set_missed(&self, forgiven: u64, made_up: u64) {
+        self.forgiven.0.store(forgiven, Ordering::Relaxed);
+        self.made_up.0.store(made_up, Ordering::Relaxed);
     }
 
     /// Frames were due, and there was no room for one.
@@ -162,6 +165,7 @@ impl Counters {
         SendCounts {
             sent: self.sent.read(self.paths),
             not_sent: read(&self.forgiven.0) + refused,
+            made_up: read(&self.made_up.0),
             streams: self.of_stream.read(self.streams),
             ring_full: read(&self.ring_full.0),
             wakeups: read(&self.wakeups.0),

@@ -286,8 +286,7 @@ fn send<T: Transmit, S: Source>(
             break;
         }
         let now_ns = monotonic_ns();
-        if now_ns >= end_ns {
-            frames.give_up(end_ns);
+        if now_ns >= end_ns && !frames.goes_on(now_ns) {
             break;
         }
         if orders.load_pps.load(Ordering::Relaxed) != NO_LOAD {
@@ -303,11 +302,11 @@ fn send<T: Transmit, S: Source>(
                 continue;
             }
         }
-        counters.set_forgiven(frames.not_sent());
+        counters.set_missed(frames.not_sent(), frames.made_up());
         let path = orders.path.load(Ordering::Relaxed);
         transmit.send(path, &mut frames, counters)?;
     }
-    // the last frames may have been forgiven, or a load changed, since
-    counters.set_forgiven(frames.not_sent());
+    frames.end();
+    counters.set_missed(frames.not_sent(), frames.made_up());
     Ok(())
 }

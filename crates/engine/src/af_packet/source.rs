@@ -7,7 +7,7 @@ use packet::{FrameTemplate, Order, Signature, Walk};
 
 use crate::error::EngineError;
 use crate::generator::{Frames, Schedule, TestFrames};
-use crate::pacer::{FRACTION, LONGEST_NS, Pacer};
+use crate::pacer::{CATCH_UP, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, gap};
 use crate::traffic::player::Player;
 
 /// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.
@@ -15,8 +15,8 @@ pub(crate) const CACHE_BYTES: usize = 1 << 20;
 /// And are no more than this: each has a descriptor, or a message header, of its own.
 const CACHE_FRAMES: u64 = 16_384;
 
-/// What is due at the end is no more than 100 us of a load, for older frames are forgiven.
-const MOST_GIVEN_UP: u64 = 1 << 16;
+/// What is owed is no more than a second of a load.
+const MOST_GIVEN_UP: u64 = 1 << 24;
 
 /// The frames of one trial, one after the other, each at its time.
 pub(crate) trait Source {
@@ -39,11 +39,17 @@ pub(crate) trait Source {
     /// Is there nothing more to come?
     fn has_ended(&self) -> bool;
 
-    /// The time is over: what was due before `end_ns` and was not taken will never leave.
-    fn give_up(&mut self, end_ns: u64);
+    /// The time is over at `now_ns`. Does anything still leave? Otherwise what was planned and not taken will never leave.
+    fn goes_on(&mut self, now_ns: u64) -> bool;
 
-    /// Frames that were due and forgiven.
+    /// The trial ends, perhaps before its time: what is owed will never leave.
+    fn end(&mut self);
+
+    /// Frames that were due and will never leave.
     fn not_sent(&self) -> u64;
+
+    /// Frames that were missed and have left since.
+    fn made_up(&self) -> u64;
 
     /// Another load from `now_ns` on.
     fn set_load(&mut self, load_pps: f64, now_ns: u64);
@@ -151,7 +157,10 @@ impl TestSource {
                 nonce: frames.nonce,
                 ..Signature::default()
             },
-            pacer: schedule.load_pps.map(|pps| Pacer::new(pps, start_ns)),
+            pacer: schedule.load_pps.map(|pps| {
+                let end_ns = start_ns.saturating_add(length_ns(schedule));
+                Pacer::new(pps, schedule.hold_ups, start_ns, end_ns)
+            }),
             left: schedule.frames.unwrap_or(u64::MAX),
             due: 0,
         }
@@ -215,17 +224,25 @@ impl Source for TestSource {
         self.left == 0
     }
 
-    fn give_up(&mut self, end_ns: u64) {
-        self.look(end_ns - 1);
-        if let Some(pacer) = &mut self.pacer {
-            pacer.forgive(self.due);
+    fn goes_on(&mut self, now_ns: u64) -> bool {
+        self.pacer
+            .as_mut()
+            .is_some_and(|pacer| pacer.goes_on(now_ns))
+    }
+
+    fn end(&mut self) {
+        // who has sent all that it was to owes nothing
+        if let Some(pacer) = self.pacer.as_mut().filter(|_| self.left > 0) {
+            pacer.abandon();
         }
-        self.left -= self.due;
-        self.due = 0;
     }
 
     fn not_sent(&self) -> u64 {
         self.pacer.as_ref().map_or(0, Pacer::not_sent)
+    }
+
+    fn made_up(&self) -> u64 {
+        self.pacer.as_ref().map_or(0, Pacer::made_up)
     }
 
     fn set_load(&mut self, load_pps: f64, now_ns: u64) {
@@ -235,15 +252,28 @@ impl Source for TestSource {
     }
 }
 
-/// What a profile says.
+/// How long a trial lasts.
+fn length_ns(schedule: &Schedule) -> u64 {
+    schedule.at_most.as_nanos().min(LONGEST_NS.into()) as u64
+}
+
+/// What a profile says. What is missed is made up by all streams together: the player's time is put off, and goes faster until it
+/// has caught up.
 pub(crate) struct TrafficSource {
     player: Player,
     start_ns: u64,
-    paced: bool,
+    /// A frame that is planned later than this does not leave: a nanosecond before the end.
+    last: u64,
+    load_pps: Option<f64>,
+    hold_ups: HoldUps,
+    lag: Lag,
+    /// What is planned is so much later than the player says: loads changed while frames were owed.
+    moved: i64,
     left: u64,
     /// The last look: frames that are due up to here leave; flat out, all.
     until: u64,
     now_ns: u64,
+    overtime: bool,
     given_up: u64,
 }
 
@@ -252,10 +282,15 @@ impl TrafficSource {
         TrafficSource {
             player,
             start_ns,
-            paced: schedule.load_pps.is_some(),
+            last: length_ns(schedule).saturating_sub(1) << FRACTION,
+            load_pps: schedule.load_pps,
+            hold_ups: schedule.hold_ups,
+            lag: Lag::new(schedule.hold_ups, schedule.load_pps.unwrap_or(f64::MAX)),
+            moved: 0,
             left: schedule.frames.unwrap_or(u64::MAX),
             until: 0,
             now_ns: start_ns,
+            overtime: false,
             given_up: 0,
         }
     }
@@ -263,25 +298,89 @@ impl TrafficSource {
     fn units(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.start_ns).min(LONGEST_NS) << FRACTION
     }
+
+    /// When a frame leaves that is due then for the player.
+    #[inline]
+    fn slot(&self, due: u64) -> u64 {
+        due.wrapping_add_signed(self.moved)
+            .wrapping_add(self.lag.time())
+    }
+
+    /// Is it planned for a time before the end?
+    fn is_planned(&self, due: u64) -> bool {
+        i128::from(due) + i128::from(self.moved) <= i128::from(self.last)
+    }
+
+    /// The player's time.
+    fn of_player(&self, elapsed: u64) -> u64 {
+        elapsed
+            .wrapping_sub(self.lag.time())
+            .wrapping_add_signed(-self.moved)
+    }
+
+    /// The mean time between frames.
+    fn gap(&self) -> u64 {
+        let gap = self.load_pps.map_or(0, gap);
+        ((gap >> FINE) as u64).max(1)
+    }
+
+    /// A frame that was due then has left.
+    #[inline]
+    fn advance(&mut self, due: u64) {
+        self.left -= 1;
+        if let Some(next) = self.player.due() {
+            self.lag.advance(1, next.saturating_sub(due));
+        }
+    }
+
+    /// The frame that is due then is late by more than can be caught up at once, or the load changes.
+    #[cold]
+    fn miss(&mut self, late: u64, elapsed: u64) {
+        if !self.lag.makes_up() {
+            return self.player.forgive(self.of_player(elapsed));
+        }
+        let gap = self.gap();
+        self.lag.lengthen(late / gap * gap);
+        self.give_up_while(|source, _| source.lag.excess() > 0);
+    }
+
+    /// Lets go of the next frame, and the next, as long as this holds of it and the time for which it is planned.
+    fn give_up_while(&mut self, holds: impl Fn(&Self, u64) -> bool) {
+        // streams that start each other without taking any time are always due
+        for _ in 0..self.left.min(MOST_GIVEN_UP) {
+            let Some(due) = self.player.due().filter(|&due| holds(self, due)) else {
+                break;
+            };
+            self.player.skip();
+            let next = self.player.due().unwrap_or(due);
+            self.lag.shorten(next.saturating_sub(due));
+            self.given_up += 1;
+        }
+    }
 }
 
 impl Source for TrafficSource {
     #[inline]
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         self.now_ns = now_ns;
-        if !self.paced {
+        if self.load_pps.is_none() {
             self.until = u64::MAX;
             return self.has_next().then_some(0);
         }
         self.until = self.units(now_ns);
-        let late = self.until.checked_sub(self.player.due()?)?;
-        self.player.forgive(self.until);
+        let late = self.until.checked_sub(self.slot(self.player.due()?))?;
+        if late > CATCH_UP {
+            self.miss(late, self.until);
+        }
         self.has_next().then_some(late >> FRACTION)
     }
 
     #[inline]
     fn has_next(&self) -> bool {
-        self.left > 0 && self.player.due().is_some_and(|due| due <= self.until)
+        self.left > 0
+            && self.player.due().is_some_and(|due| {
+                self.slot(due) <= self.until && (!self.overtime || self.is_planned(due))
+            })
     }
 
     #[inline]
@@ -294,25 +393,28 @@ impl Source for TrafficSource {
         let Some(upcoming) = self.player.upcoming() else {
             return;
         };
-        let timestamp_ns = if self.paced {
-            self.start_ns + (upcoming.due >> FRACTION)
+        let timestamp_ns = if self.load_pps.is_some() {
+            self.start_ns + (self.slot(upcoming.due) >> FRACTION)
         } else {
             self.now_ns
         };
-        self.left -= 1;
         *slot = Slot {
             bytes: self.player.take(buffer, slot.kind, timestamp_ns) as u32,
             stream: upcoming.stream,
             kind: Some(upcoming.kind),
         };
+        self.advance(upcoming.due);
     }
 
     #[inline]
     fn skip(&mut self) {
-        self.left -= 1;
-        // what is cached never ends; flat out, its times do not matter
-        if self.paced {
-            self.player.skip();
+        match self.player.due().filter(|_| self.load_pps.is_some()) {
+            Some(due) => {
+                self.player.skip();
+                self.advance(due);
+            }
+            // what is cached never ends; flat out, its times do not matter
+            None => self.left -= 1,
         }
     }
 
@@ -320,22 +422,237 @@ impl Source for TrafficSource {
         self.left == 0 || self.player.due().is_none()
     }
 
-    fn give_up(&mut self, end_ns: u64) {
-        if self.paced && self.look(end_ns - 1).is_some() {
-            // streams that start each other without taking any time are always due
-            while self.has_next() && self.given_up < MOST_GIVEN_UP {
-                self.skip();
-                self.given_up += 1;
+    fn goes_on(&mut self, now_ns: u64) -> bool {
+        let (Some(due), Some(_)) = (self.player.due(), self.load_pps) else {
+            return false;
+        };
+        self.overtime = true;
+        if self.is_planned(due) {
+            let left = self.last.wrapping_sub(due.wrapping_add_signed(self.moved));
+            let late = self.units(now_ns).saturating_sub(self.last);
+            if self.lag.fits(left, late) {
+                return true;
             }
+            self.give_up_while(Self::is_planned);
         }
+        self.lag.settle();
+        false
+    }
+
+    fn end(&mut self) {
+        let (Some(due), Some(_)) = (self.player.due(), self.load_pps) else {
+            return;
+        };
+        // who has sent all that it was to owes nothing
+        let until = self.slot(due).wrapping_add_signed(-self.moved);
+        self.give_up_while(|source, due| source.lag.time() > 0 && due < until);
+        self.lag.settle();
     }
 
     fn not_sent(&self) -> u64 {
         self.player.not_sent() + self.given_up
     }
 
+    fn made_up(&self) -> u64 {
+        self.lag.made_up()
+    }
+
     fn set_load(&mut self, load_pps: f64, now_ns: u64) {
+        let (Some(before), Some(due)) = (self.load_pps, self.player.due()) else {
+            return;
+        };
         let now = self.units(now_ns);
-        self.player.set_load(load_pps, now);
+        if let Some(late) = now.checked_sub(self.slot(due))
+            && self.lag.makes_up()
+        {
+            self.miss(late, now);
+        }
+        // what is owed leaves as it would, and the others after it
+        self.player.set_load(load_pps, self.of_player(now));
+        self.load_pps = Some(load_pps);
+        let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
+        self.lag.change(relief, gap(before), gap(load_pps));
+        self.moved += lag as i64 - self.lag.time() as i64;
+        self.give_up_while(|source, _| source.lag.excess() > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
+    use packet::modifier::Program;
+    use std::time::Duration;
+
+    const START: u64 = 5_000_000_000;
+    const MS: u64 = 1_000_000;
+    const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
+
+    /// 20 frames at 1 Mpps and a pause of 1 ms, over and over, which start another stream; and one that goes on all the time.
+    fn chain() -> Player {
+        let stream = |id: u16, rate_pps, mode, next| Stream {
+            id,
+            name: id.to_string(),
+            kinds: vec![Kind {
+                template: vec![0; 60],
+                program: Program::default(),
+                place: None,
+            }],
+            pattern: vec![0],
+            timing: Timing {
+                rate_pps,
+                mode,
+                delay_ns: 0,
+                waits: id == 1,
+                next,
+                runs: None,
+            },
+        };
+        let bursts = Emission::Bursts {
+            frames: 20,
+            pause_ns: MS,
+            bursts: Some(2),
+        };
+        let frames = TrafficFrames {
+            traffic: Traffic {
+                name: "chain".into(),
+                streams: vec![
+                    stream(0, 1e6, bursts, Some(1)),
+                    stream(1, 1e5, Emission::Burst { frames: 30 }, Some(0)),
+                    stream(2, 1e4, Emission::Continuous, None),
+                ],
+            }
+            .into(),
+            nonce: 1,
+        };
+        Player::new(&frames, Some(1_110_000.0)).expect("traffic that can be played")
+    }
+
+    fn source(hold_ups: HoldUps, at_most: u64, frames: Option<u64>) -> TrafficSource {
+        let schedule = Schedule {
+            load_pps: Some(1_110_000.0),
+            frames,
+            at_most: Duration::from_nanos(at_most),
+            hold_ups,
+            path: 0,
+        };
+        TrafficSource::new(chain(), &schedule, START)
+    }
+
+    /// Streams and departures (ns after the start) of a sender that looks every 100 ns and once sleeps.
+    fn play(
+        source: &mut TrafficSource,
+        at_most: u64,
+        sleep: Option<(u64, u64)>,
+    ) -> Vec<(u32, u64)> {
+        let (mut now, mut sleep) = (START, sleep);
+        let mut left = vec![];
+        while !source.has_ended() && (now < START + at_most || source.goes_on(now)) {
+            if source.look(now).is_some() {
+                while source.has_next() {
+                    let due = source.player.due().expect("there is a next");
+                    left.push((source.lane(), source.slot(due) >> FRACTION));
+                    source.skip();
+                }
+            }
+            now += 100;
+            if let Some((_, long)) = sleep.take_if(|(at, _)| now >= START + *at) {
+                now += long;
+            }
+        }
+        left
+    }
+
+    #[test]
+    fn chains_and_bursts_are_put_off_as_they_are_and_catch_up() {
+        let streams = |played: &[(u32, u64)]| -> Vec<u32> { played.iter().map(|p| p.0).collect() };
+        let planned = play(&mut source(MAKE_UP, 300 * MS, None), 300 * MS, None);
+        let mut held_up = source(MAKE_UP, 300 * MS, None);
+        let played = play(&mut held_up, 300 * MS, Some((10 * MS, 20 * MS)));
+        assert_eq!(streams(&played), streams(&planned));
+        assert_eq!(held_up.not_sent(), 0);
+        assert!(held_up.made_up() > 0);
+        for (number, (played, planned)) in played.iter().zip(&planned).enumerate() {
+            let lag = played.1 - planned.1;
+            // 20 ms at the most; a third of the time since is made up
+            let expected = match planned.1 {
+                at if at < 10 * MS => 0,
+                at => (20 * MS).saturating_sub((at - 10 * MS) / 4),
+            };
+            assert!(
+                lag.abs_diff(expected) <= MS,
+                "frame {number}, planned for {} ns, leaves {lag} ns later, not {expected}",
+                planned.1
+            );
+        }
+        for (played, planned) in played.windows(2).zip(planned.windows(2)) {
+            let (gap, own) = (played[1].1 - played[0].1, planned[1].1 - planned[0].1);
+            assert!(gap + 1 >= own * 3 / 4, "{gap} ns in place of {own}");
+        }
+    }
+
+    #[test]
+    fn what_is_owed_at_the_end_is_sent_or_counted() {
+        let planned = play(&mut source(MAKE_UP, 300 * MS, None), 300 * MS, None).len() as u64;
+        for (sleep, all) in [((290 * MS, 40 * MS), true), ((100 * MS, 190 * MS), false)] {
+            let mut source = source(MAKE_UP, 300 * MS, None);
+            let sent = play(&mut source, 300 * MS, Some(sleep)).len() as u64;
+            assert_eq!((sent + source.not_sent(), sent == planned), (planned, all));
+        }
+        // stopped early
+        let mut source = source(MAKE_UP, 300 * MS, None);
+        source.look(START + 100 * MS);
+        source.end();
+        let due = planned_until(100 * MS);
+        assert!(
+            source.not_sent().abs_diff(due) <= 100,
+            "{} of {due}",
+            source.not_sent()
+        );
+        assert_eq!(source.made_up(), 0);
+    }
+
+    fn planned_until(at_most: u64) -> u64 {
+        play(&mut source(MAKE_UP, at_most, None), at_most, None).len() as u64
+    }
+
+    #[test]
+    fn a_number_of_frames_is_sent_whatever_happens() {
+        for hold_ups in [MAKE_UP, HoldUps::Forgive] {
+            let mut source = source(hold_ups, 3000 * MS, Some(5000));
+            let sent = play(&mut source, 3000 * MS, Some((10 * MS, 20 * MS)));
+            source.end();
+            assert_eq!(sent.len(), 5000);
+            assert_eq!(source.not_sent() > 0, hold_ups == HoldUps::Forgive);
+        }
+    }
+
+    #[test]
+    fn as_many_frames_are_owed_when_the_load_changes() {
+        // half the rates: 10 ms of what is owed become 20 ms, but for pauses
+        let mut source = source(MAKE_UP, 1000 * MS, None);
+        play_until(&mut source, 10 * MS);
+        source.look(START + 30 * MS);
+        let (due, owed) = (
+            source.player.due().unwrap(),
+            source.lag.time() / source.gap(),
+        );
+        let slot = source.slot(due);
+        assert!(owed > 20_000, "{owed}");
+        source.set_load(555_000.0, START + 30 * MS);
+        // not earlier, nor a gap later
+        let moved = source.slot(source.player.due().unwrap()) - slot;
+        assert!(moved >> FRACTION <= 1000, "{moved}");
+        assert_eq!(source.lag.time() / source.gap(), owed);
+        assert_eq!(source.not_sent(), 0);
+    }
+
+    fn play_until(source: &mut TrafficSource, until: u64) {
+        for now in (START..START + until).step_by(100) {
+            source.look(now);
+            while source.has_next() {
+                source.skip();
+            }
+        }
     }
 }

@@ -148,6 +148,7 @@ fn descriptor(start: usize, bytes: u32) -> XdpDesc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HoldUps;
     use crate::generator::{Frames, Schedule, TestFrames};
     use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
     use std::time::Duration;
@@ -180,12 +181,19 @@ mod tests {
     /// However busy this machine is: what was intended was sent, or it is said that it was not.
     #[test]
     fn sent_and_not_sent_are_what_was_intended() {
-        for load_pps in [999.0, 123_456.0, 5e6] {
+        for (load_pps, hold_ups) in [
+            (999.0, HoldUps::Forgive),
+            (123_456.0, HoldUps::Forgive),
+            (123_456.0, MAKE_UP),
+            (5e6, HoldUps::Forgive),
+            (5e6, MAKE_UP),
+        ] {
             let mut sender = sender(1, &[]);
             sender.arm(&frames()).expect("room for the frames");
             let schedule = Schedule {
                 frames: None,
                 at_most: Duration::from_millis(300),
+                hold_ups,
                 path: 0,
                 ..schedule(Some(load_pps))
             };
@@ -199,6 +207,8 @@ mod tests {
             assert_eq!(counts.sent[0] + counts.not_sent, intended, "{counts:?}");
         }
     }
+
+    const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
 
     fn frames() -> Frames {
         let template = FrameTemplate::new(&FrameSpec {
@@ -220,6 +230,7 @@ mod tests {
             load_pps,
             frames: Some(100_000),
             at_most: Duration::from_secs(5),
+            hold_ups: HoldUps::Forgive,
             path: 1,
         }
     }

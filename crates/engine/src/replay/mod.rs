@@ -1,8 +1,8 @@
 //! Replay: the frames of a capture, sent again as they are, at their own times or at others.
 //!
 //! A [`Recording`] is all frames of a file with the times between them; the [`Replay`] is a [`Sender`] of its own, for no other
-//! one keeps times that follow no rule. It gives up no frame: one that is late leaves late, and one that the port refuses is
-//! tried again. Reading files is the caller's business. Start with [`Recording::new`].
+//! one keeps times that follow no rule. It gives up no frame: after a hold-up times are put off and catch up
+//! ([`HoldUps::MakeUp`]), and a frame that the port refuses is tried again. Reading files is the caller's business. Start with [`Recording::new`].
 
 mod sys;
 
@@ -16,6 +16,7 @@ use self::sys::{BATCH, Socket};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Frames, Mode, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
+use crate::pacer::{CATCH_UP_US, FRACTION, HoldUps, Lag, OVERTIME_NS};
 use crate::port::{PortSpec, interface_index, pin, within};
 use crate::sys::{become_preferred, monotonic_ns};
 
@@ -148,6 +149,7 @@ struct Running {
 #[derive(Default)]
 struct Progress {
     sent: AtomicU64,
+    made_up: AtomicU64,
     refusals: AtomicU64,
     wakeups: AtomicU64,
     ended: AtomicBool,
@@ -218,6 +220,13 @@ impl Sender for Replay {
             frames: (self.rounds.saturating_mul(self.recording.len() as u64))
                 .min(schedule.frames.unwrap_or(u64::MAX)),
             at_most: schedule.at_most,
+            lag: Lag::new(
+                match schedule.hold_ups {
+                    HoldUps::Forgive => HoldUps::MakeUp { most_pps: None },
+                    make_up => make_up,
+                },
+                schedule.load_pps.unwrap_or(0.0),
+            ),
             progress: self.progress.clone(),
             stop: stop.clone(),
         };
@@ -264,6 +273,7 @@ impl Sender for Replay {
         Ok(SendCounts {
             sent: vec![sent],
             not_sent: if ended { all.saturating_sub(sent) } else { 0 },
+            made_up: self.progress.made_up.load(Ordering::Relaxed),
             ring_full: self.progress.refusals.load(Ordering::Relaxed),
             wakeups: self.progress.wakeups.load(Ordering::Relaxed),
             ..SendCounts::default()
@@ -331,6 +341,7 @@ struct Job {
     times: Times,
     frames: u64,
     at_most: Duration,
+    lag: Lag,
     progress: Arc<Progress>,
     stop: Arc<AtomicBool>,
 }
@@ -340,12 +351,13 @@ impl Job {
         let start = monotonic_ns() + LEAD_NS;
         let end = start.saturating_add(self.at_most.as_nanos().min(u64::MAX.into()) as u64);
         let len = self.recording.len() as u64;
-        let mut next = 0;
+        let (mut next, mut lag) = (0, self.lag);
         let mut batch: Vec<&[u8]> = Vec::with_capacity(BATCH);
         while next < self.frames && !self.stop.load(Ordering::Acquire) {
-            let due = start.saturating_add(self.times.due_ns(&self.recording, next));
+            let planned = start.saturating_add(self.times.due_ns(&self.recording, next));
+            let due = planned.saturating_add(lag.time() >> FRACTION);
             let now = monotonic_ns();
-            if now >= end || due >= end {
+            if planned >= end || now >= end.saturating_add(OVERTIME_NS) {
                 break;
             }
             if now < due {
@@ -365,18 +377,27 @@ impl Job {
                     .unwrap_or_else(|poisoned| poisoned.into_inner());
                 lateness.record(now - due);
             }
+            if now - due > u64::from(CATCH_UP_US) * 1000 && !matches!(self.times, Times::FlatOut) {
+                lag.lengthen((now - due) << FRACTION);
+            }
             batch.clear();
             let room = (BATCH as u64).min(self.frames - next);
-            batch.extend(
-                (next..next + room)
-                    .take_while(|&n| start + self.times.due_ns(&self.recording, n) <= now)
-                    .map(|n| self.recording.frame((n % len) as usize)),
-            );
+            let mut ahead = lag;
+            for n in next..next + room {
+                let due = start + self.times.due_ns(&self.recording, n);
+                if due + (ahead.time() >> FRACTION) > now {
+                    break;
+                }
+                batch.push(self.recording.frame((n % len) as usize));
+                self.pass(&mut ahead, n);
+            }
             self.progress.wakeups.fetch_add(1, Ordering::Relaxed);
             match self.socket.send(&batch) {
                 Ok(taken) => {
+                    (next..next + taken as u64).for_each(|n| self.pass(&mut lag, n));
                     next += taken as u64;
                     self.progress.sent.store(next, Ordering::Relaxed);
+                    (self.progress.made_up).store(lag.made_up(), Ordering::Relaxed);
                     if taken < batch.len() {
                         self.refused();
                     }
@@ -400,6 +421,12 @@ impl Job {
             }
         }
         Ok(())
+    }
+
+    /// A frame has left.
+    fn pass(&self, lag: &mut Lag, number: u64) {
+        let due = |number| self.times.due_ns(&self.recording, number);
+        lag.advance(1, (due(number + 1) - due(number)) << FRACTION);
     }
 
     /// The port has no room: not now, but soon.

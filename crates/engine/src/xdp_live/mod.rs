@@ -36,7 +36,7 @@ use crate::generator::{
     Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames, Timestamps,
 };
 use crate::histogram::{BUCKETS, Histogram};
-use crate::pacer::{self, CATCH_UP_US, FINE};
+use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, HoldUps, OVERTIME_NS};
 use crate::port::{PathSpec, enter, interface_index, pin, within};
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
 use crate::traffic::TrafficFrames;
@@ -125,6 +125,7 @@ struct Armed {
 
 struct Running {
     control: Control,
+    hold_ups: HoldUps,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), EngineError>>,
 }
@@ -308,7 +309,7 @@ impl Sender for XdpLive {
             path: schedule.path as u32,
             catch_up_us: CATCH_UP_US,
             batch_mask: batch - 1,
-            pad: 0,
+            relief: (schedule.load_pps).map_or(0, |pps| schedule.hold_ups.relief(pps)),
         };
         self.paced = schedule.load_pps.is_some();
         self.write_control(control)?;
@@ -323,12 +324,13 @@ impl Sender for XdpLive {
                     pin(&cpus)?;
                     become_preferred();
                     enter(&netns)?;
-                    send(&programs, &armed, batch, control.end_ns, &stop)
+                    send(&programs, &armed, batch, control.last_ns(), &stop)
                 })
                 .map_err(|e| EngineError::system("start the sender thread", e))?
         };
         self.running = Some(Running {
             control,
+            hold_ups: schedule.hold_ups,
             stop,
             thread,
         });
@@ -368,6 +370,7 @@ impl Sender for XdpLive {
             ));
         };
         running.control.gap = gap(load_pps);
+        running.control.relief = running.hold_ups.relief(load_pps);
         let control = running.control;
         self.write_control(control)
     }
@@ -393,6 +396,7 @@ impl Sender for XdpLive {
         Ok(SendCounts {
             sent: progress.sent[..self.ports.len()].to_vec(),
             not_sent: progress.not_sent,
+            made_up: progress.made_up >> 16,
             streams: match &self.profile {
                 Some(profile) => profile.sent()?,
                 None => vec![],
@@ -403,14 +407,18 @@ impl Sender for XdpLive {
 
     fn stop(&mut self) -> Result<SendCounts, EngineError> {
         if let Some(Running {
-            mut control,
+            control,
             stop,
             thread,
+            ..
         }) = self.running.take()
         {
+            let over = monotonic_ns() >= control.end_ns;
             // first no more frames, then no more test run
-            control.end_ns = 0;
-            self.write_control(control)?;
+            self.write_control(Control {
+                end_ns: 0,
+                ..control
+            })?;
             stop.store(true, Ordering::Release);
             while !thread.is_finished() {
                 // again and again: a signal that comes just before the call would be lost
@@ -420,6 +428,11 @@ impl Sender for XdpLive {
             thread
                 .join()
                 .map_err(|_| EngineError::Thread("it panicked".into()))??;
+            let mut progress = self.progress()?;
+            progress.end(&control, over);
+            (self.loaded_mut().progress)
+                .set(0, progress, 0)
+                .map_err(|e| EngineError::bpf("end the live-frames sender's counters", &e))?;
             self.check_ports()?;
         }
         self.counts()
@@ -429,11 +442,11 @@ impl Sender for XdpLive {
         let Some(running) = &self.running else {
             return true;
         };
-        let control = &running.control;
-        let all_sent =
-            control.frames > 0 && self.progress().is_ok_and(|p| p.sequence >= control.frames);
-        all_sent
-            || monotonic_ns() >= control.end_ns
+        let (control, now) = (&running.control, monotonic_ns());
+        now >= control.last_ns()
+            || self
+                .progress()
+                .is_ok_and(|p| p.has_all(control) || now >= control.end_ns && p.is_over(control))
             || running.thread.is_finished()
             || self.check_ports().is_err()
     }
@@ -474,6 +487,50 @@ fn send(
         }
     }
     Ok(())
+}
+
+impl Control {
+    /// Nothing leaves later.
+    fn last_ns(&self) -> u64 {
+        let overtime = if self.relief > 0 { OVERTIME_NS } else { 0 };
+        self.end_ns.saturating_add(overtime)
+    }
+
+    /// From the start to the end, in 1/65536 ns.
+    fn length(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns) << FRACTION
+    }
+}
+
+impl Progress {
+    /// Has the sender sent as many frames as it was to?
+    fn has_all(&self, control: &Control) -> bool {
+        control.frames > 0 && self.sequence >= control.frames
+    }
+
+    /// Is nothing planned any more for the time before the end, which is now?
+    fn is_over(&self, control: &Control) -> bool {
+        self.next >= control.length() || control.relief == 0
+    }
+
+    /// The sender has been stopped, after its end or before. It may not have run since, and so not counted what will never
+    /// leave.
+    fn end(&mut self, control: &Control, over: bool) {
+        if self.gap == 0 {
+            return;
+        }
+        let frames = match over {
+            true => control
+                .length()
+                .saturating_sub(self.next)
+                .div_ceil(self.gap),
+            false => self.lag.div_ceil(self.gap),
+        };
+        // who has sent all that it was to owes nothing
+        self.not_sent += if self.has_all(control) { 0 } else { frames };
+        self.next += frames * self.gap;
+        self.lag = 0;
+    }
 }
 
 /// The time between frames at a load, in 1/65536 ns.

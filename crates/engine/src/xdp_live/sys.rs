@@ -39,7 +39,7 @@ pub(super) struct Control {
     pub path: u32,
     pub catch_up_us: u32,
     pub batch_mask: u32,
-    pub pad: u32,
+    pub relief: u32,
 }
 
 /// `struct progress`.
@@ -48,8 +48,10 @@ pub(super) struct Control {
 pub(super) struct Progress {
     pub sent: [u64; MAX_PATHS],
     pub not_sent: u64,
+    pub made_up: u64,
     pub calls: u64,
     pub next: u64,
+    pub lag: u64,
     pub until: u64,
     pub gap: u64,
     pub start_ns: u64,
@@ -129,7 +131,7 @@ unsafe impl aya::Pod for CycleSize {}
 
 const _: () = assert!(size_of::<Stream>() == 80 + 4 * 4 + 2 * 4 + 4 * 2);
 const _: () = assert!(size_of::<Control>() == 8 * 4 + 4 * 4);
-const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 8) + 4 * 6);
+const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 10) + 4 * 6);
 
 /// Answers questions about interfaces of the namespace in which it was opened.
 pub(super) struct Interfaces {

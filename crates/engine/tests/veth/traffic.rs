@@ -11,8 +11,8 @@ use engine::traffic::player::Player;
 use engine::traffic::{Emission, Kind, Stream, Timing};
 use engine::xdp_count::XdpPass;
 use engine::{
-    Copies, EngineError, Frames, Mode, PathSpec, Schedule, SendCounts, Sender, SignaturePlace,
-    Timestamps, Traffic, TrafficFrames, af_packet, af_xdp,
+    Copies, EngineError, Frames, HoldUps, Mode, PathSpec, Schedule, SendCounts, Sender,
+    SignaturePlace, Timestamps, Traffic, TrafficFrames, af_packet, af_xdp,
 };
 use packet::modifier::{
     Dimension, Endian, Instruction, Machine, Program, Source, Transport, Values, Variable, Width,
@@ -215,6 +215,7 @@ fn schedule(load_pps: Option<f64>, frames: Option<u64>) -> Schedule {
         load_pps,
         frames,
         at_most: Duration::from_secs(8),
+        hold_ups: HoldUps::Forgive,
         path: 0,
     }
 }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * For tests/schedule.rs: the schedule of the live-frames senders by a clock that the test sets, without frames. The first eight
+ * bytes of the frame are the time; when a frame is due, they become its departure.
+ */
+static unsigned long long set_clock;
+#define NOW() set_clock
+
+#include "schedule.h"
+
+SEC("xdp")
+int tick(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 zero = 0;
+	const volatile struct control *c = bpf_map_lookup_elem(&control, &zero);
+	struct progress *p = bpf_map_lookup_elem(&progress, &zero);
+	__u64 departure;
+
+	if (!c || !p || data + 8 > end)
+		return XDP_ABORTED;
+	set_clock = *(__u64 *)data;
+	departure = due(c, p);
+	if (!departure)
+		return XDP_DROP;
+	*(__u64 *)data = departure;
+	advance(c, p, ONE_GAP);
+	return XDP_PASS;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

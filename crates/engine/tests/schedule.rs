@@ -1,0 +1,202 @@
+//! The schedule of the BPF senders against that of the library: both let the same frames leave at the same times, whatever
+//! happens to the sender.
+//!
+//! Needs the right to load BPF programs.
+
+use aya::Ebpf;
+use aya::maps::Array;
+use aya::programs::{TestRun, TestRunOptions, Xdp};
+use engine::HoldUps;
+use engine::pacer::Pacer;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/schedule_test.o"));
+
+const START: u64 = 1_000_000_000_000;
+const MS: u64 = 1_000_000;
+
+/// `struct control` and `struct progress` of `bpf/schedule.h`, in words of 8 bytes.
+type Control = [u64; 6];
+type Progress = [u64; 29];
+const NOT_SENT: usize = 16;
+const MADE_UP: usize = 17;
+const LAG: usize = 20;
+
+/// A sender in BPF without frames.
+struct Sender {
+    programs: Ebpf,
+}
+
+impl Sender {
+    fn load() -> Option<Sender> {
+        let mut programs = match Ebpf::load(OBJECT) {
+            Ok(programs) => programs,
+            Err(error) => {
+                let name = std::thread::current().name().unwrap_or("?").to_owned();
+                println!("SKIPPED: {name}: cannot load BPF programs: {error}");
+                return None;
+            }
+        };
+        let program: &mut Xdp = programs.program_mut("tick").unwrap().try_into().unwrap();
+        program.load().unwrap();
+        Some(Sender { programs })
+    }
+
+    fn steer(&mut self, load_pps: u64, makes_up: bool, end: u64, frames: u64) {
+        let relief = if makes_up { 16384 } else { 0 };
+        let gap = (1_000_000_000 << 16) / load_pps;
+        let control: Control = [START, end, gap, frames, 100 << 32, relief << 32];
+        let map = self.programs.map_mut("control").unwrap();
+        Array::<_, Control>::try_from(map)
+            .unwrap()
+            .set(0, control, 0)
+            .unwrap();
+    }
+
+    fn reset(&mut self) {
+        let map = self.programs.map_mut("progress").unwrap();
+        let nothing: Progress = [0; 29];
+        Array::<_, Progress>::try_from(map)
+            .unwrap()
+            .set(0, nothing, 0)
+            .unwrap();
+    }
+
+    fn progress(&self) -> Progress {
+        let map = self.programs.map("progress").unwrap();
+        Array::<_, Progress>::try_from(map)
+            .unwrap()
+            .get(&0, 0)
+            .unwrap()
+    }
+
+    /// All frames that leave at this time.
+    fn departures(&mut self, now: u64) -> Vec<u64> {
+        let program: &mut Xdp = self
+            .programs
+            .program_mut("tick")
+            .unwrap()
+            .try_into()
+            .unwrap();
+        let mut departures = vec![];
+        loop {
+            let mut frame = [0; 64];
+            frame[..8].copy_from_slice(&now.to_ne_bytes());
+            let mut out = [0; 64];
+            let options = TestRunOptions {
+                data_in: Some(&frame),
+                data_out: Some(&mut out),
+                ..TestRunOptions::new()
+            };
+            const PASS: u32 = 2;
+            if program.test_run(options).unwrap().return_value != PASS {
+                return departures;
+            }
+            departures.push(u64::from_ne_bytes(out[..8].try_into().unwrap()));
+        }
+    }
+}
+
+/// Numbers below a limit, the same in each run (xorshift, Marsaglia 2003).
+fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |limit| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % limit
+    }
+}
+
+#[test]
+fn bpf_and_rust_keep_the_same_schedule() {
+    let Some(mut sender) = Sender::load() else {
+        return;
+    };
+    let mut below = chance(4);
+    for round in 0..60 {
+        let load = [1_000, 10_000, 50_000, 100_000, 1_000_000][below(5) as usize];
+        let makes_up = below(3) > 0;
+        let length = (2 + below(60)) * MS + below(1000);
+        let (gap, end) = (1_000_000_000 / load, START + length);
+        let hold_ups = match makes_up {
+            true => HoldUps::MakeUp { most_pps: None },
+            false => HoldUps::Forgive,
+        };
+        let mut pacer = Pacer::new(load as f64, hold_ups, START, end);
+        sender.reset();
+        sender.steer(load, makes_up, end, 0);
+        let mut now = START;
+        let (mut sent, mut over) = (0, false);
+        while !over {
+            now += match below(100) {
+                // longer than what can be made up after the end, now and then
+                0 => below(30 * MS) * below(10),
+                1..5 => below(300_000),
+                _ => below(20 * gap + 1),
+            };
+            let mut due = vec![];
+            over = now >= end && !pacer.goes_on(now);
+            if !over {
+                // after a hold-up the newest frame is due, and then perhaps another one already
+                while pacer.due(now) > 0 {
+                    due.push(pacer.departure_ns());
+                    pacer.taken(1);
+                }
+            }
+            let of_bpf = sender.departures(now);
+            assert_eq!(of_bpf, due, "round {round}, {} ns, {pacer:?}", now - START);
+            sent += due.len() as u64;
+        }
+        let progress = sender.progress();
+        assert_eq!(progress[NOT_SENT], pacer.not_sent(), "round {round}");
+        assert_eq!(
+            (progress[MADE_UP] >> 16, progress[LAG]),
+            (pacer.made_up(), 0)
+        );
+        assert_eq!(
+            sent + pacer.not_sent(),
+            (length * load).div_ceil(1_000_000_000)
+        );
+    }
+}
+
+/// As many frames are owed after a change of the load, and what is intended stays so but for a part of a frame.
+#[test]
+fn what_is_owed_survives_a_change_of_the_load() {
+    let Some(mut sender) = Sender::load() else {
+        return;
+    };
+    let mut below = chance(7);
+    for round in 0..30 {
+        let end = START + 200 * MS;
+        let loads: Vec<u64> = (0..6).map(|_| 10_000 + below(90_000)).collect();
+        sender.reset();
+        let (mut now, mut sent, mut intended) = (START, 0, 0.0);
+        for (phase, &load) in (1..).zip(&loads) {
+            sender.steer(load, true, end, 0);
+            // the sender sees a new load when it looks for the first time
+            let from = now;
+            while now < START + phase * 30 * MS {
+                sent += sender.departures(now).len();
+                now += if below(1000) == 0 {
+                    below(3 * MS)
+                } else {
+                    below(30_000)
+                };
+            }
+            sent += sender.departures(now).len();
+            let to = if phase == 6 { end } else { now };
+            intended += (to - from) as f64 * load as f64 / 1e9;
+        }
+        while now < end + 100 * MS {
+            sent += sender.departures(now).len();
+            now += 5000;
+        }
+        let progress = sender.progress();
+        assert_eq!((progress[NOT_SENT], progress[LAG]), (0, 0), "round {round}");
+        assert!(progress[MADE_UP] > 0);
+        // a gap under way is cut off or drawn out at each change
+        let off = sent as f64 - intended;
+        assert!(off.abs() <= 7.0, "round {round}: {off} off");
+    }
+}
