@@ -3,6 +3,10 @@
 //!
 //! Needs the right to load BPF programs.
 
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::Write;
+
 use aya::Ebpf;
 use aya::maps::Array;
 use aya::programs::{TestRun, TestRunOptions, Xdp};
@@ -32,7 +36,8 @@ impl Sender {
             Ok(programs) => programs,
             Err(error) => {
                 let name = std::thread::current().name().unwrap_or("?").to_owned();
-                println!("SKIPPED: {name}: cannot load BPF programs: {error}");
+                let reason = format!("cannot load BPF programs: {error}");
+                let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {reason}");
                 return None;
             }
         };

@@ -15,6 +15,16 @@ use crate::procedure::Asked;
 use crate::search::{SearchOutcome, SearchTrial};
 use crate::trial::Stream;
 
+/// What becomes of frames that a generator missed because it was held up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HoldUps {
+    /// They are not sent: the load is never above the intended one.
+    Forgive,
+    /// They are sent afterwards: the mean is the intended load.
+    MakeUp,
+}
+
 /// May the trial be used, and if not, why not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
@@ -59,6 +69,9 @@ pub struct TrialRecord {
     pub stream: Stream,
     /// The engine that sent.
     pub engine: String,
+    /// What became of frames that it missed while it was held up; absent when flat out or simulated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_ups: Option<HoldUps>,
     /// What counted the frames.
     pub receiver: String,
     /// Seconds from the first to the last window.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
 use engine::{
-    Expected, Frames, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace, TestFrames,
+    Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace, TestFrames,
 };
 use lab::LabError;
 use lab::ports::{Port, Role};
@@ -162,6 +162,7 @@ impl Probe {
                     load_pps: Some(self.load_pps),
                     frames: Some(self.frames),
                     at_most: self.at_most,
+                    hold_ups: HoldUps::MakeUp { most_pps: None },
                     path: 0,
                 },
                 steps: Steps::one(Some(self.load_pps)),
@@ -229,7 +230,7 @@ impl Ping {
                 self.where_.take(rx_name, &[Role::Receive])?,
             )
         };
-        // frames that are held up are given up, and others sent for them
+        // what is refused is given up, and other frames sent for it
         let needs =
             Duration::from_secs_f64(self.count as f64 / load_pps) * 2 + Duration::from_secs(1);
         let probe = Probe {

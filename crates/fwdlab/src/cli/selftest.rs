@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::{
-    Expected, Frames, LoneReceiver, LoneSender, Mode, PortSpec, Schedule, SignaturePlace,
+    Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, PortSpec, Schedule, SignaturePlace,
     TestFrames,
 };
 use lab::ports::{Port, Role};
@@ -29,6 +29,8 @@ use crate::output;
 const FLOWS: u32 = 2000;
 /// The load of the latency probe.
 const PROBE_PPS: f64 = 1000.0;
+/// As in trials; and so it shows how often this host holds a sender up.
+const HOLD_UPS: HoldUps = HoldUps::Forgive;
 
 /// Measure the tester itself, back to back: what it sends, what it receives, how exactly, how late
 ///
@@ -74,6 +76,7 @@ struct Limit {
 struct Pacing {
     engine: &'static str,
     load_pps: f64,
+    hold_ups: &'static str,
     sent_pps: f64,
     error_percent: f64,
     frames_not_sent: u64,
@@ -232,6 +235,7 @@ impl SelfTest {
             document.pacing.push(Pacing {
                 engine: mode.name(),
                 load_pps,
+                hold_ups: HOLD_UPS.name(),
                 sent_pps: load_pps * sent.frames as f64 / due.max(1) as f64,
                 error_percent: -100.0 * sent.not_sent as f64 / due.max(1) as f64,
                 frames_not_sent: sent.not_sent,
@@ -289,6 +293,7 @@ impl SelfTest {
                     load_pps,
                     frames: None,
                     at_most: self.trial + Duration::from_secs(1),
+                    hold_ups: HOLD_UPS,
                     path: 0,
                 },
                 steps: Steps::one(load_pps),

@@ -22,6 +22,7 @@ mod import;
 mod interrupts;
 mod links;
 mod ministat;
+mod pacing;
 mod pkt_gen;
 mod ports;
 mod procedures;

@@ -7,7 +7,7 @@ use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use measure::maxfwd::{ID, MIN_WINDOWS, MaxFwd, Planned, Window, control, judge, noise, summarise};
 use model::event::EventKind;
-use model::result::{Summary, TrialRecord, Validity};
+use model::result::{HoldUps, Summary, TrialRecord, Validity};
 use model::trial::Stream;
 use model::units::imix_estimate_l2_bps;
 use model::version::RUN_FORMAT;
@@ -284,6 +284,7 @@ fn record(
         started_at,
         stream: stream.clone(),
         engine: tester.mode().name().into(),
+        hold_ups: load.map(|_| HoldUps::Forgive),
         receiver: tester.receiver_name().into(),
         duration_s: span,
         intended_load_pps: load,

@@ -13,7 +13,7 @@ use measure::gate::Gate;
 use measure::procedure::{Procedure, Session, estimate};
 use model::event::{Event, EventKind};
 use model::procedure::{Asked, Question};
-use model::result::{Noise, Summary, TrialRecord, Validity};
+use model::result::{HoldUps, Noise, Summary, TrialRecord, Validity};
 use model::trial::Stream;
 use model::units::FrameSize;
 use model::version::RUN_FORMAT;
@@ -328,6 +328,7 @@ impl Course<'_> {
             started_at: String::new(),
             stream: stream.clone(),
             engine: names.0.into(),
+            hold_ups: (self.parameters.dut.is_none()).then_some(HoldUps::Forgive),
             receiver: names.1.into(),
             duration_s,
             intended_load_pps: Some(per_second(answer.frames_intended)),

@@ -16,7 +16,7 @@ use measure::mlr::{self, ID, Planned, Search};
 use measure::procedure::ended_too_early;
 use model::event::{Event, EventKind};
 use model::procedure::{Purpose, Question};
-use model::result::{Noise, Summary, TrialRecord, Validity};
+use model::result::{HoldUps, Noise, Summary, TrialRecord, Validity};
 use model::search::{SearchOutcome, SearchTrial};
 use model::version::RUN_FORMAT;
 
@@ -428,6 +428,7 @@ impl Asked<'_> {
             started_at,
             stream: stream.clone(),
             engine: names.0.into(),
+            hold_ups: (self.parameters.dut.is_none()).then_some(HoldUps::Forgive),
             receiver: names.1.into(),
             duration_s,
             intended_load_pps: Some(planned.load_pps),

@@ -220,6 +220,7 @@ fn trial(
         started_at: format!("2026-11-21T08:50:{:02}Z", (12 + number) % 60),
         stream: stream.clone(),
         engine: "live-frames".into(),
+        hold_ups: None,
         receiver: "xdp-counter".into(),
         duration_s: 1.0003,
         intended_load_pps: Some(shape.offered * 1.0002),

@@ -7,7 +7,7 @@ use model::event::{Event, EventKind, RebuildRecord};
 use model::facts::Facts;
 use model::loss::{Ledger, Loss, Place, Reason};
 use model::result::{
-    CaseSummary, Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity,
+    CaseSummary, HoldUps, Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity,
 };
 use model::trial::{IpVersion, Stream};
 use model::units::FrameSize;
@@ -77,6 +77,7 @@ pub fn trial(number: u32) -> TrialRecord {
         started_at: "2026-11-21T09:00:00Z".into(),
         stream: stream(),
         engine: "live-frames".into(),
+        hold_ups: Some(HoldUps::Forgive),
         receiver: "xdp".into(),
         duration_s: 0.1 + 0.2,
         intended_load_pps: None,

@@ -1,7 +1,7 @@
 //! `-f tx` and `-f txseq`: frames through the engine that is chosen by itself.
 
 use engine::traffic::TrafficFrames;
-use engine::{Frames, LoneSender, Schedule};
+use engine::{Frames, HoldUps, LoneSender, Schedule};
 use lab::ports::{Role, destinations};
 use model::link::MeanSize;
 
@@ -36,6 +36,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         load_pps: arguments.rate_pps.map(|rate| rate as f64),
         frames: arguments.frames,
         at_most: FOR_EVER,
+        hold_ups: HoldUps::MakeUp { most_pps: None },
         path: 0,
     };
     let frames = Frames::Traffic(TrafficFrames { traffic, nonce: 0 });

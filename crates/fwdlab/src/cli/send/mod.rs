@@ -23,7 +23,7 @@ use model::units::{FrameSize, UnitError, parse_duration};
 use self::frames::{Planned, What, place_of};
 use self::loads::Resolved;
 use super::Global;
-use super::session::options::{Amount, Ports};
+use super::session::options::{Amount, OnHoldUp, Ports};
 use super::session::range::Range;
 use super::session::streams::{self, StreamEnd};
 use super::session::{
@@ -98,6 +98,9 @@ pub struct Send {
     /// How long: 10s, 2m, 1e6frames on each port [default: until Ctrl-C; a capture: all of it]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
+    /// What becomes of frames that are missed because this host holds the sender up
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
+    hold_ups: OnHoldUp,
     /// Engine; auto takes the fastest that can send this on this port
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
     engine: String,
@@ -177,6 +180,12 @@ impl Send {
         if self.ports.len() > 2 {
             return Err(Usage("--port: one port, or two for both directions".into()).into());
         }
+        if self.pcap.is_some() && self.hold_ups == OnHoldUp::Forgive {
+            return Err(Usage(
+                "--hold-ups forgive: of a capture no frame is left out; after a hold-up its times are put off and catch up".into(),
+            )
+            .into());
+        }
         // wrong use first: nothing is touched for it
         let counted = self.counted()?;
         let wanted = self.wanted()?;
@@ -204,7 +213,8 @@ impl Send {
         let mut session = Session {
             sending,
             receiving,
-            at_most: self.at_most(),
+            // the senders end by themselves
+            at_most: self.at_most().saturating_add(SECOND),
             receive_at_most: None,
             interval: SECOND,
         };
@@ -382,6 +392,9 @@ impl Send {
                 load_pps: loads[0].pps,
                 frames,
                 at_most: self.at_most(),
+                hold_ups: self
+                    .hold_ups
+                    .policy(self.link.map(|link| link.line_rate_pps(planned.mean))),
                 path: 0,
             },
             steps: Steps {

@@ -151,6 +151,12 @@ impl Send {
                     }
                 );
             }
+            if sent.made_up > 0 {
+                text += &format!(
+                    "\nmade up   {port}  {} frames that were missed while this host held the sender up: they left later",
+                    number::count(sent.made_up),
+                );
+            }
             text += &format!(
                 "\nport      {port}  tx_packets {}  tx_dropped {}  ring full {}  system calls {}",
                 number::count(sent.port.tx_packets),

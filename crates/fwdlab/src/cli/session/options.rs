@@ -5,8 +5,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
-use engine::PortSpec;
+use clap::{Args, ValueEnum};
+use engine::{HoldUps, PortSpec};
 use lab::ports::{self, Danger, Port, Role};
 use model::units::{UnitError, parse_duration};
 
@@ -62,6 +62,26 @@ impl Ports {
         .into_iter()
         .filter_map(|(accepted, danger)| accepted.then_some(danger))
         .collect()
+    }
+}
+
+/// What becomes of frames that are missed because this host holds the sender up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum OnHoldUp {
+    /// They leave afterwards, with gaps a quarter shorter until nothing is owed: the mean is exact
+    #[default]
+    MakeUp,
+    /// They are counted as not sent: the load is never above the intended one
+    Forgive,
+}
+
+impl OnHoldUp {
+    /// For the engine: never more than a link carries.
+    pub fn policy(self, most_pps: Option<f64>) -> HoldUps {
+        match self {
+            OnHoldUp::MakeUp => HoldUps::MakeUp { most_pps },
+            OnHoldUp::Forgive => HoldUps::Forgive,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Period, Received, Sent};
 /// One second of a sender.
 pub fn sent_line(port: &str, at_s: f64, sent: &Sent) -> String {
     format!(
-        "{at_s:6.0} s  {port}  sent {:>11}  {:>15} L1  {:>15} L2  ring full {}{}{}",
+        "{at_s:6.0} s  {port}  sent {:>11}  {:>15} L1  {:>15} L2  ring full {}{}{}{}",
         number::rate(sent.rate_pps),
         number::bits_per_second(sent.l1_bps),
         number::bits_per_second(sent.l2_bps),
@@ -19,6 +19,10 @@ pub fn sent_line(port: &str, at_s: f64, sent: &Sent) -> String {
         match sent.not_sent {
             0 => String::new(),
             frames => format!("  not sent {}", number::count(frames)),
+        },
+        match sent.made_up {
+            0 => String::new(),
+            frames => format!("  made up {}", number::count(frames)),
         },
         late(sent.lateness.as_ref()),
     )
@@ -123,6 +127,7 @@ pub fn period_json(
                 "port": port,
                 "frames_sent": sent.frames,
                 "frames_not_sent": sent.not_sent,
+                "frames_made_up": sent.made_up,
                 "rate_pps": sent.rate_pps,
                 "l1_bps": sent.l1_bps,
                 "l2_bps": sent.l2_bps,
@@ -133,6 +138,9 @@ pub fn period_json(
             });
             if let Some(pps) = sent.intended_pps {
                 value["intended_load_pps"] = pps.into();
+            }
+            if let Some(hold_ups) = sent.hold_ups {
+                value["hold_ups"] = hold_ups.name().into();
             }
             if !sent.streams.is_empty() {
                 value["streams_sent"] = sent.streams.clone().into();

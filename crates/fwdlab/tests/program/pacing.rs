@@ -1,0 +1,82 @@
+//! What a sender that was held up does about the frames it missed: exact counts, judged by the port's own counters.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Lab, PATIENCE, Started, count, root};
+use crate::wire::{MAC_B, Wire};
+
+const HELD_UP: Duration = Duration::from_millis(20);
+
+/// Stops the process a while after its begin, and later lets it go on.
+fn hold_up(sender: &mut Started) {
+    sender.event("started");
+    sleep(Duration::from_millis(300));
+    sender.signal(Signal::STOP);
+    sleep(HELD_UP);
+    sender.signal(Signal::CONT);
+}
+
+/// Sends with a hold-up; returns what the sender says, after comparing that with the port.
+fn sent(lab: &Lab, wire: &Wire, words: &str) -> Value {
+    let before = wire.counter("pa", "tx", "packets") + wire.counter("pa", "tx", "dropped");
+    let words = format!("send --port pa --dst-mac {MAC_B} --json-stream {words}");
+    let mut sender = wire.start(lab, &words);
+    hold_up(&mut sender);
+    let finished = sender.event("finished");
+    sender.wait(PATIENCE);
+    let after = wire.counter("pa", "tx", "packets") + wire.counter("pa", "tx", "dropped");
+    let sent = finished["send"][0].clone();
+    assert_eq!(count(&sent["frames_sent"]), after - before, "{words}");
+    sent
+}
+
+#[test]
+fn a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing() {
+    if !root("a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    wire.exec("ethtool -K pb gro on");
+    for engine in ["xdp-live", "af-xdp", "af-packet"] {
+        for frames in ["--flows 100", "--profile imix"] {
+            let words = format!("--load 20kpps --for 1s --engine {engine} {frames}");
+            let made_up = sent(&lab, &wire, &words);
+            assert_eq!(count(&made_up["frames_sent"]), 20_000, "{words}");
+            assert_eq!(count(&made_up["frames_not_sent"]), 0, "{words}");
+            // 400 frames and no fewer, for no signal comes too early
+            assert!(count(&made_up["frames_made_up"]) >= 390, "{words}");
+            assert_eq!(made_up["hold_ups"], "make-up");
+
+            let forgiven = sent(&lab, &wire, &format!("{words} --hold-ups forgive"));
+            let (sent, not_sent) = (
+                count(&forgiven["frames_sent"]),
+                count(&forgiven["frames_not_sent"]),
+            );
+            assert!((sent + not_sent).abs_diff(20_000) <= 1, "{words}");
+            assert!(not_sent >= 390, "{words}: {not_sent}");
+            assert_eq!(count(&forgiven["frames_made_up"]), 0);
+            assert_eq!(forgiven["hold_ups"], "forgive");
+        }
+    }
+}
+
+#[test]
+fn a_number_of_frames_is_sent_whatever_happens() {
+    if !root("a_number_of_frames_is_sent_whatever_happens") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    for engine in ["af-xdp", "af-packet"] {
+        for policy in ["make-up", "forgive"] {
+            let words =
+                format!("--load 20kpps --for 12000frames --engine {engine} --hold-ups {policy}");
+            assert_eq!(count(&sent(&lab, &wire, &words)["frames_sent"]), 12_000);
+        }
+    }
+}
