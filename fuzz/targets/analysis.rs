@@ -4,6 +4,7 @@
 //! the time since the one before. Whatever they are: no panic, and every frame has one fate. Start at [`analysis`].
 
 use engine::analysis::{Analyser, AnalysisPlan, Lengths, Seen, StreamPlan};
+use engine::stamps::Origins;
 use engine::{Expected, SignaturePlace};
 
 /// Panics if the analyser panics or loses a frame.
@@ -40,7 +41,7 @@ pub fn analysis(data: &[u8]) {
     let counts = analyser.counts();
     assert_eq!(counts.received, ours);
     assert_eq!(counts.received + counts.late + counts.foreign, frames);
-    let found = analyser.analysis("made up");
+    let found = analyser.analysis(Origins::default());
     let received: u64 = found.streams.iter().map(|stream| stream.received).sum();
     assert_eq!(received, ours);
     for stream in &found.streams {
@@ -55,7 +56,7 @@ pub fn analysis(data: &[u8]) {
             let arrived: u64 = stream.flows.iter().map(|&frames| u64::from(frames)).sum();
             assert_eq!(arrived, stream.delivered());
         }
-        if let Some(summary) = stream.latency_summary(3, found.timestamps) {
+        if let Some(summary) = stream.latency_summary(3, &found.timestamps) {
             assert!(summary.latency_frames == stream.latency.len());
         }
     }

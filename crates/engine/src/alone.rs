@@ -6,6 +6,7 @@
 use crate::error::EngineError;
 use crate::generator::{Expected, Frames, Mode, Receiver, Sender};
 use crate::port::{PathSpec, PortSpec};
+use crate::stamps::Kind;
 use crate::tester::{Rejected, open_sender};
 use crate::{af_packet, xdp_count};
 
@@ -17,6 +18,7 @@ pub struct LoneSender {
     /// Engines that have not been tried yet, fastest first.
     left: Vec<Mode>,
     sender: Option<Box<dyn Sender>>,
+    stamps: Kind,
     rejected: Vec<Rejected>,
 }
 
@@ -55,10 +57,23 @@ impl LoneSender {
             forced: modes.len() == 1,
             left: modes.to_vec(),
             sender: None,
+            stamps: Kind::User,
             rejected: Vec::new(),
         };
         lone.open_next()?;
         Ok(lone)
+    }
+
+    /// Takes such departures, with the next engine when this one cannot.
+    ///
+    /// # Errors
+    /// The engine asked for cannot, or none can.
+    pub fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        self.stamps = kind;
+        match self.sender()?.stamp(kind) {
+            Err(reason @ EngineError::Unsupported { .. }) => self.take_next(reason),
+            result => result,
+        }
     }
 
     /// Prepares frames, with the next engine when this one cannot send them.
@@ -118,7 +133,9 @@ impl LoneSender {
     fn open_next(&mut self) -> Result<(), EngineError> {
         while !self.left.is_empty() {
             let mode = self.left.remove(0);
-            match open_sender(mode, std::slice::from_ref(&self.path), &self.cpus) {
+            let opened = open_sender(mode, std::slice::from_ref(&self.path), &self.cpus)
+                .and_then(|mut sender| sender.stamp(self.stamps).map(|()| sender));
+            match opened {
                 Ok(sender) => {
                     self.sender = Some(sender);
                     return Ok(());
@@ -162,6 +179,7 @@ pub struct LoneReceiver {
     forced: bool,
     left: Vec<Counting>,
     receiver: Option<Box<dyn Receiver>>,
+    stamps: Kind,
     rejected: Vec<Rejected>,
 }
 
@@ -176,10 +194,23 @@ impl LoneReceiver {
             forced: counting.is_some(),
             left: counting.map_or_else(|| Counting::ALL.to_vec(), |counting| vec![counting]),
             receiver: None,
+            stamps: Kind::User,
             rejected: Vec::new(),
         };
         lone.open_next()?;
         Ok(lone)
+    }
+
+    /// Takes such arrivals, with the next receiver when this one cannot.
+    ///
+    /// # Errors
+    /// The receiver asked for cannot, or none can.
+    pub fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        self.stamps = kind;
+        match self.receiver()?.stamp(kind) {
+            Err(reason @ EngineError::Unsupported { .. }) => self.take_next(reason),
+            result => result,
+        }
     }
 
     /// Expects frames from now on, with the next receiver when this one cannot find them or not make the analysis.
@@ -189,15 +220,7 @@ impl LoneReceiver {
     pub fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
         loop {
             match self.receiver()?.expect(expected) {
-                Err(reason @ EngineError::Unsupported { .. }) if !self.forced => {
-                    if let Some(receiver) = self.receiver.take() {
-                        self.rejected.push(Rejected {
-                            engine: receiver.name(),
-                            reason,
-                        });
-                    }
-                    self.open_next()?;
-                }
+                Err(reason @ EngineError::Unsupported { .. }) => self.take_next(reason)?,
                 result => return result,
             }
         }
@@ -219,6 +242,19 @@ impl LoneReceiver {
         &self.rejected
     }
 
+    fn take_next(&mut self, reason: EngineError) -> Result<(), EngineError> {
+        if self.forced {
+            return Err(reason);
+        }
+        if let Some(receiver) = self.receiver.take() {
+            self.rejected.push(Rejected {
+                engine: receiver.name(),
+                reason,
+            });
+        }
+        self.open_next()
+    }
+
     fn open_next(&mut self) -> Result<(), EngineError> {
         while !self.left.is_empty() {
             let counting = self.left.remove(0);
@@ -228,6 +264,8 @@ impl LoneReceiver {
                 Counting::AfPacket => af_packet::PacketCount::open(&self.port)
                     .map(|receiver| Box::new(receiver) as Box<dyn Receiver>),
             };
+            let opened =
+                opened.and_then(|mut receiver| receiver.stamp(self.stamps).map(|()| receiver));
             match opened {
                 Ok(receiver) => {
                     self.receiver = Some(receiver);

@@ -32,6 +32,16 @@ pub enum EngineError {
         /// What it cannot do.
         what: String,
     },
+    /// Timestamps that two ports do not have in common. Nothing was changed.
+    #[error("no {kind} timestamps: {reason}. Nothing was changed. Use {instead}")]
+    NoStamps {
+        /// Which kind was asked for.
+        kind: &'static str,
+        /// What was tried on which port, and what the system said.
+        reason: String,
+        /// What to use.
+        instead: &'static str,
+    },
     /// The path was tried with a few frames and did not carry them.
     #[error("{sender} sent {sent} frames into {tx} and {received} arrived at {rx}")]
     PathNotProven {

@@ -11,6 +11,7 @@ use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::histogram::Histogram;
 use crate::pacer::HoldUps;
+use crate::stamps::{Kind, Log, no_stamps};
 use crate::traffic::TrafficFrames;
 
 /// Which engine, by the name that appears in every result.
@@ -294,6 +295,22 @@ pub trait Sender: Send {
 
     /// Has everything been sent, or the time run out?
     fn is_done(&self) -> bool;
+
+    /// Takes such departures of all frames in the trials to come, for [`departures`](Self::departures).
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]: not this engine, or not on these ports.
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        match kind {
+            Kind::User => Ok(()),
+            _ => Err(no_stamps(self.capabilities().mode.name(), kind)),
+        }
+    }
+
+    /// The departures of the last trial, once it was stopped; `None` where none were asked for.
+    fn departures(&mut self) -> Option<Log> {
+        None
+    }
 }
 
 /// Counts the frames that come back on one port.
@@ -319,4 +336,20 @@ pub trait Receiver: Send {
     /// # Errors
     /// The counters cannot be read.
     fn analysis(&mut self) -> Result<Option<Analysis>, EngineError>;
+
+    /// Takes such arrivals of all frames that are analysed in the trials to come, for [`arrivals`](Self::arrivals).
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]: not this receiver, or not on this port.
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        match kind {
+            Kind::User => Ok(()),
+            _ => Err(no_stamps(self.name(), kind)),
+        }
+    }
+
+    /// The arrivals since [`Receiver::expect`], after [`Receiver::analysis`]; `None` where none were asked for.
+    fn arrivals(&mut self) -> Option<Log> {
+        None
+    }
 }

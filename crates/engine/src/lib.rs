@@ -20,6 +20,7 @@ pub mod replay;
 pub mod resolve;
 pub mod sim;
 pub mod sink;
+pub mod stamps;
 pub mod sys;
 pub mod tester;
 pub mod traffic;

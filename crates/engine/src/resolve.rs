@@ -49,6 +49,7 @@ pub fn resolve(
             ring_bytes: 1 << 20,
             promiscuous: false,
             outgoing: false,
+            ..Options::default()
         },
     )?;
     let mut found = None;

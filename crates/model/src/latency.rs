@@ -92,6 +92,35 @@ pub struct LatencySummary {
     pub jitter_ns: u64,
     /// Which clocks the times are from, and where they were read.
     pub timestamps: String,
+    /// Who took the times of departure, where, and on which clock; absent in results of versions before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub departure_timestamps: Option<TimestampOrigin>,
+    /// The same of the times of arrival.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrival_timestamps: Option<TimestampOrigin>,
+}
+
+/// Where the times of one end come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TimestampOrigin {
+    /// Who took them.
+    pub kind: TimestampKind,
+    /// Where on the way of a frame.
+    pub place: String,
+    /// What they count on: `CLOCK_MONOTONIC`, `CLOCK_REALTIME`, or a card's own clock as `/dev/ptp0`.
+    pub clock: String,
+}
+
+/// Who takes a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TimestampKind {
+    /// The sender's schedule.
+    User,
+    /// The kernel or an XDP program.
+    Software,
+    /// The card.
+    Hardware,
 }
 
 impl LatencySummary {
@@ -138,6 +167,8 @@ impl LatencySummary {
             ipdv_p999_ns: difference(0.999),
             jitter_ns: exact.jitter_ns,
             timestamps: timestamps.to_owned(),
+            departure_timestamps: None,
+            arrival_timestamps: None,
         }
     }
 }

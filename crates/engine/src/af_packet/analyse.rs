@@ -8,17 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::time::ClockId;
-
 use crate::analysis::{Analyser, Analysis};
-use crate::capture::{Capture, Options, Statistics};
+use crate::capture::{Capture, Captured, Options, Statistics};
 use crate::error::EngineError;
 use crate::generator::{Expected, ReceiveCounts};
 use crate::port::PortSpec;
-
-/// Where the times of arrival come from. The kernel also offers those of the network card: they are of its own clock, which
-/// would have to be kept in step with the sender's, and are not used.
-const TIMESTAMPS: &str = "kernel software (TPACKET_V3), CLOCK_REALTIME brought to CLOCK_MONOTONIC";
+use crate::stamps::clock::{Ahead, Watch};
+use crate::stamps::{Kind, Log, Origin, Origins, Stamped};
 
 /// How long the thread waits for frames before it looks whether it shall end.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -35,27 +31,36 @@ pub(super) struct Analysing {
 struct Shared {
     found: Mutex<Found>,
     stop: AtomicBool,
+    watch: Watch,
 }
 
 struct Found {
     analyser: Analyser,
     statistics: Statistics,
     failed: Option<String>,
+    /// Arrivals one by one, where they are wanted.
+    arrivals: Option<Log>,
 }
 
 impl Analysing {
-    /// Analyses frames of a port from now on.
+    /// Analyses frames of a port from now on, and keeps their arrivals where those of the kernel or the card are wanted.
     pub(super) fn start(
         engine: &'static str,
         port: &PortSpec,
         expected: &Expected,
+        stamps: Option<Origin>,
     ) -> Result<Analysing, EngineError> {
-        let analyser = Analyser::new(engine, expected)?;
+        let mut analyser = Analyser::new(engine, expected)?;
+        if stamps.is_some() {
+            analyser.keep_arrivals();
+        }
+        let watch = Watch::begin().map_err(|e| EngineError::system("watch the clock", e))?;
         let mut capture = Capture::open(
             port,
             &Options {
                 promiscuous: false,
                 outgoing: false,
+                stamps: stamps.map_or(Kind::User, |origin| origin.kind),
                 ..Options::default()
             },
         )?;
@@ -64,8 +69,10 @@ impl Analysing {
                 analyser,
                 statistics: Statistics::default(),
                 failed: None,
+                arrivals: stamps.map(Log::new),
             }),
             stop: AtomicBool::new(false),
+            watch,
         });
         let ours = shared.clone();
         let thread = thread::Builder::new()
@@ -108,11 +115,25 @@ impl Analysing {
                 progress = (through, Instant::now());
             }
             if through >= received || progress.1.elapsed() > CATCH_UP {
-                return Ok(found.analyser.analysis(TIMESTAMPS));
+                return Ok(found
+                    .analyser
+                    .analysis(Origins::from_intended(Origin::SOCKET)));
             }
             drop(found);
             thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+impl Analysing {
+    /// The arrivals so far.
+    pub(super) fn arrivals(&mut self) -> Option<Log> {
+        let mut log = self.shared.found().arrivals.clone()?;
+        log.step_ns = match log.origin.kind {
+            Kind::Hardware => None,
+            Kind::User | Kind::Software => self.shared.watch.step_ns(),
+        };
+        Some(log)
     }
 }
 
@@ -142,12 +163,8 @@ impl Shared {
     fn next_block(&self, capture: &mut Capture) -> Result<(), EngineError> {
         let mut found = None;
         capture.frames(PATIENCE, &mut |frame| {
-            let (found, ahead_ns) =
-                found.get_or_insert_with(|| (self.found(), realtime_ahead_ns()));
-            let arrival_ns = i128::from(frame.timestamp_ns) - *ahead_ns;
-            found
-                .analyser
-                .frame(frame.bytes, u64::try_from(arrival_ns).unwrap_or(0));
+            let (found, ahead) = found.get_or_insert_with(|| (self.found(), Ahead::read()));
+            found.take(&frame, *ahead);
             true
         })?;
         drop(found);
@@ -157,22 +174,27 @@ impl Shared {
     }
 }
 
-/// By how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC: that of three readings between whose two ends least time passed.
-fn realtime_ahead_ns() -> i128 {
-    let now = |clock| {
-        let now = rustix::time::clock_gettime(clock);
-        i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
-    };
-    let reading = |_| {
-        let before = now(ClockId::Monotonic);
-        let realtime = now(ClockId::Realtime);
-        let after = now(ClockId::Monotonic);
-        (after - before, realtime - (before + after) / 2)
-    };
-    (0..3)
-        .map(reading)
-        .min()
-        .map_or(0, |(_, ahead_ns)| ahead_ns)
+impl Found {
+    fn take(&mut self, frame: &Captured<'_>, ahead: Ahead) {
+        let arrival_ns = match frame.stamped {
+            // of another clock than departures
+            Kind::Hardware => 0,
+            Kind::User | Kind::Software => ahead.to_monotonic(frame.timestamp_ns),
+        };
+        self.analyser.frame(frame.bytes, arrival_ns);
+        let Some(log) = &mut self.arrivals else {
+            return;
+        };
+        for stamped in self.analyser.take_arrivals() {
+            match frame.stamped == log.origin.kind {
+                true => log.push(Stamped {
+                    at_ns: frame.timestamp_ns,
+                    ..stamped
+                }),
+                false => log.missing += 1,
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::analysis::Analysis;
 use crate::error::EngineError;
 use crate::generator::{Expected, ReceiveCounts, Receiver};
 use crate::port::{PortSpec, interface_index, within};
+use crate::stamps::{Kind, Log, Offers, Origin};
 
 /// All protocols: one socket for IPv4 and IPv6.
 const ETH_P_ALL: u16 = libc::ETH_P_ALL as u16;
@@ -37,6 +38,8 @@ pub struct PacketCount {
     late: Counter,
     foreign: Counter,
     analysing: Option<Analysing>,
+    /// Arrivals that are wanted one by one.
+    stamps: Option<Origin>,
 }
 
 impl PacketCount {
@@ -58,6 +61,7 @@ impl PacketCount {
                 late: counter(ETH_P_ALL)?,
                 foreign: counter(ipv6::ETHERTYPE)?,
                 analysing: None,
+                stamps: None,
             })
         })
     }
@@ -79,7 +83,12 @@ impl Receiver for PacketCount {
         // the thread of the trial before ends first
         self.analysing = None;
         if expected.analysis.is_some() {
-            self.analysing = Some(Analysing::start(self.name(), &self.port, expected)?);
+            self.analysing = Some(Analysing::start(
+                self.name(),
+                &self.port,
+                expected,
+                self.stamps,
+            )?);
         }
         let Expected { nonce, place, .. } = *expected;
         self.current
@@ -118,6 +127,26 @@ impl Receiver for PacketCount {
             .as_mut()
             .map(|analysing| analysing.read(received))
             .transpose()
+    }
+
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        let offers = Offers::of(&self.port)?;
+        if let Some(reason) = offers.against_arrivals(kind) {
+            return Err(EngineError::Unsupported {
+                engine: self.name(),
+                what: format!("tell {} timestamps: {reason}", kind.name()),
+            });
+        }
+        self.stamps = match (kind, offers.clock) {
+            (Kind::User, _) => None,
+            (Kind::Hardware, Some(clock)) => Some(Origin::card(clock)),
+            (Kind::Software | Kind::Hardware, _) => Some(Origin::ENTERING),
+        };
+        Ok(())
+    }
+
+    fn arrivals(&mut self) -> Option<Log> {
+        self.analysing.as_mut()?.arrivals()
     }
 }
 

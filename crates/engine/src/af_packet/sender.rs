@@ -15,6 +15,7 @@ use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::pacer::LONGEST_NS;
 use crate::port::pin;
+use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
 use crate::traffic::player::Player;
 
@@ -51,6 +52,19 @@ pub(crate) trait Transmit: Send + 'static {
 
     /// A trial ends: nothing may leave any more, and `counters` become final.
     fn end(&mut self, counters: &Counters) -> Result<(), EngineError>;
+
+    /// As [`Sender::stamp`].
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        match kind {
+            Kind::User => Ok(()),
+            _ => Err(no_stamps(self.capabilities().mode.name(), kind)),
+        }
+    }
+
+    /// As [`Sender::departures`].
+    fn departures(&mut self) -> Option<Log> {
+        None
+    }
 }
 
 /// A [`Sender`] around one [`Transmit`].
@@ -252,6 +266,17 @@ impl<T: Transmit> Sender for SocketSender<T> {
 
     fn is_done(&self) -> bool {
         self.shared.done.load(Ordering::Acquire)
+    }
+
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        match &mut self.transmit {
+            Some(transmit) => transmit.stamp(kind),
+            None => Err(EngineError::Frames("the sender still runs".into())),
+        }
+    }
+
+    fn departures(&mut self) -> Option<Log> {
+        self.transmit.as_mut()?.departures()
     }
 }
 

@@ -5,8 +5,9 @@
 
 use packet::{FrameTemplate, Order, Signature, Walk};
 
+use crate::analysis::find;
 use crate::error::EngineError;
-use crate::generator::{Frames, Schedule, TestFrames};
+use crate::generator::{Frames, Schedule, SignaturePlace, TestFrames};
 use crate::pacer::{CATCH_UP, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, gap};
 use crate::traffic::player::Player;
 
@@ -89,6 +90,24 @@ pub(crate) struct Outline {
     pub streams: usize,
     /// All of them, where they repeat after a while and take no more than [`CACHE_BYTES`].
     pub cycle: Option<Vec<Cached>>,
+    /// How frames of ours are known.
+    pub signed: Signed,
+}
+
+/// How to read of a frame which one it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signed {
+    nonce: u16,
+    place: Option<SignaturePlace>,
+}
+
+impl Signed {
+    /// Stream and number of a frame; `None` when it has no signature.
+    pub(crate) fn number(self, frame: &[u8]) -> Option<(u16, u64)> {
+        let signature = find::signature(frame, find::network(frame)?, self.place?)?;
+        let signature = Signature::read(signature).filter(|s| s.nonce == self.nonce)?;
+        Some((signature.stream, signature.sequence))
+    }
 }
 
 impl Outline {
@@ -99,6 +118,10 @@ impl Outline {
                 buffer_len: frames.template.buffer_len(),
                 streams: 0,
                 cycle: None,
+                signed: Signed {
+                    nonce: frames.nonce,
+                    place: Some(SignaturePlace::UdpPayload),
+                },
             }),
             Frames::Traffic(frames) => {
                 let mut player = Player::new(frames, None)?;
@@ -106,6 +129,10 @@ impl Outline {
                     buffer_len: player.buffer_len(),
                     streams: player.streams(),
                     cycle: cycle(&mut player),
+                    signed: Signed {
+                        nonce: frames.nonce,
+                        place: frames.traffic.place(),
+                    },
                 })
             }
         }

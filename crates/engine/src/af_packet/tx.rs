@@ -12,17 +12,20 @@
 //! else sends into the port.
 
 use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
 use super::counters::Counters;
 use super::link_stats::LinkStats;
 use super::sender::{BATCH, SocketSender, Transmit};
-use super::source::{Outline, Slot, Source};
+use super::source::{Outline, Signed, Slot, Source};
 use super::sys::{self, Batch};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Mode, Sender, Timestamps};
-use crate::port::{PathSpec, interface_index, within};
+use crate::port::{PathSpec, PortSpec, interface_index, within};
+use crate::stamps::{Departing, Kind, Log, Offers};
 use crate::sys::monotonic_ns;
 
 const CAPABILITIES: Capabilities = Capabilities {
@@ -40,6 +43,10 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// While frames are refused, ask the port for its drops no more often than this: a question costs about 3 µs.
 const ASK_EVERY_NS: u64 = 1_000_000;
+
+/// How long the end of a trial waits for departures that have not been told.
+const STAMPS_PATIENCE: Duration = Duration::from_millis(200);
+const STAMPS_PAUSE: Duration = Duration::from_millis(1);
 
 /// Opens the sender on the sending ports of all paths.
 ///
@@ -62,6 +69,7 @@ pub fn sender(paths: &[PathSpec], cpus: &[usize]) -> Result<impl Sender + use<>,
         held: 0,
         path: 0,
         link_stats: ports,
+        signed: None,
     };
     Ok(SocketSender::new(paths.len(), cpus, transmit))
 }
@@ -78,13 +86,16 @@ struct PacketTransmit {
     /// Which path was sent into last.
     path: usize,
     link_stats: LinkStats,
+    signed: Option<Signed>,
 }
 
 struct Socket {
-    interface: String,
+    spec: PortSpec,
     index: u32,
     socket: OwnedFd,
     tally: Tally,
+    /// Departures that are asked for.
+    departing: Option<Departing>,
 }
 
 /// What became of one path's frames in this trial.
@@ -103,8 +114,7 @@ struct Tally {
 
 impl Socket {
     fn open(path: &PathSpec) -> Result<Socket, EngineError> {
-        let interface = path.tx.interface.clone();
-        let what = || format!("open a packet socket on {interface}");
+        let what = || format!("open a packet socket on {}", path.tx.interface);
         let (index, socket) = within(&path.tx.netns, || {
             let index = interface_index(&path.tx.interface)?;
             let socket = sys::open().map_err(|e| EngineError::system(what(), e))?;
@@ -116,17 +126,35 @@ impl Socket {
         set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES)
             .map_err(|e| EngineError::system(what(), e))?;
         Ok(Socket {
-            interface,
+            spec: path.tx.clone(),
             index,
             socket,
             tally: Tally::default(),
+            departing: None,
         })
     }
 
     fn tx_dropped(&self, link_stats: &LinkStats) -> Result<u64, EngineError> {
-        link_stats
-            .tx_dropped(self.index)
-            .map_err(|e| EngineError::system(format!("read the counters of {}", self.interface), e))
+        link_stats.tx_dropped(self.index).map_err(|e| {
+            EngineError::system(format!("read the counters of {}", self.interface()), e)
+        })
+    }
+
+    fn interface(&self) -> &str {
+        &self.spec.interface
+    }
+
+    /// Takes the departures that have come.
+    fn take_departures(&mut self) -> Result<(), EngineError> {
+        let Some(departing) = &mut self.departing else {
+            return Ok(());
+        };
+        departing.take().map_err(|e| {
+            EngineError::system(
+                format!("read the departures of frames from {}", self.spec.interface),
+                e,
+            )
+        })
     }
 
     /// How many of the refused frames has the port dropped?
@@ -181,6 +209,10 @@ impl PacketTransmit {
     #[inline]
     fn pass(&mut self) -> Slot {
         let slot = self.slots[self.first];
+        if let Some(departing) = &mut self.sockets[self.path].departing {
+            let frame = &self.batch.frame(self.first)[..slot.bytes as usize];
+            departing.sent(self.signed.and_then(|signed| signed.number(frame)));
+        }
         self.held -= 1;
         self.first += 1;
         if self.first == self.batch.len() {
@@ -196,6 +228,7 @@ impl Transmit for PacketTransmit {
     }
 
     fn arm(&mut self, outline: &Outline) -> Result<(), EngineError> {
+        self.signed = Some(outline.signed);
         self.is_cached = outline.cycle.is_some();
         match &outline.cycle {
             Some(cycle) => {
@@ -220,6 +253,14 @@ impl Transmit for PacketTransmit {
     fn begin(&mut self) -> Result<(), EngineError> {
         (self.first, self.held) = (0, 0);
         for socket in &mut self.sockets {
+            if let Some(departing) = &mut socket.departing {
+                departing.begin().map_err(|e| {
+                    EngineError::system(
+                        format!("stamp frames that leave {}", socket.spec.interface),
+                        e,
+                    )
+                })?;
+            }
             let mut open = std::mem::take(&mut socket.tally.open);
             open.fill(0);
             socket.tally = Tally {
@@ -256,7 +297,7 @@ impl Transmit for PacketTransmit {
                 // told to stop while waiting for room: nothing happened
                 Some(libc::EINTR) => return Ok(()),
                 _ => {
-                    let what = format!("send into {}", socket.interface);
+                    let what = format!("send into {}", socket.interface());
                     return Err(EngineError::system(what, error));
                 }
             },
@@ -269,7 +310,7 @@ impl Transmit for PacketTransmit {
         self.sockets[path].tally.accepted += accepted as u64;
         if self.held == 0 {
             self.sockets[path].publish(path, counters);
-            return Ok(());
+            return self.sockets[path].take_departures();
         }
         // the frame after the accepted ones was refused; those behind it have not been tried
         counters.ring_was_full();
@@ -285,7 +326,7 @@ impl Transmit for PacketTransmit {
             socket.ask(&self.link_stats, counters)?;
         }
         socket.publish(path, counters);
-        Ok(())
+        socket.take_departures()
     }
 
     fn holds(&self) -> bool {
@@ -298,11 +339,47 @@ impl Transmit for PacketTransmit {
                 socket.ask(&self.link_stats, counters)?;
             }
             socket.publish(path, counters);
+            // a card says it some time after it has sent the frame
+            let begin = Instant::now();
+            socket.take_departures()?;
+            while socket.departing.as_ref().is_some_and(|d| d.open() > 0)
+                && begin.elapsed() < STAMPS_PATIENCE
+            {
+                thread::sleep(STAMPS_PAUSE);
+                socket.take_departures()?;
+            }
         }
         // what is still held was due, and nobody will send it
         let tally = &self.sockets[self.path].tally;
         let held = std::mem::take(&mut self.held) as u64;
         counters.set_refused(self.path, tally.refused - tally.dropped + held);
         Ok(())
+    }
+
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        for socket in &mut self.sockets {
+            socket.departing = None;
+            if kind == Kind::User {
+                continue;
+            }
+            let offers = Offers::of(&socket.spec)?;
+            if let Some(reason) = offers.against_departures(kind) {
+                return Err(EngineError::Unsupported {
+                    engine: Mode::AfPacket.name(),
+                    what: format!("tell {} timestamps: {reason}", kind.name()),
+                });
+            }
+            let departing = Departing::new(&socket.socket, kind, offers.clock).map_err(|e| {
+                EngineError::system(format!("stamp frames that leave {}", socket.interface()), e)
+            })?;
+            socket.departing = Some(departing);
+        }
+        Ok(())
+    }
+
+    fn departures(&mut self) -> Option<Log> {
+        let mut logs = (self.sockets.iter_mut()).filter_map(|s| Some(s.departing.as_mut()?.log()));
+        let first = logs.next()?;
+        Some(logs.fold(first, Log::and))
     }
 }

@@ -11,6 +11,7 @@ use super::order::{Arrival, Order};
 use super::{Analysis, PAIRS, StreamAnalysis, StreamPlan};
 use crate::error::EngineError;
 use crate::generator::{Expected, ReceiveCounts, SignaturePlace};
+use crate::stamps::{Origins, Stamped};
 
 /// What a frame was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Analyser {
     /// For each number of a stream its index in `streams` plus one; 0: not in the plan.
     index: Box<[u16]>,
     streams: Vec<Stream>,
+    /// The frames that were timed, or would be if they said when they left; where they are wanted one by one.
+    timed: Option<Vec<Stamped>>,
 }
 
 #[derive(Debug, Clone)]
@@ -39,10 +42,25 @@ struct Stream {
     plan: StreamPlan,
     found: StreamAnalysis,
     order: Order,
+    timer: Timer,
+}
+
+/// What must be remembered of latencies to compare them.
+#[derive(Debug, Clone)]
+pub(super) struct Timer {
     /// Of the frame that was timed last.
     last_latency_ns: Option<u64>,
     /// Numbers and latencies of the newest frames, each at its number modulo [`PAIRS`].
     latencies: Box<[Option<(u64, u64)>]>,
+}
+
+impl Default for Timer {
+    fn default() -> Timer {
+        Timer {
+            last_latency_ns: None,
+            latencies: vec![None; PAIRS as usize].into(),
+        }
+    }
 }
 
 impl Analyser {
@@ -66,7 +84,18 @@ impl Analyser {
             counts: ReceiveCounts::default(),
             index,
             streams: plan.streams.iter().map(Stream::new).collect(),
+            timed: None,
         })
+    }
+
+    /// Keeps the arrival of each frame from now on, for [`take_arrivals`](Self::take_arrivals).
+    pub fn keep_arrivals(&mut self) {
+        self.timed.get_or_insert_default();
+    }
+
+    /// The arrivals that were kept since the last call: of frames that are whole, not older, and no copies.
+    pub fn take_arrivals(&mut self) -> Vec<Stamped> {
+        self.timed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// A frame without FCS, and when it arrived, on the clock of its departure.
@@ -100,7 +129,14 @@ impl Analyser {
             return Seen::Foreign;
         };
         let wrong_length = stream.found.wrong_length;
-        stream.frame(frame, network, &signature, arrival_ns);
+        let is_timed = stream.frame(frame, network, &signature, arrival_ns);
+        if let (true, Some(timed)) = (is_timed, &mut self.timed) {
+            timed.push(Stamped {
+                stream: signature.stream,
+                number: signature.sequence,
+                at_ns: arrival_ns,
+            });
+        }
         self.counts.wrong_length += stream.found.wrong_length - wrong_length;
         Seen::Ours
     }
@@ -110,11 +146,12 @@ impl Analyser {
         self.counts
     }
 
-    /// What was found so far. `timestamps`: where the times of arrival come from.
-    pub fn analysis(&self, timestamps: &'static str) -> Analysis {
+    /// What was found so far. `timestamps`: where the times come from.
+    pub fn analysis(&self, timestamps: Origins) -> Analysis {
         Analysis {
             streams: self.streams.iter().map(|s| s.found.clone()).collect(),
             timestamps,
+            clock_step_ns: None,
         }
     }
 }
@@ -129,12 +166,18 @@ impl Stream {
                 ..StreamAnalysis::default()
             },
             order: Order::default(),
-            last_latency_ns: None,
-            latencies: vec![None; PAIRS as usize].into(),
+            timer: Timer::default(),
         }
     }
 
-    fn frame(&mut self, frame: &[u8], network: Network, signature: &Signature, arrival_ns: u64) {
+    /// Returns whether the frame is one that is timed.
+    fn frame(
+        &mut self,
+        frame: &[u8],
+        network: Network,
+        signature: &Signature,
+        arrival_ns: u64,
+    ) -> bool {
         let found = &mut self.found;
         found.received += 1;
         found.bytes += frame.len() as u64;
@@ -148,7 +191,7 @@ impl Stream {
         if wrong_length || is_damaged(frame, network) {
             found.corrupt += 1;
             found.wrong_length += u64::from(wrong_length);
-            return;
+            return false;
         }
         let number = signature.sequence;
         let arrival = self.order.arrive(number);
@@ -156,7 +199,7 @@ impl Stream {
         match arrival {
             Arrival::Duplicate => {
                 found.duplicates += 1;
-                return;
+                return false;
             }
             Arrival::Older => found.older += 1,
             Arrival::Reordered { extent } => {
@@ -171,14 +214,17 @@ impl Stream {
         }
         if arrival != Arrival::Older && signature.timestamp_ns != 0 {
             match arrival_ns.checked_sub(signature.timestamp_ns) {
-                Some(latency_ns) => self.time(number, latency_ns),
-                None => self.found.early += 1,
+                Some(latency_ns) => self.timer.time(found, number, latency_ns),
+                None => found.early += 1,
             }
         }
+        arrival != Arrival::Older
     }
+}
 
-    fn time(&mut self, number: u64, latency_ns: u64) {
-        let found = &mut self.found;
+impl Timer {
+    /// One more frame of a stream, in order of arrival.
+    pub(super) fn time(&mut self, found: &mut StreamAnalysis, number: u64, latency_ns: u64) {
         if found.latency_max_ns < latency_ns {
             found.latency_max_ns = latency_ns;
         }
@@ -272,7 +318,7 @@ mod tests {
     }
 
     fn stream(analyser: &Analyser) -> StreamAnalysis {
-        analyser.analysis("none").streams[0].clone()
+        analyser.analysis(Origins::default()).streams[0].clone()
     }
 
     /// Sent every 1000 ns, arrived after 500, 516, 484, 500 and 660 ns. By hand, RFC 3550 section 6.4.1: differences 16, 32,

@@ -25,15 +25,17 @@ pub mod find;
 pub mod integrity;
 mod order;
 
+use self::analyser::Timer;
 pub use self::analyser::{Analyser, Seen};
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use model::latency::{Bucket, Exact, LatencySummary};
 
 use crate::error::EngineError;
 use crate::generator::{Expected, SignaturePlace};
 use crate::histogram::Histogram;
+use crate::stamps::{Log, Origins};
 
 /// How many frames of a stream, back from the newest, are remembered one by one. One that is older can be told neither
 /// from a duplicate nor from one that is late. At 10 Mpps that is 6.5 ms.
@@ -88,8 +90,10 @@ impl Lengths {
 pub struct Analysis {
     /// Of each stream of the plan, in its order.
     pub streams: Vec<StreamAnalysis>,
-    /// Which clocks the latencies are between, and where: `software, CLOCK_MONOTONIC, at the driver (XDP)`.
-    pub timestamps: &'static str,
+    /// Who took the two times of each latency, where, and on which clocks.
+    pub timestamps: Origins,
+    /// The time of day was set meanwhile, by so much as far as that is known, and times are from it: none is to be believed.
+    pub clock_step_ns: Option<i64>,
 }
 
 /// The frames of one stream. What each word means is said [above](self).
@@ -139,7 +143,60 @@ pub struct StreamAnalysis {
     pub flows: Vec<u32>,
 }
 
+impl Analysis {
+    /// Times all frames anew, from the stamps of both ends: latencies are what lies between the two of a frame, and nothing of
+    /// what the frames themselves say of their departure is left. A frame that lacks one of them is not timed.
+    ///
+    /// # Errors
+    /// The stamps are of two clocks, whose times are not subtracted.
+    pub fn retime(&mut self, departures: &Log, arrivals: &Log) -> Result<(), EngineError> {
+        let (left, came) = (departures.origin, arrivals.origin);
+        if left.clock != came.clock {
+            return Err(EngineError::NoStamps {
+                kind: came.kind.name(),
+                reason: format!(
+                    "departures count on {} and arrivals on {}: times of two clocks are not subtracted",
+                    left.clock, came.clock
+                ),
+                instead: "--timestamps user",
+            });
+        }
+        let departed: HashMap<(u16, u64), u64> = (departures.times.iter())
+            .map(|stamped| ((stamped.stream, stamped.number), stamped.at_ns))
+            .collect();
+        for stream in &mut self.streams {
+            let mut timer = Timer::default();
+            stream.forget_times();
+            let id = stream.id;
+            for arrival in arrivals.times.iter().filter(|a| a.stream == id) {
+                let Some(&at_ns) = departed.get(&(id, arrival.number)) else {
+                    continue;
+                };
+                match arrival.at_ns.checked_sub(at_ns) {
+                    Some(latency_ns) => timer.time(stream, arrival.number, latency_ns),
+                    None => stream.early += 1,
+                }
+            }
+        }
+        self.clock_step_ns = departures.step_ns.or(arrivals.step_ns);
+        self.timestamps = Origins {
+            departures: left,
+            arrivals: came,
+        };
+        Ok(())
+    }
+}
+
 impl StreamAnalysis {
+    /// No frame has been timed.
+    fn forget_times(&mut self) {
+        self.early = 0;
+        self.latency = Histogram::default();
+        self.delay_variation = Histogram::default();
+        (self.latency_min_ns, self.latency_max_ns) = (0, 0);
+        (self.latency_sum_ns, self.jitter_16ths_ns) = (0, 0);
+    }
+
     /// Frames of which at least one whole copy arrived; of those in `older` it is assumed.
     pub fn delivered(&self) -> u64 {
         self.received - self.duplicates - self.corrupt
@@ -165,7 +222,7 @@ impl StreamAnalysis {
     /// The latencies in figures, for results; `None` when nothing was timed.
     ///
     /// `lost` frames have no latency, or an endless one: percentiles that count them stand beside those that do not.
-    pub fn latency_summary(&self, lost: u64, timestamps: &str) -> Option<LatencySummary> {
+    pub fn latency_summary(&self, lost: u64, timestamps: &Origins) -> Option<LatencySummary> {
         let frames = self.latency.len();
         if frames == 0 {
             return None;
@@ -176,13 +233,16 @@ impl StreamAnalysis {
             sum_ns: self.latency_sum_ns,
             jitter_ns: self.jitter_ns(),
         };
-        Some(LatencySummary::new(
+        let mut summary = LatencySummary::new(
             &buckets(&self.latency),
             &buckets(&self.delay_variation),
             &exact,
             lost,
-            timestamps,
-        ))
+            &timestamps.to_string(),
+        );
+        summary.departure_timestamps = Some(timestamps.departures.kept());
+        summary.arrival_timestamps = Some(timestamps.arrivals.kept());
+        Some(summary)
     }
 }
 
@@ -229,7 +289,97 @@ impl AnalysisPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stamps::{Clock, Origin, Stamped};
     use proptest::prelude::*;
+
+    fn log(origin: Origin, times: &[(u16, u64, u64)]) -> Log {
+        let times = (times.iter())
+            .map(|&(stream, number, at_ns)| Stamped {
+                stream,
+                number,
+                at_ns,
+            })
+            .collect();
+        Log {
+            times,
+            ..Log::new(origin)
+        }
+    }
+
+    /// Two streams, a frame without a departure, one without an arrival, one that came before it left; in order of arrival.
+    #[test]
+    fn stamps_of_both_ends_replace_what_frames_say() {
+        let mut analysis = Analysis {
+            streams: [3, 4]
+                .map(|id| StreamAnalysis {
+                    id,
+                    latency_max_ns: 9999,
+                    latency_sum_ns: 9999,
+                    early: 7,
+                    ..StreamAnalysis::default()
+                })
+                .into(),
+            ..Analysis::default()
+        };
+        let departures = log(
+            Origin::LEAVING,
+            &[
+                (3, 0, 100),
+                (3, 1, 200),
+                (4, 0, 210),
+                (3, 2, 300),
+                (3, 4, 500),
+            ],
+        );
+        let arrivals = log(
+            Origin::ENTERING,
+            &[
+                (3, 0, 150),
+                (4, 0, 200),
+                (3, 2, 390),
+                (3, 1, 400),
+                (3, 3, 410),
+            ],
+        );
+        analysis.retime(&departures, &arrivals).unwrap();
+        let [first, second] = &analysis.streams[..] else {
+            panic!("two streams")
+        };
+        assert_eq!((first.latency.len(), first.early), (3, 0));
+        assert_eq!((first.latency_min_ns, first.latency_max_ns), (50, 200));
+        assert_eq!(first.latency_sum_ns, 50 + 90 + 200);
+        assert_eq!(first.delay_variation.len(), 2);
+        assert_eq!((second.latency.len(), second.early), (0, 1));
+        assert_eq!(analysis.timestamps.departures, Origin::LEAVING);
+        let summary = first.latency_summary(0, &analysis.timestamps).unwrap();
+        let kept = serde_json::to_value(&summary).unwrap();
+        assert_eq!(kept["departure_timestamps"]["kind"], "software");
+        assert_eq!(kept["arrival_timestamps"]["clock"], "CLOCK_REALTIME");
+    }
+
+    #[test]
+    fn times_of_two_clocks_are_never_subtracted() {
+        let untouched = Analysis::default();
+        for (left, came) in [
+            (Origin::LEAVING, Origin::card(0)),
+            (Origin::card(0), Origin::card(1)),
+            (Origin::INTENDED, Origin::ENTERING),
+        ] {
+            let mut analysis = untouched.clone();
+            let refused = analysis.retime(&log(left, &[]), &log(came, &[]));
+            let words = refused.unwrap_err().to_string();
+            assert!(words.contains(&came.clock.to_string()), "{words}");
+            assert_eq!(analysis, untouched);
+        }
+        let same = Origin::card(2);
+        assert_eq!(same.clock, Clock::Card(2));
+        assert!(
+            untouched
+                .clone()
+                .retime(&log(same, &[]), &log(same, &[]))
+                .is_ok()
+        );
+    }
 
     proptest! {
         /// Percentiles of our buckets, of the HDR histogram that is made of them, and of all values, sorted.

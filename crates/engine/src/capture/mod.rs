@@ -14,11 +14,16 @@ use packet::{Signature, signature};
 use self::sys::Ring;
 use crate::error::EngineError;
 use crate::port::{PortSpec, interface_index, within};
+use crate::stamps::Kind;
 
 /// A block is handed over when it is full, or this long after its first frame.
 const RETIRE_MS: u32 = 20;
 /// Whole pages, and room for many frames of the largest kind.
 const BLOCK_BYTES: usize = 1 << 18;
+
+/// The kernel begins to stamp frames some time after it was asked to (`net_enable_timestamp` leaves it to a worker), and does
+/// not say when.
+const STAMPS_BEGIN: Duration = Duration::from_millis(50);
 
 /// How to capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub struct Options {
     pub promiscuous: bool,
     /// Frames that leave through the port too.
     pub outgoing: bool,
+    /// Who takes the times: the socket, the kernel where frames enter, or the card, which must have been set to do so.
+    pub stamps: Kind,
 }
 
 impl Default for Options {
@@ -40,6 +47,7 @@ impl Default for Options {
             ring_bytes: 32 << 20,
             promiscuous: true,
             outgoing: true,
+            stamps: Kind::User,
         }
     }
 }
@@ -47,8 +55,10 @@ impl Default for Options {
 /// A frame of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Captured<'a> {
-    /// When the kernel saw it, in nanoseconds since 1970 (CLOCK_REALTIME).
+    /// When it passed, in nanoseconds since 1970 (CLOCK_REALTIME), or of the card's clock.
     pub timestamp_ns: u64,
+    /// Who took that time: the card, the kernel where the frame entered, or [`Kind::User`]: the packet socket.
+    pub stamped: Kind,
     /// Its length without FCS.
     pub original_len: u32,
     /// What was kept of it, VLAN tags in their place.
@@ -97,6 +107,9 @@ impl Capture {
                 if !options.outgoing {
                     ring.ignore_outgoing()?;
                 }
+                if options.stamps != Kind::User {
+                    ring.stamp(options.stamps)?;
+                }
                 ring.bind(index)?;
                 // what was heard of other interfaces before is no part of this
                 ring.statistics()?;
@@ -104,6 +117,9 @@ impl Capture {
             };
             open().map_err(|e: std::io::Error| EngineError::system(what(), e))
         })?;
+        if options.stamps != Kind::User {
+            std::thread::sleep(STAMPS_BEGIN);
+        }
         Ok(Capture {
             interface: port.interface.clone(),
             ring,
@@ -205,6 +221,9 @@ fn headers(block: &[u8]) -> impl Iterator<Item = Header<'_>> {
 impl<'a> Header<'a> {
     fn captured(&self, tagged: &'a mut Vec<u8>) -> Option<Captured<'a>> {
         const PACKET_OUTGOING: u8 = 4;
+        // linux/if_packet.h
+        const TP_STATUS_TS_SOFTWARE: u32 = 1 << 29;
+        const TP_STATUS_TS_RAW_HARDWARE: u32 = 1 << 31;
         let (seconds, nanoseconds) = (word(self.bytes, 4)?, word(self.bytes, 8)?);
         let (kept, original_len) = (word(self.bytes, 12)? as usize, word(self.bytes, 16)?);
         let status = word(self.bytes, 20)?;
@@ -214,6 +233,11 @@ impl<'a> Header<'a> {
         let outgoing = *self.bytes.get(48 + 10)? == PACKET_OUTGOING;
         let mut frame = Captured {
             timestamp_ns: u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds),
+            stamped: match status {
+                _ if status & TP_STATUS_TS_RAW_HARDWARE != 0 => Kind::Hardware,
+                _ if status & TP_STATUS_TS_SOFTWARE != 0 => Kind::Software,
+                _ => Kind::User,
+            },
             original_len,
             bytes,
             outgoing,

@@ -9,6 +9,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::stamps::Kind;
+use crate::stamps::sys::stamp_arrivals;
+
 /// Where a block says whose it is (`struct tpacket_block_desc`: version, offset to private data, then this).
 const BLOCK_STATUS: usize = 8;
 
@@ -104,6 +107,11 @@ impl Ring {
     /// Hears only what comes in.
     pub(super) fn ignore_outgoing(&self) -> io::Result<()> {
         option(&self.socket, libc::PACKET_IGNORE_OUTGOING, &1_i32)
+    }
+
+    /// Stamps frames that arrive, beside what the ring does by itself.
+    pub(super) fn stamp(&self, kind: Kind) -> io::Result<()> {
+        stamp_arrivals(&self.socket, kind)
     }
 
     /// Takes frames to all addresses, until the socket is closed.

@@ -12,12 +12,9 @@ use super::sys::{
 use crate::analysis::{Analysis, AnalysisPlan, StreamAnalysis};
 use crate::error::EngineError;
 use crate::histogram::{BUCKETS, Histogram};
+use crate::stamps::{Origin, Origins};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/analyse.o"));
-
-/// Of all that a driver offers, the one clock that senders have too. Times of the network card would be of another, which
-/// would have to be kept in step: not built.
-const TIMESTAMPS: &str = "software, CLOCK_MONOTONIC, at the driver (XDP)";
 
 /// How large the maps are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +148,8 @@ impl Analysing {
         }
         Ok(Analysis {
             streams,
-            timestamps: TIMESTAMPS,
+            timestamps: Origins::from_intended(Origin::XDP),
+            clock_step_ns: None,
         })
     }
 }
@@ -535,7 +533,11 @@ mod tests {
                 prop_assert_eq!(counts.foreign - before.foreign, ours.foreign);
                 prop_assert_eq!(counts.wrong_length - before.wrong_length, ours.wrong_length);
                 let found = bench.loaded.analysing.as_ref().unwrap().read().unwrap();
-                for (found, analysed) in found.streams.iter().zip(analyser.analysis("").streams) {
+                for (found, analysed) in found
+                    .streams
+                    .iter()
+                    .zip(analyser.analysis(Origins::default()).streams)
+                {
                     prop_assert_eq!(found, &analysed);
                 }
                 Ok(())

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use engine::capture::{self, Captured};
+use engine::stamps::{Clock, Kind, Offers};
 use lab::LabError;
 use lab::ports::{self, look, state};
 use model::units::parse_duration;
@@ -15,6 +16,7 @@ use report::number;
 use serde_json::json;
 
 use super::Global;
+use super::session::options::Timestamps;
 use super::session::{FOR_EVER, Signals};
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -24,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Capture frames of a port to a pcapng file with nanoseconds, and say how many were missed
 ///
-/// Nothing is attached to the port or changed on it, so any port will do. Frames that an XDP program takes are not seen:
+/// Nothing is attached to the port or changed on it (but its card's stamps, with --timestamps hardware), so any port will do. Frames that an XDP program takes are not seen:
 /// those that `receive` or a measurement counts.
 #[derive(Debug, Args)]
 pub struct Capture {
@@ -61,6 +63,9 @@ pub struct Capture {
     /// Only frames to this host, instead of all on the wire
     #[arg(long)]
     no_promiscuous: bool,
+    /// Who takes the times; user is the packet socket here, and auto software
+    #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
+    timestamps: Timestamps,
     /// Memory for frames that wait to be written, in MB
     #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     buffer: u32,
@@ -84,6 +89,14 @@ enum Filter {
     All,
     /// Frames with our signature
     Own,
+}
+
+/// Who takes the times.
+struct Stamps {
+    kind: Kind,
+    name: &'static str,
+    clock: Clock,
+    _card: Option<ports::Stamping>,
 }
 
 /// Where frames go.
@@ -110,6 +123,7 @@ impl Capture {
         look::look(&spec)?;
         state::check(&spec)?;
         let signals = Signals::catch()?;
+        let stamps = self.stamps(&spec)?;
         let mut sink = self.sink()?;
         let mut capture = capture::Capture::open(
             &spec,
@@ -118,6 +132,7 @@ impl Capture {
                 ring_bytes: (self.buffer as usize) << 20,
                 promiscuous: !self.no_promiscuous,
                 outgoing: !self.incoming,
+                stamps: stamps.kind,
             },
         )?;
         let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
@@ -139,7 +154,7 @@ impl Capture {
         let began = Instant::now();
         let limit = self.duration.unwrap_or(FOR_EVER);
         let most = self.count.unwrap_or(u64::MAX);
-        let (mut kept, mut bytes, mut cut) = (0_u64, 0_u64, 0_u64);
+        let (mut kept, mut bytes, mut cut, mut otherwise) = (0_u64, 0_u64, 0_u64, 0_u64);
         let mut failed = None;
         let mut is_closed = false;
         let ended: Result<(), LabError> = loop {
@@ -159,6 +174,7 @@ impl Capture {
                 if failed.is_none() && !is_closed {
                     kept += 1;
                     bytes += frame.bytes.len() as u64;
+                    otherwise += u64::from(frame.stamped < stamps.kind);
                     cut += u64::from(frame.original_len as usize > frame.bytes.len());
                 }
                 failed.is_none() && !is_closed && kept < most
@@ -195,12 +211,15 @@ impl Capture {
             "frames_cut": cut,
             "frames_seen": statistics.frames,
             "frames_dropped_by_capture": statistics.dropped,
-            "timestamps": "software, CLOCK_REALTIME, ns",
+            "timestamps": format!("{}, {}, ns", stamps.name, stamps.clock),
+            "timestamps_kind": stamps.kind.name(),
+            "timestamps_clock": stamps.clock.to_string(),
+            "frames_stamped_by_socket": otherwise,
         });
         if self.output.as_deref() == Some(Path::new("-")) || (!global.json && !global.json_stream) {
             if !quiet {
                 output::note(&format!(
-                    "captured  {} frames, {} in {}{}{}; timestamps: software, CLOCK_REALTIME",
+                    "captured  {} frames, {} in {}{}{}; timestamps: {}, {}{}",
                     number::count(kept),
                     number::bytes(bytes),
                     number::seconds(seconds),
@@ -216,6 +235,13 @@ impl Capture {
                         "; the reader has gone away"
                     } else {
                         ""
+                    },
+                    stamps.name,
+                    stamps.clock,
+                    match otherwise {
+                        0 => String::new(),
+                        frames =>
+                            format!("; {} stamped by the packet socket", number::count(frames)),
                     },
                 ));
             }
@@ -238,6 +264,38 @@ impl Capture {
                 code => code,
             },
         )
+    }
+
+    /// Who takes the times. A card that is set for it is put back when the value is dropped.
+    fn stamps(&self, spec: &engine::PortSpec) -> anyhow::Result<Stamps> {
+        let offers = Offers::of(spec)?;
+        let kind = match self.timestamps {
+            Timestamps::User => Kind::User,
+            Timestamps::Software => Kind::Software,
+            Timestamps::Hardware => Kind::Hardware,
+            // a file of captured frames is of the system's time, unless somebody wants the card's
+            Timestamps::Auto => match offers.receives(Kind::Software) {
+                Ok(()) => Kind::Software,
+                Err(_) => Kind::User,
+            },
+        };
+        offers.receives(kind)?;
+        Ok(Stamps {
+            kind,
+            name: match kind {
+                Kind::User => "software at the packet socket",
+                Kind::Software => "software",
+                Kind::Hardware => "hardware",
+            },
+            clock: match (kind, offers.clock) {
+                (Kind::Hardware, Some(number)) => Clock::Card(number),
+                _ => Clock::Realtime,
+            },
+            _card: match kind {
+                Kind::Hardware => Some(ports::Stamping::take(spec)?),
+                Kind::User | Kind::Software => None,
+            },
+        })
     }
 
     fn wants(&self, frame: &Captured<'_>) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
+use engine::stamps::{Kind, MOST};
 use engine::{
     Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace, TestFrames,
 };
@@ -20,7 +21,8 @@ use serde_json::json;
 use super::Global;
 use super::send::Mac;
 use super::session::back_to_back::BackToBack;
-use super::session::options::Ports;
+use super::session::options::{Ports, Timestamps};
+use super::session::stamping::{self, Stamping, Taken};
 use super::session::{Receiving, SECOND, Sending, Session, Signals, Source, Steps, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -35,8 +37,8 @@ const COLUMNS: u64 = 40;
 
 /// Measure how long frames take from one port to another: a probe of few frames, and the tester's own floor beside it
 ///
-/// Each frame carries the time at which it was due to leave; the difference to its arrival is its latency. What the tester
-/// itself takes is measured on a cable of its own (a veth pair in a private namespace) and printed beside.
+/// A frame's latency is from its departure to its arrival, both as the card or the kernel takes them where both ports offer that, or
+/// from the time at which it was due to leave (--timestamps). What the tester itself takes is measured on a cable of its own (a veth pair in a private namespace) and printed beside.
 #[derive(Debug, Args)]
 pub struct Ping {
     /// Interface to send on
@@ -72,6 +74,9 @@ pub struct Ping {
     /// CPUs of the sending thread [default: any]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     cpus: Vec<usize>,
+    /// Who takes the times of departure and arrival
+    #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
+    timestamps: Timestamps,
     /// Do not measure the tester's own floor
     #[arg(long)]
     no_floor: bool,
@@ -96,6 +101,7 @@ pub(super) struct Probe {
     pub nonce: u16,
     pub mode: Option<Mode>,
     pub cpus: Vec<usize>,
+    pub stamps: Kind,
 }
 
 /// What a probe found.
@@ -105,6 +111,7 @@ pub(super) struct Probed {
     pub received: u64,
     pub lateness: Option<engine::Histogram>,
     pub analysis: Option<Analysis>,
+    pub taken: Taken,
 }
 
 impl Probed {
@@ -116,7 +123,7 @@ impl Probed {
     pub fn latency(&self) -> Option<LatencySummary> {
         let analysis = self.analysis.as_ref()?;
         let stream = analysis.streams.first()?;
-        stream.latency_summary(stream.lost(self.sent), analysis.timestamps)
+        stream.latency_summary(stream.lost(self.sent), &analysis.timestamps)
     }
 }
 
@@ -152,8 +159,10 @@ impl Probe {
             None => &PROBERS[..],
         };
         let mut lone = LoneSender::open_among(&tx.spec, modes, &self.cpus)?;
+        lone.stamp(self.stamps)?;
         lone.arm(&frames)?;
-        let receiver = LoneReceiver::open(&rx.spec, None)?;
+        let mut receiver = LoneReceiver::open(&rx.spec, None)?;
+        receiver.stamp(self.stamps)?;
         let mut session = Session {
             sending: vec![Sending {
                 port: tx,
@@ -189,13 +198,17 @@ impl Probe {
         };
         let begun = session.begin(signals)?;
         let whole = session.run(begun, signals, &mut |_| {})?;
-        let engine = session.sending[0].source.engine().name.to_owned();
+        let source = &mut session.sending[0].source;
+        let engine = source.engine().name.to_owned();
+        let found = stamping::analysis(Some(source), &mut session.receiving[0].receiver)?;
+        let (analysis, taken) = found.unzip();
         Ok(Probed {
             engine,
             sent: whole.sent[0].frames,
             received: whole.received[0].counts.received,
             lateness: whole.sent[0].lateness.clone(),
-            analysis: session.receiving[0].receiver.receiver()?.analysis()?,
+            analysis,
+            taken: taken.unwrap_or_default(),
         })
     }
 }
@@ -233,6 +246,14 @@ impl Ping {
         // what is refused is given up, and other frames sent for it
         let needs =
             Duration::from_secs_f64(self.count as f64 / load_pps) * 2 + Duration::from_secs(1);
+        if self.timestamps != Timestamps::User && self.count > MOST as u64 {
+            return Err(Usage(format!(
+                "-c {}: departures are kept frame by frame, {MOST} at most; send fewer, or say --timestamps user",
+                self.count
+            ))
+            .into());
+        }
+        let stamping = Stamping::choose(self.timestamps, &tx.spec, &rx.spec, &self.engine)?;
         let probe = Probe {
             version,
             size,
@@ -245,6 +266,7 @@ impl Ping {
                 .into_iter()
                 .find(|mode| mode.name() == self.engine),
             cpus: self.cpus.clone(),
+            stamps: stamping.kind,
         };
         let destination = match self.dst_mac {
             Some(mac) => mac.0,
@@ -263,12 +285,17 @@ impl Ping {
         let probed = probe.run(tx, rx, destination, &signals)?;
         let floor = if self.no_floor || signals.is_stopped() {
             None
+        } else if stamping.kind == Kind::Hardware {
+            Some(Err(anyhow::anyhow!(
+                "the tester's own cable has no card to stamp frames; join two ports of the card and probe them instead"
+            )))
         } else {
             Some(floor(&probe, &signals))
         };
-        self.tell(global, &probed, floor.as_ref())?;
+        self.tell(global, &stamping, &probed, floor.as_ref())?;
         Ok(match signals.code(false) {
             Code::Done if probed.received == 0 => Code::TestBed,
+            Code::Done if probed.taken.invalid().is_some() => Code::NotValid,
             code => code,
         })
     }
@@ -292,6 +319,7 @@ impl Ping {
     fn tell(
         &self,
         global: &Global,
+        stamping: &Stamping,
         probed: &Probed,
         floor: Option<&anyhow::Result<Probed>>,
     ) -> anyhow::Result<()> {
@@ -306,6 +334,7 @@ impl Ping {
                 "frames_sent": probed.sent,
                 "frames_received": probed.received,
                 "frames_lost": lost,
+                "timestamps": probed.taken.json(stamping),
             });
             if let Some(latency) = probed.latency() {
                 document["latency"] = json!(latency);
@@ -350,10 +379,15 @@ impl Ping {
                 if let Some(analysis) = &probed.analysis {
                     text += &format!("clocks    {}\n", analysis.timestamps);
                 }
+                text += &probed.taken.text(stamping);
                 if let Some(lateness) = &probed.lateness {
                     text += &format!(
-                        "lateness  {}  (of departures; part of the latency)\n",
-                        words::distribution(lateness)
+                        "lateness  {}  (of departures; {} of the latency)\n",
+                        words::distribution(lateness),
+                        match stamping.kind {
+                            Kind::User => "part",
+                            Kind::Software | Kind::Hardware => "not part",
+                        }
                     );
                 }
                 text += &bars(stream);

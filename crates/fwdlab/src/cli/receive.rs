@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::capture::{self, Captured};
+use engine::stamps::{Kind, Offers};
 use engine::traffic::compile::{Setting, compile};
 use engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
 use engine::{Counting, Expected, Frames, LoneReceiver, SignaturePlace, TrafficFrames};
@@ -16,10 +17,10 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::profile::{EXAMPLE, Way};
-use super::session::options::{Amount, Ports};
+use super::session::options::{Amount, Ports, Timestamps};
 use super::session::streams::{self, StreamEnd};
 use super::session::{FOR_EVER, Period, Receiving, SECOND, Session, Signals, words};
-use crate::exit_code::Code;
+use crate::exit_code::{Code, Usage};
 use crate::{output, profiles};
 
 /// Frames that are not ours are looked at one by one up to so many in a second.
@@ -58,6 +59,9 @@ pub struct Receive {
     /// Signatures are in the last bytes of frames, not at the begin of UDP payloads
     #[arg(long)]
     tail: bool,
+    /// Who takes the times of arrival; auto: the program at the driver, or the packet socket
+    #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
+    timestamps: Timestamps,
     /// Do not say what kinds of frames the foreign ones are
     #[arg(long)]
     no_kinds: bool,
@@ -84,7 +88,13 @@ impl Receive {
         let counting = Counting::ALL
             .into_iter()
             .find(|counting| counting.name() == self.engine);
+        self.check_stamps(&port.spec)?;
         let mut receiver = LoneReceiver::open(&port.spec, counting)?;
+        // the program at the driver takes its own
+        let is_socket = receiver.receiver()?.name() == Counting::AfPacket.name();
+        if is_socket && self.timestamps == Timestamps::Software {
+            receiver.stamp(Kind::Software)?;
+        }
         let expected = Expected {
             nonce: self.session,
             buffer_bytes: None,
@@ -151,16 +161,39 @@ impl Receive {
         if let Some(kinds) = &mut kinds {
             let _ = kinds.look();
         }
-        let ends = match &checked {
+        let (ends, taken) = match &checked {
             Some(checked) => {
                 let receiver = &mut session.receiving[0].receiver;
-                streams::ends(receiver, checked, frames.as_ref(), None)?
+                streams::ends(receiver, checked, None, frames.as_ref(), None)?
             }
-            None => Vec::new(),
+            None => Default::default(),
         };
         drop(session);
         self.tell(global, name, &rejected, &whole, &ends, kinds.as_ref())?;
-        Ok(signals.code(self.amount.is_none()))
+        if let Some(why) = taken.invalid() {
+            output::note(&format!("invalid   {why}"));
+        }
+        Ok(match signals.code(self.amount.is_none()) {
+            Code::Done if taken.invalid().is_some() => Code::NotValid,
+            code => code,
+        })
+    }
+
+    /// Departures are in the frames, on the clock of their sender's schedule: arrivals on a card's clock are of no use.
+    fn check_stamps(&self, port: &engine::PortSpec) -> anyhow::Result<()> {
+        match self.timestamps {
+            Timestamps::Auto | Timestamps::User => Ok(()),
+            Timestamps::Software => Ok(Offers::of(port)?.receives(Kind::Software)?),
+            Timestamps::Hardware => {
+                Offers::of(port)?.receives(Kind::Hardware)?;
+                Err(Usage(format!(
+                    "--timestamps hardware: the card of {} stamps on its own clock, and the departures in frames are on CLOCK_MONOTONIC; \
+                     times of two clocks are not subtracted. Use ping or send --analyse, which know both ends, or --timestamps software",
+                    self.port
+                ))
+                .into())
+            }
+        }
     }
 
     /// The frames of the profile: what they are like is known, and not how many there are.
@@ -292,6 +325,7 @@ impl Kinds {
                     // what the port takes anyway; the receiver decides about more
                     promiscuous: false,
                     outgoing: false,
+                    ..capture::Options::default()
                 },
             )?),
             nonce,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use engine::stamps::Kind;
 use engine::{
     Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, PortSpec, Schedule, SignaturePlace,
     TestFrames,
@@ -329,6 +330,7 @@ impl SelfTest {
         let (tx, rx) = (Port::of_ours(&ends.tx)?, Port::of_ours(&ends.rx)?);
         let destination = rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2]);
         let probe = Probe {
+            stamps: Kind::User,
             version: IpVersion::V4,
             size,
             flows: 1,

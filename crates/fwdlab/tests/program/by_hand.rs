@@ -454,6 +454,139 @@ fn a_probe_tells_latencies_beside_the_testers_own() {
     lab.assert_clean("a probe");
 }
 
+/// Every kind of timestamps that there is on veth, and what is said of those that there are not.
+#[test]
+fn who_took_the_times_is_told_of_both_ends() {
+    if !root("who_took_the_times_is_told_of_both_ends") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let ping = format!("ping --port pa --rx-port pb --dst-mac {MAC_B} -c 200 --no-floor");
+    let (monotonic, realtime) = ("CLOCK_MONOTONIC", "CLOCK_REALTIME");
+    for (words, used, departure, arrival) in [
+        (
+            "",
+            "software",
+            ("software", realtime),
+            ("software", realtime),
+        ),
+        (
+            "--timestamps software",
+            "software",
+            ("software", realtime),
+            ("software", realtime),
+        ),
+        (
+            "--timestamps user",
+            "user",
+            ("user", monotonic),
+            ("software", monotonic),
+        ),
+        (
+            "--engine af-xdp",
+            "user",
+            ("user", monotonic),
+            ("software", monotonic),
+        ),
+    ] {
+        let document = wire.json(&lab, &format!("{ping} {words}"));
+        let stamps = &document["timestamps"];
+        assert_eq!(
+            (&stamps["kind"], &stamps["valid"]),
+            (&used.into(), &true.into()),
+            "{document}"
+        );
+        let latency = &document["latency"];
+        for (end, (kind, clock)) in [("departure", departure), ("arrival", arrival)] {
+            let origin = &latency[format!("{end}_timestamps")];
+            assert_eq!(origin["kind"], kind, "{words}: {origin}");
+            assert_eq!(origin["clock"], clock, "{words}: {origin}");
+        }
+        assert_eq!(latency["latency_frames"], document["frames_received"]);
+        if used == "software" {
+            for end in ["departures", "arrivals"] {
+                assert_eq!(stamps[format!("{end}_stamped")], document["frames_sent"]);
+                assert_eq!(stamps[format!("{end}_not_stamped")], 0);
+            }
+            assert_eq!(document["engine"], "af-packet");
+        }
+        let not_taken = list(&stamps["not_taken"]).len();
+        assert_eq!(
+            not_taken,
+            usize::from(!words.contains("--timestamps")),
+            "{stamps}"
+        );
+    }
+    let told = wire.run(&lab, &ping);
+    told.measured();
+    for words in [
+        "clocks    departures: software, as the driver takes the frame (SO_TIMESTAMPING), CLOCK_REALTIME",
+        " departures, ",
+        "not hardware: pa (veth) has no clock of its own",
+        "not part of the latency",
+    ] {
+        assert!(told.out.contains(words), "{words}: {told:?}");
+    }
+    // the receiver alone has the departures that frames carry
+    let send =
+        format!("send --port pa --rx-port pb --dst-mac {MAC_B} --for 150frames --load 1kpps");
+    let document = wire.json(&lab, &format!("{send} --analyse --timestamps software"));
+    let port = &document["receive"][0];
+    assert_eq!(
+        port["timestamps"]["departures_stamped"],
+        document["send"][0]["frames_sent"]
+    );
+    assert_eq!(
+        port["streams"][0]["latency"]["departure_timestamps"]["kind"],
+        "software"
+    );
+    let document = wire.json(&lab, &format!("{send} --analyse"));
+    assert_eq!(document["receive"][0]["timestamps"]["kind"], "user");
+    lab.assert_clean("timestamps");
+}
+
+#[test]
+fn timestamps_that_cannot_be_had_are_refused_before_a_frame_is_sent() {
+    if !root("timestamps_that_cannot_be_had_are_refused_before_a_frame_is_sent") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let refused = "pa (veth) has no clock of its own (ethtool -T: PTP Hardware Clock: none), and SIOCGHWTSTAMP says: \
+                   Operation not supported (os error 95). Nothing was changed. Use --timestamps software";
+    let ends = format!("--port pa --rx-port pb --dst-mac {MAC_B}");
+    for (words, code, says) in [
+        (format!("ping {ends} --timestamps hardware"), 3, refused),
+        (
+            format!("send {ends} --analyse --timestamps hardware"),
+            3,
+            refused,
+        ),
+        ("receive --port pa --timestamps hardware".into(), 3, refused),
+        (
+            "capture --port pa --timestamps hardware -c 1".into(),
+            3,
+            refused,
+        ),
+        (
+            format!("ping {ends} --timestamps software --engine xdp-live"),
+            2,
+            "say --engine af-packet",
+        ),
+        (
+            format!("ping {ends} -c 5000000"),
+            2,
+            "say --timestamps user",
+        ),
+        (format!("send {ends} --timestamps software"), 2, "--analyse"),
+    ] {
+        wire.run(&lab, &words).code(code).says(&[says]);
+    }
+    assert_eq!(wire.counter("pa", "tx", "packets"), 0);
+    lab.assert_clean("refused timestamps");
+}
+
 #[test]
 fn the_tester_measures_itself() {
     if !root("the_tester_measures_itself") {

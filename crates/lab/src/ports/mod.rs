@@ -4,6 +4,7 @@
 //! is refused always. What happens on the port is for engines. Start with [`Port::take`]; [`destinations`] judges addresses,
 //! [`look`] reads what the kernel knows of an interface, [`lock`] keeps two of us apart.
 
+mod card;
 pub mod counters;
 mod danger;
 pub mod destinations;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use engine::PortSpec;
 
+pub use card::Stamping;
 pub use danger::{Danger, dangers};
 pub use lock::{Lock, Role};
 pub use look::Facts;
@@ -47,6 +49,7 @@ impl Port {
     /// # Errors
     /// [`LabError::Preflight`]: there is no such interface, it is down, in use, or another fwdlab has it. Nothing was changed.
     pub fn take(spec: &PortSpec, roles: &[Role], accepted: &[Danger]) -> Result<Port, LabError> {
+        card::sweep();
         let facts = look::look(spec)?;
         let found: Vec<(Danger, String)> = dangers(&facts)
             .into_iter()

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use engine::replay::{Pace, Replay};
+use engine::stamps::Kind;
 use engine::traffic::expect::Expectation;
 use engine::{Expected, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
 use lab::ports::{Port, Role};
@@ -23,8 +24,9 @@ use model::units::{FrameSize, UnitError, parse_duration};
 use self::frames::{Planned, What, place_of};
 use self::loads::Resolved;
 use super::Global;
-use super::session::options::{Amount, OnHoldUp, Ports};
+use super::session::options::{Amount, OnHoldUp, Ports, Timestamps};
 use super::session::range::Range;
+use super::session::stamping::{Stamping, Taken};
 use super::session::streams::{self, StreamEnd};
 use super::session::{
     FOR_EVER, Receiving, SECOND, Sending, Sent, Session, Signals, Source, Steps, words,
@@ -50,6 +52,9 @@ pub struct Send {
     /// Count on each of two ports what the other one sends; --analyse does so, too
     #[arg(long, conflicts_with = "rx_port")]
     count: bool,
+    /// Who takes the times of departure and arrival; all but user need an answer of the kernel for each frame, from af-packet
+    #[arg(long, value_enum, default_value_t = Timestamps::User, requires = "analyse")]
+    timestamps: Timestamps,
     /// Write latencies to a file, as an HDR histogram log (V2)
     #[arg(long, value_name = "FILE", requires = "analyse")]
     hdr: Option<PathBuf>,
@@ -172,6 +177,9 @@ struct End {
     streams: Vec<StreamEnd>,
     /// Streams that were sent and could not be checked.
     unsigned: Vec<String>,
+    /// Who timed them.
+    stamping: Option<Stamping>,
+    taken: Taken,
 }
 
 impl Send {
@@ -199,15 +207,23 @@ impl Send {
         for (at, (planned, loads)) in planned.into_iter().zip(&loads).enumerate() {
             sending.push(self.open(at, planned, loads)?);
         }
-        let (mut checked, mut receiving) = (Vec::new(), Vec::new());
+        let mut stampings = Vec::new();
         for counted in &counted {
+            stampings.push(self.stamping(counted, &mut sending)?);
+        }
+        let (mut checked, mut receiving) = (Vec::new(), Vec::new());
+        for (counted, stamping) in counted.iter().zip(&stampings) {
             let expectation = match counted.sender.map(|sender| &sending[sender].source) {
                 Some(Source::Engine(_, frames)) if self.analyse => {
                     Some(streams::expectation(frames)?)
                 }
                 _ => None,
             };
-            receiving.push(self.receive(counted, &sending, expectation.as_ref())?);
+            let mut receiver = self.receive(counted, &sending, expectation.as_ref())?;
+            if let Some(stamping) = stamping {
+                receiver.receiver.stamp(stamping.kind)?;
+            }
+            receiving.push(receiver);
             checked.push(expectation);
         }
         let mut session = Session {
@@ -239,24 +255,32 @@ impl Send {
             }
         })?;
         let mut ends = Vec::new();
-        for (at, (counted, checked)) in counted.into_iter().zip(checked).enumerate() {
+        let counted = counted.into_iter().zip(checked).zip(stampings);
+        for (at, ((counted, checked), stamping)) in counted.enumerate() {
             let mut end = End {
                 counted,
                 streams: Vec::new(),
                 unsigned: Vec::new(),
+                stamping,
+                taken: Taken::default(),
             };
             if let (Some(expectation), Some(sender)) = (checked, end.counted.sender)
                 && let Source::Engine(_, frames) = &session.sending[sender].source
             {
+                let frames = frames.clone();
                 let sent = &whole.sent[sender];
                 // test frames are one stream, and nobody counts it apart
                 let of_streams = match sent.streams.is_empty() {
                     true => std::slice::from_ref(&sent.frames),
                     false => &sent.streams[..],
                 };
-                let receiver = &mut session.receiving[at].receiver;
-                end.streams =
-                    streams::ends(receiver, &expectation, Some(frames), Some(of_streams))?;
+                (end.streams, end.taken) = streams::ends(
+                    &mut session.receiving[at].receiver,
+                    &expectation,
+                    Some(&mut session.sending[sender].source),
+                    Some(&frames),
+                    Some(of_streams),
+                )?;
                 end.unsigned = expectation.unsigned;
             }
             ends.push(end);
@@ -270,6 +294,7 @@ impl Send {
         let endless = self.amount.is_none() && (self.pcap.is_none() || self.rounds == 0);
         Ok(match signals.code(endless) {
             Code::Done if whole.sent.iter().any(Sent::is_limited) => Code::NotValid,
+            Code::Done if ends.iter().any(|end| end.taken.invalid().is_some()) => Code::NotValid,
             code => code,
         })
     }
@@ -294,6 +319,29 @@ impl Send {
             )),
             (None, _) => Ok(Vec::new()),
         }
+    }
+
+    /// Who times the frames that a port counts, with their sender told to. `None`: nobody.
+    fn stamping(
+        &self,
+        counted: &Counted,
+        sending: &mut [Sending],
+    ) -> anyhow::Result<Option<Stamping>> {
+        let Some(sending) = counted.sender.and_then(|sender| sending.get_mut(sender)) else {
+            return Ok(None);
+        };
+        if !self.analyse {
+            return Ok(None);
+        }
+        let rx = self.where_.spec(&counted.interface);
+        let stamping = Stamping::choose(self.timestamps, &sending.port.spec, &rx, &self.engine)?;
+        if let (Source::Engine(lone, frames), true) =
+            (&mut sending.source, stamping.kind != Kind::User)
+        {
+            lone.stamp(stamping.kind)?;
+            lone.arm(frames)?;
+        }
+        Ok(Some(stamping))
     }
 
     /// A receiver, on a port of its own or on one that also sends.

@@ -122,6 +122,9 @@ impl Send {
             if self.analyse {
                 value["streams"] = end.streams.iter().map(StreamEnd::json).collect();
                 value["streams_not_checked"] = end.unsigned.clone().into();
+                if let Some(stamping) = &end.stamping {
+                    value["timestamps"] = end.taken.json(stamping);
+                }
             }
         }
         if global.json {
@@ -190,7 +193,10 @@ impl Send {
             if let Some(clocks) = end.streams.iter().find_map(StreamEnd::timestamps) {
                 text += &format!("\nclocks    {clocks}");
             }
-            output::result(&text);
+            if let Some(stamping) = &end.stamping {
+                text += &format!("\n{}", end.taken.text(stamping));
+            }
+            output::result(text.trim_end());
         }
         Ok(())
     }

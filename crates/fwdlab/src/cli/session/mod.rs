@@ -7,6 +7,7 @@
 pub mod back_to_back;
 pub mod options;
 pub mod range;
+pub mod stamping;
 pub mod streams;
 pub mod words;
 
@@ -80,7 +81,8 @@ pub enum Source {
 }
 
 impl Source {
-    fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
+    /// What sends.
+    pub fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
         match self {
             Source::Engine(lone, _) => lone.sender(),
             Source::Replay(replay) => Ok(replay.as_mut()),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use engine::stamps::Kind;
 use engine::{HoldUps, PortSpec};
 use lab::ports::{self, Danger, Port, Role};
 use model::units::{UnitError, parse_duration};
@@ -81,6 +82,31 @@ impl OnHoldUp {
         match self {
             OnHoldUp::MakeUp => HoldUps::MakeUp { most_pps },
             OnHoldUp::Forgive => HoldUps::Forgive,
+        }
+    }
+}
+
+/// Who takes the times of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Timestamps {
+    /// The best of the following that there is, of one clock
+    Auto,
+    /// The sender's schedule says when frames leave, the receiver when they arrive
+    User,
+    /// The kernel: as the driver takes a frame, and as one enters
+    Software,
+    /// The card: as a frame goes onto the wire, and as one comes off
+    Hardware,
+}
+
+impl Timestamps {
+    /// The kind that is wanted; `None`: the best.
+    pub fn kind(self) -> Option<Kind> {
+        match self {
+            Timestamps::Auto => None,
+            Timestamps::User => Some(Kind::User),
+            Timestamps::Software => Some(Kind::Software),
+            Timestamps::Hardware => Some(Kind::Hardware),
         }
     }
 }

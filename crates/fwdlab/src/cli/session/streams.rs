@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use engine::analysis::{self, StreamAnalysis};
+use engine::stamps::Origins;
 use engine::traffic::Stream;
 use engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
 use engine::{Frames, LoneReceiver};
@@ -13,6 +14,8 @@ use model::latency::LatencySummary;
 use report::{hdr, number};
 use serde_json::{Value, json};
 
+use super::Source;
+use super::stamping::{self, Taken};
 use super::words::short_time;
 use crate::exit_code::Usage;
 
@@ -60,22 +63,24 @@ struct FlowsEnd {
     named: Vec<String>,
 }
 
-/// The streams of a receiver at the end, as far as it was asked for an analysis. `sent`: frames of each stream of the traffic.
+/// The streams of a receiver at the end, as far as it was asked for an analysis, and who timed them. `sent`: frames of each
+/// stream of the traffic.
 pub fn ends(
     receiver: &mut LoneReceiver,
     expectation: &Expectation,
+    sender: Option<&mut Source>,
     frames: Option<&Frames>,
     sent: Option<&[u64]>,
-) -> anyhow::Result<Vec<StreamEnd>> {
-    let Some(analysis) = receiver.receiver()?.analysis()? else {
-        return Ok(Vec::new());
+) -> anyhow::Result<(Vec<StreamEnd>, Taken)> {
+    let Some((analysis, taken)) = stamping::analysis(sender, receiver)? else {
+        return Ok((Vec::new(), Taken::default()));
     };
     let streams = match frames {
         Some(Frames::Traffic(frames)) => &frames.traffic.streams[..],
         _ => &[],
     };
     let ends = (expectation.streams.iter()).zip(&analysis.streams);
-    Ok(ends
+    let ends = ends
         .map(|(expected, found)| {
             let sent = sent.and_then(|sent| sent.get(expected.index).copied());
             StreamEnd::new(
@@ -83,10 +88,11 @@ pub fn ends(
                 streams.get(expected.index),
                 sent,
                 found,
-                analysis.timestamps,
+                &analysis.timestamps,
             )
         })
-        .collect())
+        .collect();
+    Ok((ends, taken))
 }
 
 impl StreamEnd {
@@ -95,7 +101,7 @@ impl StreamEnd {
         stream: Option<&Stream>,
         sent: Option<u64>,
         found: &StreamAnalysis,
-        timestamps: &str,
+        timestamps: &Origins,
     ) -> StreamEnd {
         let flows = expected.flows.as_ref().ok().filter(|f| f.cycle() > 0);
         let flows = flows.map(|flows| {

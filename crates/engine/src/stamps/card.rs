@@ -1,0 +1,57 @@
+//! How a card stamps frames: which that arrive, and whether those that leave (`SIOCGHWTSTAMP`, `SIOCSHWTSTAMP`).
+//!
+//! The setting belongs to the port, not to a socket, and outlives us: whoever changes it writes down before how it was (the
+//! lab does). Start with [`read`].
+
+use super::sys;
+use crate::error::EngineError;
+use crate::port::{PortSpec, within};
+
+/// `struct hwtstamp_config`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Setting {
+    /// Of bonds; 0 elsewhere.
+    pub flags: i32,
+    /// `HWTSTAMP_TX_*`: 0 off, 1 on.
+    pub tx_type: i32,
+    /// `HWTSTAMP_FILTER_*`: 0 none, 1 all frames.
+    pub rx_filter: i32,
+}
+
+impl Setting {
+    /// All frames, both ways.
+    pub const ALL: Setting = Setting {
+        flags: 0,
+        tx_type: libc::HWTSTAMP_TX_ON as i32,
+        rx_filter: libc::HWTSTAMP_FILTER_ALL as i32,
+    };
+}
+
+/// How a port's card is set.
+///
+/// # Errors
+/// The card has no stamps, or no such port.
+pub fn read(port: &PortSpec) -> Result<Setting, EngineError> {
+    ask(port, "ask how the card stamps frames of", sys::read_card)
+}
+
+/// Sets a port's card; returns what the driver made of it, which may stamp more than was asked for.
+///
+/// # Errors
+/// The card cannot, or no CAP_NET_ADMIN.
+pub fn set(port: &PortSpec, setting: Setting) -> Result<Setting, EngineError> {
+    ask(port, "set how the card stamps frames of", |interface| {
+        sys::set_card(interface, setting)
+    })
+}
+
+fn ask(
+    port: &PortSpec,
+    what: &str,
+    ask: impl FnOnce(&str) -> std::io::Result<Setting> + Send,
+) -> Result<Setting, EngineError> {
+    within(&port.netns, || {
+        ask(&port.interface)
+            .map_err(|e| EngineError::system(format!("{what} {}", port.interface), e))
+    })
+}

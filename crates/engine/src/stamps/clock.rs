@@ -1,0 +1,165 @@
+//! CLOCK_REALTIME beside CLOCK_MONOTONIC: by how much it is ahead, and whether somebody set it.
+//!
+//! Both are slewed alike by NTP, so the difference between them is constant until the time of day is set (`settimeofday`, a
+//! leap second, `adjtimex` with an offset). The kernel tells that through a timer that is cancelled by it (timerfd_create(2)).
+//! Start with [`Watch`].
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+/// Readings of which the best is taken.
+const READINGS: usize = 9;
+
+/// By how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ahead {
+    /// It may be off by so much.
+    pub within_ns: u64,
+    /// The difference.
+    pub ahead_ns: i128,
+}
+
+impl Ahead {
+    /// Reads both clocks several times and keeps the pair between whose ends least time passed.
+    pub fn read() -> Ahead {
+        let now = |clock| {
+            let now = clock_gettime(clock);
+            i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+        };
+        let reading = |_| {
+            let before = now(ClockId::Monotonic);
+            let realtime = now(ClockId::Realtime);
+            let after = now(ClockId::Monotonic);
+            Ahead {
+                within_ns: ((after - before) / 2 + 1) as u64,
+                ahead_ns: realtime - (before + after) / 2,
+            }
+        };
+        let first = reading(0);
+        (1..READINGS).map(reading).fold(first, Ahead::min)
+    }
+
+    /// A time of day on CLOCK_MONOTONIC; 0 for one before its begin.
+    pub fn to_monotonic(self, realtime_ns: u64) -> u64 {
+        u64::try_from(i128::from(realtime_ns) - self.ahead_ns).unwrap_or(0)
+    }
+
+    /// A time of CLOCK_MONOTONIC as a time of day.
+    pub fn to_realtime(self, monotonic_ns: u64) -> u64 {
+        u64::try_from(i128::from(monotonic_ns) + self.ahead_ns).unwrap_or(0)
+    }
+
+    /// From this reading to a later one, was the time of day set? By how much, when it is more than both may be off.
+    pub fn step_to(self, later: Ahead) -> Option<i64> {
+        let step = later.ahead_ns - self.ahead_ns;
+        let off = i128::from(self.within_ns + later.within_ns);
+        (step.abs() > off).then_some(step as i64)
+    }
+}
+
+/// Watches the time of day from its begin.
+#[derive(Debug)]
+pub struct Watch {
+    begin: Ahead,
+    timer: OwnedFd,
+    /// The kernel tells it once.
+    was_set: AtomicBool,
+}
+
+impl Watch {
+    /// From now on.
+    ///
+    /// # Errors
+    /// The kernel gives no timer.
+    pub fn begin() -> io::Result<Watch> {
+        let timer = timerfd_create(
+            TimerfdClockId::Realtime,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
+        let never = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: Timespec {
+                // the year 2262, where nanoseconds of 64 bits end
+                tv_sec: i64::MAX / 1_000_000_000,
+                tv_nsec: 0,
+            },
+        };
+        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+        timerfd_settime(&timer, flags, &never)?;
+        Ok(Watch {
+            begin: Ahead::read(),
+            timer,
+            was_set: AtomicBool::new(false),
+        })
+    }
+
+    /// By how much the time of day was ahead at the begin.
+    pub fn ahead(&self) -> Ahead {
+        self.begin
+    }
+
+    /// By how much the time of day has been set since the begin; 0 when it was set and hardly changed, or was set back again.
+    pub fn step_ns(&self) -> Option<i64> {
+        let mut expirations = [0; 8];
+        if let Err(rustix::io::Errno::CANCELED) = rustix::io::read(&self.timer, &mut expirations) {
+            self.was_set.store(true, Ordering::Relaxed);
+        }
+        let step = self.begin.step_to(Ahead::read());
+        step.or(self.was_set.load(Ordering::Relaxed).then_some(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Ahead = Ahead {
+        within_ns: 30,
+        ahead_ns: 1_700_000_000_000_000_000,
+    };
+
+    #[test]
+    fn times_of_one_clock_on_the_other() {
+        assert_eq!(AT.to_monotonic(1_700_000_000_000_000_007), 7);
+        assert_eq!(AT.to_realtime(7), 1_700_000_000_000_000_007);
+        assert_eq!(AT.to_monotonic(5), 0);
+    }
+
+    #[test]
+    fn a_step_is_more_than_the_readings_are_off() {
+        let later = |ns| Ahead {
+            within_ns: 20,
+            ahead_ns: AT.ahead_ns + ns,
+        };
+        for (ns, step) in [
+            (0, None),
+            (50, None),
+            (-50, None),
+            (51, Some(51)),
+            (-1_000_000_000, Some(-1_000_000_000)),
+        ] {
+            assert_eq!(AT.step_to(later(ns)), step, "{ns}");
+        }
+    }
+
+    /// The kernel's own clocks: a reading is as good as it says, and another one agrees.
+    #[test]
+    fn readings_agree_as_long_as_nobody_sets_the_clock() {
+        let watch = Watch::begin().unwrap();
+        match watch.step_ns() {
+            None => assert!(watch.ahead().ahead_ns > 0),
+            Some(step) => println!(
+                "SKIPPED: readings_agree_as_long_as_nobody_sets_the_clock: somebody set the clock, by {step} ns"
+            ),
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What a port can stamp, as its driver says it (`ethtool -T`), and which kind of stamps two ports have in common.
+//!
+//! Nothing is changed here. Start with [`Offers::of`] and [`choose`].
+
+use super::{Kind, card, sys};
+use crate::error::EngineError;
+use crate::port::{PortSpec, within};
+
+/// What a port offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offers {
+    /// Its interface, for words.
+    pub interface: String,
+    /// Its driver, where it says.
+    pub driver: String,
+    /// The kernel says when the driver took a frame.
+    pub tx_software: bool,
+    /// The kernel says when a frame entered.
+    pub rx_software: bool,
+    /// The card says when a frame left.
+    pub tx_hardware: bool,
+    /// The card says when a frame arrived.
+    pub rx_hardware: bool,
+    /// Of any frame that arrives, and not of PTP alone.
+    pub rx_all_frames: bool,
+    /// The card's clock: `/dev/ptpN`.
+    pub clock: Option<u32>,
+    /// What the system says to the question how the card is set; `None` when it answers.
+    pub card_refuses: Option<String>,
+}
+
+impl Offers {
+    /// Asks a port.
+    ///
+    /// # Errors
+    /// There is no such port, or it is of another namespace that may not be entered.
+    pub fn of(port: &PortSpec) -> Result<Offers, EngineError> {
+        let what = || format!("ask {} for its timestamps", port.interface);
+        let (info, driver) = within(&port.netns, || {
+            let info = sys::ts_info(&port.interface).map_err(|e| EngineError::system(what(), e))?;
+            Ok((info, sys::driver(&port.interface).unwrap_or_default()))
+        })?;
+        let has = |flag: u32| info.so_timestamping & flag != 0;
+        let card_refuses = card::read(port).err().map(|error| match error {
+            EngineError::System { source, .. } => source.to_string(),
+            other => other.to_string(),
+        });
+        Ok(Offers {
+            interface: port.interface.clone(),
+            driver,
+            tx_software: has(libc::SOF_TIMESTAMPING_TX_SOFTWARE),
+            rx_software: has(libc::SOF_TIMESTAMPING_RX_SOFTWARE),
+            tx_hardware: has(libc::SOF_TIMESTAMPING_TX_HARDWARE)
+                && info.tx_types & 1 << libc::HWTSTAMP_TX_ON != 0,
+            rx_hardware: has(libc::SOF_TIMESTAMPING_RX_HARDWARE) && info.rx_filters > 1,
+            rx_all_frames: info.rx_filters & 1 << libc::HWTSTAMP_FILTER_ALL != 0,
+            clock: u32::try_from(info.phc_index).ok(),
+            card_refuses,
+        })
+    }
+
+    /// Does it stamp frames that arrive like this?
+    ///
+    /// # Errors
+    /// Why not, and what to do. Nothing has been changed.
+    pub fn receives(&self, kind: Kind) -> Result<(), EngineError> {
+        match self.against_arrivals(kind) {
+            None => Ok(()),
+            Some(reason) => Err(EngineError::NoStamps {
+                kind: kind.name(),
+                reason,
+                instead: match kind {
+                    Kind::Hardware => {
+                        "--timestamps software, or a port of a card with a clock (ethtool -T)"
+                    }
+                    _ => "--timestamps user",
+                },
+            }),
+        }
+    }
+
+    /// Why such departures cannot be had of this port alone.
+    pub(crate) fn against_departures(&self, kind: Kind) -> Option<String> {
+        let receives = Offers {
+            rx_software: true,
+            rx_hardware: true,
+            rx_all_frames: true,
+            ..self.clone()
+        };
+        against(kind, &receives, &receives)
+    }
+
+    /// Why such arrivals cannot be had of this port alone.
+    pub(crate) fn against_arrivals(&self, kind: Kind) -> Option<String> {
+        let sends = Offers {
+            tx_software: true,
+            tx_hardware: true,
+            ..self.clone()
+        };
+        against(kind, &sends, &sends)
+    }
+
+    fn named(&self) -> String {
+        match self.driver.as_str() {
+            "" => self.interface.clone(),
+            driver => format!("{} ({driver})", self.interface),
+        }
+    }
+
+    fn without(&self, what: &str) -> String {
+        let answer = match &self.card_refuses {
+            Some(error) => format!(", and SIOCGHWTSTAMP says: {error}"),
+            None => String::new(),
+        };
+        format!("{} {what}{answer}", self.named())
+    }
+}
+
+/// Why not this kind, on these ports?
+fn against(kind: Kind, tx: &Offers, rx: &Offers) -> Option<String> {
+    match kind {
+        Kind::User => None,
+        Kind::Software if !tx.tx_software => Some(format!(
+            "{} does not say when it takes a frame to send (ethtool -T: no software-transmit)",
+            tx.named()
+        )),
+        Kind::Software if !rx.rx_software => Some(format!(
+            "{} does not stamp frames that arrive (ethtool -T: no software-receive)",
+            rx.named()
+        )),
+        Kind::Software => None,
+        Kind::Hardware => {
+            let (Some(ours), Some(theirs)) = (tx.clock, rx.clock) else {
+                let port = if tx.clock.is_none() { tx } else { rx };
+                return Some(
+                    port.without("has no clock of its own (ethtool -T: PTP Hardware Clock: none)"),
+                );
+            };
+            if !tx.tx_hardware {
+                return Some(tx.without("does not stamp frames that leave"));
+            }
+            if !rx.rx_hardware {
+                return Some(rx.without("does not stamp frames that arrive"));
+            }
+            if !rx.rx_all_frames {
+                return Some(rx.without("stamps only PTP frames that arrive, and ours are not"));
+            }
+            (ours != theirs).then(|| {
+                format!(
+                    "{} counts on /dev/ptp{ours} and {} on /dev/ptp{theirs}: times of two clocks are not subtracted",
+                    tx.named(),
+                    rx.named()
+                )
+            })
+        }
+    }
+}
+
+/// The kind of stamps to take of frames from one port to another: the one wanted, or the best that both offer on one clock.
+/// With it, why better ones are not taken.
+///
+/// # Errors
+/// Why the one wanted cannot be had, and what to do. Nothing has been changed.
+pub fn choose(
+    wanted: Option<Kind>,
+    tx: &Offers,
+    rx: &Offers,
+) -> Result<(Kind, Vec<String>), EngineError> {
+    if let Some(kind) = wanted {
+        return match against(kind, tx, rx) {
+            None => Ok((kind, Vec::new())),
+            Some(reason) => Err(EngineError::NoStamps {
+                kind: kind.name(),
+                reason,
+                instead: match kind {
+                    Kind::Hardware if against(Kind::Software, tx, rx).is_none() => {
+                        "--timestamps software, or two ports of one card with a clock (ethtool -T)"
+                    }
+                    Kind::Hardware => {
+                        "--timestamps user, or two ports of one card with a clock (ethtool -T)"
+                    }
+                    _ => "--timestamps user",
+                },
+            }),
+        };
+    }
+    let mut not_taken = Vec::new();
+    for kind in [Kind::Hardware, Kind::Software] {
+        match against(kind, tx, rx) {
+            None => return Ok((kind, not_taken)),
+            Some(reason) => not_taken.push(format!("{}: {reason}", kind.name())),
+        }
+    }
+    Ok((Kind::User, not_taken))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(interface: &str, clock: Option<u32>) -> Offers {
+        Offers {
+            interface: interface.into(),
+            driver: "ice".into(),
+            tx_software: true,
+            rx_software: true,
+            tx_hardware: clock.is_some(),
+            rx_hardware: clock.is_some(),
+            rx_all_frames: clock.is_some(),
+            clock,
+            card_refuses: None,
+        }
+    }
+
+    #[test]
+    fn hardware_stamps_are_of_one_clock_or_none() {
+        let one = port("p0", Some(3));
+        let (kind, not_taken) = choose(None, &one, &port("p1", Some(3))).unwrap();
+        assert_eq!((kind, not_taken.len()), (Kind::Hardware, 0));
+        let two = port("p1", Some(4));
+        let (kind, not_taken) = choose(None, &one, &two).unwrap();
+        assert_eq!(kind, Kind::Software);
+        assert!(
+            not_taken[0].contains("/dev/ptp3 and p1 (ice) on /dev/ptp4"),
+            "{not_taken:?}"
+        );
+        let refused = choose(Some(Kind::Hardware), &one, &two)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("two clocks") && refused.contains("--timestamps software"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn what_a_port_lacks_is_named() {
+        let whole = port("p0", Some(0));
+        for (tx, rx, words) in [
+            (port("p1", None), whole.clone(), "p1 (ice) has no clock"),
+            (whole.clone(), port("p1", None), "p1 (ice) has no clock"),
+            (
+                Offers {
+                    tx_hardware: false,
+                    ..whole.clone()
+                },
+                whole.clone(),
+                "frames that leave",
+            ),
+            (
+                whole.clone(),
+                Offers {
+                    rx_hardware: false,
+                    ..whole.clone()
+                },
+                "frames that arrive",
+            ),
+            (
+                whole.clone(),
+                Offers {
+                    rx_all_frames: false,
+                    ..whole.clone()
+                },
+                "only PTP",
+            ),
+        ] {
+            let refused = choose(Some(Kind::Hardware), &tx, &rx)
+                .unwrap_err()
+                .to_string();
+            assert!(refused.contains(words), "{refused}");
+            assert_eq!(choose(None, &tx, &rx).unwrap().0, Kind::Software);
+        }
+        let mute = Offers {
+            tx_software: false,
+            ..port("p1", None)
+        };
+        assert_eq!(choose(None, &mute, &whole).unwrap().0, Kind::User);
+        assert!(choose(Some(Kind::Software), &mute, &whole).is_err());
+        assert!(choose(Some(Kind::User), &mute, &mute).is_ok());
+    }
+}
