@@ -18,6 +18,7 @@
 
 #define CHECKSUM_SHIFTED 1      /* the signature begins at an odd byte of what the checksum covers */
 #define CHECKSUM_NEVER_ZERO 2   /* UDP: 0 would say that there is none */
+#define PATH_SHIFT 8            /* above: into which path, counted from the one that is selected */
 
 /* The first line of a slot. */
 struct slot {
@@ -186,7 +187,7 @@ int transmit_cycle(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	++*sequence;
 	p->slot = number + 1 < all->slots ? number + 1 : 0;
-	return leave(c, p, slot->steps);
+	return leave(c, p, slot->flags >> PATH_SHIFT, slot->steps);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

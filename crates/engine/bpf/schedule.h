@@ -265,10 +265,10 @@ static __always_inline void advance(const volatile struct control *c, struct pro
 	}
 }
 
-/* Counts the frame and sends it into the path that is selected now. */
-static __always_inline int leave(const volatile struct control *c, struct progress *p, __u32 steps)
+/* Counts the frame and sends it into the path that is selected now, or one behind it; the next is due so many steps later. */
+static __always_inline int leave(const volatile struct control *c, struct progress *p, __u32 behind, __u32 steps)
 {
-	__u32 path = c->path;
+	__u32 path = c->path + behind;
 
 	if (path >= MAX_PATHS)
 		return XDP_ABORTED;

@@ -121,7 +121,7 @@ static __always_inline int transmit(struct xdp_md *ctx, const int head, const in
 
 	*(__u16 *)(data + udp + 6) = check ? bpf_htons(check) : 0xffff;
 
-	return leave(c, p, ONE_GAP);
+	return leave(c, p, 0, ONE_GAP);
 }
 
 SEC("xdp")

@@ -3,6 +3,7 @@
 //! It takes the fastest engine that works here and carries frames over every path, and says why faster ones were left
 //! out. It knows one trial at a time and nothing of searches or of what the counts mean. Start with [`Tester::open`].
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ use crate::generator::{
 use crate::pacer::HoldUps;
 use crate::port::PathSpec;
 use crate::sys::monotonic_ns;
+use crate::traffic::beside::Beside;
+use crate::traffic::{Traffic, TrafficFrames};
 use crate::{af_packet, af_xdp, memory, xdp_count, xdp_live};
 
 /// How many frames prove a path when a tester opens.
@@ -43,6 +46,10 @@ pub struct Tester {
     sender: Box<dyn Sender>,
     receivers: Vec<Box<dyn Receiver>>,
     nonce: u16,
+    /// The second path is the way back through the DUT of the first, with these addresses.
+    way_back: Option<Addresses>,
+    /// Which of the frames armed last a router does not forward.
+    beside: Beside,
 }
 
 /// Link-layer addresses, the same on all paths.
@@ -63,6 +70,8 @@ pub struct Choice {
     pub cpus: Vec<usize>,
     /// Prove every path with this stream, which the DUT is known to forward; `None` takes an engine unproven.
     pub prove: Option<Stream>,
+    /// The second of two paths is the way back through the DUT of the first: addresses there.
+    pub way_back: Option<Addresses>,
 }
 
 /// An engine that was tried and not taken.
@@ -79,8 +88,10 @@ pub struct Rejected {
 pub struct Reading {
     /// When the frames were counted, CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// Frames sent into each path.
+    /// Frames sent into each path that a router forwards.
     pub sent: Vec<u64>,
+    /// Frames sent beside these that a router does not forward: broadcasts and the like.
+    pub beside: Vec<u64>,
     /// Frames that were due and not sent.
     pub not_sent: u64,
     /// How often frames were due and there was no room for one.
@@ -130,6 +141,8 @@ impl Tester {
                         sender,
                         receivers,
                         nonce,
+                        way_back: choice.way_back,
+                        beside: Beside::default(),
                     };
                     match tester.prove_all(choice.prove.as_ref()) {
                         Ok(()) => return Ok((tester, rejected)),
@@ -212,7 +225,7 @@ impl Tester {
         stream: &Stream,
         frames: u64,
     ) -> Result<Proof, EngineError> {
-        self.arm(stream)?;
+        self.arm_path(path, stream, None)?;
         self.start(Schedule {
             load_pps: Some(PROOF_LOAD_PPS),
             frames: Some(frames),
@@ -255,18 +268,65 @@ impl Tester {
         stream: &Stream,
         analysis: Option<AnalysisPlan>,
     ) -> Result<(), EngineError> {
+        self.arm_path(0, stream, analysis)
+    }
+
+    /// The same with the addresses of a path: on the way back the flows are reversed.
+    fn arm_path(
+        &mut self,
+        path: usize,
+        stream: &Stream,
+        analysis: Option<AnalysisPlan>,
+    ) -> Result<(), EngineError> {
         let nonce = self.nonce.wrapping_add(1);
-        let frames = frames(stream, &self.addresses, nonce)?;
-        self.sender.arm(&frames)?;
-        for receiver in &mut self.receivers {
-            receiver.expect(&Expected {
+        let frames = match self.way_back.filter(|_| path == 1) {
+            Some(addresses) => frames(stream, &addresses, true, nonce)?,
+            None => frames(stream, &self.addresses, false, nonce)?,
+        };
+        self.beside = Beside::default();
+        self.expect(
+            &frames,
+            &Expected {
                 nonce,
                 buffer_bytes: Some(stream.frame_size_bytes.buffer_bytes()),
                 place: SignaturePlace::UdpPayload,
-                analysis: analysis.clone(),
-            })?;
+                analysis,
+            },
+        )
+    }
+
+    /// Prepares the next trial with other frames than those of a stream: of a profile, both ways, with broadcasts among them.
+    ///
+    /// # Errors
+    /// As [`Tester::arm_with`].
+    pub fn arm_traffic(
+        &mut self,
+        traffic: &Arc<Traffic>,
+        analysis: Option<AnalysisPlan>,
+    ) -> Result<(), EngineError> {
+        let nonce = self.nonce.wrapping_add(1);
+        self.beside = Beside::of(traffic);
+        let frames = Frames::Traffic(TrafficFrames {
+            traffic: traffic.clone(),
+            nonce,
+        });
+        self.expect(
+            &frames,
+            &Expected {
+                nonce,
+                buffer_bytes: None,
+                place: traffic.place().unwrap_or(SignaturePlace::UdpPayload),
+                analysis,
+            },
+        )
+    }
+
+    fn expect(&mut self, frames: &Frames, expected: &Expected) -> Result<(), EngineError> {
+        self.sender.arm(frames)?;
+        for receiver in &mut self.receivers {
+            receiver.expect(expected)?;
         }
-        self.nonce = nonce;
+        self.nonce = expected.nonce;
         Ok(())
     }
 
@@ -337,7 +397,7 @@ impl Tester {
         let begin = Instant::now();
         let mut reading = self.reading(sent.clone())?;
         let mut quiet_since = begin;
-        while reading.received.iter().sum::<u64>() < sent.total()
+        while reading.received.iter().sum::<u64>() < reading.sent.iter().sum()
             && quiet_since.elapsed() < DRAIN_QUIET
             && begin.elapsed() < DRAIN_AT_MOST
         {
@@ -363,10 +423,11 @@ impl Tester {
     fn reading(
         &mut self,
         SendCounts {
-            sent,
+            mut sent,
             not_sent,
             ring_full,
             wakeups,
+            streams,
             ..
         }: SendCounts,
     ) -> Result<Reading, EngineError> {
@@ -376,9 +437,15 @@ impl Tester {
             .iter_mut()
             .map(|receiver| Ok(receiver.counts()?.received))
             .collect::<Result<_, EngineError>>()?;
+        let beside = self.beside.count(&streams, sent.len());
+        for (sent, beside) in sent.iter_mut().zip(&beside) {
+            // streams are counted a moment later
+            *sent = sent.saturating_sub(*beside);
+        }
         Ok(Reading {
             at_ns,
             sent,
+            beside,
             not_sent,
             ring_full,
             wakeups,
@@ -432,7 +499,12 @@ fn open_receivers(
 }
 
 /// The frames of a stream: default flows, and the addresses of this tester.
-fn frames(stream: &Stream, addresses: &Addresses, nonce: u16) -> Result<Frames, EngineError> {
+fn frames(
+    stream: &Stream,
+    addresses: &Addresses,
+    reversed: bool,
+    nonce: u16,
+) -> Result<Frames, EngineError> {
     let (version, flows) = match stream.ip_version {
         trial::IpVersion::Ipv4 => (IpVersion::V4, FlowSet::default_v4(stream.flows)),
         trial::IpVersion::Ipv6 => (IpVersion::V6, FlowSet::default_v6(stream.flows)),
@@ -443,9 +515,10 @@ fn frames(stream: &Stream, addresses: &Addresses, nonce: u16) -> Result<Frames, 
         version,
         frame_size: stream.frame_size_bytes.bytes(),
     });
+    let flows = flows.map_err(|e| EngineError::Frames(e.to_string()))?;
     Ok(Frames::Test(TestFrames {
         template: template.map_err(|e| EngineError::Frames(e.to_string()))?,
-        flows: flows.map_err(|e| EngineError::Frames(e.to_string()))?,
+        flows: if reversed { flows.reversed() } else { flows },
         nonce,
     }))
 }

@@ -209,6 +209,7 @@ fn stream(id: u16, kinds: Vec<Kind>, pattern: Vec<u16>, rate_pps: f64) -> Stream
             next: None,
             runs: None,
         },
+        path: 0,
     }
 }
 

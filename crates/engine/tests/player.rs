@@ -79,6 +79,7 @@ fn stream(id: u16, kinds: Vec<Kind>, pattern: Vec<u16>, timing: Timing) -> Strea
         kinds,
         pattern,
         timing,
+        path: 0,
     }
 }
 

@@ -84,6 +84,7 @@ fn tester(bed: &Bed, mode: Option<Mode>) -> Option<Tester> {
 
 fn tester_that_proves(bed: &Bed, mode: Option<Mode>, prove: Option<Stream>) -> Option<Tester> {
     let choice = Choice {
+        way_back: None,
         mode,
         cpus: vec![],
         prove,
@@ -584,6 +585,7 @@ fn live_frames_are_rejected_where_the_peer_runs_no_napi() {
     let Some(bed) = bed(1) else { return };
     bed.in_dut(0, "ethtool -K eth0 gro off").unwrap();
     let choice = Choice {
+        way_back: None,
         mode: None,
         cpus: vec![],
         prove: Some(stream(IpVersion::Ipv4, 0)),

@@ -93,6 +93,8 @@ const RECORDED_OFFLOADS: &[&str] = &[
 pub struct Bed {
     registration: Registration,
     duts: usize,
+    /// Frames go back through the DUT, too.
+    both_ways: bool,
     notes: BTreeMap<String, String>,
     sysctls: BTreeMap<String, String>,
     /// Kernel thread of each DUT's input port, where it was found.
@@ -120,6 +122,23 @@ impl Bed {
     /// # Errors
     /// No permission, no veth, or a program that is missing.
     pub fn up(duts: usize, placement: &Placement, keep: bool) -> Result<Bed, LabError> {
+        Bed::with(duts, false, placement, keep)
+    }
+
+    /// Builds a bed with one DUT through which frames go both ways: the second path is that from its output to its input.
+    ///
+    /// # Errors
+    /// As [`Bed::up`].
+    pub fn up_both_ways(placement: &Placement) -> Result<Bed, LabError> {
+        Bed::with(1, true, placement, false)
+    }
+
+    fn with(
+        duts: usize,
+        both_ways: bool,
+        placement: &Placement,
+        keep: bool,
+    ) -> Result<Bed, LabError> {
         let registry = Registry::open()?;
         registry.sweep(false)?;
         let _one_at_a_time = registry.build_lock()?;
@@ -127,16 +146,21 @@ impl Bed {
         let mut bed = Bed {
             registration,
             duts,
+            both_ways,
             notes: BTreeMap::new(),
             sysctls: BTreeMap::new(),
-            threads: vec![None; duts],
+            threads: Vec::new(),
         };
         bed.make_links()?;
         bed.set_sysctls()?;
         for dut in 0..duts {
             let before = napi_threads();
             bed.configure_dut(dut, placement)?;
-            bed.threads[dut] = napi_threads().into_iter().find(|t| !before.contains(t));
+            let mut new = napi_threads();
+            new.retain(|t| !before.contains(t));
+            // one for each input, that of the first direction first
+            let inputs = if both_ways { 2 } else { 1 };
+            bed.threads.extend((0..inputs).map(|n| new.get(n).copied()));
         }
         bed.configure_generator()?;
         bed.place(placement);
@@ -169,12 +193,24 @@ impl Bed {
             netns: netns(self.generator()),
             interface,
         };
-        (0..self.duts)
+        let mut paths: Vec<PathSpec> = (0..self.duts)
             .map(|k| PathSpec {
                 tx: port(format!("tx{k}")),
                 rx: port(format!("rx{k}")),
             })
-            .collect()
+            .collect();
+        if self.both_ways {
+            paths.push(PathSpec {
+                tx: paths[0].rx.clone(),
+                rx: paths[0].tx.clone(),
+            });
+        }
+        paths
+    }
+
+    /// How many paths there are: one through each DUT, or two through one.
+    pub fn ways(&self) -> usize {
+        self.duts + usize::from(self.both_ways)
     }
 
     /// The DUT's input port.
@@ -214,6 +250,14 @@ impl Bed {
         offloads
     }
 
+    /// Runs one `ip` batch in a DUT's namespace.
+    ///
+    /// # Errors
+    /// As [`run_with_input`].
+    pub(crate) fn ip_batch(&self, dut: usize, batch: &str) -> Result<(), LabError> {
+        run_with_input("ip", &["-n", self.dut(dut), "-batch", "-"], batch)
+    }
+
     /// How long the DUT's thread has waited for its CPU so far; zero where the kernel does not tell.
     pub fn waited(&self, dut: usize) -> Duration {
         // run time, run delay, timeslices (Documentation/scheduler/sched-stats.rst)
@@ -227,7 +271,9 @@ impl Bed {
     ///
     /// # Errors
     /// A namespace or an interface is gone.
-    pub fn counters(&self, dut: usize) -> Result<PortCounters, LabError> {
+    pub fn counters(&self, path: usize) -> Result<PortCounters, LabError> {
+        let back = self.both_ways && path == 1;
+        let dut = if back { 0 } else { path };
         let generator = interface_counters(self.generator())?;
         let device = interface_counters(self.dut(dut))?;
         let get = |table: &BTreeMap<String, Interface>, name: &str, namespace: &str| {
@@ -238,10 +284,14 @@ impl Bed {
                 )
             })
         };
-        let tx = get(&generator, &format!("tx{dut}"), self.generator())?;
-        let rx = get(&generator, &format!("rx{dut}"), self.generator())?;
-        let input = get(&device, "eth0", self.dut(dut))?;
-        let output = get(&device, "eth1", self.dut(dut))?;
+        let mut tx = get(&generator, &format!("tx{dut}"), self.generator())?;
+        let mut rx = get(&generator, &format!("rx{dut}"), self.generator())?;
+        let mut input = get(&device, "eth0", self.dut(dut))?;
+        let mut output = get(&device, "eth1", self.dut(dut))?;
+        if back {
+            std::mem::swap(&mut tx, &mut rx);
+            std::mem::swap(&mut input, &mut output);
+        }
         Ok(PortCounters {
             tx: (tx.tx_packets, tx.tx_dropped),
             dut_in: (input.rx_packets, input.rx_dropped),
@@ -353,15 +403,21 @@ impl Bed {
     fn configure_dut(&mut self, dut: usize, placement: &Placement) -> Result<(), LabError> {
         let namespace = self.dut(dut).to_owned();
         // GRO gives veth a NAPI instance at its input; the generator's frames are delivered through it
-        let mut script = String::from("ethtool -K eth0 gro on || exit 1\n");
+        let mut script = String::new();
+        for input in self.inputs() {
+            script += &format!("ethtool -K {input} gro on || exit 1\n");
+        }
         script += "ip link set lo up; ip link set eth0 up; ip link set eth1 up\n";
-        script +=
-            "echo 1 > /sys/class/net/eth0/threaded || echo 'threaded NAPI: not possible' >&2\n";
-        if placement.dut_cpus.len() > 1 {
+        for input in self.inputs() {
             script += &format!(
-                "echo {} > /sys/class/net/eth0/queues/rx-0/rps_cpus || echo 'receive packet steering: not possible' >&2\n",
-                placement.rps_mask()
+                "echo 1 > /sys/class/net/{input}/threaded || echo 'threaded NAPI: not possible' >&2\n"
             );
+            if placement.dut_cpus.len() > 1 {
+                script += &format!(
+                    "echo {} > /sys/class/net/{input}/queues/rx-0/rps_cpus || echo 'receive packet steering: not possible' >&2\n",
+                    placement.rps_mask()
+                );
+            }
         }
         let output = run_within(
             "ip",
@@ -403,6 +459,14 @@ impl Bed {
         Ok(())
     }
 
+    /// The DUT's ports into which frames are sent.
+    fn inputs(&self) -> &'static [&'static str] {
+        match self.both_ways {
+            true => &["eth0", "eth1"],
+            false => &["eth0"],
+        }
+    }
+
     fn configure_generator(&self) -> Result<(), LabError> {
         let mut batch = String::new();
         for k in 0..self.duts {
@@ -411,8 +475,8 @@ impl Bed {
         run_with_input("ip", &["-n", self.generator(), "-batch", "-"], &batch)?;
         // Without TSO at the sender, veth hands skb frames to the peer's NAPI too, so that the DUT's thread does the
         // work of socket engines' frames and not the sender (drivers/net/veth.c, veth_skb_is_eligible_for_gro).
-        let script: String = (0..self.duts)
-            .map(|k| format!("ethtool -K tx{k} tso off || exit 1\n"))
+        let script: String = (self.paths().iter())
+            .map(|path| format!("ethtool -K {} tso off || exit 1\n", path.tx.interface))
             .collect();
         run(
             "ip",
@@ -445,7 +509,10 @@ impl Bed {
             }
         }
         let words = if problems.is_empty() {
-            format!("its NAPI thread alone on CPU {cpu}, niceness -20")
+            match self.both_ways {
+                true => format!("its two NAPI threads alone on CPU {cpu}, niceness -20"),
+                false => format!("its NAPI thread alone on CPU {cpu}, niceness -20"),
+            }
         } else {
             problems.dedup();
             format!("not as it should be: {}", problems.join("; "))
@@ -487,20 +554,25 @@ fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|b| format!("{b:02x}")).join(":")
 }
 
-/// Threads of the kernel that serve an interface named eth0. Two labs that build at the same time would not know whose
+/// Threads of the kernel that serve an interface named eth0 or eth1, oldest first. Two labs that build at the same time would not know whose
 /// threads are whose; that is what the registry's build lock is for.
 fn napi_threads() -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    processes
+    let mut threads: Vec<u32> = processes
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid: &u32| {
-            fs::read_to_string(format!("/proc/{pid}/comm"))
-                .is_ok_and(|name| name.starts_with("napi/eth0-"))
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| {
+                ["napi/eth0-", "napi/eth1-"]
+                    .iter()
+                    .any(|p| name.starts_with(p))
+            })
         })
-        .collect()
+        .collect();
+    threads.sort_unstable();
+    threads
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

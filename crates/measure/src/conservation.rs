@@ -27,7 +27,7 @@ pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
         unexplained += before.abs_diff(after);
     };
     step(
-        c.generator_sent,
+        c.generator_sent + c.generator_beside,
         c.generator_port_tx_packets + c.generator_port_tx_dropped,
     );
     step(c.generator_port_tx_packets, c.dut_in_rx_packets);
@@ -36,7 +36,12 @@ pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
     unexplained += ours_out.saturating_sub(c.dut_in_rx_packets);
     unexplained += named.saturating_sub(c.receiver_port_rx_packets);
 
-    let in_dut = c.dut_in_rx_packets.saturating_sub(ours_out);
+    let stayed = c.dut_in_rx_packets.saturating_sub(ours_out);
+    // Frames that a router does not forward end in it, or in its full input ring, where they look like all others.
+    let in_dut = stayed.saturating_sub(c.generator_beside);
+    let at_input = c
+        .generator_port_tx_dropped
+        .saturating_sub(c.generator_beside.saturating_sub(stayed));
     let at_receiver = c.receiver_port_rx_packets.saturating_sub(named);
     let input_counter = if c.dut_in_rx_dropped == c.generator_port_tx_dropped {
         "tx_dropped of the generator's port and rx_dropped of the DUT's input, which agree: input ring full"
@@ -44,12 +49,7 @@ pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
         "tx_dropped of the generator's port: input ring full"
     };
     let losses = [
-        (
-            Place::DutInput,
-            c.generator_port_tx_dropped,
-            input_counter,
-            vec![],
-        ),
+        (Place::DutInput, at_input, input_counter, vec![]),
         (
             Place::Dut,
             in_dut,
@@ -75,6 +75,7 @@ pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
             .map_or(c.generator_not_sent, |i| i.saturating_sub(c.generator_sent)),
         gen_limited: intended.is_some_and(|i| (c.generator_sent as f64) < ENOUGH * i as f64),
         frames_sent: c.generator_sent,
+        frames_beside: c.generator_beside,
         frames_received: c.receiver_received,
         frames_lost: c.generator_sent as i64 - c.receiver_received as i64,
         losses: losses
@@ -203,6 +204,28 @@ mod tests {
             prop_assert_eq!(at(Place::Dut), dut);
             prop_assert_eq!(at(Place::DutOutput), output);
             prop_assert_eq!(at(Place::Receiver), receiver);
+        }
+
+        /// Broadcasts are sent, end in the DUT or in its full input ring, and are no loss wherever they end.
+        #[test]
+        fn frames_beside_are_never_lost(
+            parts in prop::array::uniform5(0u64..1_000_000), beside in 0u64..1_000_000, share in 0.0..=1.0f64,
+        ) {
+            let [received, input, dut, output, receiver] = parts;
+            let sent = received + input + dut + output + receiver;
+            let mut c = counters(sent, input, dut, output, receiver);
+            c.generator_beside = beside;
+            let arrived = (beside as f64 * share) as u64;
+            c.generator_port_tx_packets += arrived;
+            c.dut_in_rx_packets += arrived;
+            c.generator_port_tx_dropped += beside - arrived;
+            c.dut_in_rx_dropped += beside - arrived;
+            let ledger = balance(&c, None);
+            prop_assert_eq!(ledger.frames_unexplained, 0);
+            let named: u64 = ledger.losses.iter().map(|l| l.frames).sum();
+            prop_assert_eq!(ledger.frames_sent, sent);
+            prop_assert_eq!(ledger.frames_sent, ledger.frames_received + named);
+            prop_assert_eq!(ledger.frames_beside, beside);
         }
 
         /// A counter that is off by some frames, anywhere, in any direction, never goes unnoticed.

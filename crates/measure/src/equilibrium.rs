@@ -6,6 +6,7 @@
 use model::outcome::{Compliance, EquilibriumStep, Found, Outcome};
 use model::procedure::{Answer, Interval, Purpose, Question};
 use model::units::FrameSize;
+use model::variant::Variant;
 use stats::Sample;
 
 use crate::procedure::{Course, Procedure, check_load};
@@ -174,6 +175,7 @@ impl Procedure for Equilibrium {
             _ => "the search has not ended",
         };
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered: self.is_done

@@ -6,6 +6,7 @@
 use model::outcome::{Compliance, Found, Outcome};
 use model::procedure::{Answer, Purpose, Question};
 use model::units::FrameSize;
+use model::variant::Variant;
 
 use crate::procedure::{
     Course, Procedure, TESTER_BOUND, check_duration, check_load, is_tester_bound, spread,
@@ -119,6 +120,7 @@ impl Procedure for Mrr {
             _ => "not all trials were made",
         };
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered: is_done && self.course.failure.is_none(),

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use model::outcome::{Compliance, CriticalLoad, Estimate, Found, Outcome};
 use model::procedure::{Answer, Purpose, Question};
 use model::units::FrameSize;
+use model::variant::Variant;
 
 use crate::order::Random;
 use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio};
@@ -620,6 +621,7 @@ impl Procedure for Plr {
         };
         let answered = self.course.failure.is_none() && lossy && clean && found.is_some();
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered,

@@ -6,6 +6,7 @@
 use model::outcome::{Outcome, Spread};
 use model::procedure::{Answer, Delays, Ending, Interval, Outage, Purpose, Question};
 use model::result::Validity;
+use model::variant::Variant;
 use stats::Sample;
 
 use crate::mlr::outcome::loss_ratio as loss_of_counts;
@@ -374,6 +375,7 @@ impl Procedure for Single {
         let lost = answer.frames_lost();
         let share = lost as f64 / answer.frames_sent.max(1) as f64;
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: self.question.frame_size_bytes,
             verdict: self.course.verdict(match lost {
                 0 => "no frame was lost".to_owned(),
@@ -385,9 +387,10 @@ impl Procedure for Single {
             trials: self.course.trials,
             found: model::outcome::Found::Trial(model::outcome::SingleTrial {
                 intended_load_pps: self.question.peak_pps(),
-                offered_load_pps: answer.frames_sent as f64 / seconds,
+                offered_load_pps: (answer.frames_sent + answer.frames_beside) as f64 / seconds,
                 forwarding_rate_pps: answer.frames_received as f64 / seconds,
                 frame_loss_ratio: share,
+                directions: answer.directions,
                 duration_s: answer.duration_ns as f64 / 1e9,
                 delays: answer.delays,
                 samples: answer.samples,

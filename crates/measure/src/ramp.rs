@@ -9,6 +9,7 @@ use std::ops::Range;
 use model::outcome::{Compliance, Edge, Found, Outcome};
 use model::procedure::{Answer, Interval, Purpose, Question, Stretch};
 use model::units::FrameSize;
+use model::variant::Variant;
 use stats::Sample;
 
 use crate::mlr::outcome::OFFERED_SHARE;
@@ -287,6 +288,7 @@ impl Procedure for Ramp {
             (Some(_), Some(_)) => "found".into(),
         };
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered,

@@ -6,6 +6,7 @@
 use model::outcome::{Compliance, Found, Outcome};
 use model::procedure::{Answer, Interval, Purpose, Question};
 use model::units::FrameSize;
+use model::variant::Variant;
 use stats::{Confidence, Sample, drift};
 
 use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio, time};
@@ -155,6 +156,7 @@ impl Procedure for Soak {
             }
         };
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered: self.made.is_some(),

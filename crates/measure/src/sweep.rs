@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use model::outcome::{Compliance, Found, Outcome, SweepPoint};
 use model::procedure::{Answer, Question};
 use model::units::FrameSize;
+use model::variant::Variant;
 use stats::{Confidence, Sample};
 
 use crate::cost;
@@ -209,6 +210,7 @@ impl Procedure for Sweep {
             (true, some) => format!("{some} of {} values have a result", points.len()),
         };
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.frame_size,
             verdict: self.course.verdict(verdict),
             answered: is_done && measured == points.len(),

@@ -24,4 +24,5 @@ pub mod search;
 pub mod series;
 pub mod trial;
 pub mod units;
+pub mod variant;
 pub mod version;

@@ -57,11 +57,22 @@ pub struct Loss {
     pub reasons: Vec<Reason>,
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(frames: &u64) -> bool {
+    *frames == 0
+}
+
 /// Counters of all stages over one trial, from standstill to standstill.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
-    /// Frames the generator handed to its port, by its own count.
+    /// Frames the generator handed to its port, by its own count, and that should come back.
     pub generator_sent: u64,
+    /// Frames it handed over beside these, which a router does not forward: broadcasts, queries to the DUT.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub generator_beside: u64,
     /// Frames that were due and that the generator did not hand over.
     pub generator_not_sent: u64,
     /// How often frames were due and the generator's ring or queue had no room.
@@ -96,6 +107,39 @@ pub struct Counters {
     pub drop_reasons: Option<Vec<Reason>>,
 }
 
+impl Counters {
+    /// Those of several ways through the DUT, added up.
+    pub fn total<'a>(all: impl IntoIterator<Item = &'a Counters>) -> Counters {
+        let mut sum = Counters::default();
+        for counters in all {
+            sum.generator_sent += counters.generator_sent;
+            sum.generator_beside += counters.generator_beside;
+            sum.generator_not_sent += counters.generator_not_sent;
+            sum.generator_ring_full += counters.generator_ring_full;
+            sum.generator_wakeups += counters.generator_wakeups;
+            sum.generator_port_tx_packets += counters.generator_port_tx_packets;
+            sum.generator_port_tx_dropped += counters.generator_port_tx_dropped;
+            sum.dut_in_rx_packets += counters.dut_in_rx_packets;
+            sum.dut_in_rx_dropped += counters.dut_in_rx_dropped;
+            sum.dut_out_tx_packets += counters.dut_out_tx_packets;
+            sum.dut_out_tx_dropped += counters.dut_out_tx_dropped;
+            sum.receiver_port_rx_packets += counters.receiver_port_rx_packets;
+            sum.receiver_received += counters.receiver_received;
+            sum.receiver_wrong_length += counters.receiver_wrong_length;
+            sum.receiver_late += counters.receiver_late;
+            sum.receiver_foreign += counters.receiver_foreign;
+            for reason in counters.drop_reasons.iter().flatten() {
+                let reasons = sum.drop_reasons.get_or_insert_default();
+                match reasons.iter_mut().find(|r| r.reason == reason.reason) {
+                    Some(known) => known.frames += reason.frames,
+                    None => reasons.push(reason.clone()),
+                }
+            }
+        }
+        sum
+    }
+}
+
 /// What became of every frame of one trial.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
@@ -109,6 +153,9 @@ pub struct Ledger {
     pub gen_limited: bool,
     /// Frames handed to the generator's port.
     pub frames_sent: u64,
+    /// Frames handed over beside these, which a router does not forward; they are neither sent nor lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frames_beside: u64,
     /// Frames that came back.
     pub frames_received: u64,
     /// `frames_sent - frames_received`; negative when more came back.
@@ -130,6 +177,7 @@ impl Ledger {
             sum.frames_not_sent += ledger.frames_not_sent;
             sum.gen_limited |= ledger.gen_limited;
             sum.frames_sent += ledger.frames_sent;
+            sum.frames_beside += ledger.frames_beside;
             sum.frames_received += ledger.frames_received;
             sum.frames_lost += ledger.frames_lost;
             sum.frames_unexplained += ledger.frames_unexplained;

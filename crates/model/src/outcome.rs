@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::procedure::{Delays, Interval};
 use crate::units::FrameSize;
+use crate::variant::{DirectionCounts, Variant};
 
 /// The standard that a procedure follows, and in which points it did not: the standard's name may be printed alone only
 /// when every one of its conditions was met.
@@ -44,8 +45,11 @@ impl Compliance {
 /// What a procedure found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
-    /// Size of the frames, FCS counted.
+    /// Size of the frames, FCS counted; of a profile their mean, rounded.
     pub frame_size_bytes: FrameSize,
+    /// What differs from a plain series.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// What was found, by procedure.
     #[serde(flatten)]
     pub found: Found,
@@ -521,6 +525,9 @@ pub struct SingleTrial {
     pub forwarding_rate_pps: f64,
     /// Lost over sent.
     pub frame_loss_ratio: f64,
+    /// Of both directions: each on its own. The rates above are those of the one that lost more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directions: Vec<DirectionCounts>,
     /// How long, in seconds.
     pub duration_s: f64,
     /// Delays, when asked for.

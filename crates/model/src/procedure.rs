@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::FrameSize;
+use crate::variant::DirectionCounts;
 
 /// A stretch of a trial in which the load changes evenly from one value to another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -308,6 +309,13 @@ pub struct Answer {
     pub frames_sent: u64,
     /// Frames that came back: ours, of this trial, first copies.
     pub frames_received: u64,
+    /// Frames sent beside these, which a router does not forward: they are part of the load, and never lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frames_beside: u64,
+    /// Of a trial in both directions: each on its own. All other counts are those of the one that lost more. Kept beside the
+    /// answer, in the record of the trial.
+    #[serde(skip)]
+    pub directions: Vec<DirectionCounts>,
     /// How long frames were sent.
     pub duration_ns: u64,
     /// What the trial took with all its waits.

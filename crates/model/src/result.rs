@@ -14,6 +14,7 @@ use crate::outcome::Outcome;
 use crate::procedure::Asked;
 use crate::search::{SearchOutcome, SearchTrial};
 use crate::trial::Stream;
+use crate::variant::{DirectionCounts, Variant};
 
 /// What becomes of frames that a generator missed because it was held up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +68,12 @@ pub struct TrialRecord {
     /// What was sent.
     #[serde(flatten)]
     pub stream: Stream,
+    /// What differs from a plain series.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
+    /// Of a trial in both directions: each on its own. Ledger and counters are of both together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directions: Vec<DirectionCounts>,
     /// The engine that sent.
     pub engine: String,
     /// What became of frames that it missed while it was held up; absent when flat out or simulated.

@@ -6,6 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::variant::Variant;
+
 /// What a trial is to its search. Its fields stand beside the others of the trial's record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchTrial {
@@ -32,6 +34,9 @@ pub struct SearchTrial {
 /// The outcome of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchOutcome {
+    /// What differs from a plain series.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// Smallest load, index 0.
     pub min_load_pps: f64,
     /// Largest load.

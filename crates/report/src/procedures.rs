@@ -4,6 +4,7 @@
 
 use model::outcome::{Compliance, Cost, Found, LatencyMode, Outcome, Spread};
 use model::result::{RunInfo, Summary, TrialRecord};
+use model::variant::Variant;
 
 use crate::number::{bits_per_second, count, percent, rate, seconds};
 use crate::table::{Cell, Column, Mark, Table, wrap};
@@ -19,15 +20,61 @@ pub(crate) fn headline(outcomes: &[Outcome]) -> String {
         return "Nothing was measured".into();
     };
     let words = format!(
-        "{}, {} B: {}",
+        "{}, {}: {}",
         name(&first.found),
-        first.frame_size_bytes,
+        frames(first),
         figure(first)
     );
     match outcomes.len() {
         1 => words,
         more => format!("{words}; {} in all", several(more, "result")),
     }
+}
+
+/// What was sent: `64 B`, or the name of a profile.
+fn frames(outcome: &Outcome) -> String {
+    match &outcome.variant.profile {
+        Some(profile) => format!("{profile} (mean {} B)", outcome.frame_size_bytes),
+        None => format!("{} B", outcome.frame_size_bytes),
+    }
+}
+
+/// What tells the series of an outcome from a plain one, in words; the frames are said elsewhere.
+fn series(outcome: &Outcome) -> String {
+    let variant = Variant {
+        profile: None,
+        ..outcome.variant.clone()
+    };
+    match variant.is_plain() {
+        true => "plain".into(),
+        false => variant.to_string(),
+    }
+}
+
+/// The rate of a modified series in percent of the unmodified one's, as far as both have one.
+fn percent_of_unmodified<'a>(
+    outcome: &Outcome,
+    mut others: impl Iterator<Item = &'a Outcome>,
+) -> Option<f64> {
+    if outcome.variant.modifiers.is_empty() {
+        return None;
+    }
+    let unmodified = outcome.variant.unmodified();
+    let other = others.find(|other| {
+        other.variant == unmodified && other.frame_size_bytes == outcome.frame_size_bytes
+    })?;
+    let rate = |outcome: &Outcome| outcome.found.rate_pps().filter(|_| outcome.answered);
+    Some(100.0 * rate(outcome)? / rate(other)?)
+}
+
+/// Both directions together, where there are two: what one offers and gets is in the figures.
+fn together(outcome: &Outcome) -> Option<f64> {
+    let both = outcome.variant.both_directions && outcome.answered;
+    outcome
+        .found
+        .rate_pps()
+        .filter(|_| both)
+        .map(|pps| 2.0 * pps)
 }
 
 /// A procedure's name as a title.
@@ -176,6 +223,16 @@ fn table<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Table {
         return Table::default();
     };
     let mut columns = vec![right("frame size", &["frame_size_bytes"])];
+    let varied = outcomes.clone().any(|outcome| series(outcome) != "plain");
+    let modified = outcomes
+        .clone()
+        .any(|outcome| !outcome.variant.modifiers.is_empty());
+    let both = outcomes
+        .clone()
+        .any(|outcome| outcome.variant.both_directions);
+    if varied {
+        columns.push(Column::left("series", &["series"]));
+    }
     columns.extend(match &first.found {
         Found::Throughput(_) => vec![
             right("theoretical", &["line_rate_pps"]),
@@ -236,15 +293,31 @@ fn table<'a>(outcomes: impl Iterator<Item = &'a Outcome> + Clone) -> Table {
         ],
         _ => vec![right("result", &["rate_pps"])],
     });
+    if both {
+        columns.push(right("both directions", &["both_directions_pps"]));
+    }
+    if modified {
+        columns.push(right("% of unmodified", &["percent_of_unmodified"]));
+    }
     columns.push(Column::below("verdict", &["verdict"]));
     let mut table = Table::new(columns);
+    let all = outcomes.clone();
     for outcome in outcomes {
+        let compared = percent_of_unmodified(outcome, all.clone());
         let rows = rows(outcome);
         let last = rows.len().saturating_sub(1);
         for (n, row) in rows.into_iter().enumerate() {
-            let size = outcome.frame_size_bytes;
-            let mut cells = vec![Cell::number(format!("{size} B"), size)];
+            let mut cells = vec![Cell::number(frames(outcome), outcome.frame_size_bytes)];
+            if varied {
+                cells.push(Cell::text(series(outcome)));
+            }
             cells.extend(row);
+            if both {
+                cells.push(Cell::optional(together(outcome), "", rate));
+            }
+            if modified {
+                cells.push(Cell::optional(compared, "", |p| format!("{p:.1}")));
+            }
             // the verdict stands once, below the last row
             let says_more = !matches!(outcome.verdict.as_str(), "found" | "measured");
             let verdict = if n == last && says_more {
@@ -419,7 +492,15 @@ pub(crate) fn methods(outcomes: &[Outcome]) -> Vec<String> {
 pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
     let mut doubts: Vec<(&str, &str, Vec<String>)> = Vec::new();
     for outcome in outcomes {
-        let (title, size) = (name(&outcome.found), outcome.frame_size_bytes.to_string());
+        let title = name(&outcome.found);
+        let mut size = match series(outcome).as_str() {
+            "plain" => frames(outcome),
+            series => format!("{} ({series})", frames(outcome)),
+        };
+        // sizes in a row have their unit once
+        if let Some(bytes) = size.strip_suffix(" B") {
+            size = bytes.into();
+        }
         for warning in &outcome.warnings {
             match doubts
                 .iter_mut()
@@ -431,7 +512,11 @@ pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
         }
     }
     let line = |(title, warning, sizes): &(&str, &str, Vec<String>)| {
-        format!("{title}, {} B: {warning}", sizes.join(", "))
+        let unit = match sizes.last().and_then(|size| size.parse::<u16>().ok()) {
+            Some(_) => " B",
+            None => "",
+        };
+        format!("{title}, {}{unit}: {warning}", sizes.join(", "))
     };
     doubts.iter().map(line).collect()
 }
@@ -505,6 +590,7 @@ mod tests {
     fn outcome(bytes: u16, standard: &str, shortened: &[&str], warning: &str) -> Outcome {
         Outcome {
             frame_size_bytes: FrameSize::new(bytes).unwrap(),
+            variant: Variant::default(),
             found: Found::Mrr(Mrr {
                 load_pps: 1e6,
                 receive_rate_pps: None,
@@ -520,6 +606,44 @@ mod tests {
             warnings: vec![warning.into()],
             trials: 1,
         }
+    }
+
+    #[test]
+    fn series_are_told_apart_and_compared() {
+        let with = |pps: f64, variant: Variant| Outcome {
+            variant,
+            found: Found::Equilibrium(model::outcome::Equilibrium {
+                max_load_pps: 2e6,
+                tolerance: 0.01,
+                equilibrium_pps: Some(pps),
+                max_seen_pps: None,
+                steps: Vec::new(),
+            }),
+            ..outcome(64, "", &[], "w")
+        };
+        let both = Variant {
+            both_directions: true,
+            ..Variant::default()
+        };
+        let modified = Variant {
+            modifiers: vec![model::variant::Modifier::Broadcast],
+            ..both.clone()
+        };
+        let outcomes = [with(1e6, both), with(9e5, modified)];
+        let text = tables(&outcomes)[0].1.text(WIDTH);
+        for words in [
+            "both directions, broadcast",
+            "1.800 Mpps",
+            "90.0",
+            "% of unmodified",
+        ] {
+            assert!(text.contains(words), "{words} is not in\n{text}");
+        }
+        assert!(
+            doubts(&outcomes)[0].contains("64 B (both directions)"),
+            "{:?}",
+            doubts(&outcomes)
+        );
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn profile(sizes: &[usize], flows: Option<(u64, Visits)>, is_signed: bool) -> Fr
             next: None,
             runs: None,
         },
+        path: 0,
     };
     Frames::Traffic(TrafficFrames {
         traffic: Arc::new(Traffic {

@@ -50,6 +50,11 @@ pub(crate) trait Transmit: Send + 'static {
         false
     }
 
+    /// Must those leave before frames for another path are taken?
+    fn is_bound(&self) -> bool {
+        self.holds()
+    }
+
     /// A trial ends: nothing may leave any more, and `counters` become final.
     fn end(&mut self, counters: &Counters) -> Result<(), EngineError>;
 
@@ -142,6 +147,9 @@ impl<T: Transmit> Sender for SocketSender<T> {
             return Err(EngineError::Frames("the sender still runs".into()));
         };
         let outline = Outline::of(frames)?;
+        if outline.paths > self.paths {
+            return Err(Self::no_path(outline.paths - 1));
+        }
         self.armed = None;
         transmit.arm(&outline)?;
         self.armed = Some(Armed {
@@ -305,6 +313,7 @@ fn send<T: Transmit, S: Source>(
     let end_ns = start_ns.saturating_add(at_most_ns);
     let (orders, counters) = (&shared.orders.0, &shared.counters);
     let paced = schedule.load_pps.is_some();
+    let mut turn = 0;
     while !orders.stop.load(Ordering::Acquire) {
         let holds = transmit.holds();
         if frames.has_ended() && !holds {
@@ -328,7 +337,10 @@ fn send<T: Transmit, S: Source>(
             }
         }
         counters.set_missed(frames.not_sent(), frames.made_up());
-        let path = orders.path.load(Ordering::Relaxed);
+        if !transmit.is_bound() {
+            turn = frames.turn();
+        }
+        let path = orders.path.load(Ordering::Relaxed) + turn;
         transmit.send(path, &mut frames, counters)?;
     }
     frames.end();

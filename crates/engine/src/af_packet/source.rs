@@ -9,6 +9,7 @@ use crate::analysis::find;
 use crate::error::EngineError;
 use crate::generator::{Frames, Schedule, SignaturePlace, TestFrames};
 use crate::pacer::{CATCH_UP, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, gap};
+use crate::traffic::TrafficFrames;
 use crate::traffic::player::Player;
 
 /// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.
@@ -25,7 +26,10 @@ pub(crate) trait Source {
     /// frame is late; flat out, never.
     fn look(&mut self, now_ns: u64) -> Option<u64>;
 
-    /// Is there another frame that was due at the last [`look`](Self::look)?
+    /// Goes on to the path of the next frame, counted from the one that is selected, and says which that is.
+    fn turn(&mut self) -> usize;
+
+    /// Is there another frame that was due at the last [`look`](Self::look), for the path whose [`turn`](Self::turn) it is?
     fn has_next(&self) -> bool;
 
     /// Frames that must not overtake each other have the same lane: those of one flow.
@@ -88,6 +92,8 @@ pub(crate) struct Outline {
     pub buffer_len: usize,
     /// How many streams are counted; 0 for test frames.
     pub streams: usize,
+    /// How many paths they go into.
+    pub paths: usize,
     /// All of them, where they repeat after a while and take no more than [`CACHE_BYTES`].
     pub cycle: Option<Vec<Cached>>,
     /// How frames of ours are known.
@@ -117,6 +123,7 @@ impl Outline {
             Frames::Test(frames) => Ok(Outline {
                 buffer_len: frames.template.buffer_len(),
                 streams: 0,
+                paths: 1,
                 cycle: None,
                 signed: Signed {
                     nonce: frames.nonce,
@@ -128,7 +135,12 @@ impl Outline {
                 Ok(Outline {
                     buffer_len: player.buffer_len(),
                     streams: player.streams(),
-                    cycle: cycle(&mut player),
+                    paths: paths(frames),
+                    // each port goes through its cache by itself, and would take another's frames
+                    cycle: match paths(frames) {
+                        1 => cycle(&mut player),
+                        _ => None,
+                    },
                     signed: Signed {
                         nonce: frames.nonce,
                         place: frames.traffic.place(),
@@ -137,6 +149,12 @@ impl Outline {
             }
         }
     }
+}
+
+/// How many paths the frames go into.
+pub(crate) fn paths(frames: &TrafficFrames) -> usize {
+    let paths = frames.traffic.streams.iter().map(|stream| stream.path + 1);
+    paths.max().unwrap_or(1)
 }
 
 fn cycle(player: &mut Player) -> Option<Vec<Cached>> {
@@ -205,6 +223,11 @@ impl Source for TestSource {
         let oldest_ns = pacer.departure_ns();
         self.due = pacer.due(now_ns).min(self.left);
         (self.due > 0).then(|| now_ns.saturating_sub(oldest_ns))
+    }
+
+    #[inline]
+    fn turn(&mut self) -> usize {
+        0
     }
 
     #[inline]
@@ -299,6 +322,8 @@ pub(crate) struct TrafficSource {
     left: u64,
     /// The last look: frames that are due up to here leave; flat out, all.
     until: u64,
+    /// Which path's turn it is.
+    turn: usize,
     now_ns: u64,
     overtime: bool,
     given_up: u64,
@@ -316,10 +341,19 @@ impl TrafficSource {
             moved: 0,
             left: schedule.frames.unwrap_or(u64::MAX),
             until: 0,
+            turn: 0,
             now_ns: start_ns,
             overtime: false,
             given_up: 0,
         }
+    }
+
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.left > 0
+            && self.player.due().is_some_and(|due| {
+                self.slot(due) <= self.until && (!self.overtime || self.is_planned(due))
+            })
     }
 
     fn units(&self, now_ns: u64) -> u64 {
@@ -392,22 +426,25 @@ impl Source for TrafficSource {
         self.now_ns = now_ns;
         if self.load_pps.is_none() {
             self.until = u64::MAX;
-            return self.has_next().then_some(0);
+            return self.is_due().then_some(0);
         }
         self.until = self.units(now_ns);
         let late = self.until.checked_sub(self.slot(self.player.due()?))?;
         if late > CATCH_UP {
             self.miss(late, self.until);
         }
-        self.has_next().then_some(late >> FRACTION)
+        self.is_due().then_some(late >> FRACTION)
+    }
+
+    #[inline]
+    fn turn(&mut self) -> usize {
+        self.turn = self.player.path();
+        self.turn
     }
 
     #[inline]
     fn has_next(&self) -> bool {
-        self.left > 0
-            && self.player.due().is_some_and(|due| {
-                self.slot(due) <= self.until && (!self.overtime || self.is_planned(due))
-            })
+        self.is_due() && self.player.path() == self.turn
     }
 
     #[inline]
@@ -534,6 +571,7 @@ mod tests {
                 next,
                 runs: None,
             },
+            path: 0,
         };
         let bursts = Emission::Bursts {
             frames: 20,

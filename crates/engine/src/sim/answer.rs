@@ -7,13 +7,16 @@ use model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recov
 
 use super::course::{Course, Passed, Step};
 use super::random::Random;
-use super::{Counts, Simulation};
+use super::{Counts, Dut, Simulation};
 
 /// An early end is noticed at multiples of this.
 const NOTICED_NS: u64 = 10_000_000;
 
 /// Frames lost by chance have a moment of their own up to so many; more are told in portions.
 const MOMENTS: u64 = 1000;
+
+/// Chance on the way back, apart from that on the way there.
+const WAY_BACK: u64 = 0x5bd1_e995_1b87_3593;
 
 /// Frames lost by chance, and when.
 type Moments = Vec<(u64, u64)>;
@@ -25,8 +28,11 @@ impl Simulation {
         self.trials += 1;
         let mut random = Random::new(self.dut.seed, self.trials);
         let noise = (1.0 + self.dut.noise * random.normal()).max(0.0);
+        if self.way > 0 {
+            random = Random::new(self.dut.seed ^ WAY_BACK, self.trials);
+        }
         // chance that plain trials do not need has a sequence of its own, so that those stay as they are
-        let mut further = Random::new(self.dut.seed, !self.trials);
+        let mut further = Random::new(self.dut.seed ^ (self.way * WAY_BACK), !self.trials);
 
         let steps = self.steps(&question.stretches, question.frame_size_bytes, u64::MAX);
         let tags_ns = tags(question);
@@ -106,6 +112,35 @@ impl Simulation {
         self.now_ns += duration_ns;
         self.wait(question.waits.drain_ns + question.waits.settle_ns);
         (answer, counts)
+    }
+
+    /// Makes the trial that is asked for in both directions at once, each with that load: there and back.
+    ///
+    /// They share the DUT: of its capacity, its buffers and what the tester can send each has one half, for frames of both
+    /// arrive by turns. Each has the line for itself.
+    pub fn answer_both_ways(&mut self, question: &Question, flows: u32) -> [(Answer, Counts); 2] {
+        let whole = &self.dut;
+        let half = |way: u64| Dut {
+            capacity_pps: whole.capacity_pps / 2.0,
+            cost: whole.cost * 2,
+            buffer_frames: (whole.buffer_frames + 1 - way) / 2,
+            generator_pps: whole.generator_pps.map(|pps| pps / 2.0),
+            ..whole.clone()
+        };
+        let mut after = [0, 1].map(|way| Simulation {
+            dut: half(way),
+            way,
+            ..self.clone()
+        });
+        let answers = after
+            .each_mut()
+            .map(|simulation| simulation.answer(question, flows));
+        let last = after.iter().max_by_key(|simulation| simulation.now_ns);
+        if let Some(last) = last {
+            (self.now_ns, self.traffic_ns, self.trials) =
+                (last.now_ns, last.traffic_ns, last.trials);
+        }
+        answers
     }
 
     /// When the trial may end, as somebody who looks now and then notices.
@@ -275,7 +310,7 @@ mod tests {
     use model::units::FrameSize;
     use proptest::prelude::*;
 
-    use super::super::Trial;
+    use super::super::{Offer, Trial};
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -292,6 +327,63 @@ mod tests {
             Purpose::Measure,
             "",
         )
+    }
+
+    #[test]
+    fn two_directions_share_the_dut() {
+        for (load, passes) in [(5e5, true), (5.001e5, true), (5.2e5, false)] {
+            let mut dut = simulation("capacity=1e6,buffer=1000,link=10Gbps");
+            let both = dut.answer_both_ways(&question(load, 1), 2000);
+            for (answer, counts) in &both {
+                assert_eq!(counts.intended, load as u64);
+                assert_eq!(answer.frames_lost() == 0, passes, "{load}: {answer:?}");
+            }
+            assert_eq!(dut.now_ns(), SECOND);
+        }
+        // together they forward what the DUT can, and its buffer counts once
+        let both = simulation("capacity=1e6,buffer=1001").answer_both_ways(&question(1e6, 1), 1);
+        let received: u64 = both.iter().map(|(answer, _)| answer.frames_received).sum();
+        assert_eq!(received, 1_001_001);
+        // each loses by chance on its own, and all the same in the next life
+        let lossy =
+            || simulation("capacity=1e7,loss=1e-3,seed=3").answer_both_ways(&question(1e6, 1), 1);
+        let [there, back] = lossy().map(|(answer, _)| answer.frames_received);
+        assert_ne!(there, back);
+        assert_eq!(
+            lossy().map(|(answer, _)| answer.frames_received),
+            [there, back]
+        );
+    }
+
+    #[test]
+    fn frames_beside_fill_the_link_and_not_the_dut() {
+        // of 1e6/0.99 frames per second one in a hundred is a broadcast
+        let mut dut = simulation("capacity=1e6");
+        dut.offer(Offer {
+            mean: None,
+            beside: 0.01,
+        });
+        let (answer, _) = dut.answer(&question(1e6 / 0.99, 1), 1);
+        assert_eq!((answer.frames_sent, answer.frames_lost()), (1_000_000, 0));
+        let (answer, _) = dut.answer(&question(1.1e6, 1), 1);
+        assert_eq!(
+            (answer.frames_sent, answer.frames_lost()),
+            (1_089_000, 89_000)
+        );
+        // 1 Gbit/s carries 1488095 of 64 bytes, broadcasts among them
+        let mut dut = simulation("capacity=1e7,link=1Gbps");
+        dut.offer(Offer {
+            mean: None,
+            beside: 0.01,
+        });
+        assert_eq!(dut.answer(&question(2e6, 1), 1).0.frames_sent, 1_473_214);
+        // 7 x 64, 4 x 594, 1 x 1518 bytes: 4342 bytes and 240 of gaps in twelve frames
+        dut.offer(Offer {
+            mean: model::link::MeanSize::new(4342, 12),
+            beside: 0.0,
+        });
+        let line: f64 = 1e9 * 12.0 / (8.0 * (4342.0 + 240.0));
+        assert_eq!(dut.answer(&question(2e6, 1), 1).0.frames_sent, line as u64);
     }
 
     #[test]

@@ -119,7 +119,9 @@ impl Simulation {
     /// The stretches as steps of constant load: what is due in each, and what the tester can send. Not beyond `until_ns`.
     pub(super) fn steps(&self, stretches: &[Stretch], size: FrameSize, until_ns: u64) -> Vec<Step> {
         let whole = |frames: f64| frames.max(0.0) as u64;
-        let limit = self.dut.tester_limit_pps(size);
+        let mean = self.offer.mean.unwrap_or_else(|| size.into());
+        let expected = 1.0 - self.offer.beside;
+        let limit = self.dut.tester_limit_pps(mean).map(|pps| pps * expected);
         let (mut steps, mut due, mut left_ns) = (Vec::new(), 0.0, until_ns);
         for stretch in stretches {
             let is_constant = stretch.from_pps == stretch.to_pps;
@@ -133,7 +135,7 @@ impl Simulation {
                     to_pps: stretch.load_at(at_ns + length_ns),
                 };
                 let before = whole(f64::round(due));
-                due += part.frames();
+                due += part.frames() * expected;
                 let intended = whole(due.round()) - before;
                 let seconds = length_ns as f64 / 1e9;
                 let sent = limit.map_or(intended, |pps| {

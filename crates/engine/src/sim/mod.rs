@@ -11,6 +11,7 @@ mod queue;
 mod random;
 mod spec;
 
+use model::link::MeanSize;
 use model::loss::Counters;
 use model::procedure::Stretch;
 use model::units::FrameSize;
@@ -39,6 +40,15 @@ pub struct Trial {
     pub frame_size: FrameSize,
     /// Number of flows; every flow is sent equally often.
     pub flows: u32,
+}
+
+/// What the frames of trials are, where they are not all of the size that was asked for, or not all expected back.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Offer {
+    /// Their mean size; `None` is the size that was asked for.
+    pub mean: Option<MeanSize>,
+    /// Share of frames that a router does not forward. They fill the tester's link and cost the DUT nothing.
+    pub beside: f64,
 }
 
 /// What came of a trial.
@@ -111,6 +121,9 @@ pub struct Simulation {
     trials: u64,
     /// The core of each flow, for the number of flows asked for last.
     spread: Vec<u32>,
+    offer: Offer,
+    /// 1 on the way back: what is lost by chance is not what is lost on the way there.
+    way: u64,
 }
 
 impl Simulation {
@@ -122,7 +135,14 @@ impl Simulation {
             traffic_ns: 0,
             trials: 0,
             spread: Vec::new(),
+            offer: Offer::default(),
+            way: 0,
         }
+    }
+
+    /// Trials have such frames from now on.
+    pub fn offer(&mut self, offer: Offer) {
+        self.offer = offer;
     }
 
     /// What is simulated.

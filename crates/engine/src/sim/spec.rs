@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use model::units::FrameSize;
+use model::link::{Layer, MeanSize};
 
 /// Every key, an example, and what it means: what errors and the manual say.
 pub const KEYS: [(&str, &str, &str); 22] = [
@@ -201,8 +201,9 @@ impl Default for Dut {
 
 impl Dut {
     /// The most that the tester can send in frames of this size; `None` when there is no limit.
-    pub fn tester_limit_pps(&self, size: FrameSize) -> Option<f64> {
-        let line_rate = self.link_bps.map(|bps| size.line_rate_pps(bps));
+    pub fn tester_limit_pps(&self, size: impl Into<MeanSize>) -> Option<f64> {
+        let size = size.into();
+        let line_rate = self.link_bps.map(|bps| size.pps(Layer::L1, bps));
         match (self.generator_pps, line_rate) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),

@@ -3,6 +3,7 @@
 //! A [`Traffic`] is what a sender puts into one port. It says nothing of files, addresses of ports or absolute loads: those
 //! are settled when a profile is compiled. Start with [`Stream`].
 
+pub mod beside;
 pub mod compile;
 pub mod expect;
 pub mod player;
@@ -36,6 +37,8 @@ pub struct Stream {
     pub pattern: Vec<u16>,
     /// When they leave.
     pub timing: Timing,
+    /// Into which path, counted from the one that is selected: 1 is the way back where frames go both ways.
+    pub path: usize,
 }
 
 /// Frames of one make: a template, and what differs from frame to frame.

@@ -70,6 +70,7 @@ struct Order {
 #[derive(Debug, Clone)]
 struct Voice {
     id: u16,
+    path: usize,
     /// Kinds, counted through all streams.
     pattern: Box<[u32]>,
     at: usize,
@@ -100,6 +101,7 @@ impl Player {
             }
             voices.push(Voice {
                 id: stream.id,
+                path: stream.path,
                 pattern: stream
                     .pattern
                     .iter()
@@ -170,6 +172,13 @@ impl Player {
     #[inline]
     pub fn upcoming(&self) -> Option<Upcoming> {
         self.next
+    }
+
+    /// Into which path the next frame goes ([`Stream::path`]).
+    #[inline]
+    pub fn path(&self) -> usize {
+        self.next
+            .map_or(0, |next| self.voices[next.stream as usize].path)
     }
 
     /// When the next frame is due, in 1/65536 ns after the start; `None` when everything has been sent.

@@ -33,6 +33,9 @@ const LOAD_PPS: f64 = 1000.0;
 const SHIFTED: u16 = 1;
 const NEVER_ZERO: u16 = 2;
 
+/// `PATH_SHIFT`.
+const PATH_SHIFT: u32 = 8;
+
 /// Frames that repeat.
 pub(super) struct Cycle {
     player: Player,
@@ -146,6 +149,7 @@ impl Cycle {
             head: [0; FIRST_BYTES],
         };
         slot.head.copy_from_slice(head);
+        let path = next.path << PATH_SHIFT;
         if let Some(signed) = self.kinds[next.kind as usize] {
             slot.signature = signed.at as u16;
             if let Some(checksum) = signed.checksum {
@@ -155,6 +159,7 @@ impl Cycle {
                 slot.sum = checksum.sum_without(frame, written.sequence);
             }
         }
+        slot.flags |= path;
         slot
     }
 
@@ -167,6 +172,7 @@ impl Cycle {
         let steps = |due: u64| (u128::from(due) * ONE_GAP + gap as u128 / 2) / gap as u128;
         for _ in 0..self.slots {
             let Some(this) = player.upcoming() else { break };
+            let path = player.path() as u16;
             let bytes = player.take(&mut buffer, None, 0);
             let next = player.due().unwrap_or(this.due);
             look(
@@ -174,6 +180,7 @@ impl Cycle {
                 Next {
                     kind: this.kind,
                     stream: this.stream,
+                    path,
                     steps: (steps(next) - steps(this.due)) as u32,
                 },
             );
@@ -215,6 +222,8 @@ impl Cycle {
 struct Next {
     kind: u32,
     stream: u32,
+    /// Into which path, counted from the one that is selected.
+    path: u16,
     /// How long it is until the next frame.
     steps: u32,
 }
@@ -415,6 +424,7 @@ mod tests {
                 next: None,
                 runs: None,
             },
+            path: 0,
         };
         TrafficFrames {
             traffic: Traffic {

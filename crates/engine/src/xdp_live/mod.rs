@@ -196,6 +196,10 @@ impl XdpLive {
     }
 
     fn arm_profile(&mut self, frames: &TrafficFrames) -> Result<Armed, EngineError> {
+        let most = frames.traffic.streams.iter().map(|stream| stream.path);
+        if let Some(path) = most.max().filter(|path| *path >= self.ports.len()) {
+            return Err(EngineError::Frames(format!("there is no path {path}")));
+        }
         let cycle = Cycle::new(frames)?;
         self.check_length(cycle.page.len())?;
         let room = (

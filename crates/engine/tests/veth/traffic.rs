@@ -110,6 +110,7 @@ fn profile_stream(id: u16, kinds: Vec<Kind>, pattern: Vec<u16>, timing: Timing) 
         kinds,
         pattern,
         timing,
+        path: 0,
     }
 }
 

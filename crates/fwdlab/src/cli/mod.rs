@@ -24,6 +24,7 @@ mod send;
 mod session;
 mod soak;
 mod throughput;
+mod traffic;
 mod trial;
 
 use std::ffi::OsString;

@@ -12,6 +12,7 @@ use engine::sim::Dut;
 use lab::configuration::Configuration;
 use lab::placement::Placement;
 use lab::run::procedure::{Limit, Make, Parameters, check, start};
+use lab::run::traffic::Traffic;
 use lab::user_namespace;
 use measure::compliance::Conditions;
 use measure::rfc2544::Setup;
@@ -23,6 +24,7 @@ use model::units::{FrameSize, Load};
 use super::Global;
 use super::run::{self, random_seed};
 use super::throughput::load;
+use super::traffic::TrafficOptions;
 use crate::exit_code::{Code, Usage};
 
 /// On what is measured, and with which frames beside their size.
@@ -49,6 +51,8 @@ pub struct Arrangement {
     /// CPUs of the DUT [default: the last one]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     dut_cpus: Vec<usize>,
+    #[command(flatten)]
+    pub traffic: TrafficOptions,
     /// Say in words why each trial was made and what it said
     #[arg(long)]
     pub explain: bool,
@@ -80,6 +84,18 @@ impl Arrangement {
         self.seed.unwrap_or(0)
     }
 
+    /// The conditions of RFC 2544 procedures, as far as they are known before any traffic.
+    pub fn conditions(&self, waits: Waits, sizes: &[u16]) -> Conditions {
+        Conditions {
+            waits,
+            frame_sizes: sizes.to_vec(),
+            both_directions: self.traffic.both_directions(),
+            single_and_random: self.traffic.single_and_random(),
+            reaches_line_rate: false,
+            simulated: self.is_simulated(),
+        }
+    }
+
     /// Carries the plan out.
     pub fn run(&self, global: &Global, plan: Plan) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
@@ -106,11 +122,12 @@ impl Arrangement {
     /// Everything that is wrong with the question is told here, before a run is made.
     pub fn parameters(&self, plan: Plan, privileged: bool) -> anyhow::Result<Parameters> {
         let dut = self.dut()?;
-        let common = self.common(&plan.sizes, dut.as_ref(), privileged)?;
+        let traffic = self.traffic.traffic(dut.is_some())?;
+        let common = self.common(&plan.sizes, traffic, dut.as_ref(), privileged)?;
         let parameters = Parameters {
             kind: plan.kind,
             values: plan.values,
-            max_load_pps: (self.max).and_then(|max| max.pps(common.streams[0].frame_size_bytes)),
+            max_load_pps: (self.max).and_then(|max| max.pps(common.mean_size())),
             make: plan.make,
             common,
             dut,
@@ -123,6 +140,7 @@ impl Arrangement {
     pub fn common(
         &self,
         sizes: &[FrameSize],
+        traffic: Traffic,
         dut: Option<&Dut>,
         privileged: bool,
     ) -> anyhow::Result<lab::run::Parameters> {
@@ -133,13 +151,16 @@ impl Arrangement {
         };
         let smallest = [version.smallest_frame()];
         let sizes = if sizes.is_empty() { &smallest } else { sizes };
-        let streams = sizes
-            .iter()
-            .map(|size| Stream::new(version, *size, self.flows))
-            .collect::<Result<Vec<_>, _>>()?;
+        let streams = match &traffic.profile {
+            Some(profile) => vec![profile.as_stream()],
+            None => (sizes.iter())
+                .map(|size| Stream::new(version, *size, self.flows))
+                .collect::<Result<Vec<_>, _>>()?,
+        };
         let configuration = self.set.as_ref().map(|typed| Configuration::parse(typed));
         Ok(lab::run::Parameters {
             streams,
+            traffic,
             iterations: 1,
             trial: Duration::ZERO,
             load: None,
@@ -191,20 +212,16 @@ impl Arrangement {
 }
 
 /// The setup of an RFC 2544 procedure from a limit.
-pub(super) fn setup(limit: &Limit, waits: Waits, sizes: &[u16], simulated: bool) -> Setup {
+pub(super) fn setup(limit: &Limit, conditions: &Conditions) -> Setup {
     Setup {
         frame_size: limit.frame_size,
         line_rate_pps: limit.line_rate_pps,
         max_load_pps: limit.max_load_pps,
         conditions: Conditions {
-            waits,
-            frame_sizes: sizes.to_vec(),
-            both_directions: false,
-            single_and_random: false,
             reaches_line_rate: limit
                 .line_rate_pps
                 .is_some_and(|line| limit.max_load_pps >= line),
-            simulated,
+            ..conditions.clone()
         },
     }
 }

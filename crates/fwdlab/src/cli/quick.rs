@@ -119,6 +119,7 @@ impl Quick {
             return Err(Usage("--for: a comparison needs 5s or more".into()).into());
         }
         Ok(Parameters {
+            traffic: lab::run::traffic::Traffic::default(),
             trial: self.trial.unwrap_or_else(|| {
                 // the first test case is measured twice
                 (ALL_TRIALS / (self.iterations * (streams.len() as u32 + 1)))

@@ -21,7 +21,7 @@ pub struct Ramp {
     #[arg(long, value_name = "LOAD", value_parser = load)]
     target: Option<Load>,
     /// Frame size in bytes, FCS counted [default: the smallest]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long the load rises
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_duration)]
@@ -68,7 +68,7 @@ impl Ramp {
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),
             make: Box::new(move |limits| {
                 let limit = only(limits)?;
-                let target = asked.and_then(|load| load.pps(limit.frame_size));
+                let target = asked.and_then(|load| load.pps(limit.mean));
                 let target = target.unwrap_or(limit.max_load_pps);
                 let [warm_up_ns, ramp_ns, hold_ns, sample_ns] = times;
                 Ok(Box::new(ramp::Ramp::new(ramp::Parameters {

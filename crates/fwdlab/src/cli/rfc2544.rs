@@ -19,7 +19,7 @@ use crate::exit_code::{Code, Usage};
 #[derive(Debug, Args)]
 pub struct Rfc2544 {
     /// Frame sizes in bytes, FCS counted
-    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_values_t = [64u16, 128, 256, 512, 1024, 1280, 1518])]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_values_t = [64u16, 128, 256, 512, 1024, 1280, 1518], conflicts_with = "profile")]
     sizes: Vec<u16>,
     /// Tests [default: all that apply]
     #[arg(long, value_name = "TEST,...", value_delimiter = ',', value_parser = Test::ALL.map(Test::name))]
@@ -99,7 +99,11 @@ impl Rfc2544 {
             true => Waits::RFC2544,
             false => Waits::default(),
         };
-        let bytes = self.sizes.clone();
+        let bytes = match self.arrangement.traffic.has_profile() {
+            true => &[][..],
+            false => &self.sizes,
+        };
+        let conditions = self.arrangement.conditions(waits, bytes);
         let seconds = |ns: u64| ns as f64 / 1e9;
         let values = [
             ("full", self.full.into()),
@@ -113,9 +117,7 @@ impl Rfc2544 {
             sizes,
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),
             make: Box::new(move |limits| {
-                let setups = limits
-                    .iter()
-                    .map(|limit| setup(limit, waits, &bytes, simulated));
+                let setups = limits.iter().map(|limit| setup(limit, &conditions));
                 Ok(Box::new(Suite::new(setups.collect(), plan.clone())?))
             }),
         })

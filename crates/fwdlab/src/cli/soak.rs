@@ -27,7 +27,7 @@ pub struct Soak {
     #[arg(long, value_name = "RATIO")]
     loss: Option<f64>,
     /// Frame size in bytes, FCS counted [default: the smallest]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long
     #[arg(long = "for", value_name = "TIME", default_value = "30min", value_parser = parse_duration)]
@@ -66,7 +66,7 @@ impl Soak {
             make: Box::new(move |limits| {
                 let limit = only(limits)?;
                 let size = limit.frame_size;
-                if let Some(load_pps) = asked.and_then(|load| load.pps(size)) {
+                if let Some(load_pps) = asked.and_then(|load| load.pps(limit.mean)) {
                     return Ok(Box::new(soak::Soak::new(soak::Parameters {
                         duration_ns,
                         loss_ratio_goal: loss,
@@ -74,7 +74,7 @@ impl Soak {
                     })?));
                 }
                 let min = min
-                    .pps(size)
+                    .pps(limit.mean)
                     .ok_or("--min: say a load such as 9001 or 10kpps")?;
                 Ok(Box::new(plr::Plr::new(plr::Parameters {
                     duration_ns,

@@ -53,7 +53,7 @@ pub struct Throughput {
     #[arg(long, value_name = "yes|no", value_parser = ["yes", "no"], hide_possible_values = true)]
     early_end: Option<String>,
     /// Frame size in bytes, FCS counted [default: the smallest]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     #[command(flatten)]
     on: Arrangement,
@@ -86,10 +86,11 @@ impl Throughput {
     /// Everything that is wrong with the question is told here, before a run is made.
     fn parameters(&self, privileged: bool) -> anyhow::Result<Parameters> {
         let dut = self.on.dut()?;
+        let traffic = self.on.traffic.one_series(dut.is_some())?;
         let common = self
             .on
-            .common(self.size.as_slice(), dut.as_ref(), privileged)?;
-        let size = common.streams[0].frame_size_bytes;
+            .common(self.size.as_slice(), traffic, dut.as_ref(), privileged)?;
+        let size = common.mean_size();
         let parameters = Parameters {
             goals: self.goals()?,
             min_load_pps: self

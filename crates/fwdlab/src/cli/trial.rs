@@ -21,7 +21,7 @@ pub struct Trial {
     #[arg(long, value_name = "LOAD", value_parser = load)]
     load: Option<Load>,
     /// Frame size in bytes, FCS counted [default: the smallest]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long frames are sent
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
@@ -53,7 +53,7 @@ impl Trial {
             values: values.into(),
             make: Box::new(move |limits| {
                 let limit = only(limits)?;
-                let load = asked.and_then(|load| load.pps(limit.frame_size));
+                let load = asked.and_then(|load| load.pps(limit.mean));
                 let load = load.unwrap_or(limit.max_load_pps);
                 Ok(Box::new(Single::new(Question {
                     sample_ns: sample,

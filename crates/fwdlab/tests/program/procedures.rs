@@ -222,3 +222,220 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
             .contains("trials")
     );
 }
+
+/// Capacity as simulated; one frame in a hundred is a broadcast, which costs the simulated DUT nothing.
+#[test]
+fn series_of_a_simulated_dut_have_known_truths() {
+    let lab = Lab::new();
+    let dut = "capacity=1e6,link=10Gbps";
+    let document = on(
+        &lab,
+        "rfc2544",
+        dut,
+        &[
+            "--sizes",
+            "64",
+            "--tests",
+            "throughput",
+            "--full",
+            "--resolution",
+            "0.01",
+            "--destinations",
+            "both",
+            "--both-directions",
+            "--modifier",
+            "broadcast",
+        ],
+    );
+    let found = outcomes(&document, "throughput");
+    let series: Vec<(&str, bool)> = found
+        .iter()
+        .map(|o| {
+            (
+                o["variant"]["destinations"].as_str().unwrap(),
+                o["variant"]["modifiers"].is_array(),
+            )
+        })
+        .collect();
+    let expect = [
+        ("single", false),
+        ("single", true),
+        ("random", false),
+        ("random", true),
+    ];
+    assert_eq!(series, expect);
+    for (outcome, (_, modified)) in found.iter().zip(expect) {
+        // each direction has half of the DUT
+        let truth = if modified { 5e5 / 0.99 } else { 5e5 };
+        let pps = number(&outcome["found"]["throughput_pps"]);
+        let resolution = number(&outcome["found"]["resolution_pps"]);
+        assert!(
+            pps <= truth && truth - pps <= resolution,
+            "{pps} of {truth}: {outcome}"
+        );
+        let label = outcome["compliance"]["shortened"].to_string();
+        assert!(
+            !label.contains("direction") && !label.contains("address pair"),
+            "{label}"
+        );
+    }
+    for trial in list(&document["trials"]) {
+        let directions = list(&trial["directions"]);
+        assert_eq!(directions.len(), 2, "{trial}");
+        let sum = |of: &str| directions.iter().map(|d| number(&d[of])).sum::<f64>();
+        assert_eq!(sum("frames_sent"), number(&trial["frames_sent"]));
+        assert_eq!(sum("frames_received"), number(&trial["frames_received"]));
+        if trial["variant"]["modifiers"].is_array() {
+            let beside = number(&trial["frames_beside"]);
+            assert!((beside - sum("frames_sent") / 99.0).abs() <= 2.0, "{trial}");
+        }
+    }
+    let head = std::fs::read_to_string(lab.only_run().join("run.json")).unwrap();
+    let head: Value = serde_json::from_str(&head).unwrap();
+    assert_eq!(head["parameters"]["both_directions"], true);
+    assert_eq!(list(&head["parameters"]["series"]).len(), 4);
+}
+
+/// 7 x 64, 4 x 594 and 1 x 1518 bytes: twelve frames in 4582 bytes of the line.
+#[test]
+fn a_profile_has_its_own_line_rate() {
+    let lab = Lab::new();
+    let more = ["--profile", "imix", "--tests", "throughput"];
+    let document = on(&lab, "rfc2544", "capacity=1e9,link=10Gbps", &more);
+    let outcome = outcomes(&document, "throughput")[0];
+    let line = 1e10 * 12.0 / (8.0 * 4582.0);
+    assert!(
+        (number(&outcome["found"]["throughput_pps"]) / line - 1.0).abs() < 1e-9,
+        "{outcome}"
+    );
+    assert_eq!(outcome["variant"]["profile"], "imix");
+    assert!(
+        outcome["compliance"]["shortened"]
+            .to_string()
+            .contains("profile imix")
+    );
+    let document = lab.json(
+        &[
+            &["throughput", "--profile", "imix"],
+            SIM,
+            &["capacity=1e6,link=10Gbps"],
+        ]
+        .concat(),
+    );
+    assert_eq!(document["search"]["variant"]["profile"], "imix");
+    assert_eq!(document["trials"][0]["test_case"], "imix");
+}
+
+#[test]
+fn what_series_cannot_be_is_told_before_anything_happens() {
+    let lab = Lab::new();
+    let sim = |command: &'static str, more: &[&'static str]| {
+        [&[command], SIM, &["capacity=1e6,link=10Gbps"], more].concat()
+    };
+    for (line, words) in [
+        (
+            sim("rfc2544", &["--profile", "imix", "--sizes", "64"]),
+            "--sizes",
+        ),
+        (
+            sim("trial", &["--profile", "imix", "--size", "64"]),
+            "--size",
+        ),
+        (
+            sim("trial", &["--profile", "imix", "--flows", "7"]),
+            "--flows",
+        ),
+        (sim("trial", &["--profile", "tcp-syn"]), "signature"),
+        (
+            sim("trial", &["--profile", "nothing"]),
+            "no profile `nothing`",
+        ),
+        (sim("trial", &["--destinations", "all"]), "random"),
+        (sim("trial", &["--modifier", "noise"]), "no `noise`"),
+        (
+            sim("trial", &["--modifier", "broadcast,broadcast"]),
+            "twice",
+        ),
+        (sim("throughput", &["--destinations", "both"]), "one series"),
+    ] {
+        lab.run(&line).code(2).says(&[words]);
+    }
+}
+
+/// The kernel of this host forwards both ways, mixes and broadcasts; the ports' own counters say the same.
+#[test]
+fn series_on_the_kernel_of_this_host() {
+    if !root("series_on_the_kernel_of_this_host") {
+        return;
+    }
+    let lab = Lab::new();
+    let document = lab.json(&[
+        "trial",
+        "--load",
+        "20kpps",
+        "--for",
+        "500ms",
+        "--max",
+        "30kpps",
+        "--profile",
+        "imix",
+        "--both-directions",
+        "--modifier",
+        "broadcast",
+    ]);
+    let trials = list(&document["trials"]);
+    let (mut plain, mut modified) = (0, 0);
+    for trial in trials {
+        let counters = &trial["counters"];
+        let sent = number(&trial["frames_sent"]);
+        let beside = trial["frames_beside"].as_f64().unwrap_or(0.0);
+        // of the ports of the bed, read by the kernel
+        assert_eq!(
+            number(&counters["generator_port_tx_packets"]),
+            sent + beside,
+            "{trial}"
+        );
+        assert_eq!(number(&counters["dut_in_rx_packets"]), sent + beside);
+        assert_eq!(
+            number(&counters["receiver_port_rx_packets"]),
+            // the kernel of the DUT may say a word of its own
+            number(&trial["frames_received"]) + number(&counters["receiver_foreign"])
+        );
+        let directions = list(&trial["directions"]);
+        assert_eq!(directions.len(), 2);
+        assert!(
+            directions
+                .iter()
+                .all(|d| number(&d["frames_received"]) > 0.0),
+            "{trial}"
+        );
+        let [there, back] = [0, 1].map(|k| number(&directions[k]["frames_sent"]));
+        assert!((there - back).abs() <= 0.01 * there + 1.0, "{there} {back}");
+        if trial["variant"]["modifiers"].is_array() {
+            assert!(
+                (beside / (sent + beside) - 0.01).abs() < 5e-4,
+                "{beside} of {sent}"
+            );
+            modified += 1;
+        } else {
+            assert_eq!(beside, 0.0);
+            plain += 1;
+        }
+    }
+    assert!(plain > 0 && modified > 0);
+    let document = lab.json(&[
+        "trial",
+        "--load",
+        "20kpps",
+        "--for",
+        "500ms",
+        "--max",
+        "30kpps",
+        "--destinations",
+        "random",
+    ]);
+    for trial in list(&document["trials"]) {
+        assert!(number(&trial["frames_received"]) > 0.0, "{trial}");
+    }
+    lab.assert_clean("series");
+}

@@ -302,7 +302,8 @@ fn people_read_which_flows_never_arrived() {
         "never     0  198.18.10.2:2000 > 198.19.10.1:2000".into(),
         "and 6 others".into(),
         "latency   0  min".into(),
-        "clocks    departures: user, intended departure, CLOCK_MONOTONIC; arrivals: software".into(),
+        "clocks    departures: user, intended departure, CLOCK_MONOTONIC; arrivals: software"
+            .into(),
     ] {
         assert!(
             sent.out.contains(&line),

@@ -145,6 +145,7 @@ fn send(scratch: &Scratch) -> Result<(), engine::EngineError> {
         destination_mac: [2, 0, 0, 0, 0, 2],
     };
     let choice = Choice {
+        way_back: None,
         mode: Some(Mode::XdpLive),
         cpus: Vec::new(),
         prove: Some(Stream {

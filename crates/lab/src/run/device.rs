@@ -3,20 +3,24 @@
 //! A [`Device`] makes one trial and knows nothing of procedures. Both kinds give the same: the answer, the counters behind it, and
 //! the conditions that make it invalid. Start with [`Device::trial`].
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::analysis::{AnalysisPlan, StreamPlan};
+use engine::analysis::{Analysis, AnalysisPlan, StreamPlan};
 use engine::sim::{self, Dut, Simulation};
-use engine::{Schedule, Tester};
+use engine::traffic::Kind;
+use engine::{Histogram, Schedule, Tester};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
+use model::link::MeanSize;
 use model::loss::Counters;
 use model::procedure::{Answer, Delays, Ending, Interval, Question};
 use model::result::{Noise, Stratum, TrialRecord};
 use model::trial::Stream;
-use model::units::FrameSize;
+use model::variant::{Direction, DirectionCounts, Modifier, Variant};
 
-use super::trial::{Bench, Counted, WARM_UP, sum, until};
+use super::traffic::{Traffic, words};
+use super::trial::{Bench, Counted, PROOF_FRAMES, WARM_UP, sum, until};
 use super::{Control, Run, configure, open_tester};
 use crate::bed::Bed;
 use crate::error::LabError;
@@ -27,6 +31,9 @@ pub(super) const OVERHEAD: Duration = Duration::from_millis(300);
 
 /// The largest load of a run for which none was given, relative to what the generator held for a second.
 const SUSTAINED: f64 = 0.9;
+
+/// At this load the frames of a series are proven: any DUT can do it.
+const PROOF_LOAD_PPS: f64 = 10_000.0;
 
 /// The speed of the DUT's CPU is read so often beside a trial; the best counts.
 const READINGS: usize = 5;
@@ -42,6 +49,9 @@ const ON_THEIR_WAY: u64 = 4096;
 
 /// What makes a trial.
 pub(super) trait Device {
+    /// Trials are of this series from now on.
+    fn begin(&mut self, variant: &Variant, run: &mut Run<'_>) -> Result<(), LabError>;
+
     /// Makes one; `None` when it was stopped from outside.
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError>;
 
@@ -62,6 +72,11 @@ pub(super) struct Made {
 }
 
 impl Made {
+    /// Frames that were due, of all directions.
+    pub fn intended(&self) -> u64 {
+        self.counters.generator_sent + self.counters.generator_not_sent
+    }
+
     /// The trial as one window that was quiet, or was not.
     pub fn window(&self, gate: Option<&Gate>, quiet: bool) -> Stratum {
         Stratum {
@@ -76,18 +91,45 @@ impl Made {
 /// A simulated DUT: a trial takes only simulated time.
 pub(super) struct Simulated<'a> {
     pub simulation: Simulation,
+    pub traffic: &'a Traffic,
+    pub variant: Variant,
     pub control: &'a Control,
 }
 
 impl Device for Simulated<'_> {
+    fn begin(&mut self, variant: &Variant, _: &mut Run<'_>) -> Result<(), LabError> {
+        self.variant = variant.clone();
+        Ok(())
+    }
+
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
-        let (mut answer, counts) = self.simulation.answer(question, stream.flows);
-        let counters = match self.simulation.dut().counters {
-            Some(thousand) => counts.lying_counters(thousand),
-            None => counts.counters(),
+        let offer = self.traffic.offer(stream, &self.variant)?;
+        self.simulation.offer(offer);
+        let flows = self.traffic.stream(stream, &self.variant).flows;
+        let ways = match self.variant.both_directions {
+            true => self.simulation.answer_both_ways(question, flows).to_vec(),
+            false => vec![self.simulation.answer(question, flows)],
         };
+        let counters = ways.iter().map(|(answer, counts)| {
+            let whole = answer.frames_intended as f64 / (1.0 - offer.beside);
+            let beside = (whole * offer.beside).round() as u64;
+            let counters = match self.simulation.dut().counters {
+                Some(thousand) => counts.lying_counters(thousand),
+                None => counts.counters(),
+            };
+            Counters {
+                generator_beside: beside,
+                generator_port_tx_packets: counters.generator_port_tx_packets + beside,
+                dut_in_rx_packets: counters.dut_in_rx_packets + beside,
+                ..counters
+            }
+        });
+        let counters: Vec<Counters> = counters.collect();
+        let answers = ways.into_iter().map(|(answer, _)| answer).collect();
+        let mut answer = of_both(answers, &counters);
+        let counters = Counters::total(&counters);
         // the one thing that a simulated test bed can get wrong; that nothing came back is a result
-        let ledger = balance(&counters, Some(counts.intended));
+        let ledger = balance(&counters, None);
         if ledger.frames_unexplained > 0 {
             answer.objections.extend(objections(&ledger, &counters));
         }
@@ -108,7 +150,7 @@ impl Device for Simulated<'_> {
 /// The largest load on a simulated DUT, and where it comes from in words.
 pub(super) fn simulated_limit(
     dut: &Dut,
-    size: FrameSize,
+    size: impl Into<MeanSize>,
     asked_pps: Option<f64>,
 ) -> Result<(f64, &'static str), String> {
     match (asked_pps, dut.tester_limit_pps(size)) {
@@ -123,6 +165,7 @@ pub(super) fn simulated_limit(
 /// Tells that the run starts, and has `work` done with a simulated DUT.
 pub(super) fn on_simulation<'a>(
     dut: &Dut,
+    traffic: &Traffic,
     steps: u32,
     control: &Control,
     run: &mut Run<'a>,
@@ -133,6 +176,8 @@ pub(super) fn on_simulation<'a>(
     run.started(steps, Duration::ZERO)?;
     let mut device = Simulated {
         simulation: Simulation::new(dut.clone()),
+        traffic,
+        variant: Variant::default(),
         control,
     };
     work(&mut device, run)
@@ -148,18 +193,28 @@ pub(super) fn on_bed<'a>(
 ) -> Result<(), LabError> {
     run.started(steps, time)?;
     let gate = Gate::calibrate(&super::forwarding::calibrate(common));
-    let bed = Bed::up(1, &common.placement, false)?;
+    let bed = match common.traffic.both_ways() {
+        true => Bed::up_both_ways(&common.placement)?,
+        false => Bed::up(1, &common.placement, false)?,
+    };
     let (mut tester, words) = open_tester(&bed, common)?;
     run.bed_ready(&bed, &words)?;
     if let Some(configuration) = &common.configuration {
         let stream = &common.streams[0];
         configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
     }
+    let routes = common.traffic.routes(&common.streams)?;
+    if !routes.is_empty() {
+        bed.ip_batch(0, &routes)?;
+        run.info.facts.placement.insert("routes".into(), routes);
+    }
     let mut device = Real {
         bed: &bed,
         tester: &mut tester,
         common,
         control,
+        variant: Variant::default(),
+        armed: None,
     };
     work(&mut device, gate, run)
 }
@@ -198,27 +253,79 @@ pub(super) struct Real<'a> {
     pub tester: &'a mut Tester,
     pub common: &'a super::Parameters,
     pub control: &'a Control,
+    variant: Variant,
+    /// Frames of the stream that was measured last, in this series; `None`: test frames.
+    armed: Option<(Stream, Option<Arc<engine::Traffic>>)>,
 }
 
 impl Real<'_> {
-    fn bench(&mut self) -> Bench<'_> {
-        Bench {
-            bed: self.bed,
-            tester: self.tester,
-            count_reasons: false,
-            placement: &self.common.placement,
-            control: self.control,
+    /// Frames of a stream in this series.
+    fn frames(&mut self, stream: &Stream) -> Result<Option<Arc<engine::Traffic>>, LabError> {
+        if let Some((of, traffic)) = &self.armed
+            && of == stream
+        {
+            return Ok(traffic.clone());
+        }
+        let traffic = self.common.traffic.frames(stream, &self.variant)?;
+        self.armed = Some((stream.clone(), traffic.clone()));
+        Ok(traffic)
+    }
+
+    /// The stream, and what measures it in this series.
+    fn bench(&mut self, stream: &Stream) -> Result<(Stream, Bench<'_>), LabError> {
+        let traffic = self.frames(stream)?;
+        let stream = self.common.traffic.stream(stream, &self.variant);
+        Ok((
+            stream,
+            Bench {
+                bed: self.bed,
+                tester: self.tester,
+                traffic,
+                count_reasons: false,
+                placement: &self.common.placement,
+                control: self.control,
+            },
+        ))
+    }
+
+    /// A few frames of the series, slowly: some of them must come back, each way.
+    fn prove(&mut self, stream: &Stream) -> Result<(), LabError> {
+        let (stream, mut bench) = self.bench(stream)?;
+        let time = Duration::from_secs_f64(PROOF_FRAMES as f64 / PROOF_LOAD_PPS);
+        let (_, counted) = bench.load(&stream, PROOF_LOAD_PPS, time)?;
+        let mut ways = [Direction::Forward, Direction::Reverse]
+            .iter()
+            .zip(&counted.counters);
+        match ways.find(|(_, counters)| counters.receiver_received == 0) {
+            None => Ok(()),
+            Some((direction, counters)) => Err(LabError::DoesNotForward {
+                configuration: format!(
+                    "frames of this series ({}), {}",
+                    words(&self.variant),
+                    match direction {
+                        Direction::Forward => "forward",
+                        Direction::Reverse => "in reverse",
+                    }
+                ),
+                sent: counters.generator_sent,
+                received: 0,
+                why: format!(
+                    "{} frames reached the DUT's input and {} left at its output; the bed routes IP without tags, labels and tunnels",
+                    counters.dut_in_rx_packets, counters.dut_out_tx_packets
+                ),
+            }),
         }
     }
 
     /// The load that the tester can hold, with a margin, and where it comes from in words.
     pub fn sustained(&mut self, stream: &Stream) -> Result<(f64, String), LabError> {
-        let flat_out = self.bench().flat_out(stream)?;
+        let (stream, mut bench) = self.bench(stream)?;
+        let flat_out = bench.flat_out(&stream)?;
         let second = Duration::from_secs(1);
-        let (_, counted) = self.bench().load(stream, flat_out, second)?;
-        let sent = counted.counters[0].generator_sent as f64;
-        let held =
-            flat_out * sent / (sent + counted.counters[0].generator_not_sent as f64).max(1.0);
+        let (_, counted) = bench.load(&stream, flat_out, second)?;
+        let all = Counters::total(&counted.counters);
+        let sent = (all.generator_sent + all.generator_beside) as f64;
+        let held = flat_out * sent / (sent + all.generator_not_sent as f64).max(1.0);
         // two significant digits: the same load in the next run of the same machine
         let max = SUSTAINED * held;
         let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
@@ -227,6 +334,27 @@ impl Real<'_> {
             100.0 * SUSTAINED
         );
         Ok(((max / digits).floor() * digits, source))
+    }
+
+    /// The load that the tester can hold in every series that has frames of its own, so that one is as good as another.
+    pub fn sustained_in_all(
+        &mut self,
+        stream: &Stream,
+        run: &mut Run<'_>,
+    ) -> Result<f64, LabError> {
+        let common = self.common;
+        let mut known: Vec<Variant> = Vec::new();
+        let mut least = f64::INFINITY;
+        for variant in &common.traffic.variants {
+            let mut frames = variant.clone();
+            frames.modifiers.retain(|m| *m == Modifier::Broadcast);
+            if !known.contains(&frames) {
+                self.begin(&frames, run)?;
+                least = least.min(self.sustained(stream)?.0);
+                known.push(frames);
+            }
+        }
+        Ok(least)
     }
 
     /// The speed of the DUT's CPU: read before and after the traffic, never in it, where it would cost frames.
@@ -246,10 +374,12 @@ impl Real<'_> {
         &mut self,
         stream: &Stream,
         question: &Question,
-    ) -> Result<Option<(Answer, Counted)>, LabError> {
+    ) -> Result<Option<(Vec<Answer>, Counted)>, LabError> {
         let duration = Duration::from_nanos(question.duration_ns());
-        let (ended, counted) = self.bench().load(stream, question.peak_pps(), duration)?;
-        Ok(ended.then(|| (Answer::default(), counted)))
+        let (stream, mut bench) = self.bench(stream)?;
+        let (ended, counted) = bench.load(&stream, question.peak_pps(), duration)?;
+        let answers = vec![Answer::default(); counted.counters.len()];
+        Ok(ended.then_some((answers, counted)))
     }
 
     /// A load that changes, counts over time, an early end, delays.
@@ -257,56 +387,126 @@ impl Real<'_> {
         &mut self,
         stream: &Stream,
         question: &Question,
-    ) -> Result<Option<(Answer, Counted)>, LabError> {
+    ) -> Result<Option<(Vec<Answer>, Counted)>, LabError> {
+        let (stream, mut bench) = self.bench(stream)?;
+        let ways = bench.ways();
         let total = Duration::from_nanos(question.duration_ns());
-        let analysis = question.tagging.map(|_| AnalysisPlan {
-            streams: vec![StreamPlan::default()],
+        let analysis = question.tagging.map(|_| match &bench.traffic {
+            None => AnalysisPlan {
+                streams: vec![StreamPlan::default()],
+            },
+            Some(traffic) => AnalysisPlan {
+                streams: (traffic.streams.iter())
+                    .filter(|stream| stream.kinds.iter().all(Kind::is_signed))
+                    .map(|stream| StreamPlan {
+                        id: stream.id,
+                        ..StreamPlan::default()
+                    })
+                    .collect(),
+            },
         });
         let is_constant = question.stretches.len() == 1
             && question.stretches[0].from_pps == question.stretches[0].to_pps;
         let schedule = Schedule {
-            frames: is_constant.then(|| question.frames()),
-            ..until(Some(question.load_at(0).max(1.0)), total)
+            frames: is_constant.then(|| ways * question.frames()),
+            ..until(Some(question.load_at(0).max(1.0) * ways as f64), total)
         };
-        let (watched, mut counted) = self.bench().count_and_analyse(
-            stream,
+        let (watched, mut counted) = bench.count_and_analyse(
+            &stream,
             analysis.clone(),
             schedule,
-            Some(question.peak_pps()),
-            |tester, control| watch(tester, control, question),
+            Some(question.peak_pps() * ways as f64),
+            |tester, control| watch(tester, control, question, ways as usize),
         )?;
-        let Some((mut answer, missed_at_start)) = watched else {
+        let Some((mut answers, missed_at_start)) = watched else {
             return Ok(None);
         };
-        for counters in counted.counters.iter_mut().take(1) {
-            let held_up = counters.generator_not_sent.saturating_sub(missed_at_start);
-            let never = match is_constant && !answer.ended_early {
-                true => question.frames().saturating_sub(counters.generator_sent),
-                false => 0,
-            };
-            counters.generator_not_sent = held_up.max(never);
+        let is_whole = is_constant && answers.iter().all(|answer| !answer.ended_early);
+        let frames = if is_whole {
+            ways * question.frames()
+        } else {
+            0
+        };
+        counted.was_not_sent(ways, missed_at_start, frames);
+        if analysis.is_some() {
+            for (path, answer) in answers.iter_mut().enumerate() {
+                let found = self.tester.analysis(path)?;
+                answer.delays = found.and_then(|found| delays(&found));
+            }
         }
-        if analysis.is_some()
-            && let Some(found) = self.tester.analysis(0)?
-        {
-            answer.delays = found.streams.first().and_then(|found| {
-                let at = |share| found.latency.quantile(share).unwrap_or_default();
-                Some(Delays {
-                    frames: found.latency.len(),
-                    mean_ns: found.latency.mean()?,
-                    min_ns: found.latency_min_ns,
-                    p50_ns: at(0.5),
-                    p99_ns: at(0.99),
-                    p999_ns: at(0.999),
-                    max_ns: found.latency_max_ns,
-                })
-            });
-        }
-        Ok(Some((answer, counted)))
+        Ok(Some((answers, counted)))
+    }
+}
+
+/// Delays of the frames of all streams that one receiver saw.
+fn delays(found: &Analysis) -> Option<Delays> {
+    let mut latency = Histogram::default();
+    let timed = || found.streams.iter().filter(|s| !s.latency.is_empty());
+    timed().for_each(|stream| latency.merge(&stream.latency));
+    let sum: u64 = timed().map(|stream| stream.latency_sum_ns).sum();
+    let at = |share| latency.quantile(share).unwrap_or_default();
+    Some(Delays {
+        frames: latency.len(),
+        mean_ns: sum as f64 / latency.len() as f64,
+        min_ns: timed().map(|stream| stream.latency_min_ns).min()?,
+        p50_ns: at(0.5),
+        p99_ns: at(0.99),
+        p999_ns: at(0.999),
+        max_ns: timed().map(|stream| stream.latency_max_ns).max()?,
+    })
+}
+
+/// The answer of a trial from those of its directions, whose counters these are: that of the one that did worse, with the counts
+/// of each beside it.
+fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
+    for (answer, counters) in answers.iter_mut().zip(counters) {
+        answer.frames_sent = counters.generator_sent;
+        answer.frames_intended = counters.generator_sent + counters.generator_not_sent;
+        answer.frames_received = counters.receiver_received;
+        answer.frames_beside = counters.generator_beside;
+        answer.frames_foreign = counters.receiver_foreign;
+    }
+    if answers.len() < 2 {
+        return answers.pop().unwrap_or_default();
+    }
+    let directions: Vec<DirectionCounts> = [Direction::Forward, Direction::Reverse]
+        .into_iter()
+        .zip(&answers)
+        .map(|(direction, answer)| DirectionCounts {
+            direction,
+            frames_intended: answer.frames_intended,
+            frames_sent: answer.frames_sent,
+            frames_received: answer.frames_received,
+        })
+        .collect();
+    let objections: Vec<String> = answers
+        .iter_mut()
+        .flat_map(|a| std::mem::take(&mut a.objections))
+        .collect();
+    let took_ns = answers.iter().map(|answer| answer.took_ns).max();
+    let reverse_is_worse = directions[1].loss_ratio() > directions[0].loss_ratio();
+    let worse = answers.swap_remove(usize::from(reverse_is_worse));
+    Answer {
+        directions,
+        objections,
+        took_ns: took_ns.unwrap_or(worse.took_ns),
+        ..worse
     }
 }
 
 impl Device for Real<'_> {
+    fn begin(&mut self, variant: &Variant, _: &mut Run<'_>) -> Result<(), LabError> {
+        self.variant = variant.clone();
+        self.armed = None;
+        if self.common.traffic.profile.is_none() && variant.is_plain() {
+            return Ok(());
+        }
+        self.common
+            .streams
+            .iter()
+            .try_for_each(|stream| self.prove(stream))
+    }
+
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
         if question.reset_at_ns.is_some() {
             return Err(LabError::Preflight(
@@ -330,13 +530,10 @@ impl Device for Real<'_> {
         std::thread::sleep(Duration::from_nanos(
             question.waits.drain_ns + question.waits.settle_ns,
         ));
-        Ok(made.map(|(mut answer, counted)| {
-            let counters = counted.counters[0].clone();
+        Ok(made.map(|(answers, counted)| {
             let took = began.elapsed();
-            answer.frames_sent = counters.generator_sent;
-            answer.frames_intended = counters.generator_sent + counters.generator_not_sent;
-            answer.frames_received = counters.receiver_received;
-            answer.frames_foreign = counters.receiver_foreign;
+            let mut answer = of_both(answers, &counted.counters);
+            let counters = Counters::total(&counted.counters);
             answer.objections = counted.objections;
             answer.took_ns = took.as_nanos() as u64;
             if answer.duration_ns == 0 {
@@ -363,7 +560,8 @@ fn watch(
     tester: &mut Tester,
     control: &Control,
     question: &Question,
-) -> Result<Option<(Answer, u64)>, LabError> {
+    ways: usize,
+) -> Result<Option<(Vec<Answer>, u64)>, LabError> {
     let (sample_ns, total_ns) = (question.sample_ns, question.duration_ns());
     let first = tester.read()?;
     // traffic began before the first look
@@ -373,6 +571,7 @@ fn watch(
         resolution_ns: question.locate_loss.then_some(TICK.as_nanos() as u64),
         ..Answer::default()
     };
+    let mut samples = vec![Vec::new(); ways];
     let is_constant = question.stretches.len() == 1
         && question.stretches[0].from_pps == question.stretches[0].to_pps;
     let mut load = question.load_at(0).max(1.0);
@@ -395,13 +594,15 @@ fn watch(
             && (now.at_ns - sampled.at_ns >= length_ns || at_ns >= total_ns)
         {
             let from_ns = sampled.at_ns - start_ns;
-            answer.samples.push(Interval {
-                at_ns: from_ns,
-                length_ns: now.at_ns - sampled.at_ns,
-                intended_load_pps: question.load_at(u64::midpoint(from_ns, at_ns)),
-                frames_sent: sent - sum(&sampled.sent),
-                frames_received: received - sum(&sampled.received),
-            });
+            for (way, samples) in samples.iter_mut().enumerate() {
+                samples.push(Interval {
+                    at_ns: from_ns,
+                    length_ns: now.at_ns - sampled.at_ns,
+                    intended_load_pps: question.load_at(u64::midpoint(from_ns, at_ns)),
+                    frames_sent: now.sent[way] - sampled.sent[way],
+                    frames_received: now.received[way] - sampled.received[way],
+                });
+            }
             sampled = now;
         }
         answer.duration_ns = at_ns;
@@ -411,7 +612,7 @@ fn watch(
         if let Some(Ending::Lost { frames }) = question.ending
             && at_ns < total_ns
         {
-            let way = (load * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
+            let way = (load * ways as f64 * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
             if sent.saturating_sub(received) > frames + way {
                 answer.ended_early = true;
                 break;
@@ -421,7 +622,7 @@ fn watch(
             .load_at(at_ns + tick.as_nanos() as u64 / 2)
             .max(1.0);
         if wanted != load {
-            tester.set_load(wanted)?;
+            tester.set_load(wanted * ways as f64)?;
             load = wanted;
         }
     }
@@ -433,7 +634,11 @@ fn watch(
         let until = missing.iter().find(|(_, frames)| *frames >= complete);
         answer.last_lost_ns = until.map(|(at_ns, _)| *at_ns);
     }
-    Ok(Some((answer, missed)))
+    let of_way = |samples| Answer {
+        samples,
+        ..answer.clone()
+    };
+    Ok(Some((samples.into_iter().map(of_way).collect(), missed)))
 }
 
 /// How quiet the machine was beside the trials that count.

@@ -10,6 +10,7 @@ use model::event::EventKind;
 use model::result::{HoldUps, Summary, TrialRecord, Validity};
 use model::trial::Stream;
 use model::units::imix_estimate_l2_bps;
+use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
 use super::trial::{Bench, Counted, Glimpse, Overload};
@@ -63,6 +64,7 @@ pub(super) fn run(
             let mut bench = Bench {
                 bed,
                 tester,
+                traffic: None,
                 count_reasons: false,
                 placement: &parameters.placement,
                 control: stop,
@@ -282,6 +284,8 @@ fn record(
         trial: trials_before as u32 + 1,
         control: planned.control,
         started_at,
+        variant: Variant::default(),
+        directions: Vec::new(),
         stream: stream.clone(),
         engine: tester.mode().name().into(),
         hold_ups: load.map(|_| HoldUps::Forgive),

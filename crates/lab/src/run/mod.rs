@@ -9,6 +9,7 @@ pub mod forwarding;
 pub mod paired;
 pub mod procedure;
 pub mod search;
+pub mod traffic;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -20,13 +21,14 @@ use std::time::{Duration, Instant};
 use engine::{Mode, Tester};
 use jiff::Timestamp;
 use model::event::{Event, EventKind, RebuildRecord};
+use model::link::MeanSize;
 use model::result::{RunInfo, RunState, Summary, TrialRecord};
-use model::trial::Stream;
-use model::units::Load;
+use model::trial::{IpVersion, Stream};
+use model::units::{FrameSize, Load};
 use model::version::{EVENT_FORMAT, RUN_FORMAT};
 use store::{RunId, RunWriter};
 
-use crate::bed::{Bed, MACS};
+use crate::bed::Bed;
 use crate::configuration::Configuration;
 use crate::error::LabError;
 use crate::placement::Placement;
@@ -38,6 +40,8 @@ pub struct Parameters {
     pub streams: Vec<Stream>,
     /// Iterations of each test case.
     pub iterations: u32,
+    /// What procedures and searches offer, beside the streams.
+    pub traffic: traffic::Traffic,
     /// Shortest duration of a trial.
     pub trial: Duration,
     /// Intended load; `None` chooses 1.6 times of what the DUT forwards.
@@ -173,6 +177,9 @@ impl<'a> Run<'a> {
         };
         let writer = RunWriter::create(runs, &info)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
+        if let Some(profile) = &parameters.traffic.profile {
+            writer.input("profile.toml", profile.text.as_bytes())?;
+        }
         for configuration in parameters.configuration.iter().chain(&parameters.versus) {
             keep_inputs(&writer, configuration)?;
         }
@@ -265,6 +272,12 @@ impl<'a> Run<'a> {
 }
 
 impl Parameters {
+    /// The mean size of the frames that are measured first: of the profile, or the size of the first stream.
+    pub fn mean_size(&self) -> MeanSize {
+        let of_stream = || self.streams[0].frame_size_bytes.into();
+        self.traffic.mean().unwrap_or_else(of_stream)
+    }
+
     fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = BTreeMap::new();
         let mut set = |name: &str, value: serde_json::Value| {
@@ -288,6 +301,9 @@ impl Parameters {
                     l.to_string().into()
                 }),
         );
+        for (name, value) in self.traffic.as_values() {
+            set(name, value);
+        }
         set("engine", self.engine.map_or("automatic", Mode::name).into());
         set(
             "generator_cpus",
@@ -336,16 +352,17 @@ fn keep_inputs(writer: &RunWriter, configuration: &Configuration) -> Result<(), 
 
 /// Opens the tester on a bed that is still plain and says in words why it is this engine.
 fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, String), LabError> {
-    let addresses = engine::Addresses {
-        source_mac: MACS.tx,
-        destination_mac: MACS.dut_in,
-    };
     let choice = engine::Choice {
         mode: parameters.engine,
         cpus: parameters.placement.generator_cpus.clone(),
-        prove: parameters.streams.first().cloned(),
+        prove: match parameters.traffic.profile {
+            // the stream that stands for a profile may have no room for test frames
+            Some(_) => Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).ok(),
+            None => parameters.streams.first().cloned(),
+        },
+        way_back: (bed.ways() > bed.duts()).then_some(traffic::REVERSE),
     };
-    let (tester, rejected) = Tester::open(&bed.paths(), &addresses, &choice)?;
+    let (tester, rejected) = Tester::open(&bed.paths(), &traffic::FORWARD, &choice)?;
     let mut words = format!(
         "{} ({})",
         tester.capabilities().reached(),

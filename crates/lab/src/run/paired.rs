@@ -85,6 +85,7 @@ fn rebuild_all(
         let mut bench = Bench {
             bed: &bed,
             tester: &mut tester,
+            traffic: None,
             count_reasons: false,
             placement: &parameters.placement,
             control: stop,
@@ -166,6 +167,7 @@ fn intended(
     let mut bench = Bench {
         bed,
         tester,
+        traffic: None,
         count_reasons: false,
         placement: &parameters.placement,
         control: stop,

@@ -12,13 +12,17 @@ use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use measure::procedure::{Procedure, Session, estimate};
 use model::event::{Event, EventKind};
+use model::link::{Layer, MeanSize};
+use model::outcome::Outcome;
 use model::procedure::{Asked, Question};
 use model::result::{HoldUps, Noise, Summary, TrialRecord, Validity};
 use model::trial::Stream;
 use model::units::FrameSize;
+use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
 use super::device::{self, Device, Made, OVERHEAD, doubts, noise, simulated_noise};
+use super::traffic::test_case;
 use super::{Control, Measured, Run, carry_out, timestamp};
 use crate::error::LabError;
 
@@ -31,8 +35,10 @@ const TYPICAL_SHARE: f64 = 0.3;
 /// What can be offered in frames of one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
-    /// The size.
+    /// The size; of a profile its mean, rounded.
     pub frame_size: FrameSize,
+    /// The mean size.
+    pub mean: MeanSize,
     /// Frames per second of the full line; `None` where there is no line.
     pub line_rate_pps: Option<f64>,
     /// What is offered at most.
@@ -90,18 +96,20 @@ fn assumed(parameters: &Parameters) -> Result<Vec<Limit>, String> {
     streams
         .map(|stream| {
             let frame_size = stream.frame_size_bytes;
+            let mean = (parameters.common.traffic.mean()).unwrap_or_else(|| frame_size.into());
             let Some(dut) = &parameters.dut else {
                 return Ok(Limit {
                     frame_size,
+                    mean,
                     line_rate_pps: None,
                     max_load_pps: parameters.max_load_pps.unwrap_or(TYPICAL_MAX_PPS),
                 });
             };
-            let (max_load_pps, _) =
-                device::simulated_limit(dut, frame_size, parameters.max_load_pps)?;
-            let line_rate_pps = dut.link_bps.map(|bps| frame_size.line_rate_pps(bps));
+            let (max_load_pps, _) = device::simulated_limit(dut, mean, parameters.max_load_pps)?;
+            let line_rate_pps = dut.link_bps.map(|bps| mean.pps(Layer::L1, bps));
             Ok(Limit {
                 frame_size,
+                mean,
                 line_rate_pps,
                 max_load_pps: line_rate_pps.map_or(max_load_pps, |line| line.min(max_load_pps)),
             })
@@ -126,7 +134,8 @@ fn on_simulation(
         gate: None,
         control,
     };
-    device::on_simulation(dut, estimate.0, control, run, |device, run| {
+    let traffic = &parameters.common.traffic;
+    device::on_simulation(dut, traffic, estimate.0, control, run, |device, run| {
         course.follow(device, run, measured, of)
     })
 }
@@ -145,10 +154,11 @@ fn on_bed(
         for stream in &common.streams {
             let max_load_pps = match parameters.max_load_pps {
                 Some(max) => max,
-                None => device.sustained(stream)?.0,
+                None => device.sustained_in_all(stream, run)?,
             };
             limits.push(Limit {
                 frame_size: stream.frame_size_bytes,
+                mean: (common.traffic.mean()).unwrap_or_else(|| stream.frame_size_bytes.into()),
                 line_rate_pps: None,
                 max_load_pps,
             });
@@ -179,7 +189,9 @@ fn estimated(
         .map(|limit| limit.max_load_pps)
         .fold(0.0, f64::max);
     let (trials, ns) = estimate(procedure.as_mut(), TYPICAL_SHARE * most);
-    Ok((trials, Duration::from_nanos(ns) + overhead * trials))
+    let time = Duration::from_nanos(ns) + overhead * trials;
+    let series = parameters.common.traffic.variants.len() as u32;
+    Ok((series * trials, series * time))
 }
 
 /// A procedure on its way on a device.
@@ -200,17 +212,35 @@ impl Course<'_> {
         measured: &mut Measured,
         noise: impl FnOnce(&[TrialRecord]) -> Noise,
     ) -> Result<(), LabError> {
-        let procedure = (self.parameters.make)(&self.limits).map_err(LabError::Preflight)?;
-        let mut session = Session::new(procedure);
-        let result = self.trials(device, run, measured, &mut session);
+        let (mut outcomes, mut invalid) = (Vec::new(), 0);
+        let mut result = Ok(());
+        for variant in &self.parameters.common.traffic.variants {
+            let procedure = (self.parameters.make)(&self.limits).map_err(LabError::Preflight)?;
+            let mut session = Session::new(procedure);
+            result = device
+                .begin(variant, run)
+                .and_then(|()| self.trials(device, run, measured, &mut session, variant));
+            outcomes.extend(
+                session
+                    .outcomes()
+                    .into_iter()
+                    .map(|o| of_series(o, variant)),
+            );
+            invalid += session.invalid();
+            if result.is_err() || self.control.is_stopped() {
+                break;
+            }
+        }
         let mut warnings = match self.parameters.dut {
             Some(_) => Vec::new(),
             None => doubts(&self.parameters.common),
         };
-        if session.invalid() > 0 {
+        if let Some(profile) = &self.parameters.common.traffic.profile {
+            warnings.extend(profile.notes.clone());
+        }
+        if invalid > 0 {
             warnings.push(format!(
-                "{} of {} trials were invalid: repeated, kept, never used",
-                session.invalid(),
+                "{invalid} of {} trials were invalid: repeated, kept, never used",
                 measured.trials.len()
             ));
         }
@@ -223,7 +253,7 @@ impl Course<'_> {
             comparisons: Vec::new(),
             imported: Vec::new(),
             search: None,
-            outcomes: session.outcomes(),
+            outcomes,
             noise: noise(&measured.trials),
             warnings,
             imix_estimate_l2_bps: None,
@@ -237,6 +267,7 @@ impl Course<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
         session: &mut Session,
+        variant: &Variant,
     ) -> Result<(), LabError> {
         let mut spent = Duration::ZERO;
         while let Some((question, attempt)) = session.next_trial() {
@@ -252,8 +283,7 @@ impl Course<'_> {
                 return Ok(());
             };
             spent += made.took;
-            let intended = made.answer.frames_intended;
-            let ledger = balance(&made.counters, Some(intended));
+            let ledger = balance(&made.counters, Some(made.intended()));
             if self.parameters.dut.is_none() {
                 let seen = objections(&ledger, &made.counters);
                 made.answer.objections.extend(seen);
@@ -269,7 +299,7 @@ impl Course<'_> {
                     question,
                     says: recorded.says,
                 })),
-                ..self.record(&stream, &made, names, recorded.validity)
+                ..self.record(&stream, variant, &made, names, recorded.validity)
             };
             run.writer.trial(&record)?;
             run.tell(EventKind::TrialFinished {
@@ -312,6 +342,7 @@ impl Course<'_> {
     fn record(
         &self,
         stream: &Stream,
+        variant: &Variant,
         made: &Made,
         names: (&str, &str),
         validity: Validity,
@@ -320,19 +351,21 @@ impl Course<'_> {
         let duration_s = answer.duration_ns as f64 / 1e9;
         let per_second = |frames: u64| frames as f64 / duration_s.max(f64::MIN_POSITIVE);
         TrialRecord {
-            test_case: stream.id(),
+            test_case: test_case(&self.parameters.common.traffic, stream, variant),
             procedure: self.parameters.kind.into(),
             iteration: 1,
             trial: 0,
             control: false,
             started_at: String::new(),
-            stream: stream.clone(),
+            variant: variant.clone(),
+            directions: answer.directions.clone(),
+            stream: self.parameters.common.traffic.stream(stream, variant),
             engine: names.0.into(),
             hold_ups: (self.parameters.dut.is_none()).then_some(HoldUps::Forgive),
             receiver: names.1.into(),
             duration_s,
-            intended_load_pps: Some(per_second(answer.frames_intended)),
-            offered_load_pps: per_second(answer.frames_sent),
+            intended_load_pps: Some(per_second(answer.frames_intended + answer.frames_beside)),
+            offered_load_pps: per_second(answer.frames_sent + answer.frames_beside),
             not_saturated: false,
             forwarding_rate_pps: None,
             forwarding_rate_ungated_pps: Some(per_second(answer.frames_received)),
@@ -342,11 +375,20 @@ impl Course<'_> {
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
             search: None,
             asked: None,
-            ledger: balance(&made.counters, Some(answer.frames_intended)),
+            ledger: balance(&made.counters, Some(made.intended())),
             counters: made.counters.clone(),
             validity,
         }
     }
+}
+
+/// An outcome with the series that it is of, and what keeps that from being what a standard asks for.
+fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
+    if !outcome.compliance.standard.is_empty() {
+        outcome.compliance.shortened.extend(variant.deviations());
+    }
+    outcome.variant = variant.clone();
+    outcome
 }
 
 impl Parameters {

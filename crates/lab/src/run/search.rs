@@ -18,9 +18,11 @@ use model::event::{Event, EventKind};
 use model::procedure::{Purpose, Question};
 use model::result::{HoldUps, Noise, Summary, TrialRecord, Validity};
 use model::search::{SearchOutcome, SearchTrial};
+use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
 use super::device::{self, Device, Made, OVERHEAD, doubts, noise, simulated_noise};
+use super::traffic::test_case;
 use super::{Control, Measured, Run, carry_out, timestamp};
 use crate::error::LabError;
 
@@ -80,7 +82,7 @@ pub fn start<'a>(
 /// # Errors
 /// A simulated tester without a limit was given none.
 pub fn largest_load(parameters: &Parameters) -> Result<Option<f64>, String> {
-    let size = parameters.common.streams[0].frame_size_bytes;
+    let size = parameters.common.mean_size();
     match &parameters.dut {
         Some(dut) => {
             device::simulated_limit(dut, size, parameters.max_load_pps).map(|(max, _)| Some(max))
@@ -116,7 +118,7 @@ fn on_simulation(
     run: &mut Run<'_>,
     measured: &mut Measured,
 ) -> Result<(), LabError> {
-    let size = parameters.common.streams[0].frame_size_bytes;
+    let size = parameters.common.mean_size();
     let limit = device::simulated_limit(dut, size, parameters.max_load_pps);
     let (max, source) = limit.map_err(LabError::Preflight)?;
     let estimate = estimate(parameters, max, Duration::ZERO);
@@ -127,7 +129,8 @@ fn on_simulation(
         source: source.into(),
         estimate,
     };
-    device::on_simulation(dut, estimate.0, control, run, |device, run| {
+    let traffic = &parameters.common.traffic;
+    device::on_simulation(dut, traffic, estimate.0, control, run, |device, run| {
         question.seek(device, control, run, measured, None, |_| noise)
     })
 }
@@ -145,6 +148,7 @@ fn on_bed(
         .unwrap_or(TYPICAL_MAX_PPS.max(parameters.min_load_pps * 2.0));
     let estimate = estimate(parameters, assumed, OVERHEAD);
     device::on_bed(common, estimate, control, run, |device, gate, run| {
+        device.begin(&common.traffic.variants[0], run)?;
         let (max, source) = match parameters.max_load_pps {
             Some(max) => (max, "as asked for".to_owned()),
             None => {
@@ -216,6 +220,7 @@ impl Asked<'_> {
         noise: impl FnOnce(&[TrialRecord]) -> Noise,
     ) -> Result<(), LabError> {
         let mut search = search(self.parameters, self.max).map_err(LabError::Preflight)?;
+        device.begin(self.variant(), run)?;
         // the smallest load at which the generator fell short
         let mut short_from: Option<f64> = None;
         let result = (|| {
@@ -265,6 +270,7 @@ impl Asked<'_> {
             imported: Vec::new(),
             outcomes: Vec::new(),
             search: Some(SearchOutcome {
+                variant: self.variant().clone(),
                 min_load_pps: grid.load(0),
                 max_load_pps: grid.load(grid.last()),
                 max_load_source: self.source.clone(),
@@ -274,13 +280,22 @@ impl Asked<'_> {
                 traffic_s: trials.iter().map(|t| t.duration_s).sum(),
                 goals: outcome::goals(&search, goals, short_from),
                 failure: outcome::failure(&search, goals),
-                shortened: outcome::shortened(goals, simulated),
+                shortened: {
+                    let mut shortened = outcome::shortened(goals, simulated);
+                    shortened.extend(self.variant().deviations());
+                    shortened
+                },
             }),
             noise: noise(trials),
             warnings,
             imix_estimate_l2_bps: None,
         });
         result
+    }
+
+    /// The only series.
+    fn variant(&self) -> &'_ Variant {
+        &self.parameters.common.traffic.variants[0]
     }
 
     /// Makes a trial that counts, repeating it while it is invalid. Says whether the generator fell short in it; `None`
@@ -413,20 +428,26 @@ impl Asked<'_> {
         let duration_s = duration_ns as f64 / 1e9;
         let intended = counters.generator_sent + counters.generator_not_sent;
         let ledger = balance(&counters, Some(intended));
-        let (sent, received) = (ledger.frames_sent, ledger.frames_received);
+        let sent = ledger.frames_sent;
         let mut reasons = made.answer.objections.clone();
         if self.parameters.dut.is_none() {
             reasons.extend(objections(&ledger, &counters));
         }
         let stream = &self.parameters.common.streams[0];
         TrialRecord {
-            test_case: stream.id(),
+            test_case: test_case(&self.parameters.common.traffic, stream, self.variant()),
             procedure: ID.into(),
             iteration: 1,
             trial: 0,
             control: false,
             started_at,
-            stream: stream.clone(),
+            variant: self.variant().clone(),
+            directions: made.answer.directions.clone(),
+            stream: self
+                .parameters
+                .common
+                .traffic
+                .stream(stream, self.variant()),
             engine: names.0.into(),
             hold_ups: (self.parameters.dut.is_none()).then_some(HoldUps::Forgive),
             receiver: names.1.into(),
@@ -449,7 +470,12 @@ impl Asked<'_> {
                 load_index: planned.load_index,
                 load_pps: planned.load_pps,
                 duration_ns: planned.duration_ns,
-                loss_ratio: outcome::loss_ratio(intended, sent, received, planned.load_pps),
+                loss_ratio: outcome::loss_ratio(
+                    made.answer.frames_intended,
+                    made.answer.frames_sent,
+                    made.answer.frames_received,
+                    planned.load_pps,
+                ),
                 ended_early,
                 warm_up: planned.warm_up,
                 reason: outcome::reason(planned, &self.parameters.goals),

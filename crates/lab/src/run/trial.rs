@@ -3,6 +3,7 @@
 //! The measuring loop runs on a thread of its own on the DUT's CPU with real-time priority: it sleeps nearly always, and
 //! what it costs falls on every configuration alike. It decides nothing about results. Start with [`Bench`].
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -63,6 +64,8 @@ const SURPLUS: f64 = 1.6;
 pub(super) struct Bench<'a> {
     pub bed: &'a Bed,
     pub tester: &'a mut Tester,
+    /// Offered instead of the stream's test frames.
+    pub traffic: Option<Arc<engine::Traffic>>,
     /// Have the kernel's reasons for dropping frames counted. That costs the DUT time for every frame the kernel frees,
     /// so only a stream that loses frames inside the DUT is measured so.
     pub count_reasons: bool,
@@ -85,6 +88,27 @@ pub(super) struct Counted {
     pub counters: Vec<Counters>,
     /// Conditions that make the trial invalid.
     pub objections: Vec<String>,
+}
+
+impl Counted {
+    /// Settles what was not sent: what was due before the sender was there is no fault of the load's, and of a certain number of
+    /// `frames` those that never left are among it.
+    pub fn was_not_sent(&mut self, ways: u64, missed_at_start: u64, frames: u64) {
+        let held_up: u64 = self.counters.iter().map(|c| c.generator_not_sent).sum();
+        let sent = self
+            .counters
+            .iter()
+            .map(|c| c.generator_sent + c.generator_beside);
+        let never = frames.saturating_sub(sent.sum());
+        let not_sent = held_up.saturating_sub(missed_at_start).max(never);
+        for (k, counters) in self.counters.iter_mut().enumerate() {
+            counters.generator_not_sent = match (ways, k) {
+                (2, _) => share(not_sent, k),
+                (_, 0) => not_sent,
+                _ => 0,
+            };
+        }
+    }
 }
 
 /// What the listener is told while a trial runs.
@@ -200,10 +224,12 @@ impl Bench<'_> {
         load_pps: f64,
         duration: Duration,
     ) -> Result<(bool, Counted), LabError> {
-        let frames = (load_pps * duration.as_secs_f64()).round() as u64;
+        // the load is that of each direction
+        let ways = self.ways();
+        let frames = ways * (load_pps * duration.as_secs_f64()).round() as u64;
         let schedule = Schedule {
             frames: Some(frames),
-            ..until(Some(load_pps), duration)
+            ..until(Some(load_pps * ways as f64), duration)
         };
         let (result, mut counted) = self.count(stream, schedule, |tester, control| {
             // a sender is not there at once, what was due before is no fault of the load's
@@ -214,12 +240,13 @@ impl Bench<'_> {
             Ok((!control.is_stopped(), missed_at_start))
         })?;
         let (ended, missed_at_start) = result;
-        for counters in counted.counters.iter_mut().take(1) {
-            let held_up = counters.generator_not_sent.saturating_sub(missed_at_start);
-            let never = frames.saturating_sub(counters.generator_sent);
-            counters.generator_not_sent = held_up.max(never);
-        }
+        counted.was_not_sent(ways, missed_at_start, frames);
         Ok((ended, counted))
+    }
+
+    /// How many directions the frames have that are offered.
+    pub fn ways(&self) -> u64 {
+        (self.bed.ways() - self.bed.duts() + 1) as u64
     }
 
     /// What the generator offers flat out, in frames per second.
@@ -229,9 +256,9 @@ impl Bench<'_> {
             let from = tester.read()?;
             std::thread::sleep(WINDOW * 20);
             let to = tester.read()?;
-            Ok((sum(&to.sent) - sum(&from.sent)) as f64 / seconds(&from, &to))
+            Ok((offered(&to) - offered(&from)) as f64 / seconds(&from, &to))
         })?;
-        Ok(offered)
+        Ok(offered / self.ways() as f64)
     }
 
     /// Finds a load that overloads the DUT: 1.6 times of what it forwards at its best.
@@ -297,7 +324,7 @@ impl Bench<'_> {
     fn standstill(&mut self) -> Result<Vec<Standing>, LabError> {
         let mut last = None;
         for _ in 0..STANDSTILL_READINGS {
-            let now = (0..self.bed.duts())
+            let now = (0..self.bed.ways())
                 .map(|k| {
                     Ok(Standing {
                         ports: self.bed.counters(k)?,
@@ -333,8 +360,11 @@ impl Bench<'_> {
         most_pps: Option<f64>,
         work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
-        let paths = self.bed.duts();
-        self.tester.arm_with(stream, analysis)?;
+        let (paths, both_ways) = (self.bed.ways(), self.ways() > 1);
+        match &self.traffic {
+            Some(traffic) => self.tester.arm_traffic(traffic, analysis)?,
+            None => self.tester.arm_with(stream, analysis)?,
+        }
         let mut drops = self.count_reasons.then(DropMonitor::open).transpose()?;
         if let Some(drops) = &mut drops {
             drops.expect(self.tester.nonce())?;
@@ -370,7 +400,7 @@ impl Bench<'_> {
         objections.extend(clock.step());
         objections.extend(watch.events()?);
         objections.extend(
-            most_pps.and_then(|load| overcount(sum(&last.sent), last.not_sent, load, elapsed_s)),
+            most_pps.and_then(|load| overcount(offered(&last), last.not_sent, load, elapsed_s)),
         );
         let reasons: Option<Vec<Reason>> = match &mut drops {
             None => None,
@@ -389,7 +419,13 @@ impl Bench<'_> {
             .enumerate()
             .map(|(k, (before, after))| Counters {
                 generator_sent: last.sent[k],
-                generator_not_sent: if k == 0 { last.not_sent } else { 0 },
+                generator_beside: last.beside[k],
+                generator_not_sent: match k {
+                    // frames of both directions take turns
+                    _ if both_ways => share(last.not_sent, k),
+                    0 => last.not_sent,
+                    _ => 0,
+                },
                 generator_ring_full: if k == 0 { last.ring_full } else { 0 },
                 generator_wakeups: if k == 0 { last.wakeups } else { 0 },
                 receiver_received: after.seen.received - before.seen.received,
@@ -468,6 +504,16 @@ fn ports(before: &PortCounters, after: &PortCounters) -> Counters {
         receiver_port_rx_packets: after.rx.0 - before.rx.0,
         ..Counters::default()
     }
+}
+
+/// Frames handed over, those that a router does not forward included.
+pub(super) fn offered(reading: &Reading) -> u64 {
+    sum(&reading.sent) + sum(&reading.beside)
+}
+
+/// What one of two directions has of a count of both.
+fn share(frames: u64, direction: usize) -> u64 {
+    (frames + 1 - direction as u64) / 2
 }
 
 pub(super) fn sum(counts: &[u64]) -> u64 {

@@ -5,6 +5,7 @@
 
 use model::outcome::{Found, Outcome};
 use model::procedure::{Answer, Purpose, Question};
+use model::variant::Variant;
 
 use super::Setup;
 use crate::procedure::{Course, Procedure, loss_ratio, spread};
@@ -220,6 +221,7 @@ impl Procedure for BackToBack {
             );
         }
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered,

@@ -6,6 +6,7 @@
 
 use model::outcome::{Found, LossPoint, Outcome};
 use model::procedure::{Answer, Purpose, Question};
+use model::variant::Variant;
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
@@ -172,6 +173,7 @@ impl Procedure for FrameLoss {
             (false, _) => "frames were lost down to the smallest load",
         };
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: ended_clean && self.course.failure.is_none(),

@@ -6,6 +6,7 @@
 
 use model::outcome::{Found, LatencyMode, LatencyPoint, Outcome};
 use model::procedure::{Answer, Delays, Purpose, Question, Tagging};
+use model::variant::Variant;
 
 use super::Setup;
 use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio, spread, time};
@@ -253,6 +254,7 @@ impl Procedure for Latency {
             (true, true) => "measured",
         };
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: applies && is_done,

@@ -4,6 +4,7 @@
 
 use model::outcome::{Found, Outcome};
 use model::procedure::{Answer, Purpose, Question, Stretch};
+use model::variant::Variant;
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
@@ -176,6 +177,7 @@ impl Procedure for Recovery {
             ));
         }
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: self.applies() && is_done && self.unended == 0 && !self.times_s.is_empty(),

@@ -6,6 +6,7 @@
 
 use model::outcome::{Found, Outcome};
 use model::procedure::{Answer, Ending, Purpose, Question};
+use model::variant::Variant;
 
 use super::Setup;
 use crate::procedure::{Course, Procedure, check_load, spread, time};
@@ -192,6 +193,7 @@ impl Procedure for Reset {
         let of =
             |value: fn(&(f64, f64)) -> f64| spread(&back.iter().map(value).collect::<Vec<_>>());
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: is_done && gone == 0,

@@ -6,6 +6,7 @@
 
 use model::outcome::{Found, Outcome};
 use model::procedure::{Answer, Purpose, Question};
+use model::variant::Variant;
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
@@ -258,6 +259,7 @@ impl Procedure for Throughput {
             ));
         }
         vec![Outcome {
+            variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
             verdict: self.course.verdict(verdict),
             answered: throughput.is_some(),

@@ -15,6 +15,7 @@ use model::result::{
 };
 use model::trial::{IpVersion, Stream};
 use model::units::{FrameSize, imix_estimate_l2_bps};
+use model::variant::Variant;
 use model::version::RUN_FORMAT;
 use stats::{Confidence, Sample, compare_paired};
 
@@ -218,6 +219,8 @@ fn trial(
         trial: number,
         control,
         started_at: format!("2026-11-21T08:50:{:02}Z", (12 + number) % 60),
+        variant: Variant::default(),
+        directions: Vec::new(),
         stream: stream.clone(),
         engine: "live-frames".into(),
         hold_ups: None,
@@ -236,6 +239,7 @@ fn trial(
             frames_intended: Some(sent + 212),
             frames_not_sent: 212,
             gen_limited: false,
+            frames_beside: 0,
             frames_sent: sent,
             frames_received: received,
             frames_lost: lost as i64,

@@ -55,6 +55,7 @@ fn ledger() -> impl Strategy<Value = Ledger> {
     )
         .prop_map(|(intended, sent, lost, losses)| Ledger {
             frames_intended: intended,
+            frames_beside: 0,
             frames_sent: sent,
             frames_lost: lost,
             losses,

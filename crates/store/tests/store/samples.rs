@@ -11,6 +11,7 @@ use model::result::{
 };
 use model::trial::{IpVersion, Stream};
 use model::units::FrameSize;
+use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
 pub fn info(id: &str, started_at: &str) -> RunInfo {
@@ -51,6 +52,7 @@ fn ledger() -> Ledger {
         frames_intended: None,
         frames_not_sent: 0,
         gen_limited: false,
+        frames_beside: 0,
         frames_sent: 1000,
         frames_received: 900,
         frames_lost: 100,
@@ -75,6 +77,8 @@ pub fn trial(number: u32) -> TrialRecord {
         trial: number,
         control: true,
         started_at: "2026-11-21T09:00:00Z".into(),
+        variant: Variant::default(),
+        directions: Vec::new(),
         stream: stream(),
         engine: "live-frames".into(),
         hold_ups: Some(HoldUps::Forgive),

@@ -149,6 +149,7 @@ pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, Pro
             kinds: finished,
             pattern,
             timing: timing(profile, *stream, &here, rates[number])?,
+            path: 0,
         });
     }
     if streams.iter().all(|stream| stream.timing.waits) {

@@ -145,6 +145,7 @@ pub fn traffic(
             next: None,
             runs: None,
         },
+        path: 0,
     };
     Ok(Arc::new(Traffic {
         name: "pkt-gen".into(),

@@ -1,0 +1,115 @@
+//! What procedures offer: the options for profiles, destinations, directions and modifiers, and the series they make.
+//!
+//! Which frames they mean is `lab::run::traffic`'s. Start with [`TrafficOptions::traffic`].
+
+use std::sync::Arc;
+
+use clap::Args;
+use lab::run::traffic::{ProfileFrames, Traffic};
+use model::variant::{Destinations, Modifier, Variant};
+
+use crate::exit_code::Usage;
+use crate::profiles;
+
+/// What is offered beside streams of one size.
+#[derive(Debug, Args)]
+pub struct TrafficOptions {
+    /// Offer the frames of a traffic profile instead of one size: its name or its file; the load is that of all its streams
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["flows", "ipv6"])]
+    profile: Option<String>,
+    /// Destinations: one address pair, random over 256 networks, or a series with each (RFC 2544 §12) [default: --flows]
+    #[arg(long, value_name = "WHICH", value_parser = ["single", "random", "both"], conflicts_with_all = ["flows", "profile"])]
+    destinations: Option<String>,
+    /// Offer the load both ways at once, and judge each direction on its own (RFC 2544 §14); loads are per direction
+    #[arg(long)]
+    both_directions: bool,
+    /// A series with these modifiers on, after the one without (RFC 2544 §11): broadcast; may be repeated
+    #[arg(long, value_name = "NAME,...")]
+    modifier: Vec<String>,
+}
+
+impl TrafficOptions {
+    /// Is a profile offered?
+    pub fn has_profile(&self) -> bool {
+        self.profile.is_some()
+    }
+
+    /// Is the same load offered both ways?
+    pub fn both_directions(&self) -> bool {
+        self.both_directions
+    }
+
+    /// Is there a series with one address pair and one with random destinations?
+    pub fn single_and_random(&self) -> bool {
+        self.destinations.as_deref() == Some("both")
+    }
+
+    /// The series, each with its frames compiled: whatever is wrong with them is told here.
+    pub fn traffic(&self, simulated: bool) -> anyhow::Result<Traffic> {
+        let profile = match &self.profile {
+            None => None,
+            Some(name) => {
+                let loaded = profiles::load(name)?;
+                let read = |name: &str| loaded.read_capture(name);
+                let frames = ProfileFrames::new(&loaded.profile, self.both_directions, &read);
+                Some(Arc::new(frames.map_err(Usage)?))
+            }
+        };
+        let destinations: &[Destinations] = match self.destinations.as_deref() {
+            Some("single") => &[Destinations::Single],
+            Some("random") => &[Destinations::Random],
+            Some(_) => &[Destinations::Single, Destinations::Random],
+            None => &[Destinations::Flows],
+        };
+        let mut modifiers = vec![Vec::new()];
+        for list in &self.modifier {
+            modifiers.push(self.modifiers(list, simulated)?);
+        }
+        let mut variants = Vec::new();
+        for &destinations in destinations {
+            for modifiers in &modifiers {
+                variants.push(Variant {
+                    profile: profile.as_ref().map(|profile| profile.name.clone()),
+                    destinations,
+                    both_directions: self.both_directions,
+                    modifiers: modifiers.clone(),
+                });
+            }
+        }
+        Ok(Traffic { profile, variants })
+    }
+
+    /// The same for a command that makes one series in a run: with modifiers it is the modified one.
+    pub fn one_series(&self, simulated: bool) -> anyhow::Result<Traffic> {
+        let mut traffic = self.traffic(simulated)?;
+        if self.single_and_random() || self.modifier.len() > 1 {
+            return Err(Usage(
+                "a search makes one series in a run: say --destinations single or random and one --modifier, and compare two runs \
+                 (fwdlab compare)"
+                    .into(),
+            )
+            .into());
+        }
+        traffic.variants.drain(..traffic.variants.len() - 1);
+        Ok(traffic)
+    }
+
+    fn modifiers(&self, list: &str, _simulated: bool) -> Result<Vec<Modifier>, Usage> {
+        let mut modifiers: Vec<Modifier> = Vec::new();
+        for name in list.split(',').map(str::trim) {
+            let modifier = match name {
+                "broadcast" => Modifier::Broadcast,
+                _ => {
+                    return Err(Usage(format!(
+                        "--modifier: there is no `{name}`; there is broadcast"
+                    )));
+                }
+            };
+            if modifiers.contains(&modifier) {
+                return Err(Usage(format!("--modifier: {name} is said twice")));
+            }
+            modifiers.push(modifier);
+        }
+        Ok(modifiers)
+    }
+}
