@@ -176,6 +176,7 @@ impl Screen {
                     self.line(&words);
                 }
             }
+            EventKind::Note { text } => self.line(&format!("note      {}", text.trim_end())),
             EventKind::Warning { text } => self.line(&format!("warning   {text}")),
             EventKind::RunFinished { .. } | EventKind::RunEnded { .. } => {
                 if let Some(bar) = self.bar.take() {

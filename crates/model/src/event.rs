@@ -70,6 +70,11 @@ pub enum EventKind {
         /// Its record.
         record: Box<RebuildRecord>,
     },
+    /// What was done on the DUT, such as the commands of a modifier.
+    Note {
+        /// In words.
+        text: String,
+    },
     /// Something a reader must know.
     Warning {
         /// What.

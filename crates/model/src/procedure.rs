@@ -309,6 +309,9 @@ pub struct Answer {
     pub frames_sent: u64,
     /// Frames that came back: ours, of this trial, first copies.
     pub frames_received: u64,
+    /// Routing updates that the DUT took during it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub route_updates: u64,
     /// Frames sent beside these, which a router does not forward: they are part of the load, and never lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_beside: u64,

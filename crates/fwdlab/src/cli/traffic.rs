@@ -6,10 +6,17 @@ use std::sync::Arc;
 
 use clap::Args;
 use lab::run::traffic::{ProfileFrames, Traffic};
+use model::units::parse_duration;
 use model::variant::{Destinations, Modifier, Variant};
 
 use crate::exit_code::Usage;
 use crate::profiles;
+
+/// Names of modifiers, for errors.
+const MODIFIERS: &str = "broadcast, filters=1, filters=25, updates, updates=10s, all";
+
+/// Time between two routing updates in seconds, when nobody says: that of RIP (RFC 2544 §11.3).
+const UPDATES_S: f64 = 30.0;
 
 /// What is offered beside streams of one size.
 #[derive(Debug, Args)]
@@ -23,7 +30,8 @@ pub struct TrafficOptions {
     /// Offer the load both ways at once, and judge each direction on its own (RFC 2544 §14); loads are per direction
     #[arg(long)]
     both_directions: bool,
-    /// A series with these modifiers on, after the one without (RFC 2544 §11): broadcast; may be repeated
+    /// A series with these modifiers on, after the one without (RFC 2544 §11): broadcast, filters=1 or 25, updates (every 30 s)
+    /// or updates=TIME, all; may be repeated
     #[arg(long, value_name = "NAME,...")]
     modifier: Vec<String>,
 }
@@ -94,21 +102,56 @@ impl TrafficOptions {
         Ok(traffic)
     }
 
-    fn modifiers(&self, list: &str, _simulated: bool) -> Result<Vec<Modifier>, Usage> {
+    fn modifiers(&self, list: &str, simulated: bool) -> Result<Vec<Modifier>, Usage> {
+        let wrong = |why: String| Usage(format!("--modifier: {why}"));
         let mut modifiers: Vec<Modifier> = Vec::new();
-        for name in list.split(',').map(str::trim) {
-            let modifier = match name {
-                "broadcast" => Modifier::Broadcast,
+        for text in list.split(',').map(str::trim) {
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (text, None),
+            };
+            let updates = Modifier::Updates {
+                interval_s: UPDATES_S,
+            };
+            let more = match (name, value) {
+                ("all", None) => vec![
+                    Modifier::Broadcast,
+                    updates,
+                    Modifier::Filters { rules: 25 },
+                ],
+                ("broadcast", None) => vec![Modifier::Broadcast],
+                ("filters", Some("1")) => vec![Modifier::Filters { rules: 1 }],
+                ("filters", Some("25")) => vec![Modifier::Filters { rules: 25 }],
+                ("updates", None) => vec![updates],
+                ("updates", Some(every)) => {
+                    let every = parse_duration(every).map_err(|e| wrong(e.to_string()))?;
+                    vec![Modifier::Updates {
+                        interval_s: every.as_secs_f64(),
+                    }]
+                }
                 _ => {
-                    return Err(Usage(format!(
-                        "--modifier: there is no `{name}`; there is broadcast"
+                    return Err(wrong(format!(
+                        "there is no `{text}`; there are {MODIFIERS}"
                     )));
                 }
             };
-            if modifiers.contains(&modifier) {
-                return Err(Usage(format!("--modifier: {name} is said twice")));
+            for modifier in more {
+                let kind = std::mem::discriminant(&modifier);
+                if modifiers
+                    .iter()
+                    .any(|known| std::mem::discriminant(known) == kind)
+                {
+                    return Err(wrong(format!(
+                        "{modifier} and another of its kind: say one of them"
+                    )));
+                }
+                if simulated && modifier != Modifier::Broadcast {
+                    return Err(wrong(format!(
+                        "a simulated DUT has neither rules nor routes, so that {modifier} means nothing; measure on the test bed"
+                    )));
+                }
+                modifiers.push(modifier);
             }
-            modifiers.push(modifier);
         }
         Ok(modifiers)
     }

@@ -354,8 +354,13 @@ fn what_series_cannot_be_is_told_before_anything_happens() {
         (sim("trial", &["--modifier", "noise"]), "no `noise`"),
         (
             sim("trial", &["--modifier", "broadcast,broadcast"]),
-            "twice",
+            "one of them",
         ),
+        (
+            sim("trial", &["--modifier", "filters=25"]),
+            "neither rules nor routes",
+        ),
+        (sim("trial", &["--modifier", "filters=7"]), "filters=25"),
         (sim("throughput", &["--destinations", "both"]), "one series"),
     ] {
         lab.run(&line).code(2).says(&[words]);
@@ -438,4 +443,88 @@ fn series_on_the_kernel_of_this_host() {
         assert!(number(&trial["frames_received"]) > 0.0, "{trial}");
     }
     lab.assert_clean("series");
+}
+
+/// Rules and routes of the DUT are read from outside while the series runs: the kernel counts what each rule examined.
+#[test]
+fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
+    const TEST: &str = "filters_and_updates_are_on_the_dut_while_their_series_runs";
+    if !root(TEST) {
+        return;
+    }
+    if crate::support::try_tool(&["nft", "--version"]).is_err() {
+        crate::support::skipped(TEST, "there is no nft");
+        return;
+    }
+    let lab = Lab::new();
+    let before = crate::support::namespaces();
+    let mut run = lab.start(&[
+        "trial",
+        "--load",
+        "10kpps",
+        "--for",
+        "3s",
+        "--max",
+        "20kpps",
+        "--modifier",
+        "filters=25,updates=200ms",
+    ]);
+    let inside = |line: &[&str]| {
+        let namespaces = crate::support::namespaces();
+        let ours = namespaces
+            .iter()
+            .filter(|name| name.ends_with("-dut0") && !before.contains(name));
+        let said = ours.map(|name| {
+            crate::support::try_tool(&[&["ip", "netns", "exec", name], line].concat())
+                .unwrap_or_default()
+        });
+        said.collect::<String>()
+    };
+    // of each rule: frames, and whether it accepts
+    let (mut rules, mut hops) = (Vec::new(), std::collections::BTreeSet::new());
+    while !run.has_ended() {
+        let table = inside(&["nft", "list", "table", "inet", "fwdlab_filters"]);
+        let now: Vec<(u64, bool)> = (table.lines())
+            .filter_map(|line| {
+                let (_, counts) = line.split_once("counter packets ")?;
+                Some((
+                    counts.split(' ').next()?.parse().ok()?,
+                    line.ends_with("accept"),
+                ))
+            })
+            .collect();
+        if !now.is_empty() {
+            rules = now;
+            hops.extend(
+                inside(&["ip", "route", "show", "198.51.100.0/28"])
+                    .lines()
+                    .map(str::to_owned),
+            );
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    run.wait(crate::support::PATIENCE).measured();
+    // 24 that match nothing, the one that permits, the denial of all else, which has seen the frames of the proof
+    assert_eq!(rules.len(), 26, "{rules:?}");
+    assert!(
+        rules[..24].iter().all(|rule| *rule == (0, false)),
+        "{rules:?}"
+    );
+    assert!(rules[24].1 && rules[24].0 > 1000, "{rules:?}");
+    assert!(
+        !rules[25].1 && (1..1000).contains(&rules[25].0),
+        "{rules:?}"
+    );
+    assert_eq!(hops.len(), 2, "{hops:?}");
+    let kept = lab.only_run().join("inputs/series");
+    let of_series = std::fs::read_dir(kept)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let kept = |name: &str| std::fs::read_to_string(of_series.join(name)).unwrap();
+    assert!(kept("filters.txt").contains("ip saddr 192.0.2.24 "));
+    assert!(kept("updates.txt").contains("state B"));
+    lab.assert_clean("filters");
 }

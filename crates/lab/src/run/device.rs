@@ -19,7 +19,8 @@ use model::result::{Noise, Stratum, TrialRecord};
 use model::trial::Stream;
 use model::variant::{Direction, DirectionCounts, Modifier, Variant};
 
-use super::traffic::{Traffic, words};
+use super::modify::{Modified, Running};
+use super::traffic::{Traffic, file_name, words};
 use super::trial::{Bench, Counted, PROOF_FRAMES, WARM_UP, sum, until};
 use super::{Control, Run, configure, open_tester};
 use crate::bed::Bed;
@@ -214,6 +215,7 @@ pub(super) fn on_bed<'a>(
         common,
         control,
         variant: Variant::default(),
+        modified: None,
         armed: None,
     };
     work(&mut device, gate, run)
@@ -254,6 +256,8 @@ pub(super) struct Real<'a> {
     pub common: &'a super::Parameters,
     pub control: &'a Control,
     variant: Variant,
+    /// What this series changes on the DUT.
+    modified: Option<Modified<'a>>,
     /// Frames of the stream that was measured last, in this series; `None`: test frames.
     armed: Option<(Stream, Option<Arc<engine::Traffic>>)>,
 }
@@ -317,6 +321,22 @@ impl Real<'_> {
         }
     }
 
+    /// Frames that no filter permits: none of them may come back.
+    fn prove_denied(&mut self, stream: &Stream) -> Result<(), LabError> {
+        let traffic = Traffic::denied(stream.ip_version)?;
+        let (stream, mut bench) = self.bench(stream)?;
+        bench.traffic = Some(traffic);
+        let (_, counted) = bench.load(&stream, PROOF_LOAD_PPS, Duration::from_millis(10))?;
+        let all = Counters::total(&counted.counters);
+        if all.receiver_received == 0 && all.dut_in_rx_packets > 0 {
+            return Ok(());
+        }
+        Err(LabError::Preflight(format!(
+            "the filters do not deny what they should: of {} frames from other addresses {} reached the DUT and {} came back",
+            all.generator_sent, all.dut_in_rx_packets, all.receiver_received
+        )))
+    }
+
     /// The load that the tester can hold, with a margin, and where it comes from in words.
     pub fn sustained(&mut self, stream: &Stream) -> Result<(f64, String), LabError> {
         let (stream, mut bench) = self.bench(stream)?;
@@ -336,25 +356,27 @@ impl Real<'_> {
         Ok(((max / digits).floor() * digits, source))
     }
 
-    /// The load that the tester can hold in every series that has frames of its own, so that one is as good as another.
+    /// The load that the tester can hold in every series that has frames of its own, so that one is as good as another, and where
+    /// it comes from in words.
     pub fn sustained_in_all(
         &mut self,
         stream: &Stream,
         run: &mut Run<'_>,
-    ) -> Result<f64, LabError> {
+    ) -> Result<(f64, String), LabError> {
         let common = self.common;
         let mut known: Vec<Variant> = Vec::new();
-        let mut least = f64::INFINITY;
+        let mut least: Option<(f64, String)> = None;
         for variant in &common.traffic.variants {
             let mut frames = variant.clone();
             frames.modifiers.retain(|m| *m == Modifier::Broadcast);
             if !known.contains(&frames) {
                 self.begin(&frames, run)?;
-                least = least.min(self.sustained(stream)?.0);
+                let held = self.sustained(stream)?;
+                least = Some(least.filter(|least| least.0 <= held.0).unwrap_or(held));
                 known.push(frames);
             }
         }
-        Ok(least)
+        least.ok_or_else(|| LabError::Preflight("no series was asked for".into()))
     }
 
     /// The speed of the DUT's CPU: read before and after the traffic, never in it, where it would cost frames.
@@ -495,16 +517,26 @@ fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
 }
 
 impl Device for Real<'_> {
-    fn begin(&mut self, variant: &Variant, _: &mut Run<'_>) -> Result<(), LabError> {
+    fn begin(&mut self, variant: &Variant, run: &mut Run<'_>) -> Result<(), LabError> {
+        let common = self.common;
+        // first what the series before changed is undone
+        self.modified = None;
         self.variant = variant.clone();
         self.armed = None;
-        if self.common.traffic.profile.is_none() && variant.is_plain() {
+        if common.traffic.profile.is_none() && variant.is_plain() {
             return Ok(());
         }
-        self.common
-            .streams
-            .iter()
-            .try_for_each(|stream| self.prove(stream))
+        let name = file_name(variant);
+        let mut tell = |kind: &str, text| run.note(&format!("series/{name}/{kind}.txt"), text);
+        let (traffic, streams) = (&common.traffic, &common.streams);
+        let modified = Modified::begin(self.bed, traffic, streams, variant, &mut tell)?;
+        let filters = modified.filters();
+        self.modified = Some(modified);
+        streams.iter().try_for_each(|stream| self.prove(stream))?;
+        if filters {
+            self.prove_denied(&streams[0])?;
+        }
+        Ok(())
     }
 
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
@@ -522,10 +554,12 @@ impl Device for Real<'_> {
             && question.tagging.is_none()
             && question.ending.is_none()
             && !question.locate_loss;
+        let updates = self.modified.as_ref().and_then(Modified::trial);
         let made = match is_plain {
             true => self.plain(stream, question)?,
             false => self.shaped(stream, question)?,
         };
+        let route_updates = updates.map_or(Ok(0), Running::end)?;
         let after = self.speed();
         std::thread::sleep(Duration::from_nanos(
             question.waits.drain_ns + question.waits.settle_ns,
@@ -535,6 +569,7 @@ impl Device for Real<'_> {
             let mut answer = of_both(answers, &counted.counters);
             let counters = Counters::total(&counted.counters);
             answer.objections = counted.objections;
+            answer.route_updates = route_updates;
             answer.took_ns = took.as_nanos() as u64;
             if answer.duration_ns == 0 {
                 answer.duration_ns = question.duration_ns();

@@ -6,6 +6,7 @@
 
 mod device;
 pub mod forwarding;
+pub mod modify;
 pub mod paired;
 pub mod procedure;
 pub mod search;
@@ -244,6 +245,12 @@ impl<'a> Run<'a> {
 
     fn warn(&mut self, text: impl Into<String>) -> Result<(), LabError> {
         self.tell(EventKind::Warning { text: text.into() })
+    }
+
+    /// Tells what was done on the DUT, and keeps it with the run.
+    fn note(&mut self, name: &str, text: String) -> Result<(), LabError> {
+        self.writer.input(name, text.as_bytes())?;
+        self.tell(EventKind::Note { text })
     }
 
     /// Tells that the run starts, with how many steps it will probably take, and how long.

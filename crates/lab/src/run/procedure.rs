@@ -154,7 +154,7 @@ fn on_bed(
         for stream in &common.streams {
             let max_load_pps = match parameters.max_load_pps {
                 Some(max) => max,
-                None => device.sustained_in_all(stream, run)?,
+                None => device.sustained_in_all(stream, run)?.0,
             };
             limits.push(Limit {
                 frame_size: stream.frame_size_bytes,

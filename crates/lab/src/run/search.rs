@@ -148,11 +148,10 @@ fn on_bed(
         .unwrap_or(TYPICAL_MAX_PPS.max(parameters.min_load_pps * 2.0));
     let estimate = estimate(parameters, assumed, OVERHEAD);
     device::on_bed(common, estimate, control, run, |device, gate, run| {
-        device.begin(&common.traffic.variants[0], run)?;
         let (max, source) = match parameters.max_load_pps {
             Some(max) => (max, "as asked for".to_owned()),
             None => {
-                let (max, source) = device.sustained(stream)?;
+                let (max, source) = device.sustained_in_all(stream, run)?;
                 check(parameters, max).map_err(LabError::Preflight)?;
                 (max, source)
             }

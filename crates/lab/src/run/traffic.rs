@@ -19,6 +19,7 @@ use model::trial::{IpVersion, Stream};
 use model::units::FrameSize;
 use model::variant::{BROADCAST_EVERY, Destinations, Modifier, NETWORKS, Variant};
 
+use super::modify::Pairs;
 use crate::bed::MACS;
 use crate::error::LabError;
 use crate::ports::destinations;
@@ -239,6 +240,39 @@ impl Traffic {
         Ok(Some(Arc::new(traffic)))
     }
 
+    /// Sources and destinations of the test frames as prefixes, forward and, if they go both ways, in reverse.
+    pub(super) fn pairs(&self, stream: &Stream, variant: &Variant) -> Pairs {
+        let forward = match (&self.profile, stream.ip_version) {
+            (Some(profile), _) => ends(&profile.forward),
+            (None, IpVersion::Ipv4) => vec![("198.18.0.0/16".into(), "198.19.0.0/16".into())],
+            (None, IpVersion::Ipv6) => vec![("2001:2::/49".into(), "2001:2:0:8000::/49".into())],
+        };
+        let reverse = match (variant.both_directions, &self.profile) {
+            (false, _) => Vec::new(),
+            (true, Some(profile)) => profile.reverse.as_ref().map_or_else(Vec::new, ends),
+            (true, None) => forward
+                .iter()
+                .cloned()
+                .map(|(from, to)| (to, from))
+                .collect(),
+        };
+        [forward, reverse].concat()
+    }
+
+    /// Frames that no filter permits, for its proof: from addresses that are none of the test's.
+    pub(super) fn denied(version: IpVersion) -> Result<Arc<engine::Traffic>, LabError> {
+        let layer = match version {
+            IpVersion::Ipv4 => {
+                r#"{ ipv4 = { source = "192.0.2.250", destination = "198.19.10.1" } }"#
+            }
+            IpVersion::Ipv6 => {
+                r#"{ ipv6 = { source = "2001:db8:ffff::1", destination = "2001:2:0:8010::1" } }"#
+            }
+        };
+        let text = format!("[[stream]]\nlayers = [{layer}, \"udp\"]\n");
+        compiled(&text, Direction::Forward, FORWARD).map(Arc::new)
+    }
+
     /// What a simulated DUT has to know of the frames.
     pub(super) fn offer(
         &self,
@@ -293,6 +327,18 @@ impl Traffic {
         }
         Ok(batch)
     }
+}
+
+/// Name of a file of a series.
+pub(super) fn file_name(variant: &Variant) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '=' {
+            c
+        } else {
+            '-'
+        }
+    };
+    words(variant).chars().map(plain).collect()
 }
 
 /// Name of the test case of a stream in a series.
@@ -351,8 +397,16 @@ fn of_stream(
     } else {
         let _ = writeln!(text, "flows = {}", stream.flows);
     }
-    let profile =
-        Profile::parse("stream", &text).map_err(|e| LabError::Preflight(e.to_string()))?;
+    compiled(&text, direction, addresses)
+}
+
+/// The traffic of a profile of ours.
+fn compiled(
+    text: &str,
+    direction: Direction,
+    addresses: Addresses,
+) -> Result<engine::Traffic, LabError> {
+    let profile = Profile::parse("stream", text).map_err(|e| LabError::Preflight(e.to_string()))?;
     let setting = Setting {
         direction,
         addresses,
@@ -430,6 +484,42 @@ fn routes(traffic: &engine::Traffic) -> Vec<(IpAddr, u8)> {
         }
     }
     routes
+}
+
+/// Sources and destinations of what a router forwards of this traffic, as prefixes: one pair for each IP version.
+fn ends(traffic: &engine::Traffic) -> Pairs {
+    let mut known: Vec<[(IpAddr, IpAddr); 2]> = Vec::new();
+    let kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
+    for kind in kinds.filter(|kind| kind.is_forwarded()) {
+        let Some(to) = destinations::field(&kind.template) else {
+            continue;
+        };
+        let from = to.start - to.len()..to.start;
+        let bounds = [from, to].map(|field| {
+            let (low, high) = kind.program.bounds(&kind.template, field);
+            destinations::address(&low).zip(destinations::address(&high))
+        });
+        let [Some(from), Some(to)] = bounds else {
+            continue;
+        };
+        let alike = |other: &&mut [(IpAddr, IpAddr); 2]| other[0].0.is_ipv4() == from.0.is_ipv4();
+        match known.iter_mut().find(alike) {
+            Some(other) => {
+                for (other, this) in other.iter_mut().zip([from, to]) {
+                    *other = (other.0.min(this.0), other.1.max(this.1));
+                }
+            }
+            None => known.push([from, to]),
+        }
+    }
+    let prefix = |(low, high): (IpAddr, IpAddr)| {
+        let (network, length) = covering(low, high);
+        format!("{network}/{length}")
+    };
+    known
+        .iter()
+        .map(|[from, to]| (prefix(*from), prefix(*to)))
+        .collect()
 }
 
 /// The longest prefix that holds both addresses.
