@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use model::event::{Event, RebuildRecord};
 use model::import::ImportedRecord;
+use model::latency::LatencySummary;
 use model::profile::Profile;
 use model::result::{RunInfo, Summary, TrialRecord};
 use schemars::{JsonSchema, schema_for};
@@ -29,6 +30,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
         ("rebuild", text::<RebuildRecord>()?),
         ("imported", text::<ImportedRecord>()?),
         ("event", text::<Event>()?),
+        ("latency", text::<LatencySummary>()?),
         ("profile", text::<Profile>()?),
     ]
     .map(|(name, text)| (format!("{name}.json"), text))
@@ -104,7 +106,7 @@ mod tests {
     #[test]
     fn a_stale_missing_or_orphaned_schema_is_found_and_renewed() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        assert_eq!(stale(root.path()).unwrap().len(), 7);
+        assert_eq!(stale(root.path()).unwrap().len(), 8);
         let written = write(root.path()).unwrap();
         assert_eq!(stale(root.path()).unwrap(), []);
 

@@ -173,16 +173,32 @@ impl LatencySummary {
     }
 }
 
-fn count(buckets: &[Bucket]) -> u64 {
+/// Values one by one as buckets of their own, ascending.
+pub fn exact_buckets(mut values_ns: Vec<u64>) -> Vec<Bucket> {
+    values_ns.sort_unstable();
+    let alike = values_ns.chunk_by(|a, b| a == b);
+    alike
+        .map(|same| Bucket {
+            low: same[0],
+            high: same[0],
+            count: same.len() as u64,
+        })
+        .collect()
+}
+
+/// How many values there are.
+pub(crate) fn count(buckets: &[Bucket]) -> u64 {
     buckets.iter().map(|bucket| bucket.count).sum()
 }
 
+/// Do enough of `all` values lie above this share of them?
+pub(crate) fn is_told(all: u64, share: f64) -> bool {
+    (all as f64) * (1.0 - share) >= ABOVE * (1.0 - 1e-9)
+}
+
 /// The upper bound of the bucket with the value that a share of `all` values does not exceed; values that are in no bucket
-/// are larger than all that are. `None`: it is one of these, or too few lie above it.
-fn percentile(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
-    if (all as f64) * (1.0 - share) < ABOVE * (1.0 - 1e-9) {
-        return None;
-    }
+/// are larger than all that are. `None`: it is one of these.
+pub(crate) fn at_rank(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
     // 0.9 of 10 is 9 and not 10: without the trifle that a product of decimals may be too large
     let rank = ((share * all as f64 - 1e-6).ceil() as u64).max(1);
     let mut seen = 0;
@@ -190,6 +206,11 @@ fn percentile(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
         seen += bucket.count;
         (seen >= rank).then_some(bucket.high)
     })
+}
+
+/// The same; `None`, too, when too few values lie above it.
+fn percentile(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
+    at_rank(buckets, all, share).filter(|_| is_told(all, share))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::latency::{self, Bucket};
 use crate::units::FrameSize;
 use crate::variant::DirectionCounts;
 
@@ -253,7 +254,7 @@ pub fn recovered_at(samples: &[Interval], from_ns: u64, share: f64, for_ns: u64)
     None
 }
 
-/// Delays of the tagged frames of one trial, in nanoseconds.
+/// Delays of the timed frames of one trial, in nanoseconds. Percentiles are by nearest rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Delays {
     /// How many frames.
@@ -264,29 +265,48 @@ pub struct Delays {
     pub min_ns: u64,
     /// The median.
     pub p50_ns: u64,
-    /// The 99th percentile.
+    /// The 90th percentile; absent when fewer than 10 frames lie above it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90_ns: Option<u64>,
+    /// The 99th percentile; of fewer than 100 frames the largest.
     pub p99_ns: u64,
-    /// The 99.9th percentile.
+    /// The 99.9th percentile; of fewer than 1000 frames the largest.
     pub p999_ns: u64,
+    /// The 99.99th percentile; absent when fewer than 10 frames lie above it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p9999_ns: Option<u64>,
     /// The largest.
     pub max_ns: u64,
 }
 
 impl Delays {
-    /// Of every delay; percentiles are the values at the rank `ceil(q * n)`. `None` when there are none.
-    pub fn of(mut delays_ns: Vec<u64>) -> Option<Delays> {
-        delays_ns.sort_unstable();
-        let n = delays_ns.len();
-        let rank = |q: f64| delays_ns[((q * n as f64).ceil() as usize).clamp(1, n) - 1];
+    /// Of times in ascending buckets, none of them empty, with what was known of them before. `None` when there are none.
+    pub fn of(times: &[Bucket], min_ns: u64, max_ns: u64, mean_ns: f64) -> Option<Delays> {
+        let frames = latency::count(times);
+        // the upper bound of the last bucket may lie above all values
+        let at = |share| latency::at_rank(times, frames, share).map(|high| high.min(max_ns));
+        let if_many = |share| at(share).filter(|_| latency::is_told(frames, share));
         Some(Delays {
-            frames: n as u64,
-            min_ns: *delays_ns.first()?,
-            max_ns: *delays_ns.last()?,
-            mean_ns: delays_ns.iter().map(|&d| d as f64).sum::<f64>() / n as f64,
-            p50_ns: rank(0.5),
-            p99_ns: rank(0.99),
-            p999_ns: rank(0.999),
+            frames,
+            mean_ns,
+            min_ns,
+            p50_ns: at(0.5)?,
+            p90_ns: if_many(0.9),
+            p99_ns: at(0.99)?,
+            p999_ns: at(0.999)?,
+            p9999_ns: if_many(0.9999),
+            max_ns,
         })
+    }
+
+    /// The 99th percentile, when there are frames enough above it to tell it.
+    pub fn told_p99_ns(&self) -> Option<u64> {
+        latency::is_told(self.frames, 0.99).then_some(self.p99_ns)
+    }
+
+    /// The 99.9th percentile, when there are frames enough above it to tell it.
+    pub fn told_p999_ns(&self) -> Option<u64> {
+        latency::is_told(self.frames, 0.999).then_some(self.p999_ns)
     }
 }
 
@@ -384,11 +404,15 @@ pub struct Asked {
     pub answer: Answer,
     /// What it says, in words; empty for an invalid trial, which says nothing.
     pub says: String,
+    /// The HDR histogram log with the delays of its frames, in nanoseconds: a path in the directory of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_log: Option<String>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency::exact_buckets;
 
     #[test]
     fn frames_due() {
@@ -436,7 +460,13 @@ mod tests {
 
     #[test]
     fn percentiles_are_values_that_were_seen() {
-        let delays = Delays::of((1..=1000).rev().collect()).unwrap();
+        let of = |values: Vec<u64>| {
+            let mean = values.iter().sum::<u64>() as f64 / values.len().max(1) as f64;
+            let (min, max) = (values.iter().min().copied(), values.iter().max().copied());
+            let times = exact_buckets(values);
+            Delays::of(&times, min.unwrap_or(0), max.unwrap_or(0), mean)
+        };
+        let delays = of((1..=1000).rev().collect()).unwrap();
         assert_eq!(
             (delays.min_ns, delays.max_ns, delays.mean_ns),
             (1, 1000, 500.5)
@@ -445,7 +475,15 @@ mod tests {
             (delays.p50_ns, delays.p99_ns, delays.p999_ns),
             (500, 990, 999)
         );
-        assert_eq!(Delays::of(vec![7]).unwrap().p999_ns, 7);
-        assert_eq!(Delays::of(Vec::new()), None);
+        // ten lie above the 99th percentile, one above the 99.9th
+        assert_eq!(
+            (delays.p90_ns, delays.told_p99_ns()),
+            (Some(900), Some(990))
+        );
+        assert_eq!((delays.told_p999_ns(), delays.p9999_ns), (None, None));
+        assert_eq!(of(vec![7, 7]).unwrap().p999_ns, 7);
+        assert_eq!(of(Vec::new()), None);
+        let many = of((1..=100_000).collect()).unwrap();
+        assert_eq!(many.p9999_ns, Some(99_990));
     }
 }

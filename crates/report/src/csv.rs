@@ -7,10 +7,20 @@ use model::result::Summary;
 use crate::content;
 use crate::table::Table;
 
-/// The results of a run: one line per configuration of a paired comparison, else one per test case.
+/// The results of a run: one line per configuration of a paired comparison, per goal of a search, or per row of the tables of
+/// procedures, which share their columns; else one per test case.
 pub fn summary(summary: &Summary) -> String {
     if !summary.imported.is_empty() {
         table(&crate::imported::cases(summary))
+    } else if !summary.outcomes.is_empty() {
+        let (fields, rows) = crate::procedures::one_table(&summary.outcomes);
+        let rows = rows
+            .iter()
+            .map(|row| line(row.iter().map(String::as_str)))
+            .collect::<String>();
+        line(fields.into_iter()) + &rows
+    } else if let Some(search) = &summary.search {
+        table(&crate::search::goals(search))
     } else if summary.test_cases.is_empty() {
         table(&content::comparisons(summary))
     } else {

@@ -9,7 +9,6 @@ pub mod compare;
 mod content;
 pub mod csv;
 mod glossary;
-pub mod hdr;
 pub mod html;
 mod imported;
 pub mod markdown;

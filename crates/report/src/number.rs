@@ -218,6 +218,37 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
+/// The unit in which times up to this many nanoseconds are told, and how many nanoseconds it has.
+fn unit_of(largest_ns: f64) -> (&'static str, f64) {
+    match largest_ns {
+        ns if ns >= 0.9995e9 => ("s", 1e9),
+        ns if ns >= 0.9995e6 => ("ms", 1e6),
+        ns if ns >= 999.5 => ("us", 1e3),
+        _ => ("ns", 1.0),
+    }
+}
+
+/// A short time: `887 ns`, `23.5 us`, `1.02 ms`.
+pub fn delay(ns: f64) -> String {
+    let (unit, divisor) = unit_of(ns);
+    match unit {
+        "ns" => format!("{ns:.0} ns"),
+        _ => format!("{} {unit}", significant(ns / divisor, 3)),
+    }
+}
+
+/// A time with the ends it lies between, in one unit: `23.46 [23.16, 23.91] us`.
+pub(crate) fn delays(ns: [f64; 3]) -> String {
+    let largest = ns.into_iter().fold(0.0, f64::max);
+    let (unit, divisor) = unit_of(largest);
+    let places = match unit {
+        "ns" => 0,
+        _ => decimals(largest / divisor, 4, 3),
+    };
+    let [middle, low, high] = ns.map(|ns| format!("{:.places$}", ns / divisor));
+    format!("{middle} [{low}, {high}] {unit}")
+}
+
 /// The next number of the series 1, 2, 5, 10, ... that is not below `value`.
 pub(crate) fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
@@ -358,6 +389,21 @@ mod tests {
         ] {
             assert_eq!(seconds(s), text);
         }
+        for (ns, text) in [
+            (0.0, "0 ns"),
+            (887.0, "887 ns"),
+            (999.6, "1.00 us"),
+            (23_457.0, "23.5 us"),
+            (1.023e6, "1.02 ms"),
+            (2.5e9, "2.50 s"),
+        ] {
+            assert_eq!(delay(ns), text);
+        }
+        assert_eq!(delays([501.0, 7.0, 600.0]), "501 [7, 600] ns");
+        assert_eq!(
+            delays([23_457.0, 23_160.0, 1.024e6]),
+            "0.023 [0.023, 1.024] ms"
+        );
         assert_eq!(p_value(0.0004), "<0.001");
         assert_eq!(p_value(0.0116), "0.012");
         assert_eq!(bytes(512), "512 B");

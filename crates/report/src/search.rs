@@ -126,17 +126,36 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary, search: &SearchOutcome) ->
     text.push('\n');
     text.push_str(&goals(search).text(WIDTH));
     text.push('\n');
-    if let Some(failure) = &search.failure {
-        text.push_str(&paragraph("ended", failure));
+    for (name, sentence) in sentences(info, summary, search) {
+        text.push_str(&paragraph(name, &sentence));
     }
-    text.push_str(&paragraph("noise", &summary.noise.verdict));
-    for warning in all_warnings(summary) {
-        text.push_str(&paragraph("warning", &warning));
-    }
-    text.push_str(&paragraph("trials", &extent(search)));
-    text.push_str(&paragraph("method", &method(search)));
-    text.push_str(&paragraph("engine", &info.facts.engine));
     text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+/// The result as Markdown, below its headline.
+pub(crate) fn markdown(info: &RunInfo, summary: &Summary, search: &SearchOutcome) -> String {
+    let mut text = crate::markdown::table(&goals(search));
+    text.push('\n');
+    for (name, sentence) in sentences(info, summary, search) {
+        text += &format!("- {name}: {}\n", crate::markdown::escaped(&sentence));
+    }
+    text
+}
+
+/// What qualifies the figures: noise, warnings, extent, standard, the engine.
+fn sentences(
+    info: &RunInfo,
+    summary: &Summary,
+    search: &SearchOutcome,
+) -> Vec<(&'static str, String)> {
+    let mut sentences = Vec::new();
+    sentences.extend(search.failure.iter().map(|why| ("ended", why.clone())));
+    sentences.push(("noise", summary.noise.verdict.clone()));
+    sentences.extend(all_warnings(summary).into_iter().map(|w| ("warning", w)));
+    sentences.push(("trials", extent(search)));
+    sentences.push(("method", method(search)));
+    sentences.push(("engine", info.facts.engine.clone()));
+    sentences
 }
 
 /// Every trial with its reason and its meaning.

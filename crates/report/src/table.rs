@@ -173,6 +173,27 @@ impl Table {
         }
     }
 
+    /// Empties the cells of the column with this head that say the same as the one above them, for readers.
+    pub fn say_once(&mut self, head: &str) {
+        let Some(index) = self.columns.iter().position(|c| c.head == head) else {
+            return;
+        };
+        let mut said = String::new();
+        for row in &mut self.rows {
+            let text = &mut row.cells[index].text;
+            match *text == said {
+                true => text.clear(),
+                false => said.clone_from(text),
+            }
+        }
+    }
+
+    /// Lets the cells of the column with this head stand below their rows.
+    pub fn lower(&mut self, head: &str) {
+        let lowered = self.columns.iter_mut().filter(|c| c.head == head);
+        lowered.for_each(|column| column.below = true);
+    }
+
     /// Columns of plain text that the table needs, the leading blank and sentences below the rows not counted.
     pub fn text_width(&self) -> usize {
         let widths: Vec<usize> = self.widths();
@@ -260,7 +281,9 @@ fn pad(text: &str, width: usize, left: bool) -> String {
 }
 
 /// Words that stay on the line of the number before them.
-const UNITS: [&str; 8] = ["%", "B", "s", "ms", "min", "pps", "kpps", "Mpps"];
+const UNITS: [&str; 12] = [
+    "%", "B", "s", "ms", "us", "ns", "min", "pps", "kpps", "Mpps", "frames", "trials",
+];
 
 /// The words of a text; a number and its unit are one.
 fn words(text: &str) -> Vec<String> {

@@ -361,6 +361,10 @@ pub(crate) fn procedure_words(summary: &Summary) -> String {
                      several times"
             .into(),
         "mlrsearch" => "MLRsearch: for every goal the load at which it stops being met".into(),
+        "rfc2544" => "RFC 2544: throughput, latency, frame loss rate, back-to-back frames, recovery and reset".into(),
+        "ramp" => "ramp: the load rises slowly, and loss shows where it begins".into(),
+        "soak" => "soak: one load for long, or the load whose average loss is a given share".into(),
+        "trial" => "one trial: one load for some time".into(),
         other => other.into(),
     }
 }

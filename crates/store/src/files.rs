@@ -18,6 +18,8 @@ pub(crate) const EVENTS: &str = "events.jsonl";
 pub(crate) const TRIALS: &str = "trials.jsonl";
 pub(crate) const INPUTS: &str = "inputs";
 pub(crate) const RAW: &str = "raw";
+/// Delays of the frames of a trial, an HDR histogram log.
+pub(crate) const LATENCY: &str = "latency.hlog";
 pub(crate) const LOCK: &str = ".lock";
 
 /// A run that is being created; becomes a run by renaming.

@@ -10,7 +10,7 @@
 //!   inputs/           what was used, verbatim
 //!   events.jsonl      the journal: one event per line, appended with one write each
 //!   trials.jsonl      one trial or rebuild per line
-//!   raw/<test case>/<iteration>/intervals.csv
+//!   raw/<test case>/<trial>/intervals.csv, latency.hlog
 //!   summary.json      the result, derived from the trials
 //!   report.html       the report, derived from the summary
 //!   .lock             held by the process that writes: whether a run still runs is asked of the kernel
@@ -20,6 +20,7 @@
 
 mod error;
 mod files;
+pub mod hdr;
 mod id;
 pub mod import;
 mod index;

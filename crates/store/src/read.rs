@@ -46,8 +46,8 @@ impl StoredRun {
     }
 
     /// Where a file of raw data lies, if it was kept.
-    pub fn raw_path(&self, test_case: &str, iteration: u32, name: &str) -> PathBuf {
-        raw_path(&self.path, test_case, iteration, name)
+    pub fn raw_path(&self, test_case: &str, trial: u32, name: &str) -> PathBuf {
+        raw_path(&self.path, test_case, trial, name)
     }
 }
 

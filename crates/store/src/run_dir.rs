@@ -6,16 +6,19 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use model::event::{Event, EventKind};
+use model::latency::Bucket;
 use model::result::{RunInfo, RunState, Summary};
 use serde::Serialize;
 
 use crate::error::StoreError;
 use crate::files::{
-    EVENTS, INPUTS, Journal, NEW_PREFIX, RAW, REPORT, RUN, SUMMARY, TRIALS, file_name_of, json,
-    remove_tree, replace, replace_json, stays_inside, sync_tree, take_lock,
+    EVENTS, INPUTS, Journal, LATENCY, NEW_PREFIX, RAW, REPORT, RUN, SUMMARY, TRIALS, file_name_of,
+    json, remove_tree, replace, replace_json, stays_inside, sync_tree, take_lock,
 };
+use crate::hdr;
 
 /// The directory of a run that goes on. One process writes a run, any number may read it meanwhile.
 ///
@@ -117,14 +120,14 @@ impl RunWriter {
         self.trials.append(record)
     }
 
-    /// Keeps a file of raw data under `raw/<test case>/<iteration>/<name>`, replacing an earlier one.
+    /// Keeps a file of raw data under `raw/<test case>/<trial>/<name>`, replacing an earlier one.
     ///
     /// # Errors
     /// [`StoreError::BadName`] when `name` is not the name of a file, [`StoreError::System`].
     pub fn raw(
         &self,
         test_case: &str,
-        iteration: u32,
+        trial: u32,
         name: &str,
         bytes: &[u8],
     ) -> Result<(), StoreError> {
@@ -135,7 +138,39 @@ impl RunWriter {
                 why: "it must be the name of a file",
             });
         }
-        self.keep(&raw_path(&self.dir, test_case, iteration, name), bytes)
+        self.keep(&raw_path(&self.dir, test_case, trial, name), bytes)
+    }
+
+    /// Keeps the delays of the frames of a trial, which began `began` and lasted `duration`, as an HDR histogram log: of each
+    /// direction, tagged where there are two. Returns its path in the run's directory; `None` when no frame was timed.
+    ///
+    /// # Errors
+    /// [`StoreError::System`].
+    pub fn latencies(
+        &self,
+        test_case: &str,
+        trial: u32,
+        (began, duration): (SystemTime, Duration),
+        latencies: &[Vec<Bucket>],
+    ) -> Result<Option<String>, StoreError> {
+        if latencies.iter().all(Vec::is_empty) {
+            return Ok(None);
+        }
+        let directions = ["forward", "reverse"].into_iter();
+        let intervals: Vec<hdr::Interval<'_>> = directions
+            .zip(latencies)
+            .map(|(direction, of_one)| hdr::Interval {
+                tag: (latencies.len() > 1).then(|| direction.to_owned()),
+                start: Duration::ZERO,
+                duration,
+                latencies: of_one,
+            })
+            .collect();
+        let about = format!("fwdlab: delays in ns, {test_case}, trial {trial}");
+        let log = hdr::log(&about, began, &intervals);
+        self.raw(test_case, trial, LATENCY, log.as_bytes())?;
+        let path = raw_path(Path::new(""), test_case, trial, LATENCY);
+        Ok(Some(path.to_string_lossy().into_owned()))
     }
 
     /// Keeps an input verbatim under `inputs/<name>`; `name` may be a path such as `fw/etc/nftables.conf`.
@@ -332,9 +367,9 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 /// Where a file of raw data lies.
-pub(crate) fn raw_path(dir: &Path, test_case: &str, iteration: u32, name: &str) -> PathBuf {
+pub(crate) fn raw_path(dir: &Path, test_case: &str, trial: u32, name: &str) -> PathBuf {
     dir.join(RAW)
         .join(file_name_of(test_case))
-        .join(iteration.to_string())
+        .join(trial.to_string())
         .join(name)
 }

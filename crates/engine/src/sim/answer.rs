@@ -3,6 +3,7 @@
 //! The course of the queues is in [`super::course`]; here it is turned into what a tester would see. Start with
 //! [`Simulation::answer`].
 
+use model::latency::{Bucket, exact_buckets};
 use model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
 
 use super::course::{Course, Passed, Step};
@@ -82,6 +83,11 @@ impl Simulation {
             .reset_at_ns
             .map(|at| at.saturating_add(self.dut.reboot.as_nanos() as u64));
         let flaps = self.dut.flap;
+        let delays_ns = self.delays(&tags_ns, duration_ns, &passed, &mut further);
+        let mean_ns = delays_ns.iter().sum::<u64>() as f64 / delays_ns.len().max(1) as f64;
+        let times = exact_buckets(delays_ns);
+        let ends = |bucket: Option<&Bucket>| bucket.map_or(0, |b| b.low);
+        let (min_ns, max_ns) = (ends(times.first()), ends(times.last()));
         let answer = Answer {
             frames_intended: counts.intended,
             frames_sent: counts.sent,
@@ -90,7 +96,7 @@ impl Simulation {
             took_ns: duration_ns + question.waits.total_ns(),
             ended_early: duration_ns < question.duration_ns(),
             samples,
-            delays: Delays::of(self.delays(&tags_ns, duration_ns, &passed, &mut further)),
+            delays: Delays::of(&times, min_ns, max_ns, mean_ns),
             last_lost_ns: last_lost_ns.filter(|_| question.locate_loss),
             outage: question.reset_at_ns.map(|last_before_ns| Outage {
                 last_before_ns,
@@ -105,6 +111,7 @@ impl Simulation {
                 .collect(),
             ..Answer::default()
         };
+        self.latencies = vec![times];
         self.traffic_ns = match back_ns {
             Some(back_ns) => duration_ns.saturating_sub(back_ns),
             None => self.traffic_ns + duration_ns,
@@ -135,6 +142,10 @@ impl Simulation {
         let answers = after
             .each_mut()
             .map(|simulation| simulation.answer(question, flows));
+        self.latencies = after
+            .iter_mut()
+            .flat_map(|simulation| std::mem::take(&mut simulation.latencies))
+            .collect();
         let last = after.iter().max_by_key(|simulation| simulation.now_ns);
         if let Some(last) = last {
             (self.now_ns, self.traffic_ns, self.trials) =

@@ -11,6 +11,7 @@ mod queue;
 mod random;
 mod spec;
 
+use model::latency::Bucket;
 use model::link::MeanSize;
 use model::loss::Counters;
 use model::procedure::Stretch;
@@ -124,6 +125,8 @@ pub struct Simulation {
     offer: Offer,
     /// 1 on the way back: what is lost by chance is not what is lost on the way there.
     way: u64,
+    /// Delays of the tagged frames of the trial that was asked for last, of each direction.
+    latencies: Vec<Vec<Bucket>>,
 }
 
 impl Simulation {
@@ -137,6 +140,7 @@ impl Simulation {
             spread: Vec::new(),
             offer: Offer::default(),
             way: 0,
+            latencies: Vec::new(),
         }
     }
 
@@ -148,6 +152,11 @@ impl Simulation {
     /// What is simulated.
     pub fn dut(&self) -> &Dut {
         &self.dut
+    }
+
+    /// Delays of the tagged frames of the last question, in ascending buckets, of each direction.
+    pub fn latencies(&self) -> &[Vec<Bucket>] {
+        &self.latencies
     }
 
     /// Simulated time since it was switched on, in nanoseconds.

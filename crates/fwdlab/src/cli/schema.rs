@@ -26,6 +26,8 @@ enum Kind {
     Imported,
     /// A line of events.jsonl and of --json-stream
     Event,
+    /// The latencies in what send, receive and ping print
+    Latency,
     /// A traffic profile
     Profile,
 }
@@ -40,6 +42,7 @@ impl Schema {
             Kind::Rebuild => schemars::schema_for!(model::event::RebuildRecord),
             Kind::Imported => schemars::schema_for!(model::import::ImportedRecord),
             Kind::Event => schemars::schema_for!(model::event::Event),
+            Kind::Latency => schemars::schema_for!(model::latency::LatencySummary),
             Kind::Profile => schemars::schema_for!(model::profile::Profile),
         };
         output::json(&schema)?;

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::analysis::{Analysis, AnalysisPlan, StreamPlan};
+use engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets};
 use engine::sim::{self, Dut, Simulation};
 use engine::traffic::Kind;
 use engine::{Histogram, Schedule, Tester};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
+use model::latency::Bucket;
 use model::link::MeanSize;
 use model::loss::Counters;
 use model::procedure::{Answer, Delays, Ending, Interval, Question};
@@ -64,6 +65,8 @@ pub(super) trait Device {
 pub(super) struct Made {
     pub answer: Answer,
     pub counters: Counters,
+    /// Delays of the frames that were timed, of each direction.
+    pub latencies: Vec<Vec<Bucket>>,
     /// What it took with all its waits.
     pub took: Duration,
     /// A load that was not offered may be offered when asked for again.
@@ -136,6 +139,7 @@ impl Device for Simulated<'_> {
         }
         Ok((!self.control.is_stopped()).then(|| Made {
             counters,
+            latencies: self.simulation.latencies().to_vec(),
             took: Duration::from_nanos(answer.took_ns),
             answer,
             may_catch_up: false,
@@ -248,6 +252,9 @@ pub(super) fn simulated_noise(dut: &Dut) -> Noise {
         ..Noise::default()
     }
 }
+
+/// What a trial on the test bed says, what was counted in it, and the delays of its frames, of each direction.
+type Watched = (Vec<Answer>, Counted, Vec<Vec<Bucket>>);
 
 /// The embedded test bed.
 pub(super) struct Real<'a> {
@@ -392,16 +399,12 @@ impl Real<'_> {
     }
 
     /// One load for some time, counted as a whole.
-    fn plain(
-        &mut self,
-        stream: &Stream,
-        question: &Question,
-    ) -> Result<Option<(Vec<Answer>, Counted)>, LabError> {
+    fn plain(&mut self, stream: &Stream, question: &Question) -> Result<Option<Watched>, LabError> {
         let duration = Duration::from_nanos(question.duration_ns());
         let (stream, mut bench) = self.bench(stream)?;
         let (ended, counted) = bench.load(&stream, question.peak_pps(), duration)?;
         let answers = vec![Answer::default(); counted.counters.len()];
-        Ok(ended.then_some((answers, counted)))
+        Ok(ended.then_some((answers, counted, Vec::new())))
     }
 
     /// A load that changes, counts over time, an early end, delays.
@@ -409,7 +412,7 @@ impl Real<'_> {
         &mut self,
         stream: &Stream,
         question: &Question,
-    ) -> Result<Option<(Vec<Answer>, Counted)>, LabError> {
+    ) -> Result<Option<Watched>, LabError> {
         let (stream, mut bench) = self.bench(stream)?;
         let ways = bench.ways();
         let total = Duration::from_nanos(question.duration_ns());
@@ -450,32 +453,37 @@ impl Real<'_> {
             0
         };
         counted.was_not_sent(ways, missed_at_start, frames);
+        let mut latencies = Vec::new();
         if analysis.is_some() {
             for (path, answer) in answers.iter_mut().enumerate() {
-                let found = self.tester.analysis(path)?;
-                answer.delays = found.and_then(|found| delays(&found));
+                if let Some(found) = self.tester.analysis(path)? {
+                    let times = times(&found);
+                    answer.delays = delays(&found, &times);
+                    latencies.push(times);
+                }
             }
         }
-        Ok(Some((answers, counted)))
+        Ok(Some((answers, counted, latencies)))
     }
 }
 
 /// Delays of the frames of all streams that one receiver saw.
-fn delays(found: &Analysis) -> Option<Delays> {
+fn times(found: &Analysis) -> Vec<Bucket> {
     let mut latency = Histogram::default();
+    for stream in &found.streams {
+        latency.merge(&stream.latency);
+    }
+    buckets(&latency)
+}
+
+/// The same in figures.
+fn delays(found: &Analysis, times: &[Bucket]) -> Option<Delays> {
     let timed = || found.streams.iter().filter(|s| !s.latency.is_empty());
-    timed().for_each(|stream| latency.merge(&stream.latency));
-    let sum: u64 = timed().map(|stream| stream.latency_sum_ns).sum();
-    let at = |share| latency.quantile(share).unwrap_or_default();
-    Some(Delays {
-        frames: latency.len(),
-        mean_ns: sum as f64 / latency.len() as f64,
-        min_ns: timed().map(|stream| stream.latency_min_ns).min()?,
-        p50_ns: at(0.5),
-        p99_ns: at(0.99),
-        p999_ns: at(0.999),
-        max_ns: timed().map(|stream| stream.latency_max_ns).max()?,
-    })
+    let sum_ns: u64 = timed().map(|stream| stream.latency_sum_ns).sum();
+    let frames: u64 = times.iter().map(|bucket| bucket.count).sum();
+    let min_ns = timed().map(|stream| stream.latency_min_ns).min()?;
+    let max_ns = timed().map(|stream| stream.latency_max_ns).max()?;
+    Delays::of(times, min_ns, max_ns, sum_ns as f64 / frames as f64)
 }
 
 /// The answer of a trial from those of its directions, whose counters these are: that of the one that did worse, with the counts
@@ -564,7 +572,7 @@ impl Device for Real<'_> {
         std::thread::sleep(Duration::from_nanos(
             question.waits.drain_ns + question.waits.settle_ns,
         ));
-        Ok(made.map(|(answers, counted)| {
+        Ok(made.map(|(answers, counted, latencies)| {
             let took = began.elapsed();
             let mut answer = of_both(answers, &counted.counters);
             let counters = Counters::total(&counted.counters);
@@ -577,6 +585,7 @@ impl Device for Real<'_> {
             Made {
                 answer,
                 counters,
+                latencies,
                 took,
                 may_catch_up: true,
                 speed: Some([before, after]),

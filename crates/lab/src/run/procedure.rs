@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use engine::sim::{self, Dut};
 use measure::conservation::{balance, objections};
@@ -278,7 +278,7 @@ impl Course<'_> {
                 run.tell(self.progress(&question, measured.trials.len() as u32, spent))?;
             }
             let stream = self.stream(&question);
-            let started_at = timestamp();
+            let (started_at, began) = (timestamp(), SystemTime::now());
             let Some(mut made) = device.trial(&stream, &question)? else {
                 return Ok(());
             };
@@ -290,14 +290,20 @@ impl Course<'_> {
             }
             let recorded = session.record(&made.answer);
             let names = device.names();
+            let trial = measured.trials.len() as u32 + 1;
+            let when = (began, Duration::from_nanos(made.answer.duration_ns));
+            let latency_log = run
+                .writer
+                .latencies(&stream.id(), trial, when, &made.latencies)?;
             let record = TrialRecord {
-                trial: measured.trials.len() as u32 + 1,
+                trial,
                 iteration: attempt,
                 started_at,
                 asked: Some(Box::new(Asked {
                     answer: made.answer.clone(),
                     question,
                     says: recorded.says,
+                    latency_log,
                 })),
                 ..self.record(&stream, variant, &made, names, recorded.validity)
             };

@@ -49,6 +49,10 @@ pub struct Parameters {
 impl Parameters {
     /// As the RFCs ask for, at the throughput alone.
     pub fn standard(setup: Setup, mode: LatencyMode, throughput_pps: f64) -> Parameters {
+        let definition = match setup.conditions.simulated {
+            true => "from when a frame is sent to when it is received",
+            false => "from when a frame was due to leave to when it arrived at the tester",
+        };
         Parameters {
             setup,
             mode,
@@ -58,7 +62,7 @@ impl Parameters {
             tag_from_ns: TAG_FROM_NS,
             tagged: TAGGED,
             repetitions: REPETITIONS,
-            definition: "from when a frame is sent to when it is received".into(),
+            definition: definition.into(),
         }
     }
 }
@@ -192,6 +196,10 @@ impl Procedure for Latency {
             ""
         };
         match self.parameters.mode {
+            LatencyMode::Rfc2544 if delays.frames > 1 => format!(
+                "the mean of all {} frames is {:.0} ns{lost}",
+                delays.frames, delays.mean_ns
+            ),
             LatencyMode::Rfc2544 => format!("the tagged frame took {:.0} ns{lost}", delays.mean_ns),
             LatencyMode::Rfc8219 => format!(
                 "typical {} ns, worst case {} ns of {} frames{lost}",
@@ -215,25 +223,39 @@ impl Procedure for Latency {
                 "{lossy} trials lost frames: their delays are those of a full buffer, not of the DUT"
             ));
         }
-        let few = match p.mode {
-            LatencyMode::Rfc2544 => false,
-            // a percentile needs 10/(1-q) values (methods.md §10.2)
-            LatencyMode::Rfc8219 => p.tagged < 10_000,
-        };
-        if few && applies {
+        let timed = || self.points.iter().flat_map(|point| &point.repetitions);
+        let fewest = timed().min_by_key(|delays| delays.frames);
+        if let (LatencyMode::Rfc8219, Some(delays)) = (p.mode, fewest)
+            && delays.told_p999_ns().is_none()
+        {
             warnings.push(format!(
-                "the worst case of {} tagged frames is nearly their largest: 99.9 % needs 10000",
-                p.tagged
+                "the worst case of {} frames is nearly their largest: 99.9 % needs 10000",
+                delays.frames
             ));
         }
         let mut further = Vec::new();
+        let asked = match p.mode {
+            LatencyMode::Rfc2544 => 1,
+            LatencyMode::Rfc8219 => p.tagged,
+        };
+        let all_were_timed = timed().any(|delays| delays.frames > u64::from(asked));
+        if all_were_timed {
+            further.push(match p.mode {
+                LatencyMode::Rfc2544 => {
+                    "the mean of all frames of a trial instead of one tagged frame".to_owned()
+                }
+                LatencyMode::Rfc8219 => format!(
+                    "all frames of a trial timed, from its begin on, instead of {TAGGED} tagged ones or more from 60 s on"
+                ),
+            });
+        }
         if p.repetitions < REPETITIONS {
             further.push(format!("{} repetitions instead of 20", p.repetitions));
         }
         if p.trial_ns < TRIAL_NS {
             further.push(format!("trials of {} instead of 120 s", time(p.trial_ns)));
         }
-        if p.tag_from_ns < TAG_FROM_NS {
+        if p.tag_from_ns < TAG_FROM_NS && !all_were_timed {
             further.push(format!(
                 "tagged from {} instead of 60 s on",
                 time(p.tag_from_ns)
@@ -251,6 +273,7 @@ impl Procedure for Latency {
         let verdict = match (applies, is_done) {
             (false, _) => "not applicable: no throughput was found to measure it at",
             (true, false) => "not all repetitions were made",
+            (true, true) if all_were_timed => "measured, with the delays of all frames",
             (true, true) => "measured",
         };
         vec![Outcome {

@@ -17,7 +17,7 @@ use crate::content;
 use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
 use crate::number::{bytes, elapsed, seconds, time};
-use crate::procedures;
+use crate::procedures::{self, MORE_ROWS};
 use crate::search;
 use crate::table::{Align, Column, Mark, Table};
 use crate::text::all_warnings;
@@ -119,7 +119,8 @@ fn head(
         if summary.noise.too_noisy {
             m.leaf("p", &[], &note(&summary.noise.verdict));
         }
-        let warnings = all_warnings(summary);
+        let mut warnings = all_warnings(summary);
+        warnings.extend(procedures::doubts(&summary.outcomes));
         if !warnings.is_empty() {
             m.within("div", &[("class", "warnings")], |m| {
                 m.leaf("strong", &[], "Read with this in mind");
@@ -180,9 +181,10 @@ fn badges(
             ),
         });
     }
-    badges.push(match summary.noise.too_noisy {
-        true => (false, "machine too noisy to tell".into()),
-        false => (true, "machine quiet enough".into()),
+    badges.push(match (summary.noise.too_noisy, is_simulated(info)) {
+        (true, _) => (false, "machine too noisy to tell".into()),
+        (false, true) => (true, "simulated, nothing was sent".into()),
+        (false, false) => (true, "machine quiet enough".into()),
     });
     if let Some(control) = words::control(summary) {
         badges.push(match control.verdict {
@@ -206,19 +208,30 @@ fn results(m: &mut Markup, summary: &Summary) {
             }
         });
     }
-    if !summary.outcomes.is_empty() {
-        graph::of(m, &summary.outcomes);
-        for (title, outcomes) in procedures::tables(&summary.outcomes) {
-            section(m, title, |m| {
-                m.within("figure", &[], |m| table(m, &outcomes));
+    for group in procedures::groups(&summary.outcomes) {
+        section(m, group.title, |m| {
+            m.within("figure", &[], |m| {
+                graph::of(m, &group.outcomes);
+                for titled in procedures::tables::tables(&group.outcomes, MORE_ROWS) {
+                    if !titled.title.is_empty() {
+                        m.leaf("h3", &[], &titled.title);
+                    }
+                    let mut shown = titled.table;
+                    shown.say_once("frames");
+                    table(m, &shown);
+                }
             });
-        }
-        for words in procedures::methods(&summary.outcomes) {
-            m.leaf("p", &[("class", "note")], &note(&words));
-        }
-        for words in procedures::doubts(&summary.outcomes) {
-            m.leaf("p", &[], &note(&words));
-        }
+        });
+    }
+    let methods = procedures::methods(&summary.outcomes);
+    if !methods.is_empty() {
+        section(m, "Standards", |m| {
+            m.within("ul", &[("class", "keys")], |m| {
+                for words in &methods {
+                    m.leaf("li", &[], &note(words));
+                }
+            });
+        });
     }
     let compared = words::comparisons(summary);
     if !compared.is_empty() {
@@ -420,6 +433,11 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     });
 }
 
+/// Was the DUT a simulated one?
+fn is_simulated(info: &RunInfo) -> bool {
+    info.facts.engine.starts_with("sim:")
+}
+
 fn yes_no(yes: bool) -> String {
     if yes { "yes" } else { "no" }.into()
 }
@@ -477,8 +495,11 @@ fn test_bed(m: &mut Markup, info: &RunInfo) {
             }
         };
         host("generator", [engine, placed("generator")]);
-        let kernel = format!("Linux {}", facts.kernel);
-        host("DUT", [&kernel, placed("dut")]);
+        let dut = match is_simulated(info) {
+            true => "simulated".into(),
+            false => format!("Linux {}", facts.kernel),
+        };
+        host("DUT", [&dut, placed("dut")]);
         host("receiver", ["", placed("receiver")]);
     });
 }
@@ -519,7 +540,11 @@ fn every_trial(
                 &[],
                 "In order of execution. Invalid trials are shown and left out of every result.",
             );
-            table(m, &content::trials(trials));
+            if trials.iter().any(|trial| trial.asked.is_some()) {
+                table(m, &procedures::trials(trials));
+            } else {
+                table(m, &content::trials(trials));
+            }
         });
     }
 }

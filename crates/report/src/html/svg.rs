@@ -36,6 +36,15 @@ impl Scale {
         }
     }
 
+    /// The same with every value so many times as large.
+    pub fn times(self, factor: f64) -> Scale {
+        Scale {
+            low: self.low * factor,
+            high: self.high * factor,
+            step: self.step * factor,
+        }
+    }
+
     /// Distance of two ticks.
     pub fn step(&self) -> f64 {
         self.step

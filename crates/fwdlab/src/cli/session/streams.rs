@@ -11,8 +11,9 @@ use engine::traffic::Stream;
 use engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
 use engine::{Frames, LoneReceiver};
 use model::latency::LatencySummary;
-use report::{hdr, number};
+use report::number;
 use serde_json::{Value, json};
+use store::hdr;
 
 use super::Source;
 use super::stamping::{self, Taken};

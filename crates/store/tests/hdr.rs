@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use model::latency::Bucket;
-use report::hdr::{Interval, log};
+use store::hdr::{Interval, log};
 
 const READER: &str = "
 import json, sys
