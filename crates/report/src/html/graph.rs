@@ -120,11 +120,9 @@ impl Axis {
     /// Times by their logarithm.
     fn delays(curves: &[Curve]) -> Axis {
         let all = || values(curves).filter(|ns| *ns > 0.0);
-        let (low, high) = (
-            all().fold(f64::INFINITY, f64::min),
-            all().fold(1.0, f64::max),
-        );
-        let (mut ticks, mut power) = (Vec::new(), 10f64.powf(low.min(high).log10().floor()));
+        let high = all().fold(1.0, f64::max);
+        let low = all().fold(high, f64::min);
+        let (mut ticks, mut power) = (Vec::new(), 10f64.powf(low.log10().floor()));
         while power <= high * 10.0 {
             ticks.extend([1.0, 2.0, 5.0].map(|step| step * power));
             power *= 10.0;
