@@ -3,7 +3,7 @@
 //! It arranges the tables of `content` and the sentences of `words`; where the run was saved is the caller's to say.
 //! Start with [`quick`].
 
-use model::result::{CaseSummary, RunInfo, Summary};
+use model::result::{CaseSummary, RunInfo, Summary, TrialRecord};
 
 use crate::content;
 use crate::imported::KIND;
@@ -60,6 +60,14 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     text.push_str(&paragraph("", words::signs_words(summary)));
     // Commands and reasons come from outside: none of them shall steer the terminal.
     text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+/// Why each trial of a search or of a procedure was made, and what it said.
+pub fn explain(trials: &[TrialRecord]) -> String {
+    match trials.iter().any(|trial| trial.search.is_some()) {
+        true => crate::search::explain(trials),
+        false => crate::procedures::explain(trials),
+    }
 }
 
 /// ` name     text, wrapped and indented`.

@@ -110,7 +110,7 @@ impl Arrangement {
             |outcome| {
                 let result = report::text::quick(outcome.info, outcome.summary);
                 match self.explain {
-                    true => format!("{}\n{result}", report::procedures::explain(outcome.trials)),
+                    true => format!("{}\n{result}", report::text::explain(outcome.trials)),
                     false => result,
                 }
             },

@@ -11,21 +11,33 @@ use anyhow::Context;
 use lab::LabError;
 use lab::run::{Control, Measured, Run};
 use model::event::{Event, RebuildRecord};
+use model::import::ImportedRecord;
 use model::result::{RunInfo, RunState, Summary, TrialRecord};
 
 use super::Global;
 use crate::exit_code::Code;
 use crate::output::{self, Screen};
 
-/// The document of `--json`.
+/// The document of `--json`: the same at the end of a run as whenever it is shown again.
 #[derive(serde::Serialize)]
-struct Document<'a> {
-    info: &'a RunInfo,
-    directory: &'a Path,
+pub(super) struct Document<'a> {
+    pub info: &'a RunInfo,
+    pub directory: &'a Path,
     #[serde(flatten)]
-    summary: &'a Summary,
-    trials: &'a [TrialRecord],
-    rebuilds: &'a [RebuildRecord],
+    pub summary: Option<&'a Summary>,
+    pub trials: &'a [TrialRecord],
+    pub rebuilds: &'a [RebuildRecord],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub imported: &'a [ImportedRecord],
+}
+
+/// Where a run is kept, and its page.
+pub(super) fn kept_in(directory: &Path) -> String {
+    format!(
+        "saved     {}\nreport    {}",
+        directory.display(),
+        directory.join("report.html").display()
+    )
 }
 
 /// What a measuring command has measured.
@@ -83,9 +95,10 @@ pub(super) fn carry_out(
         output::json(&Document {
             info: &info,
             directory: &directory,
-            summary: &summary,
+            summary: Some(&summary),
             trials: &trials,
             rebuilds: &rebuilds,
+            imported: &[],
         })?;
     } else if !global.json_stream {
         output::result(&text(&Outcome {
@@ -93,11 +106,7 @@ pub(super) fn carry_out(
             summary: &summary,
             trials: &trials,
         }));
-        output::result(&format!(
-            "saved     {}\nreport    {}",
-            directory.display(),
-            directory.join("report.html").display()
-        ));
+        output::result(&kept_in(&directory));
         if global.verbosity() != output::Verbosity::Quiet
             && let Some(next) = next(&summary)
         {

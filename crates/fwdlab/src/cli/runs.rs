@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use anyhow::Context;
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use report::table::shorten;
 
 use super::Global;
-use crate::exit_code::Code;
+use super::run::{Document, kept_in};
+use crate::exit_code::{Code, Usage};
 use crate::output;
 
 /// What to do with stored runs. A run is named by its id, a unique prefix of it or of its last four characters, or `@1`
@@ -20,6 +21,12 @@ pub enum Runs {
     Show {
         /// Which run
         run: String,
+        /// How to print
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+        /// Say in words why each trial was made and what it said
+        #[arg(long)]
+        explain: bool,
     },
     /// Remove runs
     Rm {
@@ -30,13 +37,33 @@ pub enum Runs {
     },
 }
 
+/// The formats of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Format {
+    /// As at the end of the run
+    #[default]
+    Text,
+    /// For an issue or a mail
+    Markdown,
+    /// Plain numbers in base units
+    Csv,
+    /// The page
+    Html,
+    /// Everything, with every trial
+    Json,
+}
+
 impl Runs {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let root = global.runs_root()?;
         match self {
             Runs::Ls => list(&root, global),
-            Runs::Show { run } => show(&root, &run, global),
+            Runs::Show {
+                run,
+                format,
+                explain,
+            } => show(&root, &run, format, explain, global),
             Runs::Rm { names } => remove(&root, &names),
         }
     }
@@ -77,33 +104,70 @@ fn list(root: &Path, global: &Global) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-fn show(root: &Path, name: &str, global: &Global) -> anyhow::Result<Code> {
+/// What was shown at the end of the run, in any format: everything is made from what is stored.
+fn show(
+    root: &Path,
+    name: &str,
+    asked: Format,
+    explain: bool,
+    global: &Global,
+) -> anyhow::Result<Code> {
+    let format = match (global.json, asked) {
+        (false, format) => format,
+        (true, Format::Text | Format::Json) => Format::Json,
+        (true, _) => return Err(Usage("--json and --format name two formats".into()).into()),
+    };
     let directory = store::resolve(root, name)?;
-    let run = store::load(&directory)?;
+    let mut run = store::load(&directory)?;
     for problem in &run.problems {
         output::note(&format!("warning   {problem}"));
     }
-    if global.json {
-        output::json(&serde_json::json!({
-            "info": run.info, "directory": directory, "state": run.state,
-            "summary": run.summary, "trials": run.trials, "rebuilds": run.rebuilds, "imported": run.imported,
-        }))?;
+    // of a run whose process died, what is true now
+    run.info.state = run.state;
+    if format == Format::Json {
+        output::json(&Document {
+            info: &run.info,
+            directory: &directory,
+            summary: run.summary.as_ref(),
+            trials: &run.trials,
+            rebuilds: &run.rebuilds,
+            imported: &run.imported,
+        })?;
         return Ok(Code::Done);
     }
-    match &run.summary {
-        Some(summary) => output::result(&report::text::quick(&run.info, summary)),
-        None => {
-            let why = run.info.error.as_deref().unwrap_or("it has no summary");
-            output::result(&format!(
-                "{}  {:?}: {why}\n{} trials and {} rebuilds are kept",
-                run.info.id,
-                run.state,
-                run.trials.len(),
-                run.rebuilds.len()
-            ));
+    let Some(summary) = &run.summary else {
+        let why = run.info.error.as_deref().unwrap_or("it has no summary");
+        let state = format!("{:?}", run.state).to_lowercase();
+        let left = format!(
+            "{}  {state}: {why}\n{} trials and {} rebuilds are kept",
+            run.info.id,
+            run.trials.len(),
+            run.rebuilds.len()
+        );
+        if format != Format::Text {
+            anyhow::bail!("there is no result to print: {left}");
         }
+        output::result(&format!("{left}\n{}", kept_in(&directory)));
+        return Ok(Code::Done);
+    };
+    match format {
+        Format::Text => {
+            if explain {
+                output::result(&format!("{}\n", report::text::explain(&run.trials)));
+            }
+            output::result(&report::text::quick(&run.info, summary));
+            output::result(&kept_in(&directory));
+        }
+        Format::Markdown => output::result(&report::markdown::summary(&run.info, summary)),
+        Format::Csv => output::result(&report::csv::summary(summary)),
+        Format::Html => output::result(&report::html::page(
+            &run.info,
+            summary,
+            &run.trials,
+            &run.rebuilds,
+        )),
+        Format::Json => {}
     }
-    output::result(&format!("saved     {}", directory.display()));
     Ok(Code::Done)
 }
 

@@ -74,7 +74,7 @@ impl Throughput {
             |outcome| {
                 let result = report::text::quick(outcome.info, outcome.summary);
                 match self.on.explain {
-                    true => format!("{}\n{result}", report::search::explain(outcome.trials)),
+                    true => format!("{}\n{result}", report::text::explain(outcome.trials)),
                     false => result,
                 }
             },

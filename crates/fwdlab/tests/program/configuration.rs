@@ -217,9 +217,10 @@ fn a_configuration_that_fails_ends_the_run_and_says_why() {
         let shown = lab.run(&["runs", "show", "@1", "--json"]);
         shown.code(0);
         let run: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
-        assert_eq!(run["state"], "failed", "{set}");
+        assert_eq!(run["info"]["state"], "failed", "{set}");
         assert_eq!(list(&run["trials"]).len(), 0, "{set}: nothing was measured");
-        assert!(run["summary"].is_null() || list(&run["summary"]["test_cases"]).is_empty());
+        let cases = &run["test_cases"];
+        assert!(cases.is_null() || list(cases).is_empty());
         let why = run["info"]["error"].as_str().unwrap();
         assert!(ended.err.contains(why), "kept: {why}; told: {}", ended.err);
         lab.assert_clean(set);

@@ -53,7 +53,7 @@ fn signals_undo_everything_and_keep_what_was_measured() {
         let shown = lab.run(&["runs", "show", "@1", "--json"]);
         if shown.code == 0 {
             let run: Value = serde_json::from_str(&shown.out).unwrap();
-            let state = run["state"].as_str().unwrap();
+            let state = run["info"]["state"].as_str().unwrap();
             let expect = if ended.code == code {
                 "interrupted"
             } else {

@@ -1,9 +1,13 @@
 //! `fwdlab trial`, `ramp`, `rfc2544` and `soak` from outside: known truths of simulated DUTs, tables, what is kept and told, and
 //! once the kernel of this host.
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::Value;
 
-use crate::support::{Lab, list, number, root};
+use crate::support::{Lab, list, number, root, skipped};
 
 const SIM: &[&str] = &["--engine", "sim", "--dut"];
 
@@ -173,10 +177,155 @@ fn events_and_explanations() {
     let output = lab.run(&[&line[..], &["--explain"]].concat());
     let text = output.out;
     assert!(
-        text.contains("ended early") && text.contains("half way between"),
+        text.contains("Ended early") && text.contains("alf way between"),
         "{text}"
     );
     assert!(text.contains("procedure, shortened"), "{text}");
+}
+
+/// What was shown at the end is shown again from what is stored, to the byte.
+#[test]
+fn a_stored_run_shows_the_same_again() {
+    let lab = Lab::new();
+    let sim = |command: &'static str, dut: &'static str, more: &[&'static str]| {
+        [&[command], SIM, &[dut], more].concat()
+    };
+    let line = "capacity=1e6,link=10Gbps,buffer=300,latency=15us,jitter=2us,noise=0.01";
+    for line in [
+        sim("rfc2544", line, &["--sizes", "64,1518"]),
+        sim("ramp", line, &["--ramp", "1min", "--up-down"]),
+        sim("soak", line, &["--load", "900kpps", "--for", "1min"]),
+        sim("soak", line, &["--for", "2min"]),
+        sim("throughput", line, &["--goals", "ndr,pdr", "--explain"]),
+        sim(
+            "trial",
+            line,
+            &["--load", "1Mpps", "--delays", "--sample", "1s"],
+        ),
+    ] {
+        let measured = lab.run(&line);
+        assert!([0, 5].contains(&measured.code), "{line:?}: {measured:?}");
+        assert!(
+            measured.out.lines().all(|line| line.starts_with("saved")
+                || line.starts_with("report")
+                || line.chars().count() <= 80),
+            "{}",
+            measured.out
+        );
+        let show = |arguments: &[&str]| {
+            let shown = lab.run(&[&["runs", "show", "@1"], arguments].concat());
+            shown.code(0);
+            shown.out
+        };
+        let explain = line.iter().find(|word| **word == "--explain");
+        assert_eq!(
+            show(explain.map_or(&[][..], std::slice::from_ref)),
+            measured.out
+        );
+        let directory = measured.out.lines().find(|line| line.starts_with("saved"));
+        let directory = Path::new(directory.unwrap()["saved".len()..].trim());
+        let page = fs::read_to_string(directory.join("report.html")).unwrap();
+        assert_eq!(show(&["--format", "html"]).trim(), page.trim());
+        let markdown = show(&["--format", "markdown"]);
+        assert!(
+            markdown.starts_with("**") && markdown.contains("| ---:"),
+            "{markdown}"
+        );
+        let csv = show(&["--format", "csv"]);
+        // as many values as names in every line, those in quotes counted as one
+        let values = |row: &str| {
+            let outside: String = row.split('"').step_by(2).collect();
+            outside.matches(',').count()
+        };
+        let columns: Vec<usize> = csv.lines().map(values).collect();
+        assert!(columns.len() > 1, "{csv}");
+        assert!(columns.iter().all(|n| *n == columns[0]), "{csv}");
+    }
+    // --json at the end and later
+    let line = sim(
+        "trial",
+        "capacity=1e6",
+        &["--max", "2e6", "--for", "1s", "--json"],
+    );
+    assert_eq!(
+        lab.run(&line).out,
+        lab.run(&["runs", "show", "@1", "--json"]).out
+    );
+    lab.run(&["runs", "show", "@1", "--json", "--format", "csv"])
+        .code(2);
+}
+
+/// Every trial that measured delays has an HDR histogram log, and another reader finds in it what the record says.
+#[test]
+fn delays_are_kept_as_histograms() {
+    let lab = Lab::new();
+    let document = on(
+        &lab,
+        "rfc2544",
+        "capacity=1e6,link=10Gbps,latency=15us,jitter=2us",
+        &["--sizes", "64,1518", "--tests", "latency"],
+    );
+    let directory = Path::new(document["directory"].as_str().unwrap());
+    let with_delays: Vec<&Value> = list(&document["trials"])
+        .iter()
+        .filter(|trial| trial["asked"]["answer"]["delays"].is_object())
+        .collect();
+    assert_eq!(with_delays.len(), 6);
+    let mut logs = Vec::new();
+    for trial in &with_delays {
+        let log = trial["asked"]["latency_log"].as_str().unwrap();
+        assert!(
+            log.starts_with("raw/") && log.ends_with("/latency.hlog"),
+            "{log}"
+        );
+        logs.push(directory.join(log));
+    }
+    let points = &outcomes(&document, "latency")[0]["found"]["points"][0];
+    let delays = &points["repetitions"][0];
+    assert_eq!(delays["frames"], 500);
+    assert!(
+        delays["p90_ns"].is_u64() && delays["p9999_ns"].is_null(),
+        "{delays}"
+    );
+    let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
+    let mut pythons = [venv, "python3"].into_iter();
+    let has_reader = |python: &&str| {
+        let probe = Command::new(python)
+            .args(["-c", "import hdrh.log"])
+            .output();
+        probe.is_ok_and(|probe| probe.status.success())
+    };
+    let Some(python) = pythons.find(has_reader) else {
+        skipped(
+            "delays_are_kept_as_histograms",
+            "Python's hdrhistogram is not installed; scripts/bootstrap --tests installs it",
+        );
+        return;
+    };
+    let reader = "
+import sys
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+for path in sys.argv[1:]:
+    h = HistogramLogReader(path, HdrHistogram(1, (1 << 40) - 1, 3)).get_next_interval_histogram()
+    print(h.get_total_count(), h.get_value_at_percentile(50), h.get_value_at_percentile(99.9))
+";
+    let output = Command::new(python)
+        .args(["-c", reader])
+        .args(&logs)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let found = String::from_utf8(output.stdout).unwrap();
+    for (trial, line) in with_delays.iter().zip(found.lines()) {
+        let delays = &trial["asked"]["answer"]["delays"];
+        let said = ["frames", "p50_ns", "p999_ns"].map(|field| number(&delays[field]));
+        let read: Vec<f64> = line.split(' ').map(|n| n.parse().unwrap()).collect();
+        for (said, read) in said.iter().zip(&read) {
+            // three digits
+            assert!((read / said - 1.0).abs() < 0.001, "{line}: {delays}");
+        }
+    }
 }
 
 /// In its shortest form, end to end on the kernel of this host.

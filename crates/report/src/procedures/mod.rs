@@ -428,7 +428,7 @@ fn why(record: &TrialRecord) -> String {
 }
 
 /// Every trial with its reason and its meaning.
-pub fn explain(trials: &[TrialRecord]) -> String {
+pub(crate) fn explain(trials: &[TrialRecord]) -> String {
     let mut text = String::from("Why each trial was made, and what it said:\n\n");
     for record in trials {
         let Some(asked) = &record.asked else { continue };

@@ -140,10 +140,10 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
         Found::Soak(_) => vec![
             right("load", &["load_pps"]),
             right("for", &["duration_s"]),
-            right("frames lost", &["frames_lost"]),
+            right("lost", &["frames_lost"]),
             right("bursts", &["loss_bursts"]),
-            right("longest lossless", &["longest_lossless_s"]),
-            right("trend per hour", &["trend_pps_per_hour"]),
+            right("longest clean", &["longest_lossless_s"]),
+            right("trend per h", &["trend_pps_per_hour"]),
         ],
         Found::Sweep(found) => vec![
             right(&found.parameter, &["value"]),
@@ -445,7 +445,10 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
         Found::Soak(found) => vec![vec![
             pps(found.load_pps),
             Cell::number(seconds(found.duration_s), found.duration_s),
-            Cell::number(count(found.frames_lost), found.frames_lost),
+            Cell::number(
+                format!("{} frames", count(found.frames_lost)),
+                found.frames_lost,
+            ),
             Cell::number(found.loss_bursts.to_string(), found.loss_bursts),
             Cell::number(seconds(found.longest_lossless_s), found.longest_lossless_s),
             Cell::optional(found.trend_pps_per_hour, NOTHING, |pps| {
