@@ -72,6 +72,7 @@ pub(crate) fn goals(search: &SearchOutcome) -> Table {
             .map(|pps| 100.0 * pps / search.max_load_pps);
         let words = match goal.name.contains('=') {
             true => format!("{}: {}", goal.name, goal.verdict),
+            false if goal.verdict == "found" => String::new(),
             false => goal.verdict.clone(),
         };
         table.push(
@@ -82,7 +83,10 @@ pub(crate) fn goals(search: &SearchOutcome) -> Table {
                 cell(goal.relevant_upper_bound_pps),
                 cell(goal.conditional_throughput_pps),
                 Cell::optional(share, "", percent),
-                Cell::text(words),
+                Cell {
+                    text: words,
+                    raw: vec![goal.verdict.clone()],
+                },
             ],
         );
     }

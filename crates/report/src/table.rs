@@ -312,7 +312,10 @@ pub fn wrap(text: &str, width: usize, indent: &str) -> String {
             lines.push(std::mem::take(&mut line));
         }
         while word.len() > room {
-            lines.push(word.drain(..room).collect());
+            // lists without blanks break behind a comma
+            let comma = word[..room].iter().rposition(|c| *c == ',');
+            let end = comma.map_or(room, |comma| comma + 1);
+            lines.push(word.drain(..end).collect());
         }
         if !line.is_empty() {
             line.push(' ');
@@ -378,6 +381,7 @@ mod tests {
         assert_eq!(wrap("aaa bbb ccc", 9, "  "), "  aaa bbb\n  ccc\n");
         assert_eq!(wrap("abcdefghijkl m", 8, ""), "abcdefgh\nijkl m\n");
         assert_eq!(wrap("a abcdefghijkl", 8, ""), "a\nabcdefgh\nijkl\n");
+        assert_eq!(wrap("ab=1,cd=2,ef", 8, ""), "ab=1,\ncd=2,ef\n");
         assert_eq!(wrap("  ", 8, ""), "");
         assert_eq!(wrap("in all 52 s, or", 9, ""), "in all\n52 s, or\n");
         assert_eq!(shorten("nft add rule ip t drop", 14), "nft ad... drop");

@@ -37,19 +37,19 @@ pub(crate) fn tables(outcomes: &[&Outcome], most_rows: usize) -> Vec<Titled> {
         percentiles(outcomes),
     );
     let (table, every) = samples(outcomes, most_rows);
-    add(format!("Over time{}", every_words(every)), table);
+    let rows = match every {
+        1 => String::new(),
+        n => format!(", each row {n} intervals together"),
+    };
+    add(format!("Over time{rows}"), table);
     let (table, every) = estimates(outcomes, most_rows);
-    add(format!("The search{}", every_words(every)), table);
+    let rows = match every {
+        1 => String::new(),
+        n => format!(", one trial of {n}"),
+    };
+    add(format!("The search{rows}"), table);
     add("The search".into(), steps(outcomes));
     tables
-}
-
-/// What is left out of a course.
-fn every_words(every: usize) -> String {
-    match every {
-        1 => String::new(),
-        n => format!(", one row of {n}"),
-    }
 }
 
 /// Columns of a table of results, between frame size and verdict.
@@ -316,9 +316,10 @@ fn bounded(tester_bound: bool, pps: f64) -> String {
 
 /// Percent with the digits of a loss ratio: a frame in a million counts.
 fn loss(percent: f64) -> Cell {
-    let text = match percent == 0.0 {
-        true => "0 %".into(),
-        false => format!("{percent:.4} %"),
+    let text = match percent {
+        0.0 => "0 %".into(),
+        small if small < 0.000_05 => "<0.0001 %".into(),
+        all => format!("{all:.4} %"),
     };
     Cell::number(text, percent)
 }
@@ -606,39 +607,57 @@ fn every(rows: usize, most: usize) -> usize {
     rows.div_ceil(most).max(1)
 }
 
-/// What was offered and what came back over time, and how many intervals stand for one row.
+/// What was offered and what came back over time, and how many intervals are together in one row: no lost frame is left out.
 fn samples(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     let right = Column::right;
     let who = Who::of(outcomes);
     let mut table = Table::new(who.columns(vec![
-        right("time", &["at_s"]),
+        right("until", &["at_s"]),
         right("intended", &["intended_load_pps"]),
         right("offered", &["offered_load_pps"]),
         right("forwarded", &["forwarding_rate_pps"]),
-        right("lost", &["loss_percent"]),
+        right("lost", &["frames_lost"]),
+        right("loss", &["loss_percent"]),
     ]));
     let most = outcomes.iter().map(|outcome| samples_of(outcome).len());
     let every = every(most.max().unwrap_or(0), most_rows);
     for outcome in outcomes {
-        let samples = samples_of(outcome).iter().skip(every - 1).step_by(every);
-        for sample in samples {
-            let end_s = (sample.at_ns + sample.length_ns) as f64 / 1e9;
+        for part in samples_of(outcome).chunks(every) {
+            let together = together(part);
+            let end_s = (together.at_ns + together.length_ns) as f64 / 1e9;
+            let lost = together.frames_sent as i64 - together.frames_received as i64;
             table.push(
                 Mark::None,
                 who.row(
                     outcome,
                     vec![
                         Cell::number(seconds(end_s), end_s),
-                        pps(sample.intended_load_pps),
-                        pps(sample.offered_load_pps()),
-                        pps(sample.forwarding_rate_pps()),
-                        loss(100.0 * sample.loss_ratio()),
+                        pps(together.intended_load_pps),
+                        pps(together.offered_load_pps()),
+                        pps(together.forwarding_rate_pps()),
+                        Cell::number(count(lost), lost),
+                        loss(100.0 * together.loss_ratio()),
                     ],
                 ),
             );
         }
     }
     (table, every)
+}
+
+/// Intervals that follow one another as one.
+fn together(part: &[Interval]) -> Interval {
+    let sum = |of: fn(&Interval) -> u64| part.iter().map(of).sum::<u64>();
+    let intended: f64 = part.iter().map(|i| i.intended_load_pps).sum();
+    let ends = |i: &Interval| i.at_ns + i.length_ns;
+    let at_ns = part.first().map_or(0, |first| first.at_ns);
+    Interval {
+        at_ns,
+        length_ns: part.last().map_or(0, ends) - at_ns,
+        intended_load_pps: intended / part.len().max(1) as f64,
+        frames_sent: sum(|i| i.frames_sent),
+        frames_received: sum(|i| i.frames_received),
+    }
 }
 
 /// How the estimates of a critical load came closer, and how many stand for one row.
