@@ -386,5 +386,5 @@ fn a_search_that_is_interrupted_keeps_its_trials() {
     lab.assert_clean("throughput");
     let shown = lab.run(&["runs", "show", "@1", "--json"]);
     let run: Value = serde_json::from_str(&shown.out).unwrap();
-    assert_eq!(run["state"], "interrupted");
+    assert_eq!(run["info"]["state"], "interrupted");
 }
