@@ -439,7 +439,7 @@ fn series_of_a_simulated_dut_have_known_truths() {
             assert!((beside - sum("frames_sent") / 99.0).abs() <= 2.0, "{trial}");
         }
     }
-    let head = std::fs::read_to_string(lab.only_run().join("run.json")).unwrap();
+    let head = fs::read_to_string(lab.only_run().join("run.json")).unwrap();
     let head: Value = serde_json::from_str(&head).unwrap();
     assert_eq!(head["parameters"]["both_directions"], true);
     assert_eq!(list(&head["parameters"]["series"]).len(), 4);
