@@ -602,7 +602,7 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
         return;
     }
     if crate::support::try_tool(&["nft", "--version"]).is_err() {
-        crate::support::skipped(TEST, "there is no nft");
+        skipped(TEST, "there is no nft");
         return;
     }
     let lab = Lab::new();
@@ -666,13 +666,8 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
     );
     assert_eq!(hops.len(), 2, "{hops:?}");
     let kept = lab.only_run().join("inputs/series");
-    let of_series = std::fs::read_dir(kept)
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
-    let kept = |name: &str| std::fs::read_to_string(of_series.join(name)).unwrap();
+    let of_series = fs::read_dir(kept).unwrap().next().unwrap().unwrap().path();
+    let kept = |name: &str| fs::read_to_string(of_series.join(name)).unwrap();
     assert!(kept("filters.txt").contains("ip saddr 192.0.2.24 "));
     assert!(kept("updates.txt").contains("state B"));
     lab.assert_clean("filters");
