@@ -12,13 +12,13 @@ use engine::TrafficFrames;
 use engine::tester::Addresses;
 use engine::traffic::compile::{self, Direction, Setting};
 use engine::traffic::player::Player;
-use model::link::LinkSpeed;
-use model::units::Load;
+use model::link::{LinkLoad, LinkSpeed, MeanSize};
 use packet::Signature;
 use packet::pcap::{ETHERNET, Format, Frame, Writer};
 use serde::Serialize;
 
 use super::Global;
+use super::send::LOOKED_AT;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 use crate::profiles::{self, Loaded};
@@ -61,9 +61,9 @@ pub struct Frames {
     /// Speed of the link, for rates that are shares of it: 10G
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
-    /// Frames per second of all streams together, instead of the profile's own: 1Mpps
-    #[arg(long)]
-    load: Option<Load>,
+    /// Load of all streams together, instead of the profile's own: 1Mpps, 9.4Gbps-l2; with --link also 50%, max
+    #[arg(long, value_name = "LOAD")]
+    load: Option<LinkLoad>,
     /// A VLAN tag in front of all that the profile says
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(0..4096))]
     vlan: Option<u16>,
@@ -74,6 +74,21 @@ pub struct Frames {
     /// Print the bytes
     #[arg(long, conflicts_with = "json")]
     hex: bool,
+}
+
+/// Of the first frames, as `send` looks at them.
+fn mean_size(frames: &TrafficFrames) -> anyhow::Result<MeanSize> {
+    let mut player = Player::new(frames, None)?;
+    let mut buffer = vec![0; player.buffer_len()];
+    let (mut count, mut bytes) = (0, 0);
+    while count < LOOKED_AT {
+        match player.take(&mut buffer, None, 0) {
+            0 => break,
+            len => bytes += (len + FCS) as u64,
+        }
+        count += 1;
+    }
+    MeanSize::new(bytes, count).context("frames without contents")
 }
 
 /// Which of a profile's two directions.
@@ -191,6 +206,24 @@ fn show(name: &str, global: &Global) -> anyhow::Result<Code> {
 }
 
 impl Frames {
+    /// The load in frames per second; `None` is the profile's own.
+    fn load_pps(&self, frames: &TrafficFrames) -> anyhow::Result<Option<f64>> {
+        let Some(load) = self.load else {
+            return Ok(None);
+        };
+        let mean = mean_size(frames)?;
+        Ok(match (load, self.link) {
+            (load, Some(link)) => Some(load.pps(mean, link)),
+            (LinkLoad::Load(load), None) => load.pps(mean),
+            (LinkLoad::Share(_), None) => {
+                return Err(Usage(format!(
+                    "--load {load}: percent of what? Say --link 10G, or a load such as 1Mpps"
+                ))
+                .into());
+            }
+        })
+    }
+
     fn run(self, global: &Global) -> anyhow::Result<Code> {
         let loaded = profiles::load(&self.profile)?;
         let compiled = compile::compile(
@@ -208,15 +241,6 @@ impl Frames {
                 output::note(&format!("note: {note}"));
             }
         }
-        let load_pps = match self.load {
-            None | Some(Load::Max) => None,
-            Some(Load::Frames(pps)) => Some(pps),
-            Some(_) => {
-                return Err(
-                    Usage("a load here is in frames per second, such as 1Mpps".to_owned()).into(),
-                );
-            }
-        };
         let names: Vec<String> = compiled
             .traffic
             .streams
@@ -227,7 +251,7 @@ impl Frames {
             traffic: Arc::new(compiled.traffic),
             nonce: 0,
         };
-        let mut player = Player::new(&frames, load_pps)?;
+        let mut player = Player::new(&frames, self.load_pps(&frames)?)?;
         let mut buffer = vec![0; player.buffer_len()];
         let mut next = || {
             let upcoming = player.upcoming()?;

@@ -252,3 +252,21 @@ fn the_schema_is_printed() {
         "run `cargo run -p xtask -- schemas`"
     );
 }
+
+/// Loads as people type them: the gap between two frames says what was understood.
+#[test]
+fn frames_are_shown_at_any_load() {
+    for (load, gap_ns) in [
+        ("--load 1Mpps", 1000.0),
+        ("--load 1Gbps", 672.0),
+        ("--load 512Mbps-l2", 1000.0),
+        ("--load 50% --link 1G", 1344.0),
+        ("--load max --link 1G", 672.0),
+    ] {
+        let words = format!("profile frames rfc2544/64 -n 2 --json {load}");
+        let words: Vec<&str> = words.split(' ').collect();
+        let frames: Value =
+            serde_json::from_str(&tool(&[&[PROGRAM], &words[..]].concat())).unwrap();
+        assert_eq!(frames[1]["due_ns"], gap_ns, "{load}");
+    }
+}

@@ -26,7 +26,7 @@ use crate::exit_code::Usage;
 use crate::profiles::{self, Loaded};
 
 /// Frames of a profile that are looked at for their sizes and destinations before anything is sent.
-const LOOKED_AT: u64 = 50_000;
+pub(in crate::cli) const LOOKED_AT: u64 = 50_000;
 /// And so many, about a second's work, where what the profile can write allows destinations that nothing is sent to: a list
 /// of addresses from several blocks may never have one from between them.
 const LOOKED_AT_IN_DOUBT: u64 = 20_000_000;

@@ -21,6 +21,7 @@ use lab::ports::{Port, Role};
 use model::link::{LinkLoad, LinkSpeed};
 use model::units::{FrameSize, UnitError, parse_duration};
 
+pub(super) use self::frames::LOOKED_AT;
 use self::frames::{Planned, What, place_of};
 use self::loads::Resolved;
 use super::Global;

@@ -363,7 +363,12 @@ impl Session {
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                first.get_or_insert_with(Instant::now);
+                // we may look late
+                let since = sending
+                    .schedule
+                    .load_pps
+                    .map_or(0.0, |pps| handed_over as f64 / pps);
+                first.get_or_insert_with(|| before_now(since));
                 // a load below some frames per second has its first frame later
                 if handed_over == 0 || sending.port.facts.kind.is_none() {
                     break;
@@ -588,6 +593,13 @@ fn start(sending: &mut Sending) -> anyhow::Result<()> {
     }
     sending.source.sender()?.start(sending.schedule)?;
     Ok(())
+}
+
+/// So many seconds ago, a second at the most.
+fn before_now(seconds: f64) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(Duration::from_secs_f64(seconds.min(1.0)))
+        .unwrap_or(now)
 }
 
 fn since(now: &ReceiveCounts, before: &ReceiveCounts) -> ReceiveCounts {
