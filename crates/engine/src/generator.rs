@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use packet::{FlowSet, FrameTemplate};
 
+use crate::af_xdp::Offers;
 use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::histogram::Histogram;
@@ -65,6 +66,8 @@ pub struct Capabilities {
     pub hot_load: bool,
     /// Who says when a frame left.
     pub timestamps: Timestamps,
+    /// What the first port's device offers beside frames; [`Capabilities::metadata`] says what is used of it.
+    pub metadata: Offers,
     /// A frame counted as sent has been given to the device driver.
     pub counts_at_driver: bool,
 }
@@ -107,8 +110,42 @@ impl Capabilities {
             profiles: false,
             hot_load: false,
             timestamps: Timestamps::None,
+            metadata: Offers {
+                tx_timestamp: false,
+                tx_checksum: false,
+                tx_launch_time: false,
+                rx_timestamp: false,
+            },
             counts_at_driver: true,
         }
+    }
+
+    /// What can be had of the device beside sending, and whether it is used: name, offered, and what for or why not.
+    pub fn metadata(&self) -> [(&'static str, bool, &'static str); 4] {
+        let offers = self.metadata;
+        let departures = match (offers.tx_timestamp, self.copies) {
+            (false, _) => "not used: the device does not offer it",
+            (true, Copies::ZeroCopy) => "used for departures of --timestamps hardware",
+            (true, _) => "not used: in copy mode the kernel writes when it freed a frame",
+        };
+        [
+            ("tx-timestamp", offers.tx_timestamp, departures),
+            (
+                "tx-checksum",
+                offers.tx_checksum,
+                "not used: checksums are in the frames, and cost next to nothing there",
+            ),
+            (
+                "tx-launch-time",
+                offers.tx_launch_time,
+                "not used: it needs a queueing discipline and the card's clock; frames are paced by the sender",
+            ),
+            (
+                "xdp-rx-timestamp",
+                offers.rx_timestamp,
+                "not used for latencies: the card's times of arrival come through SO_TIMESTAMPING",
+            ),
+        ]
     }
 
     /// The mode that was reached, for results: `af-xdp copy, 2 queues, need-wakeup`.

@@ -10,14 +10,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::af_packet::SinglePort;
+use engine::af_xdp;
 use engine::analysis::{AnalysisPlan, StreamPlan};
 use engine::capture::{self, Capture};
+use engine::rx_metadata::RxMetadata;
 use engine::stamps::clock::Ahead;
 use engine::stamps::{Kind, Log, Offers, Origin, choose};
 use engine::sys::monotonic_ns;
 use engine::{
     Counting, EngineError, Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, PathSpec,
-    Schedule, SignaturePlace, TestFrames,
+    Schedule, Sender, SignaturePlace, TestFrames,
 };
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, signature};
 
@@ -302,6 +304,149 @@ fn hardware_stamps_are_refused_before_anything_is_changed() {
             "{refused}"
         );
     }
+}
+
+/// Linux takes the registration of memory with metadata on veth in copy mode, sends the frames, and writes a time into each: of when
+/// it freed the frame, on CLOCK_TAI. That is no departure: it is told as what it is, and compared with nothing.
+#[test]
+fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
+    let Some(bed) = bed() else { return };
+    let path = &bed.paths()[0];
+    let open = |freed_stamps| {
+        let options = af_xdp::Options {
+            freed_stamps,
+            ..af_xdp::Options::default()
+        };
+        af_xdp::sender_with(std::slice::from_ref(path), &[], options)
+    };
+    let mut receiver = LoneReceiver::open(&path.rx, Some(Counting::AfPacket)).unwrap();
+    receiver.stamp(Kind::Software).unwrap();
+    let mut run = |sender: &mut dyn Sender| {
+        receiver.expect(&expected()).unwrap();
+        sender.arm(&frames()).unwrap();
+        sender.start(schedule(300)).unwrap();
+        while !sender.is_done() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let sent = sender.stop().unwrap().total();
+        let receiver = receiver.receiver().unwrap();
+        let begin = Instant::now();
+        while receiver.counts().unwrap().received < sent && begin.elapsed().as_secs() < 5 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(receiver.counts().unwrap().received, sent);
+        let analysis = receiver.analysis().unwrap().unwrap();
+        (sent, analysis, receiver.arrivals().unwrap())
+    };
+    // asked for what the device does not offer: refused, and frames go all the same
+    let mut sender = open(false).unwrap();
+    let refused = sender.stamp(Kind::Hardware).unwrap_err().to_string();
+    assert!(
+        refused.contains("tx0 offers none in metadata (netdev: no tx-timestamp"),
+        "{refused}"
+    );
+    let (name, is_offered, why) = sender.capabilities().metadata()[0];
+    assert_eq!((name, is_offered), ("tx-timestamp", false));
+    assert!(why.contains("does not offer"), "{why}");
+    assert!(sender.stamp(Kind::Software).is_err());
+    assert!(run(&mut sender).0 > 0);
+    assert_eq!(sender.departures(), None);
+    drop(sender);
+    let mut sender = open(true).unwrap();
+    match sender.stamp(Kind::Software) {
+        Err(EngineError::System { source, .. }) if source.raw_os_error() == Some(22) => {
+            return skip(format!("this kernel takes no metadata: {source}"));
+        }
+        result => result.unwrap(),
+    }
+    let now = || {
+        let now = rustix::time::clock_gettime_dynamic(rustix::time::DynamicClockId::Tai).unwrap();
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    };
+    for _ in 0..2 {
+        let begin_ns = now();
+        let (sent, mut analysis, arrivals) = run(&mut sender);
+        let departures = sender.departures().unwrap();
+        let end_ns = now();
+        assert_eq!(departures.origin, Origin::FREED);
+        if departures.times.is_empty() {
+            return skip("this kernel writes no time in copy mode");
+        }
+        assert_eq!(
+            (departures.times.len() as u64, departures.missing),
+            (sent, 0)
+        );
+        let mut numbers: Vec<u64> = departures.times.iter().map(|s| s.number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..sent).collect::<Vec<u64>>());
+        for stamped in &departures.times {
+            assert!((begin_ns..=end_ns).contains(&stamped.at_ns));
+        }
+        let refused = analysis
+            .retime(&departures, &arrivals)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("CLOCK_TAI") && refused.contains("two clocks"),
+            "{refused}"
+        );
+    }
+}
+
+/// veth answers XDP programs that ask when a frame arrived, and has nothing to say: what came as packets has a time of zero, what
+/// came as XDP frames ENODATA. Both end in software stamps, with the reason.
+#[test]
+fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
+    let Some(bed) = bed() else { return };
+    let path = &bed.paths()[0];
+    let port = bed.dut_port(0);
+    for (mode, words) in [
+        (Mode::AfPacket, "a time of zero for"),
+        (Mode::XdpLive, "No data available (os error 61) for"),
+    ] {
+        let asking = match RxMetadata::ask(&port) {
+            Ok(asking) => asking,
+            Err(error) => return skip(error),
+        };
+        let Ok(mut sender) = LoneSender::open(&path.tx, Some(mode), &[]) else {
+            skip(format!("{} does not open here", mode.name()));
+            continue;
+        };
+        sender.arm(&frames()).unwrap();
+        sender.sender().unwrap().start(schedule(200)).unwrap();
+        while !sender.sender().unwrap().is_done() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let sent = sender.sender().unwrap().stop().unwrap().total();
+        let begin = Instant::now();
+        while asking.answers().unwrap().frames() < sent && begin.elapsed().as_secs() < 5 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let answers = asking.answers().unwrap();
+        assert_eq!(
+            (answers.frames(), answers.stamped),
+            (sent, 0),
+            "{answers:?}"
+        );
+        let (origin, reason) = answers.best(Offers::of(&port).unwrap().clock);
+        assert_eq!(origin, Origin::XDP);
+        let reason = reason.unwrap();
+        assert!(
+            reason.contains(&format!("{words} {sent} of {sent}")),
+            "{reason}"
+        );
+    }
+    assert!(
+        !bed.in_dut(0, "ip link show eth0")
+            .unwrap()
+            .contains("prog/xdp")
+    );
+    let lo = engine::PortSpec {
+        interface: "lo".into(),
+        ..port
+    };
+    let refused = RxMetadata::ask(&lo).err().unwrap().to_string();
+    assert!(refused.contains("for lo (XDP metadata)"), "{refused}");
 }
 
 /// A capture says of each frame who stamped it: the kernel where it entered, when asked for that.

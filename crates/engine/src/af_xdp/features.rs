@@ -1,6 +1,6 @@
 //! What a driver says it can do for AF_XDP sockets, asked from the kernel's `netdev` family over generic netlink (Linux 6.8).
 //!
-//! Only one answer is looked for: can the device say when a frame left? Start with [`device_timestamps`].
+//! Start with [`Offers::of`].
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,17 +20,45 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
-/// `NETDEV_XSK_FLAGS_TX_TIMESTAMP`
-const TX_TIMESTAMP: u64 = 1;
+const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
 
-/// Can the device of an interface (of the calling thread's namespace) report when frames left? False also where the kernel is
-/// too old to say.
-pub(super) fn device_timestamps(interface: u32) -> bool {
-    features(interface).is_ok_and(|features| features & TX_TIMESTAMP != 0)
+/// What a device offers beside frames. Nothing where the kernel is too old to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offers {
+    /// It says when a frame of an AF_XDP socket left (`XDP_TXMD_FLAGS_TIMESTAMP`).
+    pub tx_timestamp: bool,
+    /// It fills in checksums (`XDP_TXMD_FLAGS_CHECKSUM`).
+    pub tx_checksum: bool,
+    /// It holds a frame back until its time (`XDP_TXMD_FLAGS_LAUNCH_TIME`, Linux 6.15).
+    pub tx_launch_time: bool,
+    /// Its driver answers XDP programs that ask when a frame arrived (`bpf_xdp_metadata_rx_timestamp`).
+    pub rx_timestamp: bool,
 }
 
-/// The interface's `xsk-features`.
-fn features(interface: u32) -> io::Result<u64> {
+impl Offers {
+    /// Asks for an interface of the calling thread's namespace.
+    pub fn of(interface: u32) -> Offers {
+        let Ok(answer) = device(interface) else {
+            return Offers::default();
+        };
+        let word = |kind| {
+            attribute(&answer, kind)
+                .and_then(|value| Some(u64::from_ne_bytes(*value.first_chunk()?)))
+                .unwrap_or(0)
+        };
+        let tx = word(NETDEV_A_DEV_XSK_FEATURES);
+        // linux/netdev.h: NETDEV_XSK_FLAGS_*, NETDEV_XDP_RX_METADATA_*
+        Offers {
+            tx_timestamp: tx & 1 != 0,
+            tx_checksum: tx & 2 != 0,
+            tx_launch_time: tx & 4 != 0,
+            rx_timestamp: word(NETDEV_A_DEV_XDP_RX_METADATA_FEATURES) & 1 != 0,
+        }
+    }
+}
+
+/// What the kernel says of an interface.
+fn device(interface: u32) -> io::Result<Vec<u8>> {
     let socket = socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
@@ -54,9 +82,8 @@ fn features(interface: u32) -> io::Result<u64> {
         &interface.to_ne_bytes(),
     );
     let answer = ask(&socket, &device)?;
-    attribute(&answer, NETDEV_A_DEV_XSK_FEATURES)
-        .and_then(|value| Some(u64::from_ne_bytes(*value.first_chunk()?)))
-        .ok_or_else(no_answer)
+    attribute(&answer, NETDEV_A_DEV_IFINDEX).ok_or_else(no_answer)?;
+    Ok(answer)
 }
 
 fn no_answer() -> io::Error {
@@ -116,8 +143,8 @@ mod tests {
 
     #[test]
     fn loopback_has_no_clock_and_a_missing_interface_is_an_error() {
-        assert!(!device_timestamps(1));
-        assert!(features(u32::MAX >> 1).is_err());
+        assert_eq!(Offers::of(1), Offers::default());
+        assert!(device(u32::MAX >> 1).is_err());
     }
 
     /// An answer as the kernel writes it, for a device with timestamps and checksums: id 5, two attributes, one of 8 bytes.

@@ -4,6 +4,7 @@
 //! A chunk of 2048 bytes holds several small frames, so that 512 of 64 bytes need 32 kB of cache, and not sets of it that are
 //! 2048 bytes apart. Start with [`FrameMemory`].
 
+use super::metadata::{self, BYTES, ROOM};
 use super::sys::{CHUNK_BYTES, Umem};
 use crate::af_packet::source::{Outline, Slot, Source};
 use crate::error::EngineError;
@@ -19,6 +20,8 @@ pub(super) struct FrameMemory {
     free: Vec<u32>,
     /// The next frame of a cycle.
     at: usize,
+    /// Bytes before each frame for its metadata; 0 where there is none.
+    room: usize,
 }
 
 impl FrameMemory {
@@ -31,6 +34,7 @@ impl FrameMemory {
             stride: Some(CHUNK_BYTES),
             free: (0..slots as u32).rev().collect(),
             at: 0,
+            room: 0,
         })
     }
 
@@ -39,12 +43,15 @@ impl FrameMemory {
         self.umem.region()
     }
 
-    /// Prepares slots for such frames, or writes all of them. None may be in flight.
-    pub(super) fn arm(&mut self, outline: &Outline, slots: usize) {
+    /// Prepares slots for such frames, or writes all of them. None may be in flight. Frames with metadata are never cached: no two
+    /// are the same.
+    pub(super) fn arm(&mut self, outline: &Outline, slots: usize, with_metadata: bool) {
         self.at = 0;
         self.frames.clear();
         self.free.clear();
-        match outline.cycle.as_deref().and_then(|cycle| {
+        self.room = if with_metadata { ROOM } else { 0 };
+        let cycle = outline.cycle.as_deref().filter(|_| !with_metadata);
+        match cycle.and_then(|cycle| {
             let lengths = cycle.iter().map(|cached| cached.bytes.len());
             Some((cycle, packed(lengths, slots)?))
         }) {
@@ -57,10 +64,11 @@ impl FrameMemory {
                 }
             }
             None => {
-                let stride = outline.buffer_len.next_power_of_two().max(64);
+                let room = self.room;
+                let stride = (room + outline.buffer_len).next_power_of_two().max(64);
                 self.stride = Some(stride);
                 self.frames = (0..slots)
-                    .map(|slot| (slot * stride, Slot::EMPTY))
+                    .map(|slot| (slot * stride + room, Slot::EMPTY))
                     .collect();
                 self.free.extend((0..slots as u32).rev());
             }
@@ -88,6 +96,16 @@ impl FrameMemory {
         }
     }
 
+    /// What the device says of the frame that begins here: when it left, and the frame. `None`: there is no metadata.
+    pub(super) fn completed(&mut self, start: usize) -> Option<(Option<u64>, &[u8])> {
+        let stride = self.stride.filter(|_| self.room > 0)?;
+        let (_, slot) = self.frames.get(start / stride)?;
+        let length = slot.bytes as usize;
+        let bytes = self.umem.bytes(start.checked_sub(BYTES)?, BYTES + length);
+        let (metadata, frame) = bytes.split_first_chunk()?;
+        Some((metadata::completed(metadata), frame))
+    }
+
     /// The lane of the next frame.
     #[inline]
     pub(super) fn lane<S: Source>(&self, frames: &S) -> u32 {
@@ -102,7 +120,13 @@ impl FrameMemory {
     pub(super) fn take<S: Source>(&mut self, frames: &mut S) -> Option<(usize, Slot)> {
         if let Some(stride) = self.stride {
             let (start, slot) = &mut self.frames[self.free.pop()? as usize];
-            frames.write(self.umem.bytes(*start, stride), slot);
+            frames.write(self.umem.bytes(*start, stride - self.room), slot);
+            if self.room > 0 {
+                let before = self.umem.bytes(*start - BYTES, BYTES);
+                if let Some(metadata) = before.first_chunk_mut() {
+                    metadata::request(metadata);
+                }
+            }
             return Some((*start, *slot));
         }
         frames.skip();
@@ -129,6 +153,15 @@ fn packed(lengths: impl Iterator<Item = usize>, chunks: usize) -> Option<Vec<usi
             (end <= chunks * CHUNK_BYTES).then_some(start)
         })
         .collect()
+}
+
+#[cfg(test)]
+impl FrameMemory {
+    /// What a device would write into the metadata of the frame that begins here.
+    pub(super) fn answer(&mut self, start: usize, at_ns: u64) {
+        let answer = self.umem.bytes(start - BYTES + 8, 8);
+        answer.copy_from_slice(&at_ns.to_ne_bytes());
+    }
 }
 
 #[cfg(test)]

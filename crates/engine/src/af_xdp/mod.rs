@@ -6,8 +6,10 @@
 
 mod features;
 mod memory;
+mod metadata;
 mod socket;
 mod sys;
 mod tx;
 
+pub use features::Offers;
 pub use tx::{BusyPoll, Options, ZeroCopy, sender, sender_with};

@@ -16,6 +16,7 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with};
 
+use super::metadata;
 use super::sys::{CHUNK_BYTES, Completions, Producer, set_budget, set_busy_poll};
 use super::tx::{Options, ZeroCopy};
 use crate::af_packet::counters::Counters;
@@ -42,6 +43,8 @@ pub(super) struct Queue {
     counted: u64,
     /// Frames that were put into the ring and are not ours again.
     in_flight: u64,
+    /// Of each descriptor.
+    descriptor_options: u32,
 }
 
 impl Queue {
@@ -52,6 +55,7 @@ impl Queue {
         (addr, len): (u64, u64),
         options: &Options,
         first: Option<&Queue>,
+        with_metadata: bool,
     ) -> io::Result<Queue> {
         let socket = socket_with(
             AddressFamily::XDP,
@@ -66,8 +70,15 @@ impl Queue {
                 len,
                 chunk_size: CHUNK_BYTES as u32,
                 headroom: 0,
-                flags: XdpUmemRegFlags::empty(),
-                tx_metadata_len: 0,
+                flags: match with_metadata {
+                    true => XdpUmemRegFlags::from_bits_retain(metadata::UMEM_FLAG),
+                    false => XdpUmemRegFlags::empty(),
+                },
+                tx_metadata_len: if with_metadata {
+                    metadata::BYTES as u32
+                } else {
+                    0
+                },
             };
             set_xdp_umem_reg(&socket, umem)?;
         }
@@ -116,6 +127,10 @@ impl Queue {
             produced: 0,
             counted: 0,
             in_flight: 0,
+            descriptor_options: match with_metadata {
+                true => metadata::DESCRIPTOR_OPTION,
+                false => 0,
+            },
         })
     }
 
@@ -133,7 +148,7 @@ impl Queue {
     /// Puts a frame into the ring, where there must be room. The kernel sees it after [`publish`](Self::publish).
     #[inline]
     pub(super) fn push(&mut self, start: usize, bytes: u32, stream: u32) {
-        self.ring.push(start, bytes);
+        self.ring.push(start, bytes, self.descriptor_options);
         self.streams[self.produced as usize % ENTRIES as usize] = stream;
         self.produced += 1;
         self.in_flight += 1;

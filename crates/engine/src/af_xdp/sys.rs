@@ -179,12 +179,12 @@ impl Producer {
 
     /// Writes the next entry; there must be room. The kernel sees it after [`Producer::publish`].
     #[inline]
-    pub(super) fn push(&mut self, start: usize, bytes: u32) {
+    pub(super) fn push(&mut self, start: usize, bytes: u32, options: u32) {
         assert!(self.has_room());
         let descriptor = XdpDesc {
             addr: start as u64,
             len: bytes,
-            options: XdpDescOptions::empty(),
+            options: XdpDescOptions::from_bits_retain(options),
         };
         // SAFETY: the entry is inside of the ring, and free: the kernel does not read it before it is published.
         unsafe { self.ring.entry(self.position).write(descriptor) };

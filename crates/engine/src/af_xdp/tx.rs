@@ -14,16 +14,18 @@ use std::{io, thread};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::features::device_timestamps;
+use super::features::Offers;
 use super::memory::FrameMemory;
+use super::metadata;
 use super::socket::{ENTRIES, Queue};
 use super::sys::{CHUNK_BYTES, transmit_queues};
 use crate::af_packet::counters::Counters;
 use crate::af_packet::sender::{BATCH, SocketSender, Transmit};
-use crate::af_packet::source::{Outline, Source};
+use crate::af_packet::source::{Outline, Signed, Source};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
+use crate::stamps::{self, Kind, Log, Origin, Stamped};
 
 /// The kernel releases a queue some time after its socket is closed, and says EBUSY until then.
 const RELEASE_TRIES: u32 = 50;
@@ -44,6 +46,9 @@ pub struct Options {
     /// Poll the driver from the sender's own system calls, in place of interrupts. Only of use where the driver defers those
     /// (`napi_defer_hard_irqs`, `gro_flush_timeout`), and nothing on veth.
     pub busy_poll: Option<BusyPoll>,
+    /// Take what the kernel writes into the metadata of frames for software stamps, where no device writes it. To find out what
+    /// that is; it is no departure (see [`Origin::FREED`](crate::stamps::Origin::FREED)).
+    pub freed_stamps: bool,
 }
 
 /// Zero-copy needs a driver that can.
@@ -108,7 +113,33 @@ struct Port {
     queues: Vec<Queue>,
     wanted: usize,
     zero_copy: bool,
-    device_timestamps: bool,
+    offers: Offers,
+    /// Departures that are asked for.
+    departing: Option<Departing>,
+}
+
+/// The departures of a port's frames, from their metadata.
+struct Departing {
+    signed: Option<Signed>,
+    log: Log,
+}
+
+impl Departing {
+    fn note(&mut self, completed: Option<(Option<u64>, &[u8])>) {
+        let Some((time, frame)) = completed else {
+            return;
+        };
+        let number = self.signed.and_then(|signed| signed.number(frame));
+        match (time, number) {
+            (Some(at_ns), Some((stream, number))) => self.log.push(Stamped {
+                stream,
+                number,
+                at_ns,
+            }),
+            (None, Some(_)) => self.log.missing += 1,
+            (_, None) => {}
+        }
+    }
 }
 
 impl Port {
@@ -131,9 +162,10 @@ impl Port {
             queues: vec![],
             wanted: 1,
             zero_copy: false,
-            device_timestamps: within(&spec.netns, || {
-                Ok(device_timestamps(interface_index(&spec.interface)?))
+            offers: within(&spec.netns, || {
+                Ok(Offers::of(interface_index(&spec.interface)?))
             })?,
+            departing: None,
         };
         port.reopen()?;
         port.zero_copy = port.queues.iter().all(|queue| queue.zero_copy);
@@ -160,9 +192,11 @@ impl Port {
             memory,
             queues,
             wanted,
+            departing,
             ..
         } = self;
         let region = memory.region();
+        let with_metadata = departing.is_some();
         within(&spec.netns, || {
             let interface = interface_index(&spec.interface)?;
             while queues.len() < *wanted {
@@ -174,8 +208,9 @@ impl Port {
                     )
                 };
                 let first = queues.first();
-                let queue =
-                    open_patiently(|| Queue::open(interface, number, region, options, first));
+                let queue = open_patiently(|| {
+                    Queue::open(interface, number, region, options, first, with_metadata)
+                });
                 queues.push(queue.map_err(|e| EngineError::system(what(), e))?);
             }
             Ok(())
@@ -187,6 +222,9 @@ impl Port {
         let mut unsent = 0;
         for queue in &mut self.queues {
             while let Some(start) = queue.complete() {
+                if let Some(departing) = &mut self.departing {
+                    departing.note(self.memory.completed(start));
+                }
                 self.memory.release(start);
             }
             unsent += queue.unsent();
@@ -232,6 +270,25 @@ impl Port {
             }
         }
         Ok(())
+    }
+
+    /// Why the device does not say when frames leave.
+    fn against_departures(&self, kind: Kind) -> Option<String> {
+        let refuse = |words: &str| Some(format!("{} {words}", self.spec.interface));
+        match kind {
+            Kind::User => None,
+            Kind::Software if self.options.freed_stamps => None,
+            Kind::Software => refuse(
+                "has no socket that the kernel would tell when the driver takes a frame; use --engine af-packet",
+            ),
+            Kind::Hardware if !self.offers.tx_timestamp => {
+                refuse("offers none in metadata (netdev: no tx-timestamp in xsk-features)")
+            }
+            Kind::Hardware if !self.zero_copy => refuse(
+                "is in copy mode, in which the kernel writes when it freed a frame, and not when that left",
+            ),
+            Kind::Hardware => None,
+        }
     }
 
     /// Counts what was sent.
@@ -290,25 +347,33 @@ impl Transmit for XdpTransmit {
                 .any(|port| port.options.busy_poll.is_some()),
             profiles: true,
             hot_load: true,
-            timestamps: match self.ports.iter().all(|port| port.device_timestamps) {
+            timestamps: match (self.ports.iter())
+                .all(|port| port.against_departures(Kind::Hardware).is_none())
+            {
                 true => Timestamps::SoftwareAndDevice,
                 false => Timestamps::Software,
             },
+            metadata: (self.ports.first()).map_or(Offers::default(), |port| port.offers),
             ..Capabilities::plain(Mode::AfXdp, summary)
         }
     }
 
     fn arm(&mut self, outline: &Outline) -> Result<(), EngineError> {
-        if outline.buffer_len > CHUNK_BYTES {
+        let with_metadata = self.ports.iter().any(|port| port.departing.is_some());
+        let most = CHUNK_BYTES - if with_metadata { metadata::ROOM } else { 0 };
+        if outline.buffer_len > most {
             return Err(EngineError::Unsupported {
                 engine: Mode::AfXdp.name(),
                 what: format!(
-                    "send frames of more than {CHUNK_BYTES} bytes without FCS, and one has {}",
+                    "send frames of more than {most} bytes without FCS, and one has {}",
                     outline.buffer_len
                 ),
             });
         }
         for port in &mut self.ports {
+            if let Some(departing) = &mut port.departing {
+                departing.signed = Some(outline.signed);
+            }
             // frames still with the DUT would come back as slots that are elsewhere now
             let mut patience = END_TRIES;
             port.unsent();
@@ -321,7 +386,8 @@ impl Transmit for XdpTransmit {
                 thread::sleep(END_PAUSE);
                 port.unsent();
             }
-            port.memory.arm(outline, port.slots);
+            port.memory
+                .arm(outline, port.slots, port.departing.is_some());
             port.reopen()?;
         }
         Ok(())
@@ -330,6 +396,9 @@ impl Transmit for XdpTransmit {
     fn begin(&mut self) -> Result<(), EngineError> {
         for port in &mut self.ports {
             port.reopen()?;
+            if let Some(departing) = &mut port.departing {
+                departing.log = Log::new(departing.log.origin);
+            }
             port.memory.begin();
             port.queues.iter_mut().for_each(Queue::begin);
         }
@@ -377,5 +446,120 @@ impl Transmit for XdpTransmit {
             result = result.and(drained);
         }
         result
+    }
+
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        for port in &mut self.ports {
+            if let Some(reason) = port.against_departures(kind) {
+                return Err(EngineError::Unsupported {
+                    engine: Mode::AfXdp.name(),
+                    what: format!("tell {} timestamps: {reason}", kind.name()),
+                });
+            }
+            let origin = match (kind, stamps::Offers::of(&port.spec)?.clock) {
+                (Kind::User, _) => None,
+                (Kind::Hardware, Some(clock)) => Some(Origin::card_metadata(clock)),
+                (Kind::Software | Kind::Hardware, _) => Some(Origin::FREED),
+            };
+            if origin.is_none() && port.departing.is_none() {
+                continue;
+            }
+            port.departing = origin.map(|origin| Departing {
+                signed: None,
+                log: Log::new(origin),
+            });
+            // memory is registered anew, with or without metadata
+            port.queues.clear();
+            port.reopen()?;
+        }
+        Ok(())
+    }
+
+    fn departures(&mut self) -> Option<Log> {
+        let ports = self.ports.iter_mut();
+        let mut logs = ports.filter_map(|port| {
+            port.unsent();
+            let in_flight: u64 = port.queues.iter().map(Queue::in_flight).sum();
+            let mut log = port.departing.as_ref()?.log.clone();
+            log.missing += in_flight;
+            Some(log)
+        });
+        let first = logs.next()?;
+        Some(logs.fold(first, Log::and))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::af_packet::source::TestSource;
+    use crate::generator::{Frames, Schedule, TestFrames};
+    use crate::pacer::HoldUps;
+    use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+
+    /// A ring of completions that a test has written: of five frames the device took, it says of three when they left.
+    #[test]
+    fn completions_become_departures_by_the_numbers_of_their_frames() {
+        let template = FrameTemplate::new(&FrameSpec {
+            source: MacAddr([2, 0, 0, 0, 1, 1]),
+            destination: MacAddr([2, 0, 0, 0, 0, 1]),
+            version: IpVersion::V4,
+            frame_size: 64,
+        });
+        let frames = TestFrames {
+            template: template.unwrap(),
+            flows: FlowSet::default_v4(3).unwrap(),
+            nonce: 9,
+        };
+        let outline = Outline::of(&Frames::Test(frames.clone())).unwrap();
+        let mut memory = FrameMemory::new(8).unwrap();
+        memory.arm(&outline, 8, true);
+        let schedule = Schedule {
+            load_pps: None,
+            frames: Some(100),
+            at_most: Duration::from_secs(1),
+            hold_ups: HoldUps::Forgive,
+            path: 0,
+        };
+        let mut source = TestSource::new(&frames, &schedule, 0);
+        source.look(1);
+        let mut departing = Departing {
+            signed: Some(outline.signed),
+            log: Log::new(Origin::card_metadata(0)),
+        };
+        // two rounds: the second one goes into the buffers of the first
+        for round in 0..2_u64 {
+            let taken: Vec<usize> = (0..5)
+                .map(|_| memory.take(&mut source).unwrap().0)
+                .collect();
+            let completions: Vec<usize> = [3, 0, 4, 1, 2].map(|at| taken[at]).into();
+            for (at, &start) in (0_u64..).zip(&completions) {
+                assert_eq!(start % 64, 0);
+                let (time, frame) = memory.completed(start).unwrap();
+                assert_eq!((time, frame.len()), (None, 60), "an old answer is gone");
+                if at < 3 {
+                    memory.answer(start, 1000 * (round + 1) + at);
+                }
+                departing.note(memory.completed(start));
+                memory.release(start);
+            }
+        }
+        let found: Vec<(u64, u64)> = (departing.log.times.iter())
+            .map(|stamped| (stamped.number, stamped.at_ns))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (3, 1000),
+                (0, 1001),
+                (4, 1002),
+                (8, 2000),
+                (5, 2001),
+                (9, 2002)
+            ]
+        );
+        assert_eq!(departing.log.missing, 4);
+        memory.arm(&outline, 8, false);
+        assert_eq!(memory.completed(0), None, "no metadata, no answer");
     }
 }

@@ -128,6 +128,21 @@ impl Origin {
         }
     }
 
+    /// What a card with this clock writes into the metadata of an AF_XDP frame.
+    pub const fn card_metadata(clock: u32) -> Origin {
+        Origin {
+            place: "at the card (AF_XDP metadata)",
+            ..Origin::card(clock)
+        }
+    }
+    /// What the kernel writes there in copy mode: when it freed the frame, after the driver or whoever got it from there was done
+    /// with it. It is no departure, and is compared with nothing.
+    pub const FREED: Origin = Origin {
+        kind: Kind::Software,
+        place: "as the kernel frees the frame (AF_XDP metadata in copy mode)",
+        clock: Clock::Tai,
+    };
+
     /// As results keep it.
     pub fn kept(&self) -> TimestampOrigin {
         TimestampOrigin {

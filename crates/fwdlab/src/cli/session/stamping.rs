@@ -43,7 +43,10 @@ impl Stamping {
         if wanted == Timestamps::User {
             return Ok(user(Vec::new()));
         }
-        if !["auto", Mode::AfPacket.name()].contains(&engine) {
+        let tells = ["auto", Mode::AfPacket.name()].contains(&engine);
+        // a device may, and the engine says whether this one does
+        let may_tell = engine == Mode::AfXdp.name() && wanted == Timestamps::Hardware;
+        if !tells && !may_tell {
             if wanted == Timestamps::Auto {
                 return Ok(user(vec![format!(
                     "software: --engine {engine} is not told when its frames leave"
