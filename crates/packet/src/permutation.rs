@@ -73,7 +73,13 @@ impl Tour {
         match (self.visits, &tables) {
             (Visits::Sequential, _) => self.visit_by(stride, members, |tour| tour.n),
             (Visits::Shuffled { .. }, Some(tables)) => {
-                self.visit_by(stride, members, |tour| tables.permute(tour.n, tour.len));
+                let end = self.n.checked_add(members.len() as u64);
+                if stride == 1 && end.is_some_and(|end| end < self.len) {
+                    tables.permute_all(self.n, self.len, members);
+                    self.n += members.len() as u64;
+                } else {
+                    self.visit_by(stride, members, |tour| tables.permute(tour.n, tour.len));
+                }
             }
             (Visits::Shuffled { seed }, None) => {
                 self.visit_by(stride, members, |tour| permute(tour.n, tour.len, seed));
@@ -149,6 +155,9 @@ struct Tables {
 /// The largest set that is shuffled by [`Tables`]. They take 128 kB then: more would displace frames from the cache.
 const MOST_BY_TABLES: u64 = 1 << 28;
 
+/// So many members at once, where their low parts follow one another.
+const ROW: usize = 32;
+
 /// High parts have at least so many bits: 2048 of them, of 4 bytes, still fit the L1 cache several times. Sets of up to so
 /// many members have a table of their own, and their order is as random as can be; with 32 by 32 for 1000 it was not.
 const HIGH_BITS: u32 = 11;
@@ -176,19 +185,66 @@ impl Tables {
         }
     }
 
+    /// The members that the visits from number `index` on go to, of which none is beyond the round.
+    fn permute_all(&self, mut index: u64, len: u64, mut members: &mut [u64]) {
+        let mut room = [0; ROW];
+        while !members.is_empty() {
+            let low = (index & mask(self.low_bits)) as usize;
+            let turns = &self.turns[low..];
+            let row = members.len().min(turns.len()).min(ROW);
+            let (these, rest) = members.split_at_mut(row);
+            if self.step_row(index, &turns[..row], &mut room[..row], these) >= len {
+                for member in these.iter_mut().filter(|member| **member >= len) {
+                    *member = self.permute(*member, len);
+                }
+            }
+            (index, members) = (index + row as u64, rest);
+        }
+    }
+
+    /// [`step`](Self::step) from numbers that follow one another and have the same high part; returns the largest member. In
+    /// three loops, of which vectors make the first and the last short.
+    fn step_row(&self, index: u64, turns: &[u32], steps: &mut [u32], members: &mut [u64]) -> u64 {
+        let (from, count) = ((index >> self.low_bits) as u32, self.places.len() as u32);
+        for (high, turn) in steps.iter_mut().zip(turns) {
+            let turned = from + turn;
+            *high = if turned < count {
+                turned
+            } else {
+                turned - count
+            };
+        }
+        for step in steps.iter_mut() {
+            *step = self.places[*step as usize];
+        }
+        let low = (index & mask(self.low_bits)) as u32;
+        // Signed, because that is what every vector unit can compare; tables have no numbers that large.
+        let mut largest = 0_i32;
+        for ((member, step), low) in members.iter_mut().zip(steps).zip(low..) {
+            let number = *step ^ low;
+            largest = largest.max(number as i32);
+            *member = number.into();
+        }
+        largest as u64
+    }
+
     #[inline]
     fn permute(&self, index: u64, len: u64) -> u64 {
-        let high_count = self.places.len();
         let mut x = index;
         loop {
-            let low = x & mask(self.low_bits);
-            let turned = (x >> self.low_bits) as usize + self.turns[low as usize] as usize;
-            let high = turned.min(turned.wrapping_sub(high_count));
-            x = u64::from(self.places[high]) ^ low;
+            x = self.step(x);
             if x < len {
                 return x;
             }
         }
+    }
+
+    #[inline]
+    fn step(&self, x: u64) -> u64 {
+        let low = x & mask(self.low_bits);
+        let turned = (x >> self.low_bits) as usize + self.turns[low as usize] as usize;
+        let high = turned.min(turned.wrapping_sub(self.places.len()));
+        u64::from(self.places[high]) ^ low
     }
 }
 
@@ -363,6 +419,26 @@ mod tests {
             for visits in [Visits::Sequential, Visits::Shuffled { seed }, Visits::Reshuffled { seed }] {
                 let visited = members(visits, len, round * len, len as usize);
                 prop_assert!(is_permutation(visited.into_iter(), len));
+            }
+        }
+
+        /// One visit after another goes where many at once go.
+        #[test]
+        fn many_visits_at_once_are_the_same_visits(
+            len in 1..5_000_000_u64, first: u64, seed: u64, parts in proptest::collection::vec(1..80_usize, 1..6),
+        ) {
+            let mut one_by_one = Visits::Shuffled { seed }.tour(len);
+            one_by_one.advance(first);
+            let mut at_once = one_by_one.clone();
+            for part in parts {
+                let mut members = vec![0; part];
+                at_once.visit(1, &mut members);
+                for member in members {
+                    let mut expected = [0];
+                    one_by_one.visit(0, &mut expected);
+                    one_by_one.advance(1);
+                    prop_assert_eq!(member, expected[0]);
+                }
             }
         }
 

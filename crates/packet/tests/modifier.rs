@@ -545,6 +545,7 @@ fn any_writes(from: u16, to: u16) -> impl Strategy<Value = Vec<Instruction>> {
     proptest::collection::vec(prop_oneof![2 => write, 1 => masked], 0..5)
 }
 
+/// Of every width one: numbers without any order, in steps up or down, or always the same, as the seed says.
 fn four_variables(seed: u64) -> Vec<Variable> {
     [
         ("w1", Width::One),
@@ -553,9 +554,17 @@ fn four_variables(seed: u64) -> Vec<Variable> {
         ("w8", Width::Eight),
     ]
     .into_iter()
-    .map(|(name, width)| {
+    .zip([1, 5, 25, 125])
+    .map(|((name, width), digit)| {
         let (min, max) = (0, width.max());
-        variable(name, width, Source::Random { min, max, seed })
+        let in_steps = |direction| counter(direction, seed & max, min, max, 1 << (seed % 7));
+        let source = match seed / digit % 5 {
+            0 | 1 => Source::Random { min, max, seed },
+            2 => in_steps(Direction::Increment),
+            3 => in_steps(Direction::Decrement),
+            _ => up(seed & max, seed & max, seed & max, 1),
+        };
+        variable(name, width, source)
     })
     .collect()
 }
@@ -782,7 +791,7 @@ proptest! {
         let mut machine = program.machine(&template).unwrap();
         let mut patching = program.machine(&template).unwrap();
         let (mut frame, mut patched) = (vec![0; template.len()], template.clone());
-        for n in 0..20 {
+        for n in 0..40 {
             let signature = Signature { nonce: 3, stream: 4, sequence: n, timestamp_ns: n << 40 | seed };
             machine.render(&mut frame, &signature);
             patching.patch(&mut patched, &signature);

@@ -4,7 +4,6 @@
 //! that does not change and the values just written; otherwise it is computed over the covered bytes. Both give the same
 //! bits. Which is possible is decided once, in [`machine`](super::machine). Start with [`Fix`].
 
-use super::machine::{AHEAD, Column};
 use crate::checksum::{fold, wide_sum};
 use crate::header::{gre, icmp, icmpv6, tcp, udp};
 use std::ops::Range;
@@ -133,25 +132,6 @@ impl Fix {
     pub fn checksum(&self, sum: u64) -> u16 {
         let checksum = !fold(sum);
         checksum | if checksum == 0 { self.zero } else { 0 }
-    }
-
-    /// Makes checksums of sums. In two steps of which the second has numbers of 32 bits, of which vectors hold twice as many.
-    pub fn checksums(&self, sums: &mut Column) {
-        let mut narrow = [0_u32; AHEAD];
-        for (narrow, sum) in narrow.iter_mut().zip(&*sums) {
-            *narrow = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
-        }
-        for sum in &mut narrow {
-            *sum = !(sum.wrapping_add(sum.rotate_left(16)) >> 16) & 0xffff;
-        }
-        for (sum, narrow) in sums.iter_mut().zip(narrow) {
-            *sum = if narrow == 0 {
-                self.zero
-            } else {
-                narrow as u16
-            }
-            .into();
-        }
     }
 
     /// Writes the checksum that belongs to this sum.

@@ -5,8 +5,9 @@
 //! Three times as fast as one instruction after another, which is how [`machine`](super::machine) runs programs that
 //! depend on more. Start with [`Fused::new`].
 
+use super::column::{AHEAD, Total, Values};
 use super::fix::Fix;
-use super::machine::{AHEAD, Column, Field, Step, halves};
+use super::machine::{Field, Step};
 use super::variable::Width;
 use crate::signature::Signature;
 
@@ -18,25 +19,24 @@ pub(super) struct Fused {
     /// Where.
     signature: Option<usize>,
     sums: Box<[Sum]>,
-    /// How many of the checksums do not cover the signature; they come first, and are known before the frame is wanted.
-    known_sums: usize,
 }
 
-/// A field, or several of the same width side by side: addresses, ports.
+/// A field, or several side by side: addresses, ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Write {
     at: usize,
+    width: Width,
     parts: Vec<Part>,
+    /// The bits that all parts leave as they are in the template.
+    kept: u64,
     /// What is written into the next frames, read as big endian.
-    next: Column,
+    next: Total,
 }
 
 /// A field within a [`Write`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     field: Field,
-    /// The bits that it leaves as they are in the template.
-    kept: u64,
     /// How many bits follow it in the write.
     after: u32,
     /// Which of the checksums cover it, and shifted by how many bits.
@@ -50,10 +50,12 @@ struct Sum {
     at: usize,
     /// Sum of what never changes.
     constant: u64,
-    /// By how many bits the signature is shifted in it, if it is covered.
-    signature: Option<u32>,
-    /// In the next frames: the sum but for the signature, or if that is not covered the checksum.
-    next: Column,
+    /// Which earlier one covers the same fields, if one does: the sums differ only in their constants.
+    like: Option<usize>,
+    /// Which bits of the signature's sum it covers, all or none, and shifted by how many bits.
+    signature: (u64, u32),
+    /// In the next frames: the sum but for the signature.
+    next: Total,
 }
 
 impl Fused {
@@ -77,7 +79,7 @@ impl Fused {
             }
         }
         // Each with its terms: which of the steps, and shifted by how many bits.
-        let mut sums: Vec<(Sum, &[(usize, u32)])> = steps
+        let sums: Vec<(Sum, &[(usize, u32)])> = steps
             .iter()
             .filter_map(|step| match step {
                 Step::Sum {
@@ -85,71 +87,96 @@ impl Fused {
                     constant,
                     terms,
                 } => {
-                    let signature = signature.and_then(|(number, _)| shift(terms, number));
+                    let shift = signature.and_then(|(number, _)| shift(terms, number));
                     let sum = Sum {
                         fix: *fix,
                         at: fix.field().start,
                         constant: *constant,
-                        signature,
-                        next: [0; AHEAD],
+                        like: None,
+                        signature: shift.map_or((0, 0), |shift| (u64::MAX, shift)),
+                        next: Total::new(),
                     };
                     Some((sum, &terms[..]))
                 }
                 _ => None,
             })
             .collect();
-        sums.sort_by_key(|(sum, _)| sum.signature.is_some());
-        let mut writes: [Vec<Write>; 4] = Default::default();
+        let fields = |sum: usize| -> Vec<&(usize, u32)> {
+            let is_field = |(step, _): &&(usize, u32)| matches!(steps[*step], Step::Put(_));
+            sums[sum].1.iter().filter(is_field).collect()
+        };
+        let like = |sum: usize| (0..sum).find(|earlier| fields(*earlier) == fields(sum));
+        let likes: Vec<Option<usize>> = (0..sums.len()).map(like).collect();
+        let mut writes = vec![];
         for (number, step) in steps.iter().enumerate() {
             let Step::Put(field) = step else { continue };
             let covered = sums
                 .iter()
                 .enumerate()
+                .filter(|(sum, _)| likes[*sum].is_none())
                 .filter_map(|(sum, (_, terms))| Some((sum, shift(terms, number)?)));
             let part = Part {
-                kept: field.kept(template),
                 after: 0,
                 covered: covered.collect(),
                 field: field.clone(),
             };
-            writes[field.width.bytes().ilog2() as usize].push(Write {
+            writes.push(Write {
                 at: field.at,
+                width: field.width,
                 parts: vec![part],
-                next: [0; AHEAD],
+                kept: field.kept(template),
+                next: Total::new(),
             });
         }
         merge(&mut writes);
-        let known = |(sum, _): &(Sum, _)| sum.signature.is_none();
+        let of_width = |width| {
+            writes
+                .iter()
+                .filter(|w| w.width == width)
+                .cloned()
+                .collect()
+        };
         Some(Fused {
-            writes: writes.map(Vec::into_boxed_slice),
+            writes: [Width::One, Width::Two, Width::Four, Width::Eight].map(of_width),
             signature: signature.map(|(_, at)| at),
-            known_sums: sums.iter().take_while(|sum| known(sum)).count(),
-            sums: sums.into_iter().map(|(sum, _)| sum).collect(),
+            sums: sums
+                .into_iter()
+                .zip(likes)
+                .map(|((sum, _), like)| Sum { like, ..sum })
+                .collect(),
         })
     }
 
     /// Works out the next frames, for which these are the values.
-    pub fn look_ahead(&mut self, values: &[Column]) {
+    pub fn look_ahead(&mut self, values: &[Values]) {
         for sum in &mut self.sums {
-            sum.next.fill(sum.constant);
+            sum.next.begin(sum.constant);
         }
         for write in self.writes.iter_mut().flatten() {
-            for (number, part) in write.parts.iter().enumerate() {
-                let mut room = [0; AHEAD];
-                let wires = part.field.wires(&values[part.field.value], &mut room);
-                let (kept, after) = (part.kept, part.after);
-                let next = write.next.iter_mut().zip(wires);
-                match number {
-                    0 => next.for_each(|(all, wire)| *all = (wire | kept) << after),
-                    _ => next.for_each(|(all, wire)| *all |= (wire | kept) << after),
-                }
+            write.next.begin(write.kept);
+            for part in &write.parts {
+                let values = &values[part.field.value];
+                let mut room = [[0; AHEAD]; 2];
+                let [wires, summands] = part.field.wires(values, &mut room);
+                write.next.add(wires, part.after);
                 for (sum, shift) in &part.covered {
-                    add(&mut self.sums[*sum].next, wires, *shift, part.field.width);
+                    self.sums[*sum].next.add(summands, *shift);
                 }
             }
+            write.next.finish();
         }
-        for sum in &mut self.sums[..self.known_sums] {
-            sum.fix.checksums(&mut sum.next);
+        for number in 0..self.sums.len() {
+            let (earlier, [sum, ..]) = self.sums.split_at_mut(number) else {
+                return;
+            };
+            match sum.like {
+                Some(like) => {
+                    let like = &earlier[like];
+                    let more = sum.constant.wrapping_sub(like.constant);
+                    sum.next.copy(&like.next, more);
+                }
+                None => sum.next.finish(),
+            }
         }
     }
 
@@ -158,26 +185,32 @@ impl Fused {
     pub fn write(&self, frame: &mut [u8], next: usize, signature: &Signature) {
         let next = next % AHEAD;
         let [ones, twos, fours, eights] = &self.writes;
-        store::<8>(
-            frame,
-            eights.iter().map(|write| (write.at, write.next[next])),
-        );
-        store::<4>(
-            frame,
-            fours.iter().map(|write| (write.at, write.next[next])),
-        );
-        store::<2>(frame, twos.iter().map(|write| (write.at, write.next[next])));
-        store::<1>(frame, ones.iter().map(|write| (write.at, write.next[next])));
-        let (known, signed) = self.sums.split_at(self.known_sums);
-        store::<2>(frame, known.iter().map(|sum| (sum.at, sum.next[next])));
-        let Some(at) = self.signature else { return };
-        signature.write(&mut frame[at..]);
-        let signature = signature.wide_sum();
-        let checksums = signed.iter().map(|sum| {
-            let total = sum.next[next] + (signature << sum.signature.unwrap_or(0));
-            (sum.at, sum.fix.checksum(total).into())
-        });
-        store::<2>(frame, checksums);
+        store::<8>(frame, eights, next);
+        store::<4>(frame, fours, next);
+        store::<2>(frame, twos, next);
+        store::<1>(frame, ones, next);
+        let mut of_signature = 0;
+        if let Some(at) = self.signature {
+            signature.write(&mut frame[at..]);
+            of_signature = signature.wide_sum();
+        }
+        for sum in &self.sums {
+            let (mask, shift) = sum.signature;
+            let total = sum.next.get(next) + ((of_signature & mask) << shift);
+            frame[sum.at..sum.at + 2].copy_from_slice(&sum.fix.checksum(total).to_be_bytes());
+        }
+    }
+}
+
+/// Writes fields of so many bytes.
+#[inline]
+fn store<const BYTES: usize>(frame: &mut [u8], writes: &[Write], next: usize) {
+    for Write {
+        at, next: value, ..
+    } in writes
+    {
+        let bytes = value.get(next).to_be_bytes();
+        frame[*at..*at + BYTES].copy_from_slice(&bytes[8 - BYTES..]);
     }
 }
 
@@ -188,45 +221,33 @@ fn shift(terms: &[(usize, u32)], step: usize) -> Option<u32> {
 }
 
 /// Makes one write of two of the same width side by side, as long as there are any.
-fn merge(writes: &mut [Vec<Write>; 4]) {
-    for width in 0..3 {
-        let bytes = 1 << width;
-        while let Some((left, right)) = side_by_side(&writes[width], bytes) {
-            let right = writes[width][right].clone();
-            let mut both = writes[width][left].clone();
-            writes[width].retain(|write| write.at != both.at && write.at != right.at);
-            both.parts
-                .iter_mut()
-                .for_each(|part| part.after += 8 * bytes as u32);
-            both.parts.extend(right.parts);
-            writes[width + 1].push(both);
-        }
+fn merge(writes: &mut Vec<Write>) {
+    while let Some((left, right, width)) = side_by_side(writes) {
+        let right = writes[right].clone();
+        let mut both = writes[left].clone();
+        writes.retain(|write| write.at != both.at && write.at != right.at);
+        let bits = 8 * right.width.bytes() as u32;
+        both.parts.iter_mut().for_each(|part| part.after += bits);
+        both.parts.extend(right.parts);
+        both.kept = both.kept << bits | right.kept;
+        both.width = width;
+        writes.push(both);
     }
 }
 
-fn side_by_side(writes: &[Write], bytes: usize) -> Option<(usize, usize)> {
+/// Two such writes, and the width of both together.
+fn side_by_side(writes: &[Write]) -> Option<(usize, usize, Width)> {
     let pairs =
         (0..writes.len()).flat_map(|left| (0..writes.len()).map(move |right| (left, right)));
-    pairs
-        .into_iter()
-        .find(|(left, right)| writes[*left].at + bytes == writes[*right].at)
-}
-
-/// Adds fields of this width to the sum that covers them.
-#[inline]
-fn add(sum: &mut Column, wires: &Column, shift: u32, width: Width) {
-    let sums = sum.iter_mut().zip(wires);
-    match (width, shift) {
-        (Width::Eight, _) => sums.for_each(|(sum, wire)| *sum += halves(*wire) << shift),
-        (_, 0) => sums.for_each(|(sum, wire)| *sum += wire),
-        _ => sums.for_each(|(sum, wire)| *sum += wire << shift),
-    }
-}
-
-/// Writes the low bytes of each value, big endian.
-#[inline]
-fn store<const BYTES: usize>(frame: &mut [u8], writes: impl Iterator<Item = (usize, u64)>) {
-    for (at, value) in writes {
-        frame[at..at + BYTES].copy_from_slice(&value.to_be_bytes()[8 - BYTES..]);
-    }
+    pairs.into_iter().find_map(|(left, right)| {
+        let width = writes[left].width;
+        let meet = writes[left].at + width.bytes() == writes[right].at;
+        let twice = match width {
+            Width::One => Width::Two,
+            Width::Two => Width::Four,
+            Width::Four => Width::Eight,
+            Width::Eight => return None,
+        };
+        (meet && writes[right].width == width).then_some((left, right, twice))
+    })
 }

@@ -2,7 +2,7 @@
 //!
 //! In which order members are visited is [`permutation`](crate::permutation)'s business. Start with [`Grid::read`].
 
-use super::machine::{AHEAD, Column};
+use super::column::{AHEAD, Column, Line, Values as Said};
 use super::variable::{Dimension, Values};
 use crate::permutation::{Tour, Visits};
 use std::sync::Arc;
@@ -40,48 +40,50 @@ impl Grid {
         }
     }
 
-    /// The values of so many members, one column for each dimension; goes on by `stride` members after each.
-    pub fn read(&mut self, stride: u64, columns: &mut [Column], members: usize) {
-        if self.read_row(stride, columns, members) {
-            return;
-        }
+    /// The values of so many members, for each dimension; goes on by `stride` members after each.
+    pub fn read(&mut self, stride: u64, said: &mut [Said], members: usize) {
         let mut rest = [0; AHEAD];
         self.tour.visit(stride, &mut rest[..members]);
-        for (digit, column) in self.digits.iter().zip(columns) {
+        for (digit, said) in self.digits.iter().zip(said) {
+            let first = match &digit.values {
+                Values::Range { first, .. } => *first,
+                Values::List(_) => 0,
+            };
+            let column = said.set_column(first);
             digit.count.divide(&mut rest, column);
             match &digit.values {
-                Values::Range { first, step: 1, .. } => column.iter_mut().for_each(|n| *n += first),
-                Values::Range { first, step, .. } => {
-                    column.iter_mut().for_each(|n| *n = first + step * *n);
-                }
+                Values::Range { step: 1, .. } => {}
+                Values::Range { step, .. } => column.iter_mut().for_each(|n| *n *= step),
                 Values::List(values) => column.iter_mut().for_each(|n| *n = values[*n as usize]),
             }
         }
     }
-}
 
-impl Grid {
     /// As [`read`](Self::read), where the members follow one another and differ in the first digit alone: as nearly all do
     /// in sequence. Otherwise false, and nothing is done.
-    fn read_row(&mut self, stride: u64, columns: &mut [Column], members: usize) -> bool {
+    pub fn read_row(&mut self, stride: u64, said: &mut [Said], members: usize) -> bool {
         let (Some(member), Some(fastest)) = (self.tour.in_sequence(stride), self.digits.first())
         else {
             return false;
         };
-        if fastest.count.of(member).1 + AHEAD as u64 > fastest.count.by {
+        let (mut rest, first) = fastest.count.of(member);
+        if first + AHEAD as u64 > fastest.count.by {
             return false;
         }
-        let mut rest = member;
-        for (at, (digit, column)) in self.digits.iter().zip(columns).enumerate() {
-            let first;
-            (rest, first) = digit.count.of(rest);
-            if at > 0 {
-                column.fill(digit.values.get(first));
-            } else {
-                for (n, value) in (first..).zip(column) {
-                    *value = digit.values.get(n);
-                }
+        match &fastest.values {
+            Values::Range { step, .. } => said[0].set_line(Line {
+                first: fastest.values.get(first),
+                step: *step,
+            }),
+            Values::List(values) => {
+                let row = &values[first as usize..][..AHEAD];
+                said[0].set_column(0).copy_from_slice(row);
             }
+        }
+        for (digit, said) in self.digits[1..].iter().zip(&mut said[1..]) {
+            let number;
+            (rest, number) = digit.count.of(rest);
+            said.set_line(Line::level(digit.values.get(number)));
         }
         self.tour.advance(members as u64);
         true
@@ -99,8 +101,13 @@ struct Divisor {
 enum Division {
     /// All quotients are 0.
     None,
-    /// 2^64 / `by`, rounded up: multiplying by that gives the same.
-    Reciprocal(u64),
+    /// 2^`shift` / `by`, rounded up, of 32 bits: multiplying by that gives the same, and vectors can do it.
+    Short {
+        reciprocal: u64,
+        shift: u32,
+    },
+    /// 2^64 / `by`, rounded up.
+    Long(u64),
     Full,
 }
 
@@ -109,9 +116,16 @@ impl Divisor {
     fn new(by: u64, end: u64) -> Divisor {
         let how = match by {
             _ if end <= by => Division::None,
-            // Exact below 2^32: the error of the reciprocal, below 1, times the number stays below 2^64 / `by` (Granlund
-            // and Montgomery 1994).
-            2.. if end <= 1 << 32 => Division::Reciprocal(u64::MAX / by + 1),
+            // Exact: the error of the reciprocal, below 1, times the number stays below 2^`shift` / `by` (Granlund and
+            // Montgomery 1994), which here is at least 2^31.
+            1.. if end <= 1 << 31 => {
+                let shift = 31 + u64::BITS - (by - 1).leading_zeros();
+                Division::Short {
+                    reciprocal: (1_u64 << shift).div_ceil(by),
+                    shift,
+                }
+            }
+            2.. if end <= 1 << 32 => Division::Long(u64::MAX / by + 1),
             _ => Division::Full,
         };
         Divisor { by, how }
@@ -122,7 +136,8 @@ impl Divisor {
     fn of(&self, number: u64) -> (u64, u64) {
         let quotient = match self.how {
             Division::None => 0,
-            Division::Reciprocal(reciprocal) => {
+            Division::Short { reciprocal, shift } => (number * reciprocal) >> shift,
+            Division::Long(reciprocal) => {
                 ((u128::from(number) * u128::from(reciprocal)) >> 64) as u64
             }
             Division::Full => number / self.by,
@@ -138,7 +153,15 @@ impl Divisor {
                 remainders.copy_from_slice(numbers);
                 numbers.fill(0);
             }
-            Division::Reciprocal(reciprocal) => divide_all(numbers, remainders, |number| {
+            Division::Short { reciprocal, shift } => {
+                // What 32 bits hold is said to be so: such numbers are multiplied two at a time.
+                let short = |number: u64| u64::from(number as u32);
+                divide_all(numbers, remainders, |number| {
+                    let quotient = (short(number) * short(reciprocal)) >> shift;
+                    (quotient, number - short(quotient) * short(by))
+                });
+            }
+            Division::Long(reciprocal) => divide_all(numbers, remainders, |number| {
                 let quotient = (u128::from(number) * u128::from(reciprocal)) >> 64;
                 (quotient as u64, number - quotient as u64 * by)
             }),
@@ -147,9 +170,7 @@ impl Divisor {
     }
 }
 
-/// Not inlined, because the compiler then knows how many there are and keeps all of them in registers that it does not have.
-#[inline(never)]
-fn divide_all(numbers: &mut [u64], remainders: &mut [u64], divide: impl Fn(u64) -> (u64, u64)) {
+fn divide_all(numbers: &mut Column, remainders: &mut Column, divide: impl Fn(u64) -> (u64, u64)) {
     for (number, remainder) in numbers.iter_mut().zip(remainders) {
         (*number, *remainder) = divide(*number);
     }
@@ -212,18 +233,20 @@ mod tests {
             let len: u64 = counts.iter().product();
             let mut member = 0;
             for members in reads {
-                let mut columns = vec![[0; AHEAD]; counts.len()];
-                grid.read(1, &mut columns, members);
+                let mut said = vec![Said::new(); counts.len()];
+                if !grid.read_row(1, &mut said, members) {
+                    grid.read(1, &mut said, members);
+                }
                 for frame in 0..members {
                     let mut rest = member % len;
-                    for (dimension, column) in dimensions.iter().zip(&columns) {
+                    for (dimension, said) in dimensions.iter().zip(&said) {
                         let digit = rest % dimension.values.count();
                         rest /= dimension.values.count();
                         let value = match &dimension.values {
                             Values::Range { first, step, .. } => first + step * digit,
                             Values::List(values) => values[digit as usize],
                         };
-                        prop_assert_eq!(column[frame], value);
+                        prop_assert_eq!(said.get(frame), value);
                     }
                     member += 1;
                 }

@@ -3,6 +3,7 @@
 //! Everything that can be known beforehand is done in [`Machine::new`]; per frame nothing is allocated or looked up, and
 //! the variables are moved on for many frames at once. Start with [`Machine::render`].
 
+use super::column::{AHEAD, Column, Line, Parts, Values};
 use super::fix::Fix;
 use super::fused::Fused;
 use super::variable::{State, Width, gcd, share};
@@ -13,13 +14,6 @@ use crate::signature::{self, Signature};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// How many frames the variables are moved on for at once: whatever there is to decide about a variable or a field is then
-/// decided once for all of these frames. With 16, frames took 3 % longer.
-pub(super) const AHEAD: usize = 32;
-
-/// Something about each of the next frames.
-pub(super) type Column = [u64; AHEAD];
-
 /// A program at work. Made by [`Program::split`] or [`Program::machine`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -28,7 +22,7 @@ pub struct Machine {
     /// The units of the first frame, where a cache begins anew.
     first: Box<[Unit]>,
     /// What the variables say in the next frames.
-    values: Box<[Column]>,
+    values: Box<[Values]>,
     /// Which of these is the next, and for how many the values are known.
     next: usize,
     known: usize,
@@ -126,7 +120,7 @@ impl Machine {
             template: template.into(),
             first: units.clone(),
             units,
-            values: vec![[0; AHEAD]; names.len()].into(),
+            values: vec![Values::new(); names.len()].into(),
             next: 0,
             known: 0,
             written: vec![0; steps.len()].into(),
@@ -222,7 +216,7 @@ impl Machine {
         for (at, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Put(field) => {
-                    let wire = field.wire(self.values[field.value][next]);
+                    let wire = field.wire(self.values[field.value].get(next));
                     let kept = field.kept(frame);
                     put(frame, field.at, field.width, kept | wire);
                     self.written[at] = halves(wire);
@@ -230,7 +224,7 @@ impl Machine {
                 Step::Trim { value } => {
                     let most = frame.len();
                     let least = usize::from(MIN_TRIM).min(most);
-                    len = (self.values[*value][next] as usize).clamp(least, most);
+                    len = (self.values[*value].get(next) as usize).clamp(least, most);
                 }
                 Step::Signature { at: to } => {
                     signature.write(&mut frame[*to..]);
@@ -273,11 +267,20 @@ impl Machine {
             if unit.rests && !is_first {
                 continue;
             }
+            let values = &mut self.values[unit.values.clone()];
             if let Some(stride) = unit.stride {
+                if unit.state.run_straight(stride, values, frames) {
+                    steps.fill(0);
+                    continue;
+                }
                 steps.fill(stride);
             }
-            let columns = &mut self.values[unit.values.clone()];
-            unit.state.run(&mut steps, columns, frames);
+            unit.state.run(&mut steps, values, frames);
+            if unit.rests {
+                values
+                    .iter_mut()
+                    .for_each(|values| values.set_line(Line::level(values.get(0))));
+            }
         }
         if let Some(fused) = &mut self.fused {
             fused.look_ahead(&self.values);
@@ -298,19 +301,30 @@ impl Field {
         on_wire(value & self.width.max(), self.width, self.endian) & self.mask
     }
 
-    /// [`Field::wire`] of many values. They are the values themselves where nothing is done to them; otherwise there is
-    /// room for them.
-    #[inline]
-    pub fn wires<'a>(&self, values: &'a Column, room: &'a mut Column) -> &'a Column {
+    /// Is it the variable's value as it is? (Then it has the variable's width, and no value is larger than that.)
+    fn is_plain(&self) -> bool {
         let is_whole = self.wrap == u64::MAX && self.mask == self.width.max();
-        if is_whole && self.add == 0 && self.shift == 0 && self.endian == Endian::Big {
-            // The field has the variable's width, and no value is larger than that.
-            return values;
+        is_whole && self.add == 0 && self.shift == 0 && self.endian == Endian::Big
+    }
+
+    /// [`Field::wire`] of many values, and what is added to the sum of a checksum for each. They are the values themselves
+    /// where nothing is done to them; otherwise there is room for them.
+    #[inline]
+    pub fn wires<'a>(&self, values: &'a Values, room: &'a mut [Column; 2]) -> [Parts<'a>; 2] {
+        let parts = values.parts();
+        if self.is_plain() && self.width != Width::Eight {
+            return [parts, parts];
         }
-        for (wire, value) in room.iter_mut().zip(values) {
-            *wire = self.wire(*value);
+        if let (Line { first, step: 0 }, None) = parts {
+            let wire = self.wire(first);
+            return [wire, halves(wire)].map(|number| (Line::level(number), None));
         }
-        room
+        let [wires, summands] = room;
+        for (frame, (wire, summand)) in wires.iter_mut().zip(summands.iter_mut()).enumerate() {
+            *wire = self.wire(values.get(frame));
+            *summand = halves(*wire);
+        }
+        [&*wires, &*summands].map(|column| (Line::level(0), Some(column)))
     }
 
     /// What it leaves in the field.
@@ -325,7 +339,7 @@ impl Field {
 
 /// Sum of the halves: as a number of a checksum's sum the same, without carries.
 #[inline]
-pub(super) fn halves(wire: u64) -> u64 {
+fn halves(wire: u64) -> u64 {
     (wire >> 32) + (wire & 0xffff_ffff)
 }
 

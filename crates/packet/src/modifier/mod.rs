@@ -7,12 +7,14 @@
 //!
 //! - [`variable`]: how values move on, alone, chained like digits, and split over sender threads;
 //! - [`machine`]: a program on a template, ready to render one frame after another;
+//! - `column`: numbers for many frames at once;
 //! - `fused`: the same for most programs, without deciding anything per frame;
 //! - [`fix`]: checksums from partial sums where possible.
 //!
 //! Start with [`Program::split`].
 
 mod bounds;
+mod column;
 pub mod fix;
 mod fused;
 mod grid;

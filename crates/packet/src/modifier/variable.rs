@@ -4,8 +4,8 @@
 //! is in [`State`].
 
 use super::ModifierError;
+use super::column::{AHEAD, Column, Line, Values as Said};
 use super::grid::Grid;
-use super::machine::Column;
 use crate::permutation::{Visits, mix, scale};
 use std::sync::Arc;
 
@@ -442,6 +442,24 @@ impl Counter {
         1 + (to / self.range) as u64
     }
 
+    /// Moves by `stride` steps after each of so many frames, if it is far enough from the end; says what its values are then.
+    fn run(&mut self, stride: u64, frames: usize) -> Option<Line> {
+        let step = stride.checked_mul(self.step)?;
+        let end = u128::from(self.offset) + u128::from(step) * AHEAD as u128;
+        if end >= self.range {
+            return None;
+        }
+        let line = Line {
+            first: self.value(),
+            step: match self.direction {
+                Direction::Increment => step,
+                Direction::Decrement => step.wrapping_neg(),
+            },
+        };
+        self.offset += step * frames as u64;
+        Some(line)
+    }
+
     /// After how many steps it is where it was.
     fn period(&self) -> u128 {
         self.range / gcd(self.range, u128::from(self.step))
@@ -698,14 +716,31 @@ impl State {
         wraps
     }
 
-    /// The values in the next `frames` frames, one column for each that [`Variable::values`] names. Before each, `steps` says
-    /// how far the variable moves after it; afterwards, how often it wrapped then.
-    pub(super) fn run(&mut self, steps: &mut Column, columns: &mut [Column], frames: usize) {
+    /// As [`run`](Self::run) with the same step after every frame, where the variable is far enough from where it wraps: most of
+    /// the time, and cheap. Otherwise false, and nothing is done.
+    pub(super) fn run_straight(&mut self, step: u64, said: &mut [Said], frames: usize) -> bool {
+        match self {
+            State::Counter(counter) => {
+                let line = counter.run(step, frames);
+                line.is_some_and(|line| {
+                    said[0].set_line(line);
+                    true
+                })
+            }
+            State::Grid(grid) => grid.read_row(step, said, frames),
+            _ => false,
+        }
+    }
+
+    /// What the variable says in the next `frames` frames, for each of the names that [`Variable::values`] has. Before each,
+    /// `steps` says how far the variable moves after it; afterwards, how often it wrapped then.
+    pub(super) fn run(&mut self, steps: &mut Column, said: &mut [Said], frames: usize) {
         if let State::Grid(grid) = self {
             // A set moves by the same steps after every frame, and never wraps.
-            grid.read(steps[0], columns, frames);
+            grid.read(steps[0], said, frames);
             return;
         }
+        let mut columns = [[0; AHEAD]; 2];
         for (frame, steps) in steps[..frames].iter_mut().enumerate() {
             let mut values = [0; 2];
             self.read(&mut values);
@@ -713,6 +748,9 @@ impl State {
                 column[frame] = value;
             }
             *steps = if *steps > 0 { self.advance(*steps) } else { 0 };
+        }
+        for (said, column) in said.iter_mut().zip(columns) {
+            *said.set_column(0) = column;
         }
     }
 
