@@ -7,7 +7,9 @@ use engine::sim::Simulation;
 use measure::compliance::Conditions;
 use measure::procedure::{Procedure, Session};
 use measure::rfc2544::suite::{Plan, Suite, Test};
-use measure::rfc2544::{Setup, back_to_back, frame_loss, latency, recovery, reset, throughput};
+use measure::rfc2544::{
+    Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput,
+};
 use measure::{equilibrium, mrr, plr, ramp, soak, sweep};
 use model::outcome::{Cost, Found, LatencyMode, Outcome};
 use model::procedure::{Answer, Question, Waits};
@@ -803,4 +805,56 @@ fn what_cannot_be_measured_is_told_before_any_traffic() {
     wrong(suite(vec![setup(0.0)], &|_| {}), "above 0");
     wrong(suite(vec![setup(f64::INFINITY)], &|_| {}), "at most 1e12");
     assert!(suite(good(), &|p| p.tests = vec![Test::Recovery]).is_ok());
+}
+
+/// A burst of n frames takes n/C to forward, and (n-1)/R to send: the rest is the gap. It must fit the buffer, less what is
+/// forwarded while it comes in.
+#[test]
+fn bursts_find_the_gap_that_the_capacity_needs() {
+    for (capacity, buffer, cores) in [
+        (1e6, 2000, 1),
+        (3e6, 300, 1),
+        (1.2e7, 100, 1),
+        (2e7, 0, 1),
+        (5e5, 5000, 2),
+    ] {
+        let dut = format!("capacity={capacity},buffer={buffer},cores={cores}");
+        let parameters = bursts::Parameters {
+            setup: setup(LINE),
+            frames: bursts::FRAMES.to_vec(),
+            trial_ns: 60 * SECOND,
+            longest_gap_ns: bursts::LONGEST_GAP_NS,
+            resolution: bursts::RESOLUTION,
+        };
+        let outcome = one(&dut, bursts::Bursty::new(parameters).unwrap());
+        let Found::Bursts(found) = &outcome.found else {
+            panic!("{outcome:?}")
+        };
+        assert!(outcome.answered && found.bursts.len() == 4, "{outcome:?}");
+        // two cores: hashing gives one of them a little more than half
+        let uneven = if cores == 2 { 0.1 } else { 0.0 };
+        for burst in &found.bursts {
+            let (n, all) = (f64::from(burst.frames), capacity * f64::from(cores));
+            let needs = n * (1.0 - all / LINE);
+            let room = f64::from(buffer) * f64::from(cores);
+            let truth = (n / all - (n - 1.0) / LINE).max(1.0 / LINE);
+            match burst.gap_s {
+                Some(gap) if all >= LINE => {
+                    assert!((gap * LINE - 1.0).abs() < 1e-9, "{dut}: {burst:?}")
+                }
+                Some(gap) => {
+                    assert!(needs <= room + 1.0, "{dut}: {burst:?} cannot fit");
+                    let most =
+                        truth * (1.0 + bursts::RESOLUTION) * (1.0 + uneven) + uneven * n / all;
+                    // what the buffer hides in a minute
+                    let least = truth - room / all / 60.0 * n / all - 1e-9;
+                    assert!(
+                        least <= gap && gap <= most,
+                        "{dut}: {gap}, not {truth}: {burst:?}"
+                    );
+                }
+                None => assert!(needs * (1.0 + uneven) > room, "{dut}: {burst:?} fits"),
+            }
+        }
+    }
 }

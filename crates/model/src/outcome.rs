@@ -84,6 +84,8 @@ pub enum Found {
     Recovery(Recovery),
     /// Time without forwarding after a reset.
     Reset(Reset),
+    /// How close bursts may follow each other.
+    Bursts(BurstGaps),
     /// What comes out at the largest load.
     Mrr(Mrr),
     /// One load for long.
@@ -538,6 +540,32 @@ pub struct SingleTrial {
     pub samples: Vec<Interval>,
 }
 
+/// How close bursts may follow each other without loss (RFC 2544 §21).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BurstGaps {
+    /// Frames per second within a burst.
+    pub rate_pps: f64,
+    /// One per length.
+    pub bursts: Vec<BurstGap>,
+}
+
+/// Bursts of one length.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BurstGap {
+    /// Frames in a burst.
+    pub frames: u32,
+    /// Smallest time without loss between the last frame of one and the first of the next, in seconds; absent when frames were lost
+    /// at any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_s: Option<f64>,
+    /// Largest such time with loss; absent when none is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lossy_gap_s: Option<f64>,
+    /// The average load at that gap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_pps: Option<f64>,
+}
+
 impl Found {
     /// Id of the procedure in records.
     pub fn procedure(&self) -> &'static str {
@@ -549,6 +577,7 @@ impl Found {
             Found::BackToBack(_) => "back-to-back",
             Found::Recovery(_) => "recovery",
             Found::Reset(_) => "reset",
+            Found::Bursts(_) => "bursts",
             Found::Mrr(_) => "mrr",
             Found::Soak(_) => "soak",
             Found::Plr(_) => "plr",

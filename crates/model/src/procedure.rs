@@ -44,6 +44,29 @@ impl Stretch {
     }
 }
 
+/// Frames that leave in bursts with a constant average load (RFC 2544 §21).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Bursts {
+    /// Frames in each.
+    pub frames: u32,
+    /// Frames per second within a burst.
+    pub rate_pps: f64,
+}
+
+impl Bursts {
+    /// The average load of bursts whose last frame and the first of the next are so many nanoseconds apart.
+    pub fn load_pps(&self, gap_ns: f64) -> f64 {
+        let within_ns = f64::from(self.frames.saturating_sub(1)) * 1e9 / self.rate_pps;
+        f64::from(self.frames) * 1e9 / (within_ns + gap_ns)
+    }
+
+    /// How far the last frame of one and the first of the next are apart at an average load, in nanoseconds.
+    pub fn gap_ns(&self, load_pps: f64) -> f64 {
+        let frames = f64::from(self.frames);
+        frames * 1e9 / load_pps - (frames - 1.0) * 1e9 / self.rate_pps
+    }
+}
+
 /// Waits around the traffic of a trial (RFC 2544 §23).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
@@ -127,6 +150,9 @@ pub struct Question {
     /// Measure the delay of some frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tagging: Option<Tagging>,
+    /// Frames leave in bursts; the load is their average.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bursts: Option<Bursts>,
     /// Say when the last lost frame was sent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locate_loss: bool,
@@ -162,6 +188,7 @@ impl Question {
             waits: Waits::default(),
             sample_ns: None,
             tagging: None,
+            bursts: None,
             locate_loss: false,
             ending: None,
             reset_at_ns: None,
@@ -430,6 +457,19 @@ mod tests {
         assert_eq!(question.load_at(1_499_999), 1e6);
         assert_eq!(question.load_at(1_500_000), 2e6);
         assert_eq!(question.load_at(9_999_999), 2e6);
+    }
+
+    /// 16 frames of 64 bytes at 10 Gbit/s and as much time without any: half the line, and one frame's gap more.
+    #[test]
+    fn gaps_between_bursts_and_loads() {
+        let line = 1e10 / 672.0;
+        let bursts = Bursts {
+            frames: 16,
+            rate_pps: line,
+        };
+        assert!((bursts.load_pps(17.0 * 67.2) - line / 2.0).abs() < 1e-6);
+        assert!((bursts.gap_ns(line / 2.0) - 17.0 * 67.2).abs() < 1e-6);
+        assert!((bursts.gap_ns(line) - 67.2).abs() < 1e-9);
     }
 
     #[test]

@@ -40,6 +40,7 @@ impl Simulation {
         let mut course = Course {
             noise,
             capacity_pps: self.dut.capacity_with(question.setting.unwrap_or(0)),
+            bursts: question.bursts,
             sample_ns: question.sample_ns,
             tags_ns: &tags_ns,
             reset_at_ns: question.reset_at_ns,
@@ -317,7 +318,7 @@ fn samples(question: &Question, passed: &Passed, moments: &Moments) -> Vec<Inter
 
 #[cfg(test)]
 mod tests {
-    use model::procedure::{Purpose, Stretch, Tagging};
+    use model::procedure::{Bursts, Purpose, Stretch, Tagging};
     use model::units::FrameSize;
     use proptest::prelude::*;
 
@@ -363,6 +364,42 @@ mod tests {
         assert_eq!(
             lossy().map(|(answer, _)| answer.frames_received),
             [there, back]
+        );
+    }
+
+    /// 1024 frames at 10 Mpps take 102.4 us, in which a DUT of 1 Mpps forwards a tenth of them.
+    #[test]
+    fn a_buffer_feels_bursts() {
+        let lost = |dut: &str, gap_us: f64| {
+            let bursts = Bursts {
+                frames: 1024,
+                rate_pps: 1e7,
+            };
+            let mut asked = question(bursts.load_pps(gap_us * 1e3), 1);
+            asked.bursts = Some(bursts);
+            let (answer, counts) = simulation(dut).answer(&asked, 1);
+            assert_eq!(counts.sent, counts.received + counts.lost());
+            (
+                answer.frames_lost() as f64,
+                answer.frames_sent as f64 / 1024.0,
+            )
+        };
+        // it holds what was not forwarded meanwhile, if it has run empty before
+        assert_eq!(lost("capacity=1e6,buffer=922", 1000.0).0, 0.0);
+        let (frames, bursts) = lost("capacity=1e6,buffer=900", 1000.0);
+        assert!((frames / bursts - 21.6).abs() < 0.1, "{frames} in {bursts}");
+        // 1024 frames take 1024 us: of these 102.3 pass in the burst
+        assert_eq!(lost("capacity=1e6,buffer=1000", 922.0).0, 0.0);
+        assert!(lost("capacity=1e6,buffer=1000", 900.0).0 > 0.0);
+        // evenly the same load passes with hardly any buffer
+        let mut even = question(1024.0 / 1.1e-3, 1);
+        even.bursts = None;
+        assert_eq!(
+            simulation("capacity=1e6,buffer=1")
+                .answer(&even, 1)
+                .0
+                .frames_lost(),
+            0
         );
     }
 

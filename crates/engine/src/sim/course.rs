@@ -4,7 +4,7 @@
 //! It knows what the DUT does at which moment (stalls, resets, slow starts); chance and counters are elsewhere. Start with
 //! [`Simulation::pass`].
 
-use model::procedure::Stretch;
+use model::procedure::{Bursts, Stretch};
 use model::units::FrameSize;
 
 use super::queue::{Phase, Queue};
@@ -41,6 +41,8 @@ pub(super) struct Course<'a> {
     pub noise: f64,
     /// What a core forwards.
     pub capacity_pps: f64,
+    /// Frames arrive in bursts.
+    pub bursts: Option<Bursts>,
     /// Note the state of affairs at every multiple of it.
     pub sample_ns: Option<u64>,
     /// Note the waits that frames find at these moments.
@@ -58,6 +60,7 @@ impl<'a> Course<'a> {
             steps,
             noise: 1.0,
             capacity_pps: 0.0,
+            bursts: None,
             sample_ns: None,
             tags_ns: &[],
             reset_at_ns: None,
@@ -275,7 +278,15 @@ impl Simulation {
                 let at = at_ns + (share * length_ns as f64).ceil() as u64;
                 passed.watched_at_ns = Some(passed.watched_at_ns.map_or(at, |known| known.min(at)));
             }
-            core.queue.pass(&phase);
+            match course.bursts {
+                None => core.queue.pass(&phase),
+                // a phase begins with a burst
+                Some(bursts) => {
+                    let pps = step.sent as f64 / (step.length_ns as f64 / 1e9);
+                    let count = pps * length_s / f64::from(bursts.frames);
+                    core.queue.pass_bursts(&phase, count, pps / bursts.rate_pps);
+                }
+            }
             core.was_overloaded |= is_overloaded && core.lost() > lost_before;
         }
         if core.lost() > lost_before {

@@ -39,6 +39,41 @@ impl Queue {
         self.longest = self.longest.max(self.level);
     }
 
+    /// Lets a phase pass in which frames arrive in so many bursts: in this share of the time, evenly there.
+    pub fn pass_bursts(&mut self, phase: &Phase, bursts: f64, share: f64) {
+        let share = share.clamp(0.0, 1.0);
+        if bursts <= 0.0 || share >= 1.0 {
+            return self.pass(phase);
+        }
+        let (arriving, served) = (phase.arriving / bursts, phase.served / bursts);
+        let one = |queue: &mut Queue, part: f64| {
+            queue.pass(&Phase {
+                arriving: arriving * part,
+                served: served * part.min(share),
+            });
+            queue.pass(&Phase {
+                arriving: 0.0,
+                served: served * (part - share).max(0.0),
+            });
+        };
+        let whole = bursts.floor();
+        let mut passed = 0.0;
+        while passed < whole {
+            let (level, overflow) = (self.level, self.overflow);
+            one(self, 1.0);
+            passed += 1.0;
+            if self.level == level {
+                // all others are like this one
+                self.overflow += (whole - passed) * (self.overflow - overflow);
+                passed = whole;
+            }
+        }
+        let rest = bursts - whole;
+        if rest > 0.0 {
+            one(self, rest);
+        }
+    }
+
     /// Loses everything that is in it.
     pub fn flush(&mut self) {
         self.overflow += self.level;

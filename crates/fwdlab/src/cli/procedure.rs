@@ -65,6 +65,8 @@ pub struct Arrangement {
 pub(super) struct Plan {
     /// Kind of the run.
     pub kind: &'static str,
+    /// Some frames leave in bursts.
+    pub bursts: bool,
     /// Frame sizes; none is the smallest of the IP version.
     pub sizes: Vec<FrameSize>,
     /// Parameters to keep.
@@ -77,6 +79,11 @@ impl Arrangement {
     /// Is the DUT simulated?
     pub fn is_simulated(&self) -> bool {
         self.engine == "sim"
+    }
+
+    /// Does the engine send bursts, or is it ours to choose one that does?
+    pub fn can_send_bursts(&self) -> bool {
+        self.engine != Mode::XdpLive.name()
     }
 
     /// The seed, for procedures that choose at random.
@@ -123,7 +130,10 @@ impl Arrangement {
     pub fn parameters(&self, plan: Plan, privileged: bool) -> anyhow::Result<Parameters> {
         let dut = self.dut()?;
         let traffic = self.traffic.traffic(dut.is_some())?;
-        let common = self.common(&plan.sizes, traffic, dut.as_ref(), privileged)?;
+        let mut common = self.common(&plan.sizes, traffic, dut.as_ref(), privileged)?;
+        if plan.bursts && common.engine.is_none() {
+            common.engine = Some(Mode::AfPacket);
+        }
         let parameters = Parameters {
             kind: plan.kind,
             values: plan.values,

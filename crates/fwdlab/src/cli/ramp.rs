@@ -64,6 +64,7 @@ impl Ramp {
         ];
         Plan {
             kind: "ramp",
+            bursts: false,
             sizes: self.size.into_iter().collect(),
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),
             make: Box::new(move |limits| {

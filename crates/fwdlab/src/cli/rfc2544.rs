@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use measure::rfc2544::bursts;
 use measure::rfc2544::suite::{self, Suite, Test};
 use model::outcome::LatencyMode;
 use model::procedure::Waits;
@@ -48,6 +49,9 @@ pub struct Rfc2544 {
     /// Add the reset test; the words say what is reset (a simulated DUT only)
     #[arg(long, value_name = "WHAT")]
     reset: Option<String>,
+    /// Add the test of bursty traffic (§21) with bursts of so many frames; the test `bursts` without it takes 16,64,256,1024
+    #[arg(long, value_name = "FRAMES,...", value_delimiter = ',')]
+    burst: Vec<u32>,
     #[command(flatten)]
     arrangement: Arrangement,
 }
@@ -76,8 +80,29 @@ impl Rfc2544 {
             true => suite::Plan::standard(),
             false => suite::Plan::short(),
         };
-        let chosen =
-            |test: &Test| self.tests.is_empty() || self.tests.iter().any(|t| t == test.name());
+        let burst_frames = match self.burst.is_empty() {
+            true if self.tests.iter().any(|test| test == Test::Bursts.name()) => {
+                bursts::FRAMES.to_vec()
+            }
+            _ => self.burst.clone(),
+        };
+        let with_bursts = !burst_frames.is_empty();
+        if with_bursts && self.arrangement.traffic.has_own_times() {
+            return Err(Usage(
+                "--burst: a profile and broadcasts have times of their own; measure bursts without them".into(),
+            )
+            .into());
+        }
+        if with_bursts && !self.arrangement.can_send_bursts() {
+            return Err(Usage(
+                "--burst: xdp-live sends no bursts; say --engine af-packet or af-xdp, or leave the choice to us".into(),
+            )
+            .into());
+        }
+        let chosen = |test: &Test| {
+            let named = self.tests.iter().any(|name| name == test.name());
+            self.tests.is_empty() || named || (with_bursts && *test == Test::Bursts)
+        };
         let plan = suite::Plan {
             tests: Test::ALL.into_iter().filter(chosen).collect(),
             search_ns: self.search.map_or(standard.search_ns, ns),
@@ -93,6 +118,7 @@ impl Rfc2544 {
             recovery_repetitions: self.repetitions.unwrap_or(standard.recovery_repetitions),
             reset_repetitions: self.repetitions.unwrap_or(standard.reset_repetitions),
             reset: self.reset.clone(),
+            burst_frames: burst_frames.clone(),
             ..standard
         };
         let waits = match self.full {
@@ -111,9 +137,11 @@ impl Rfc2544 {
             ("search_s", seconds(plan.search_ns).into()),
             ("resolution", plan.resolution.into()),
             ("waits_s", seconds(waits.total_ns()).into()),
+            ("burst_frames", burst_frames.into()),
         ];
         Ok(Plan {
             kind: "rfc2544",
+            bursts: with_bursts,
             sizes,
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),
             make: Box::new(move |limits| {

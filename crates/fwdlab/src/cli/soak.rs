@@ -61,6 +61,7 @@ impl Soak {
         ];
         Ok(Plan {
             kind: "soak",
+            bursts: false,
             sizes: self.size.into_iter().collect(),
             values: values.into(),
             make: Box::new(move |limits| {

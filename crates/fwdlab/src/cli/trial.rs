@@ -49,6 +49,7 @@ impl Trial {
         let values = [("duration_s".to_owned(), self.duration.as_secs_f64().into())];
         Plan {
             kind: "trial",
+            bursts: false,
             sizes: self.size.into_iter().collect(),
             values: values.into(),
             make: Box::new(move |limits| {

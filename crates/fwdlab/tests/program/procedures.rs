@@ -672,3 +672,72 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
     assert!(kept("updates.txt").contains("state B"));
     lab.assert_clean("filters");
 }
+
+/// A burst of n frames at line rate takes n/C to forward and (n-1)/line to come in.
+#[test]
+fn bursty_traffic_finds_the_gap() {
+    let lab = Lab::new();
+    let more = ["--sizes", "64", "--burst", "16,1024", "--tests", "bursts"];
+    let document = on(
+        &lab,
+        "rfc2544",
+        "capacity=1e6,link=10Gbps,buffer=500",
+        &more,
+    );
+    let outcome = outcomes(&document, "bursts")[0];
+    let bursts = list(&outcome["found"]["bursts"]);
+    let line = 1e10 / 672.0;
+    let truth = 16.0 / 1e6 - 15.0 / line;
+    let gap = number(&bursts[0]["gap_s"]);
+    assert!(
+        (0.99 * truth..=1.01 * truth).contains(&gap),
+        "{gap}, not {truth}"
+    );
+    // 1024 frames need 955 places
+    assert!(bursts[1]["gap_s"].is_null(), "{outcome}");
+    assert!(
+        outcome["verdict"]
+            .as_str()
+            .unwrap()
+            .contains("1024 frames lose"),
+        "{outcome}"
+    );
+    let line = [
+        &["rfc2544"],
+        SIM,
+        &["capacity=1e6,link=10Gbps", "--burst", "16"],
+    ]
+    .concat();
+    for (more, words) in [
+        (&["--burst", "1"][..], "at least two"),
+        (&["--profile", "imix"], "times of their own"),
+        (&["--modifier", "broadcast"], "times of their own"),
+    ] {
+        lab.run(&[&line[..], more].concat()).code(2).says(&[words]);
+    }
+}
+
+/// On the kernel of this host: every trial is of bursts, and its frames are counted by the ports as they are by us.
+#[test]
+fn bursts_on_the_kernel_of_this_host() {
+    if !root("bursts_on_the_kernel_of_this_host") {
+        return;
+    }
+    let lab = Lab::new();
+    let document = lab.json(&[
+        "rfc2544", "--sizes", "64", "--tests", "bursts", "--burst", "16", "--max", "100kpps",
+        "--trial", "400ms", "--search", "400ms",
+    ]);
+    let outcome = outcomes(&document, "bursts")[0];
+    assert!(number(&outcome["trials"]) >= 1.0, "{outcome}");
+    for trial in list(&document["trials"]) {
+        assert_eq!(trial["engine"], "af-packet");
+        let question = &trial["asked"]["question"];
+        assert_eq!(number(&question["bursts"]["frames"]), 16.0);
+        let counters = &trial["counters"];
+        let handed = number(&counters["generator_port_tx_packets"])
+            + number(&counters["generator_port_tx_dropped"]);
+        assert_eq!(handed, number(&trial["frames_sent"]), "{trial}");
+    }
+    lab.assert_clean("bursts");
+}

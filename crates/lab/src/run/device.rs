@@ -401,8 +401,23 @@ impl Real<'_> {
     /// One load for some time, counted as a whole.
     fn plain(&mut self, stream: &Stream, question: &Question) -> Result<Option<Watched>, LabError> {
         let duration = Duration::from_nanos(question.duration_ns());
+        let load_pps = question.peak_pps();
+        let bursts = question.bursts.map(|bursts| {
+            let traffic = self
+                .common
+                .traffic
+                .in_bursts(stream, &self.variant, bursts, load_pps)?;
+            Ok::<_, LabError>((traffic, bursts.rate_pps))
+        });
+        let bursts = bursts.transpose()?;
         let (stream, mut bench) = self.bench(stream)?;
-        let (ended, counted) = bench.load(&stream, question.peak_pps(), duration)?;
+        let (ended, counted) = match bursts {
+            None => bench.load(&stream, load_pps, duration)?,
+            Some((traffic, rate_pps)) => {
+                bench.traffic = Some(traffic);
+                bench.load_at(&stream, load_pps, rate_pps, duration)?
+            }
+        };
         let answers = vec![Answer::default(); counted.counters.len()];
         Ok(ended.then_some((answers, counted, Vec::new())))
     }

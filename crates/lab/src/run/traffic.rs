@@ -8,12 +8,14 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use engine::traffic::Emission;
 use engine::traffic::beside::Beside;
 use engine::traffic::compile::{Direction, Setting, compile};
 use engine::traffic::expect::{Expectation, Flows};
 use engine::traffic::player::Player;
 use engine::{Addresses, Frames, TrafficFrames};
 use model::link::MeanSize;
+use model::procedure::Bursts;
 use model::profile::Profile;
 use model::trial::{IpVersion, Stream};
 use model::units::FrameSize;
@@ -238,6 +240,37 @@ impl Traffic {
             traffic = traffic.both_ways(way(Direction::Reverse)?)?;
         }
         Ok(Some(Arc::new(traffic)))
+    }
+
+    /// The frames of a stream in bursts of this length and rate, which give this load in the mean.
+    pub(super) fn in_bursts(
+        &self,
+        stream: &Stream,
+        variant: &Variant,
+        bursts: Bursts,
+        load_pps: f64,
+    ) -> Result<Arc<engine::Traffic>, LabError> {
+        let traffic = match self.frames(stream, variant)? {
+            Some(traffic) => traffic.as_ref().clone(),
+            None => of_stream(
+                &self.stream(stream, variant),
+                false,
+                Direction::Forward,
+                FORWARD,
+            )?,
+        };
+        let streams = traffic.streams.into_iter().map(|mut stream| {
+            stream.timing.mode = Emission::Bursts {
+                frames: bursts.frames.into(),
+                pause_ns: bursts.gap_ns(load_pps).round().max(0.0) as u64,
+                bursts: None,
+            };
+            stream
+        });
+        Ok(Arc::new(engine::Traffic {
+            streams: streams.collect(),
+            ..traffic
+        }))
     }
 
     /// Sources and destinations of the test frames as prefixes, forward and, if they go both ways, in reverse.

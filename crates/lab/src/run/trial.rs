@@ -224,12 +224,23 @@ impl Bench<'_> {
         load_pps: f64,
         duration: Duration,
     ) -> Result<(bool, Counted), LabError> {
+        self.load_at(stream, load_pps, load_pps, duration)
+    }
+
+    /// The same with frames that leave at another rate than the load, and not all the time.
+    pub fn load_at(
+        &mut self,
+        stream: &Stream,
+        load_pps: f64,
+        rate_pps: f64,
+        duration: Duration,
+    ) -> Result<(bool, Counted), LabError> {
         // the load is that of each direction
         let ways = self.ways();
         let frames = ways * (load_pps * duration.as_secs_f64()).round() as u64;
         let schedule = Schedule {
             frames: Some(frames),
-            ..until(Some(load_pps * ways as f64), duration)
+            ..until(Some(rate_pps * ways as f64), duration)
         };
         let (result, mut counted) = self.count(stream, schedule, |tester, control| {
             // a sender is not there at once, what was due before is no fault of the load's

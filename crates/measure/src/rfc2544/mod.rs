@@ -4,6 +4,7 @@
 //! sizes. Definitions and formulas: methods.md §3.
 
 pub mod back_to_back;
+pub mod bursts;
 pub mod frame_loss;
 pub mod latency;
 pub mod recovery;

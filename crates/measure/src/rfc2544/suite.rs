@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use model::outcome::{Found, LatencyMode, Outcome};
 use model::procedure::{Answer, Question};
 
-use super::{Setup, back_to_back, frame_loss, latency, recovery, reset, throughput};
+use super::{Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput};
 use crate::procedure::Procedure;
 
 /// A test of the suite.
@@ -26,17 +26,20 @@ pub enum Test {
     Recovery,
     /// §26.6, RFC 6201.
     Reset,
+    /// §21.
+    Bursts,
 }
 
 impl Test {
     /// All of them, in the order in which they are made.
-    pub const ALL: [Test; 6] = [
+    pub const ALL: [Test; 7] = [
         Test::Throughput,
         Test::Latency,
         Test::FrameLoss,
         Test::BackToBack,
         Test::Recovery,
         Test::Reset,
+        Test::Bursts,
     ];
 
     /// The name in records and on the command line.
@@ -48,6 +51,7 @@ impl Test {
             Test::BackToBack => "back-to-back",
             Test::Recovery => "recovery",
             Test::Reset => "reset",
+            Test::Bursts => "bursts",
         }
     }
 }
@@ -79,6 +83,8 @@ pub struct Plan {
     pub burst_ns: u64,
     /// Repetitions of the back-to-back test.
     pub burst_repetitions: u32,
+    /// Lengths of the bursts of §21 in frames; none leaves that test out.
+    pub burst_frames: Vec<u32>,
     /// Repetitions of the recovery test.
     pub recovery_repetitions: u32,
     /// What is reset; `None` leaves the reset test out.
@@ -104,6 +110,7 @@ impl Plan {
             loss_step_percent: frame_loss::LARGEST_STEP,
             burst_ns: 2 * SECOND,
             burst_repetitions: back_to_back::REPETITIONS,
+            burst_frames: Vec::new(),
             recovery_repetitions: recovery::REPETITIONS,
             reset: None,
             reset_repetitions: reset::REPETITIONS,
@@ -149,8 +156,13 @@ impl Suite {
             return Err("no test was given".into());
         }
         let mut tests = plan.tests.clone();
-        tests.retain(|test| *test != Test::Reset || plan.reset.is_some());
-        let rests = |test: &Test| !matches!(test, Test::Throughput | Test::FrameLoss);
+        tests.retain(|test| match test {
+            Test::Reset => plan.reset.is_some(),
+            Test::Bursts => !plan.burst_frames.is_empty(),
+            _ => true,
+        });
+        let rests =
+            |test: &Test| !matches!(test, Test::Throughput | Test::FrameLoss | Test::Bursts);
         if tests.iter().any(rests) {
             tests.push(Test::Throughput);
         }
@@ -212,6 +224,13 @@ fn procedure(
             tagged: plan.tagged,
             repetitions: plan.latency_repetitions,
             ..latency::Parameters::standard(setup, plan.latency_mode, throughput_pps)
+        })?),
+        Test::Bursts => Box::new(bursts::Bursty::new(bursts::Parameters {
+            setup,
+            frames: plan.burst_frames.clone(),
+            trial_ns: plan.final_ns,
+            longest_gap_ns: bursts::LONGEST_GAP_NS.min(plan.final_ns / 20),
+            resolution: bursts::RESOLUTION,
         })?),
         Test::FrameLoss => Box::new(frame_loss::FrameLoss::new(frame_loss::Parameters {
             step_percent: plan.loss_step_percent,

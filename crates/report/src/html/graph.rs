@@ -241,7 +241,11 @@ pub(super) fn of(m: &mut Markup, outcomes: &[&Outcome]) {
         }
         Found::Plr(_) => critical_load(m, outcomes),
         Found::Sweep(_) => sweep(m, outcomes),
-        Found::Recovery(_) | Found::Reset(_) | Found::Mrr(_) | Found::Equilibrium(_) => {}
+        Found::Recovery(_)
+        | Found::Reset(_)
+        | Found::Bursts(_)
+        | Found::Mrr(_)
+        | Found::Equilibrium(_) => {}
     }
 }
 

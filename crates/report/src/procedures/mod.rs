@@ -68,6 +68,7 @@ fn name(found: &Found) -> &'static str {
         Found::BackToBack(_) => "Back-to-back frames",
         Found::Recovery(_) => "System recovery",
         Found::Reset(_) => "Reset",
+        Found::Bursts(_) => "Bursty traffic",
         Found::Mrr(_) => "Maximum receive rate",
         Found::Soak(_) => "Soak",
         Found::Plr(_) => "Critical load",
@@ -120,6 +121,14 @@ fn figure(outcome: &Outcome) -> String {
         Found::Recovery(found) => found
             .recovery_s
             .map_or_else(verdict, |s| delay(1e9 * s.mean)),
+        Found::Bursts(found) => (found.bursts.iter())
+            .find_map(|burst| Some((burst.frames, burst.gap_s?)))
+            .map_or_else(verdict, |(frames, gap)| {
+                format!(
+                    "bursts of {frames} frames may be {} apart",
+                    delay(1e9 * gap)
+                )
+            }),
         Found::Reset(found) => found
             .by_timestamp_s
             .map_or_else(verdict, |s| delay(1e9 * s.mean)),

@@ -119,6 +119,12 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right("then", &["rest_pps"]),
             right("recovery [min, max]", &["recovery_s", "min_s", "max_s"]),
         ],
+        Found::Bursts(_) => vec![
+            right("burst", &["burst_frames"]),
+            right("smallest gap", &["gap_s"]),
+            right("largest with loss", &["lossy_gap_s"]),
+            right("average load", &["load_pps"]),
+        ],
         Found::Reset(_) => vec![
             right("load", &["load_pps"]),
             right(
@@ -419,6 +425,17 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             pps(found.rest_pps),
             between(found.recovery_s.map(mean_and_ends), seconds_between),
         ]],
+        Found::Bursts(found) if found.bursts.is_empty() => vec![vec![Cell::text(""); 4]],
+        Found::Bursts(found) => (found.bursts.iter())
+            .map(|burst| {
+                vec![
+                    Cell::number(count(burst.frames), burst.frames),
+                    Cell::optional(burst.gap_s, "", |s| delay(1e9 * s)),
+                    Cell::optional(burst.lossy_gap_s, "", |s| delay(1e9 * s)),
+                    Cell::optional(burst.load_pps, "", rate),
+                ]
+            })
+            .collect(),
         Found::Reset(found) => vec![vec![
             pps(found.load_pps),
             between(found.by_loss_s.map(mean_and_ends), seconds_between),
