@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use model::campaign::Campaign;
 use model::event::{Event, RebuildRecord};
 use model::import::ImportedRecord;
 use model::latency::LatencySummary;
@@ -32,6 +33,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
         ("event", text::<Event>()?),
         ("latency", text::<LatencySummary>()?),
         ("profile", text::<Profile>()?),
+        ("campaign", text::<Campaign>()?),
     ]
     .map(|(name, text)| (format!("{name}.json"), text))
     .into())

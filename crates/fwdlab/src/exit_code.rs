@@ -23,6 +23,8 @@ pub enum Code {
     NotValid = 5,
     /// A limit of `--fail-if` was broken.
     LimitBroken = 6,
+    /// Some test cases failed, the others are good.
+    SomeFailed = 7,
     /// Interrupted; everything was undone.
     Interrupted = 130,
     /// Terminated; everything was undone.
@@ -43,7 +45,7 @@ pub fn of(error: &anyhow::Error) -> Code {
         return of_lab(error);
     }
     if error.is::<model::units::UnitError>()
-        || error.is::<model::profile::ProfileError>()
+        || error.is::<model::file::FileError>()
         || error.is::<Usage>()
     {
         return Code::Usage;
@@ -59,11 +61,12 @@ pub fn of(error: &anyhow::Error) -> Code {
 
 fn of_lab(error: &LabError) -> Code {
     match error {
-        LabError::Configuration { .. } => Code::Usage,
+        LabError::Configuration { .. } | LabError::File(_) => Code::Usage,
         LabError::Preflight(_) | LabError::ProgramMissing { .. } => Code::Preflight,
         LabError::Search { .. } => Code::NotValid,
         LabError::Interrupted => Code::Interrupted,
         LabError::NotApplied { .. }
+        | LabError::NotSet { .. }
         | LabError::DoesNotForward { .. }
         | LabError::System { .. }
         | LabError::Command { .. }

@@ -176,6 +176,16 @@ impl Screen {
                     self.line(&words);
                 }
             }
+            EventKind::IterationFinished {
+                test_case,
+                iteration,
+            } => {
+                let words = report::campaign::in_one_line(iteration);
+                self.line(&format!(
+                    "iteration {}  {test_case}  {words}",
+                    iteration.iteration
+                ));
+            }
             EventKind::Note { text } => self.line(&format!("note      {}", text.trim_end())),
             EventKind::Warning { text } => self.line(&format!("warning   {text}")),
             EventKind::RunFinished { .. } | EventKind::RunEnded { .. } => {

@@ -322,6 +322,38 @@ impl Bed {
         Ok(down)
     }
 
+    /// Spreads the flows that a DUT receives over these CPUs: packet steering, which one CPU does without.
+    ///
+    /// # Errors
+    /// The kernel refuses, or has another mask afterwards.
+    pub fn steer(&self, dut: usize, cpus: &[usize]) -> Result<(), LabError> {
+        let mask = match cpus {
+            [] | [_] => "0".to_owned(),
+            cpus => Placement {
+                dut_cpus: cpus.to_vec(),
+                ..Placement::default()
+            }
+            .rps_mask(),
+        };
+        let file = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
+        // leading zeros and groups are the kernel's own
+        let script = format!("echo {mask} > {file} && cat {file}");
+        let said = run("ip", &["netns", "exec", self.dut(dut), "sh", "-c", &script])?;
+        let digits = |text: &str| {
+            text.trim()
+                .replace(',', "")
+                .trim_start_matches('0')
+                .to_owned()
+        };
+        match digits(&said) == digits(&mask) {
+            true => Ok(()),
+            false => Err(LabError::Preflight(format!(
+                "{file} of the DUT says {}, not {mask}",
+                said.trim()
+            ))),
+        }
+    }
+
     /// Lets the bed stand when the process ends; `fwdlab bed down` removes it.
     pub fn leave_standing(self) {
         self.registration.leave_standing();

@@ -91,6 +91,39 @@ impl Configuration {
         })
     }
 
+    /// Several things under one name, one after the other. Files and directories that are there in `folder` are taken from there.
+    ///
+    /// # Errors
+    /// As [`Configuration::parse`], of the first that is wrong.
+    pub fn named(name: &str, parts: &[String], folder: &Path) -> Result<Configuration, LabError> {
+        let mut whole = Configuration {
+            name: name.to_owned(),
+            steps: Vec::new(),
+            inputs: Vec::new(),
+        };
+        for part in parts {
+            let beside = folder.join(part);
+            let looks_like_path = !part.contains(char::is_whitespace) && part.contains('/');
+            let typed = match beside.to_str() {
+                Some(path) if looks_like_path || beside.exists() => path,
+                _ => part,
+            };
+            let one = Configuration::parse(typed)?;
+            whole.steps.extend(one.steps);
+            whole.inputs.extend(one.inputs);
+        }
+        Ok(whole)
+    }
+
+    /// A command under a name.
+    pub(crate) fn command(name: &str, text: &str) -> Configuration {
+        Configuration {
+            name: name.to_owned(),
+            steps: vec![Step::Shell(text.to_owned())],
+            inputs: Vec::new(),
+        }
+    }
+
     /// Files and directories it came from, to be kept with the run.
     pub fn inputs(&self) -> &[PathBuf] {
         &self.inputs

@@ -78,6 +78,19 @@ pub enum LabError {
     /// The host lacks what a run needs; nothing was changed or measured.
     #[error("{0}")]
     Preflight(String),
+    /// A value of a sweep's parameter could not be set on the DUT.
+    #[error("{value} {parameter} could not be set on the DUT: {source}")]
+    NotSet {
+        /// What is swept.
+        parameter: String,
+        /// The value.
+        value: u64,
+        /// What failed.
+        source: Box<LabError>,
+    },
+    /// A file of the user's is wrong.
+    #[error(transparent)]
+    File(#[from] model::file::FileError),
     /// Stopped by the user.
     #[error("interrupted")]
     Interrupted,

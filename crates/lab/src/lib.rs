@@ -15,6 +15,7 @@ pub mod preflight;
 pub mod probe;
 pub mod registry;
 pub mod run;
+mod setting;
 mod sys;
 pub mod user_namespace;
 

@@ -3,15 +3,19 @@
 //! Everything here is a function of values: no traffic, no clock, no thread, and randomness only from a seed that is
 //! recorded. The same code judges a simulated DUT, namespaces and real hardware. Start with [`maxfwd`] (the maximum
 //! forwarding rate) or [`paired`] (comparing configurations); both rest on [`gate`] and [`conservation`]. The others share
-//! the machine of [`procedure`]: [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`sweep`].
+//! the machine of [`procedure`]: [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`sweep`];
+//! [`machine`] makes them from what people ask for, and [`campaign`] orders and sums up their iterations.
 
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod compliance;
 pub mod conservation;
 pub mod cost;
 pub mod equilibrium;
+pub mod forwarding_rate;
 pub mod gate;
+pub mod machine;
 pub mod maxfwd;
 pub mod mlr;
 pub mod mrr;

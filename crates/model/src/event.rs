@@ -5,6 +5,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::campaign_outcome::Iteration;
 use crate::facts::Facts;
 use crate::result::{RunInfo, Summary, TrialRecord};
 
@@ -69,6 +70,13 @@ pub enum EventKind {
     RebuildFinished {
         /// Its record.
         record: Box<RebuildRecord>,
+    },
+    /// An iteration of a campaign's test case ended.
+    IterationFinished {
+        /// Name of the test case.
+        test_case: String,
+        /// What was found, or why nothing.
+        iteration: Box<Iteration>,
     },
     /// What was done on the DUT, such as the commands of a modifier.
     Note {

@@ -6,10 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod campaign;
+pub mod campaign_outcome;
 pub mod comparison;
 pub mod energy;
 pub mod event;
 pub mod facts;
+pub mod file;
 pub mod genome;
 pub mod import;
 pub mod latency;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::procedure::{Delays, Interval};
+use crate::search::SearchOutcome;
 use crate::units::FrameSize;
 use crate::variant::{DirectionCounts, Variant};
 
@@ -98,6 +99,10 @@ pub enum Found {
     Sweep(Sweep),
     /// One trial and nothing more.
     Trial(SingleTrial),
+    /// What comes out in overload.
+    ForwardingRate(ForwardingRate),
+    /// Loads that meet goals.
+    Mlrsearch(SearchOutcome),
 }
 
 /// Whose rate a loss threshold ends.
@@ -566,6 +571,159 @@ pub struct BurstGap {
     pub load_pps: Option<f64>,
 }
 
+/// What comes out in overload (RFC 2285 §3.6.2): the samples of one long trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ForwardingRate {
+    /// Intended load.
+    pub load_pps: f64,
+    /// Median offered load of the samples used; absent when there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_load_pps: Option<f64>,
+    /// Forwarding rate of the samples used; its median is the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarding_rate_pps: Option<Spread>,
+    /// Coefficient of variation of the samples used, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variation_percent: Option<f64>,
+    /// Less than 1.1 times of what came out was offered: the DUT may forward more.
+    pub not_saturated: bool,
+    /// A lower load, a little above the forwarding rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_load_pps: Option<f64>,
+    /// What came out at that: more than in overload is a livelock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_forwarding_rate_pps: Option<f64>,
+    /// All samples, those at the ends too.
+    pub samples: Vec<Interval>,
+}
+
+/// A figure that stands for a result, with its unit: what is compared over iterations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Figure {
+    /// What it is, in words: `throughput`, `ndr`, `cost of one of rules`.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// Its value.
+    pub value: f64,
+}
+
+/// Units of figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Unit {
+    /// Frames per second.
+    #[serde(rename = "frames/s")]
+    FramesPerSecond,
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Nanoseconds,
+    /// Seconds.
+    #[serde(rename = "s")]
+    Seconds,
+    /// Frames.
+    #[serde(rename = "frames")]
+    Frames,
+    /// Percent.
+    #[serde(rename = "%")]
+    Percent,
+}
+
+impl Outcome {
+    /// The figures that stand for it; none where there is no answer.
+    pub fn figures(&self) -> Vec<Figure> {
+        use Unit::{Frames, FramesPerSecond, Nanoseconds, Percent, Seconds};
+        if !self.answered {
+            return Vec::new();
+        }
+        let figure = |name: &str, unit, value: Option<f64>| {
+            let name = name.to_owned();
+            value.map(|value| Figure { name, unit, value })
+        };
+        let one = |name, unit, value| figure(name, unit, value).into_iter().collect();
+        match &self.found {
+            Found::Latency(found) => {
+                let spread = |point: &LatencyPoint| match found.mode {
+                    LatencyMode::Rfc2544 => point.latency_ns.map(|s| s.mean),
+                    LatencyMode::Rfc8219 => point.typical_ns.map(|s| s.median),
+                };
+                let points = found.points.iter().filter_map(|point| {
+                    let name = format!("latency at {} %", point.percent);
+                    figure(&name, Nanoseconds, spread(point))
+                });
+                points.collect()
+            }
+            Found::FrameLoss(found) => {
+                let first = found.points.first().map(|point| point.loss_percent);
+                one("frame loss at the full rate", Percent, first)
+            }
+            Found::BackToBack(found) => one("burst", Frames, found.burst_frames.map(|s| s.mean)),
+            Found::Recovery(found) => one("recovery", Seconds, found.recovery_s.map(|s| s.mean)),
+            Found::Reset(found) => {
+                let time = found.by_timestamp_s.or(found.by_loss_s);
+                one("reset", Seconds, time.map(|s| s.mean))
+            }
+            Found::Bursts(found) => {
+                let bursts = found.bursts.iter().filter_map(|burst| {
+                    let name = format!("gap between bursts of {}", burst.frames);
+                    figure(&name, Seconds, burst.gap_s)
+                });
+                bursts.collect()
+            }
+            Found::Soak(found) => one("frame loss", Percent, Some(100.0 * found.loss_ratio)),
+            Found::Mlrsearch(found) => {
+                let goals = found.goals.iter().zip(1..);
+                goals
+                    .filter_map(|(goal, number)| {
+                        // a definition is too long for a name
+                        let name = match goal.name.contains('=') {
+                            true => format!("goal {number}"),
+                            false => goal.name.clone(),
+                        };
+                        figure(&name, FramesPerSecond, goal.relevant_lower_bound_pps)
+                    })
+                    .collect()
+            }
+            Found::Sweep(found) => {
+                let reference = found.points.first().and_then(|point| point.median_pps);
+                let at = found.points.first().map_or(0, |point| point.value);
+                let rate = format!("{} at {at} {}", found.inner, found.parameter);
+                let (name, cost) = match &found.cost {
+                    Some(Cost::Linear { unit_ns, .. }) => ("cost of each of", *unit_ns),
+                    Some(Cost::Logarithmic { doubling_ns, .. }) => {
+                        ("cost of doubling", *doubling_ns)
+                    }
+                    Some(Cost::Cliff {
+                        frame_ns,
+                        beyond_ns,
+                        ..
+                    }) => ("cost of the cliff of", beyond_ns - frame_ns),
+                    Some(Cost::Constant { .. }) => ("cost of each of", 0.0),
+                    None => ("", f64::NAN),
+                };
+                let name = format!("{name} {}", found.parameter);
+                let cost = Some(cost).filter(|cost| cost.is_finite());
+                [
+                    figure(&name, Nanoseconds, cost),
+                    figure(&rate, FramesPerSecond, reference),
+                ]
+                .into_iter()
+                .flatten()
+                .collect()
+            }
+            found => {
+                let name = match found {
+                    Found::Ramp(_) => "loss begins",
+                    Found::Plr(_) => "critical load",
+                    Found::Mrr(_) => "receive rate",
+                    Found::Trial(_) | Found::ForwardingRate(_) => "forwarding rate",
+                    other => other.procedure(),
+                };
+                one(name, FramesPerSecond, found.rate_pps())
+            }
+        }
+    }
+}
+
 impl Found {
     /// Id of the procedure in records.
     pub fn procedure(&self) -> &'static str {
@@ -584,6 +742,8 @@ impl Found {
             Found::Equilibrium(_) => "equilibrium",
             Found::Sweep(_) => "sweep",
             Found::Trial(_) => "trial",
+            Found::ForwardingRate(_) => "forwarding-rate",
+            Found::Mlrsearch(_) => "mlrsearch",
         }
     }
 
@@ -606,6 +766,8 @@ impl Found {
             Found::Plr(found) => found.critical_load_pps,
             Found::Equilibrium(found) => found.equilibrium_pps,
             Found::Trial(found) => Some(found.forwarding_rate_pps),
+            Found::ForwardingRate(found) => found.forwarding_rate_pps.map(|rate| rate.median),
+            Found::Mlrsearch(found) => found.goals.first()?.relevant_lower_bound_pps,
             _ => None,
         }
     }

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::campaign_outcome::CaseOutcome;
 use crate::comparison::Comparison;
 use crate::facts::Facts;
 use crate::import::ImportedCase;
@@ -211,6 +212,9 @@ pub struct Summary {
     /// What other procedures found, one per procedure and frame size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outcomes: Vec<Outcome>,
+    /// What a campaign found, one per test case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<CaseOutcome>,
     /// The state of the machine.
     pub noise: Noise,
     /// What makes a reader doubt the whole run.
@@ -241,7 +245,7 @@ pub struct RunInfo {
     pub format: u32,
     /// Id of the run, unique among all runs.
     pub id: String,
-    /// What kind of run: `quick`, `throughput`, `import`.
+    /// What kind of run: `quick`, `throughput`, `campaign`, `import`.
     pub kind: String,
     /// Version of the program.
     pub tool_version: String,

@@ -239,6 +239,25 @@ impl FromStr for Load {
     }
 }
 
+/// A load as it is given to a command or in a campaign; a bare number is frames per second: `1e6`, `10kpps`, `100Mbps`.
+///
+/// # Errors
+/// The text is no load.
+pub fn parse_load(text: &str) -> Result<Load, UnitError> {
+    let typed = text.trim();
+    let plain = typed
+        .chars()
+        .all(|c| c.is_ascii_digit() || matches!(c, '.' | 'e'));
+    match typed.parse::<f64>() {
+        Ok(pps) if plain && pps > 0.0 && pps <= 1e12 => Ok(Load::Frames(pps)),
+        Ok(_) if plain => {
+            let why = "it must be above 0 and at most 1e12 frames per second";
+            Err(UnitError::new(text, "load", why))
+        }
+        _ => typed.parse(),
+    }
+}
+
 /// Parses `30s`, `500ms`, `2m`, `1.5s`; a bare number is refused because it has no unit.
 ///
 /// # Errors

@@ -8,10 +8,12 @@ use crate::content;
 use crate::table::Table;
 
 /// The results of a run: one line per configuration of a paired comparison, per goal of a search, or per row of the tables of
-/// procedures, which share their columns; else one per test case.
+/// procedures, which share their columns, or per figure of a campaign's test case; else one per test case.
 pub fn summary(summary: &Summary) -> String {
     if !summary.imported.is_empty() {
         table(&crate::imported::cases(summary))
+    } else if !summary.cases.is_empty() {
+        table(&crate::campaign::cases(&summary.cases))
     } else if !summary.outcomes.is_empty() {
         let (fields, rows) = crate::procedures::one_table(&summary.outcomes);
         let rows = rows

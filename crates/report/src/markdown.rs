@@ -27,6 +27,10 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
         "**{}.**\n\n",
         escaped(&words::headline(info, summary).line())
     );
+    if !summary.cases.is_empty() {
+        text.push_str(&crate::campaign::markdown(info, summary));
+        return text;
+    }
     if !summary.outcomes.is_empty() {
         text.push_str(&crate::procedures::markdown(info, summary));
         return text;

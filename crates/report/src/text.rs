@@ -27,6 +27,9 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     if let Some(search) = &summary.search {
         return crate::search::text(info, summary, search);
     }
+    if !summary.cases.is_empty() {
+        return crate::campaign::text(info, summary);
+    }
     if !summary.outcomes.is_empty() {
         return crate::procedures::text(info, summary);
     }

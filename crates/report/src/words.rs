@@ -148,6 +148,9 @@ fn forwarding(summary: &Summary) -> String {
     if let Some(search) = &summary.search {
         return crate::search::headline(search);
     }
+    if !summary.cases.is_empty() {
+        return crate::campaign::headline(&summary.cases);
+    }
     if !summary.outcomes.is_empty() {
         return crate::procedures::headline(&summary.outcomes);
     }

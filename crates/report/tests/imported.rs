@@ -51,6 +51,7 @@ fn summary() -> Summary {
         test_cases: Vec::new(),
         control: None,
         comparisons: Vec::new(),
+        cases: Vec::new(),
         imported: vec![
             ImportedCase {
                 ours: series(&[4_322_481.0, 4_040_161.0, 4_201_494.5]),
@@ -109,6 +110,7 @@ fn as_a_page_that_opens_with_a_plot() {
     // A set without anything is shown too.
     let nothing = Summary {
         imported: Vec::new(),
+        cases: Vec::new(),
         ..summary()
     };
     assert!(report::html::page(&info(), &nothing, &[], &[]).contains("no value"));

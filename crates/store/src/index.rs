@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::outcome::Found;
+use model::outcome::{Found, Unit};
 use model::result::{RunInfo, RunState, Summary};
 
 use crate::error::StoreError;
@@ -155,6 +155,15 @@ fn in_one_line(summary: &Summary) -> String {
             (None, None) => "no result".to_owned(),
         };
         format!("{} {rate}{}", case.test_case, more(summary.imported.len()))
+    } else if let Some(case) = summary.cases.first() {
+        let result = match case.figures.first() {
+            Some(figure) if figure.unit == Unit::FramesPerSecond => {
+                in_mpps(figure.median, figure.interval_half_width)
+            }
+            Some(figure) => format!("{} {:.4}", figure.name, figure.median),
+            None => "no result".to_owned(),
+        };
+        format!("{} {result}{}", case.test_case, more(summary.cases.len()))
     } else if let Some(case) = summary.test_cases.first() {
         let rate = match case.forwarding_rate_pps {
             Some(pps) => in_mpps(pps, case.interval_half_width_pps),

@@ -149,6 +149,14 @@ impl Simulation {
         self.offer = offer;
     }
 
+    /// Gives the DUT so many cores from now on.
+    pub fn set_cores(&mut self, cores: u32) {
+        if self.dut.cores != cores.max(1) {
+            self.dut.cores = cores.max(1);
+            self.spread.clear();
+        }
+    }
+
     /// What is simulated.
     pub fn dut(&self) -> &Dut {
         &self.dut

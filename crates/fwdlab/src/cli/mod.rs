@@ -1,6 +1,7 @@
 //! The commands: one file each. This one holds what they share.
 
 mod bed;
+mod campaign;
 mod capture;
 mod compare;
 mod doctor;
@@ -103,6 +104,9 @@ enum Command {
     #[command(name = "rfc2544")]
     Rfc2544(Box<rfc2544::Rfc2544>),
     Soak(Box<soak::Soak>),
+    Run(campaign::Run),
+    Plan(campaign::Plan),
+    Check(campaign::Check),
     Send(Box<send::Send>),
     Receive(Box<receive::Receive>),
     Ping(Box<ping::Ping>),
@@ -148,6 +152,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Ramp(ramp) => ramp.run(&global),
         Command::Rfc2544(rfc2544) => rfc2544.run(&global),
         Command::Soak(soak) => soak.run(&global),
+        Command::Run(run) => run.run(&global),
+        Command::Plan(plan) => plan.run(&global),
+        Command::Check(check) => check.run(&global),
         Command::Send(send) => send.run(&global),
         Command::Receive(receive) => receive.run(&global),
         Command::Ping(ping) => ping.run(&global),

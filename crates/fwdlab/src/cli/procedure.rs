@@ -11,19 +11,19 @@ use engine::Mode;
 use engine::sim::Dut;
 use lab::configuration::Configuration;
 use lab::placement::Placement;
-use lab::run::procedure::{Limit, Make, Parameters, check, start};
+use lab::run::procedure::{Parameters, check, start};
 use lab::run::traffic::Traffic;
 use lab::user_namespace;
-use measure::compliance::Conditions;
-use measure::rfc2544::Setup;
-use model::procedure::Waits;
+use measure::machine::{Asked, Series, sends_bursts};
+use model::campaign::Procedure;
+use model::campaign::value::Rate;
+use model::link::MeanSize;
 use model::result::Summary;
 use model::trial::{IpVersion, Stream};
-use model::units::{FrameSize, Load};
+use model::units::FrameSize;
 
 use super::Global;
 use super::run::{self, random_seed};
-use super::throughput::load;
 use super::traffic::TrafficOptions;
 use crate::exit_code::{Code, Usage};
 
@@ -31,8 +31,8 @@ use crate::exit_code::{Code, Usage};
 #[derive(Debug, Args)]
 pub struct Arrangement {
     /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1) [default: what the tester can offer]
-    #[arg(long, value_name = "LOAD", value_parser = load)]
-    pub max: Option<Load>,
+    #[arg(long, value_name = "LOAD")]
+    pub max: Option<Rate>,
     /// Number of flows
     #[arg(long, value_name = "N", default_value_t = 2000)]
     flows: u32,
@@ -65,14 +65,12 @@ pub struct Arrangement {
 pub(super) struct Plan {
     /// Kind of the run.
     pub kind: &'static str,
-    /// Some frames leave in bursts.
-    pub bursts: bool,
     /// Frame sizes; none is the smallest of the IP version.
     pub sizes: Vec<FrameSize>,
     /// Parameters to keep.
     pub values: BTreeMap<String, serde_json::Value>,
-    /// Makes the procedure.
-    pub make: Make,
+    /// The procedure.
+    pub procedure: Procedure,
 }
 
 impl Arrangement {
@@ -84,23 +82,6 @@ impl Arrangement {
     /// Does the engine send bursts, or is it ours to choose one that does?
     pub fn can_send_bursts(&self) -> bool {
         self.engine != Mode::XdpLive.name()
-    }
-
-    /// The seed, for procedures that choose at random.
-    pub fn chosen_seed(&self) -> u64 {
-        self.seed.unwrap_or(0)
-    }
-
-    /// The conditions of RFC 2544 procedures, as far as they are known before any traffic.
-    pub fn conditions(&self, waits: Waits, sizes: &[u16]) -> Conditions {
-        Conditions {
-            waits,
-            frame_sizes: sizes.to_vec(),
-            both_directions: self.traffic.both_directions(),
-            single_and_random: self.traffic.single_and_random(),
-            reaches_line_rate: false,
-            simulated: self.is_simulated(),
-        }
     }
 
     /// Carries the plan out.
@@ -131,19 +112,34 @@ impl Arrangement {
         let dut = self.dut()?;
         let traffic = self.traffic.traffic(dut.is_some())?;
         let mut common = self.common(&plan.sizes, traffic, dut.as_ref(), privileged)?;
-        if plan.bursts && common.engine.is_none() {
+        if sends_bursts(&plan.procedure) && common.engine.is_none() {
             common.engine = Some(Mode::AfPacket);
         }
         let parameters = Parameters {
             kind: plan.kind,
             values: plan.values,
-            max_load_pps: (self.max).and_then(|max| max.pps(common.mean_size())),
-            make: plan.make,
+            max_load_pps: self.max_load_pps(common.mean_size()),
+            asked: Asked {
+                procedure: plan.procedure,
+                sweep: None,
+                simulated: dut.is_some(),
+                seed: self.seed.unwrap_or(0),
+                series: Series {
+                    of_profile: self.traffic.has_profile(),
+                    both_directions: self.traffic.both_directions(),
+                    single_and_random: self.traffic.single_and_random(),
+                },
+            },
             common,
             dut,
         };
         check(&parameters).map_err(Usage)?;
         Ok(parameters)
+    }
+
+    /// The largest load, where one was given.
+    pub fn max_load_pps(&self, size: MeanSize) -> Option<f64> {
+        self.max.and_then(|Rate(max)| max.pps(size))
     }
 
     /// What every run needs, with a stream of each size; no size is the smallest of the IP version.
@@ -219,34 +215,6 @@ impl Arrangement {
         }
         Ok(Some(dut))
     }
-}
-
-/// The setup of an RFC 2544 procedure from a limit.
-pub(super) fn setup(limit: &Limit, conditions: &Conditions) -> Setup {
-    Setup {
-        frame_size: limit.frame_size,
-        line_rate_pps: limit.line_rate_pps,
-        max_load_pps: limit.max_load_pps,
-        conditions: Conditions {
-            reaches_line_rate: limit
-                .line_rate_pps
-                .is_some_and(|line| limit.max_load_pps >= line),
-            ..conditions.clone()
-        },
-    }
-}
-
-/// The first limit: of a command that measures one size.
-pub(super) fn only(limits: &[Limit]) -> Result<Limit, String> {
-    limits
-        .first()
-        .copied()
-        .ok_or_else(|| "no frame size was given".into())
-}
-
-/// Nanoseconds of a duration that was typed.
-pub(super) fn ns(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn code(summary: &Summary) -> Code {

@@ -1,14 +1,12 @@
 //! `fwdlab ramp`: a load that rises slowly, and where loss begins.
 
-use std::time::Duration;
-
 use clap::Args;
-use measure::ramp;
-use model::units::{FrameSize, Load, parse_duration};
+use model::campaign::value::{Period, Rate, Share};
+use model::campaign::{self, Procedure};
+use model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Plan, ns, only};
-use super::throughput::load;
+use super::procedure::{Arrangement, Plan};
 use crate::exit_code::Code;
 
 /// Raise the load slowly and show where loss begins, where the output flattens, whether it collapses
@@ -18,20 +16,20 @@ use crate::exit_code::Code;
 #[derive(Debug, Args)]
 pub struct Ramp {
     /// Load at the end of the ramp [default: the largest]
-    #[arg(long, value_name = "LOAD", value_parser = load)]
-    target: Option<Load>,
+    #[arg(long, value_name = "LOAD")]
+    target: Option<Rate>,
     /// Frame size in bytes, FCS counted [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long the load rises
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = parse_duration)]
-    ramp: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = campaign::Ramp::default().ramp)]
+    ramp: Period,
     /// How long the warm-up lasts
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
-    warm_up: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = campaign::Ramp::default().warm_up)]
+    warm_up: Period,
     /// How long the load stays at the target
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
-    hold: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = campaign::Ramp::default().hold)]
+    hold: Period,
     /// Ramp down again and find the edge a second time
     #[arg(long)]
     up_down: bool,
@@ -39,8 +37,8 @@ pub struct Ramp {
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
     threshold: f64,
     /// Length of a sample
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
-    sample: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = campaign::Ramp::default().sample)]
+    sample: Period,
     #[command(flatten)]
     arrangement: Arrangement,
 }
@@ -53,35 +51,27 @@ impl Ramp {
     }
 
     fn plan(&self) -> Plan {
-        let (asked, up_down, threshold) = (self.target, self.up_down, self.threshold / 100.0);
-        let times = [self.warm_up, self.ramp, self.hold, self.sample].map(ns);
+        let procedure = campaign::Ramp {
+            target: self.target,
+            ramp: self.ramp,
+            warm_up: self.warm_up,
+            hold: self.hold,
+            up_down: self.up_down,
+            threshold: Share(self.threshold / 100.0),
+            sample: self.sample,
+        };
         let values = [
-            ("warm_up_s", self.warm_up.as_secs_f64().into()),
-            ("ramp_s", self.ramp.as_secs_f64().into()),
-            ("hold_s", self.hold.as_secs_f64().into()),
-            ("loss_threshold", threshold.into()),
-            ("up_down", up_down.into()),
+            ("warm_up_s", self.warm_up.0.as_secs_f64().into()),
+            ("ramp_s", self.ramp.0.as_secs_f64().into()),
+            ("hold_s", self.hold.0.as_secs_f64().into()),
+            ("loss_threshold", procedure.threshold.0.into()),
+            ("up_down", self.up_down.into()),
         ];
         Plan {
             kind: "ramp",
-            bursts: false,
             sizes: self.size.into_iter().collect(),
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),
-            make: Box::new(move |limits| {
-                let limit = only(limits)?;
-                let target = asked.and_then(|load| load.pps(limit.mean));
-                let target = target.unwrap_or(limit.max_load_pps);
-                let [warm_up_ns, ramp_ns, hold_ns, sample_ns] = times;
-                Ok(Box::new(ramp::Ramp::new(ramp::Parameters {
-                    warm_up_ns,
-                    ramp_ns,
-                    hold_ns,
-                    sample_ns,
-                    up_down,
-                    loss_threshold: threshold,
-                    ..ramp::Parameters::standard(limit.frame_size, target)
-                })?))
-            }),
+            procedure: Procedure::Ramp(procedure),
         }
     }
 }

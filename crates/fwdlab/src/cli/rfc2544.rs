@@ -1,16 +1,14 @@
 //! `fwdlab rfc2544`: throughput, latency, frame loss rate, back-to-back frames, recovery and reset, over all frame sizes.
 
-use std::time::Duration;
-
 use clap::Args;
-use measure::rfc2544::bursts;
-use measure::rfc2544::suite::{self, Suite, Test};
+use measure::machine;
+use model::campaign::value::{Percent, Period, Share};
+use model::campaign::{self, Procedure, Test};
 use model::outcome::LatencyMode;
-use model::procedure::Waits;
-use model::units::{FrameSize, parse_duration};
+use model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Plan, ns, setup};
+use super::procedure::{Arrangement, Plan};
 use crate::exit_code::{Code, Usage};
 
 /// Measure the whole of RFC 2544, with its tables and graphs: throughput, latency, frame loss, back-to-back, recovery, reset
@@ -29,11 +27,11 @@ pub struct Rfc2544 {
     #[arg(long)]
     full: bool,
     /// Duration of the trials that are results [default: 5s; with --full 60s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    trial: Option<Duration>,
+    #[arg(long, value_name = "TIME")]
+    trial: Option<Period>,
     /// Duration of the trials that guide a search [default: 1s; with --full 60s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    search: Option<Duration>,
+    #[arg(long, value_name = "TIME")]
+    search: Option<Period>,
     /// Resolution of the throughput in percent of itself
     #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
     resolution: f64,
@@ -69,85 +67,57 @@ impl Rfc2544 {
         }
         let sizes = self.sizes.iter().map(|bytes| FrameSize::new(*bytes));
         let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
-        let simulated = self.arrangement.is_simulated();
-        if self.reset.is_some() && !simulated {
+        if self.reset.is_some() && !self.arrangement.is_simulated() {
             return Err(Usage(
                 "--reset: the kernel of this machine cannot be reset to measure it; only --engine sim can".into(),
             )
             .into());
         }
-        let standard = match self.full {
-            true => suite::Plan::standard(),
-            false => suite::Plan::short(),
+        let named = |name: &String| Test::ALL.into_iter().find(|test| test.name() == name);
+        let tests: Vec<Test> = self.tests.iter().filter_map(named).collect();
+        let procedure = campaign::Rfc2544 {
+            tests,
+            full: self.full,
+            trial: self.trial,
+            search: self.search,
+            resolution: Share(self.resolution / 100.0),
+            latency: match self.latency.as_str() {
+                "rfc2544" => LatencyMode::Rfc2544,
+                _ => LatencyMode::Rfc8219,
+            },
+            latency_at: self.latency_at.iter().copied().map(Percent).collect(),
+            repetitions: self.repetitions,
+            reset: self.reset.clone(),
+            burst: self.burst.clone(),
         };
-        let burst_frames = match self.burst.is_empty() {
-            true if self.tests.iter().any(|test| test == Test::Bursts.name()) => {
-                bursts::FRAMES.to_vec()
-            }
-            _ => self.burst.clone(),
-        };
-        let with_bursts = !burst_frames.is_empty();
-        if with_bursts && self.arrangement.traffic.has_own_times() {
+        let plan = machine::suite_plan(&procedure, None);
+        if !plan.burst_frames.is_empty() && self.arrangement.traffic.has_own_times() {
             return Err(Usage(
                 "--burst: a profile and broadcasts have times of their own; measure bursts without them".into(),
             )
             .into());
         }
-        if with_bursts && !self.arrangement.can_send_bursts() {
+        if !plan.burst_frames.is_empty() && !self.arrangement.can_send_bursts() {
             return Err(Usage(
                 "--burst: xdp-live sends no bursts; say --engine af-packet or af-xdp, or leave the choice to us".into(),
             )
             .into());
         }
-        let chosen = |test: &Test| {
-            let named = self.tests.iter().any(|name| name == test.name());
-            self.tests.is_empty() || named || (with_bursts && *test == Test::Bursts)
-        };
-        let plan = suite::Plan {
-            tests: Test::ALL.into_iter().filter(chosen).collect(),
-            search_ns: self.search.map_or(standard.search_ns, ns),
-            final_ns: self.trial.map_or(standard.final_ns, ns),
-            resolution: self.resolution / 100.0,
-            latency_mode: match self.latency.as_str() {
-                "rfc2544" => LatencyMode::Rfc2544,
-                _ => LatencyMode::Rfc8219,
-            },
-            latency_percents: self.latency_at.clone(),
-            latency_repetitions: self.repetitions.unwrap_or(standard.latency_repetitions),
-            burst_repetitions: self.repetitions.unwrap_or(standard.burst_repetitions),
-            recovery_repetitions: self.repetitions.unwrap_or(standard.recovery_repetitions),
-            reset_repetitions: self.repetitions.unwrap_or(standard.reset_repetitions),
-            reset: self.reset.clone(),
-            burst_frames: burst_frames.clone(),
-            ..standard
-        };
-        let waits = match self.full {
-            true => Waits::RFC2544,
-            false => Waits::default(),
-        };
-        let bytes = match self.arrangement.traffic.has_profile() {
-            true => &[][..],
-            false => &self.sizes,
-        };
-        let conditions = self.arrangement.conditions(waits, bytes);
         let seconds = |ns: u64| ns as f64 / 1e9;
+        let waits = machine::waits(&procedure);
         let values = [
             ("full", self.full.into()),
             ("trial_s", seconds(plan.final_ns).into()),
             ("search_s", seconds(plan.search_ns).into()),
             ("resolution", plan.resolution.into()),
             ("waits_s", seconds(waits.total_ns()).into()),
-            ("burst_frames", burst_frames.into()),
+            ("burst_frames", plan.burst_frames.into()),
         ];
         Ok(Plan {
             kind: "rfc2544",
-            bursts: with_bursts,
             sizes,
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),
-            make: Box::new(move |limits| {
-                let setups = limits.iter().map(|limit| setup(limit, &conditions));
-                Ok(Box::new(Suite::new(setups.collect(), plan.clone())?))
-            }),
+            procedure: Procedure::Rfc2544(procedure),
         })
     }
 }

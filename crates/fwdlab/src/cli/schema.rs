@@ -30,6 +30,8 @@ enum Kind {
     Latency,
     /// A traffic profile
     Profile,
+    /// A campaign
+    Campaign,
 }
 
 impl Schema {
@@ -43,6 +45,7 @@ impl Schema {
             Kind::Imported => schemars::schema_for!(model::import::ImportedRecord),
             Kind::Event => schemars::schema_for!(model::event::Event),
             Kind::Latency => schemars::schema_for!(model::latency::LatencySummary),
+            Kind::Campaign => schemars::schema_for!(model::campaign::Campaign),
             Kind::Profile => schemars::schema_for!(model::profile::Profile),
         };
         output::json(&schema)?;

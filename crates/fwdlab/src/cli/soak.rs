@@ -1,14 +1,12 @@
 //! `fwdlab soak`: one load for long, or the load whose average loss is a given tiny share.
 
-use std::time::Duration;
-
 use clap::Args;
-use measure::{plr, soak};
-use model::units::{FrameSize, Load, parse_duration};
+use model::campaign::value::{Period, Rate, Share};
+use model::campaign::{self, Procedure};
+use model::units::{FrameSize, Load};
 
 use super::Global;
-use super::procedure::{Arrangement, Plan, ns, only};
-use super::throughput::load;
+use super::procedure::{Arrangement, Plan};
 use crate::exit_code::{Code, Usage};
 
 /// Offer one load for long and watch it, or find the load whose average loss is a tiny share (PLRsearch)
@@ -18,11 +16,11 @@ use crate::exit_code::{Code, Usage};
 #[derive(Debug, Args)]
 pub struct Soak {
     /// Load to hold; 95 % of the no-drop rate by custom [default: search the critical load]
-    #[arg(long, value_name = "LOAD", value_parser = load)]
-    load: Option<Load>,
+    #[arg(long, value_name = "LOAD")]
+    load: Option<Rate>,
     /// Smallest load of the search
-    #[arg(long, value_name = "LOAD", default_value = "9001", value_parser = load)]
-    min: Load,
+    #[arg(long, value_name = "LOAD", default_value_t = campaign::Plr::default().min)]
+    min: Rate,
     /// Loss ratio: with --load the largest that passes [default: 0], without the one that is sought [default: 1e-7]
     #[arg(long, value_name = "RATIO")]
     loss: Option<f64>,
@@ -30,8 +28,8 @@ pub struct Soak {
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long
-    #[arg(long = "for", value_name = "TIME", default_value = "30min", value_parser = parse_duration)]
-    duration: Duration,
+    #[arg(long = "for", value_name = "TIME", default_value_t = campaign::Soak::default().duration)]
+    duration: Period,
     #[command(flatten)]
     arrangement: Arrangement,
 }
@@ -44,45 +42,49 @@ impl Soak {
     }
 
     fn plan(&self) -> Result<Plan, Usage> {
-        let (asked, min, duration_ns) = (self.load, self.min, ns(self.duration));
-        let loss = self
-            .loss
-            .unwrap_or(if asked.is_some() { 0.0 } else { 1e-7 });
-        if asked.is_some_and(|load| matches!(load, Load::Max)) {
-            return Err(Usage(
-                "--load: say a load such as 1Mpps; a soak at the largest load measures overload"
-                    .into(),
-            ));
-        }
-        let seed = self.arrangement.chosen_seed();
+        let share = |default: Share| match self.loss {
+            // a ratio that is none is told by the procedure itself
+            Some(loss) => Share(loss),
+            None => default,
+        };
+        let (loss, procedure) = match self.load {
+            Some(Rate(Load::Max)) => {
+                return Err(Usage(
+                    "--load: say a load such as 1Mpps; a soak at the largest load measures overload"
+                        .into(),
+                ));
+            }
+            Some(load) => {
+                let loss = share(campaign::Soak::default().loss);
+                let soak = campaign::Soak {
+                    load: Some(load),
+                    duration: self.duration,
+                    loss,
+                };
+                (loss, Procedure::Soak(soak))
+            }
+            None => {
+                let loss = share(campaign::Plr::default().loss);
+                let plr = campaign::Plr {
+                    min: self.min,
+                    duration: self.duration,
+                    loss,
+                };
+                (loss, Procedure::Plr(plr))
+            }
+        };
         let values = [
-            ("duration_s".to_owned(), self.duration.as_secs_f64().into()),
-            ("loss_ratio".to_owned(), loss.into()),
+            (
+                "duration_s".to_owned(),
+                self.duration.0.as_secs_f64().into(),
+            ),
+            ("loss_ratio".to_owned(), loss.0.into()),
         ];
         Ok(Plan {
             kind: "soak",
-            bursts: false,
             sizes: self.size.into_iter().collect(),
             values: values.into(),
-            make: Box::new(move |limits| {
-                let limit = only(limits)?;
-                let size = limit.frame_size;
-                if let Some(load_pps) = asked.and_then(|load| load.pps(limit.mean)) {
-                    return Ok(Box::new(soak::Soak::new(soak::Parameters {
-                        duration_ns,
-                        loss_ratio_goal: loss,
-                        ..soak::Parameters::standard(size, load_pps)
-                    })?));
-                }
-                let min = min
-                    .pps(limit.mean)
-                    .ok_or("--min: say a load such as 9001 or 10kpps")?;
-                Ok(Box::new(plr::Plr::new(plr::Parameters {
-                    duration_ns,
-                    loss_ratio: loss,
-                    ..plr::Parameters::standard(size, min, limit.max_load_pps, seed)
-                })?))
-            }),
+            procedure,
         })
     }
 }

@@ -1,13 +1,13 @@
 //! `fwdlab throughput`: the loads up to which a DUT meets goals, such as no loss at all.
 
-use std::time::Duration;
-
 use clap::Args;
 use lab::run::search::{Parameters, check, largest_load};
 use lab::user_namespace;
 use measure::mlr::typed::{self, Named};
+use model::campaign;
+use model::campaign::value::{Pause, Period, Rate};
 use model::result::Summary;
-use model::units::{FrameSize, Load, parse_duration};
+use model::units::FrameSize;
 
 use super::Global;
 use super::procedure::Arrangement;
@@ -41,14 +41,14 @@ pub struct Throughput {
     #[arg(long, value_name = "GOAL")]
     goal: Vec<String>,
     /// Smallest load: 9001 (frames per second), 10kpps, 100Mbps (L1)
-    #[arg(long, value_name = "LOAD", default_value = "9001", value_parser = load)]
-    min: Load,
+    #[arg(long, value_name = "LOAD", default_value_t = campaign::Mlrsearch::default().min)]
+    min: Rate,
     /// A first trial at the largest load whose result is not used; 0s for none
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warm_up)]
-    warm_up: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = campaign::Mlrsearch::default().warm_up)]
+    warm_up: Pause,
     /// End the search when its trials have taken longer
-    #[arg(long, value_name = "TIME", default_value = "20min", value_parser = parse_duration)]
-    time_limit: Duration,
+    #[arg(long, value_name = "TIME", default_value_t = campaign::Mlrsearch::default().time_limit)]
+    time_limit: Period,
     /// End a trial as soon as it is bad for every goal: the same search in less time [default: yes; on a simulated DUT no]
     #[arg(long, value_name = "yes|no", value_parser = ["yes", "no"], hide_possible_values = true)]
     early_end: Option<String>,
@@ -95,11 +95,12 @@ impl Throughput {
             goals: self.goals()?,
             min_load_pps: self
                 .min
+                .0
                 .pps(size)
                 .ok_or_else(|| Usage("--min: say a load such as 9001 or 10kpps".into()))?,
-            max_load_pps: self.on.max.and_then(|max| max.pps(size)),
-            warm_up: self.warm_up,
-            time_limit: self.time_limit,
+            max_load_pps: self.on.max_load_pps(size),
+            warm_up: self.warm_up.0,
+            time_limit: self.time_limit.0,
             early_end: match self.early_end.as_deref() {
                 Some(typed) => typed == "yes",
                 None => dut.is_none(),
@@ -125,34 +126,6 @@ impl Throughput {
             false => all.join(";"),
         };
         typed::parse(&text).map_err(Usage)
-    }
-}
-
-/// A load; a bare number is frames per second.
-pub(super) fn load(text: &str) -> Result<Load, String> {
-    let typed = text.trim();
-    let plain = typed
-        .chars()
-        .all(|c| c.is_ascii_digit() || matches!(c, '.' | 'e'));
-    match typed.parse::<f64>() {
-        Ok(pps) if plain => {
-            if pps > 0.0 && pps <= 1e12 {
-                Ok(Load::Frames(pps))
-            } else {
-                Err("a load must be above 0 and at most 1e12 frames per second".into())
-            }
-        }
-        _ => typed
-            .parse()
-            .map_err(|error: model::units::UnitError| error.to_string()),
-    }
-}
-
-/// `0s` or a duration.
-fn warm_up(text: &str) -> Result<Duration, String> {
-    match text.trim() {
-        "0" | "0s" => Ok(Duration::ZERO),
-        typed => parse_duration(typed).map_err(|error| error.to_string()),
     }
 }
 

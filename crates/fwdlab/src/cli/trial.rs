@@ -1,15 +1,12 @@
 //! `fwdlab trial`: one load for some time, and what came back.
 
-use std::time::Duration;
-
 use clap::Args;
-use measure::procedure::Single;
-use model::procedure::{Purpose, Question, Tagging};
-use model::units::{FrameSize, Load, parse_duration};
+use model::campaign::value::{Period, Rate};
+use model::campaign::{self, Procedure};
+use model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Plan, ns, only};
-use super::throughput::load;
+use super::procedure::{Arrangement, Plan};
 use crate::exit_code::Code;
 
 /// Make one trial: one load for some time, every frame accounted for
@@ -18,17 +15,17 @@ use crate::exit_code::Code;
 #[derive(Debug, Args)]
 pub struct Trial {
     /// Load: 1e6 (frames per second), 10kpps, 100Mbps (L1) [default: the largest]
-    #[arg(long, value_name = "LOAD", value_parser = load)]
-    load: Option<Load>,
+    #[arg(long, value_name = "LOAD")]
+    load: Option<Rate>,
     /// Frame size in bytes, FCS counted [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long frames are sent
-    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    duration: Duration,
+    #[arg(long = "for", value_name = "TIME", default_value_t = campaign::Trial::default().duration)]
+    duration: Period,
     /// Count frames in intervals of this length
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    sample: Option<Duration>,
+    #[arg(long, value_name = "TIME")]
+    sample: Option<Period>,
     /// Measure the delay of frames
     #[arg(long)]
     delays: bool,
@@ -44,33 +41,19 @@ impl Trial {
     }
 
     fn plan(&self) -> Plan {
-        let (asked, duration) = (self.load, ns(self.duration));
-        let (sample, delays) = (self.sample.map(ns), self.delays);
-        let values = [("duration_s".to_owned(), self.duration.as_secs_f64().into())];
+        let values = [(
+            "duration_s".to_owned(),
+            self.duration.0.as_secs_f64().into(),
+        )];
         Plan {
             kind: "trial",
-            bursts: false,
             sizes: self.size.into_iter().collect(),
             values: values.into(),
-            make: Box::new(move |limits| {
-                let limit = only(limits)?;
-                let load = asked.and_then(|load| load.pps(limit.mean));
-                let load = load.unwrap_or(limit.max_load_pps);
-                Ok(Box::new(Single::new(Question {
-                    sample_ns: sample,
-                    tagging: delays.then_some(Tagging {
-                        from_ns: 0,
-                        until_ns: duration,
-                        frames: 10_000,
-                    }),
-                    ..Question::constant(
-                        limit.frame_size,
-                        load,
-                        duration,
-                        Purpose::Measure,
-                        "as asked for",
-                    )
-                })?))
+            procedure: Procedure::Trial(campaign::Trial {
+                load: self.load,
+                duration: self.duration,
+                sample: self.sample,
+                delays: self.delays,
             }),
         }
     }

@@ -10,6 +10,7 @@
 )]
 
 mod by_hand;
+mod campaign;
 mod compare;
 mod comparison;
 mod configuration;

@@ -23,10 +23,11 @@ use model::variant::{Direction, DirectionCounts, Modifier, Variant};
 use super::modify::{Modified, Running};
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{Bench, Counted, PROOF_FRAMES, WARM_UP, sum, until};
-use super::{Control, Run, configure, open_tester};
+use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::probe;
+use crate::setting::{Setting, Swept};
 
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(300);
@@ -98,6 +99,7 @@ pub(super) struct Simulated<'a> {
     pub traffic: &'a Traffic,
     pub variant: Variant,
     pub control: &'a Control,
+    pub swept: Option<Swept>,
 }
 
 impl Device for Simulated<'_> {
@@ -107,6 +109,15 @@ impl Device for Simulated<'_> {
     }
 
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
+        // a value that is no number of units that cost
+        let apart = matches!(&self.swept, Some(Swept::Stream | Swept::Cores)).then(|| Question {
+            setting: None,
+            ..question.clone()
+        });
+        if let (Some(Swept::Cores), Some(cores)) = (&self.swept, question.setting) {
+            self.simulation.set_cores(u32::try_from(cores).unwrap_or(1));
+        }
+        let question = apart.as_ref().unwrap_or(question);
         let offer = self.traffic.offer(stream, &self.variant)?;
         self.simulation.offer(offer);
         let flows = self.traffic.stream(stream, &self.variant).flows;
@@ -184,6 +195,7 @@ pub(super) fn on_simulation<'a>(
         traffic,
         variant: Variant::default(),
         control,
+        swept: None,
     };
     work(&mut device, run)
 }
@@ -213,15 +225,7 @@ pub(super) fn on_bed<'a>(
         bed.ip_batch(0, &routes)?;
         run.info.facts.placement.insert("routes".into(), routes);
     }
-    let mut device = Real {
-        bed: &bed,
-        tester: &mut tester,
-        common,
-        control,
-        variant: Variant::default(),
-        modified: None,
-        armed: None,
-    };
+    let mut device = Real::new(&bed, &mut tester, common, control);
     work(&mut device, gate, run)
 }
 
@@ -267,6 +271,29 @@ pub(super) struct Real<'a> {
     modified: Option<Modified<'a>>,
     /// Frames of the stream that was measured last, in this series; `None`: test frames.
     armed: Option<(Stream, Option<Arc<engine::Traffic>>)>,
+    /// What a sweep varies on the DUT.
+    pub setting: Option<Setting>,
+}
+
+impl<'a> Real<'a> {
+    /// A plain series, and nothing that is varied.
+    pub fn new(
+        bed: &'a Bed,
+        tester: &'a mut Tester,
+        common: &'a super::Parameters,
+        control: &'a Control,
+    ) -> Real<'a> {
+        Real {
+            bed,
+            tester,
+            common,
+            control,
+            variant: Variant::default(),
+            modified: None,
+            armed: None,
+            setting: None,
+        }
+    }
 }
 
 impl Real<'_> {
@@ -386,6 +413,12 @@ impl Real<'_> {
         least.ok_or_else(|| LabError::Preflight("no series was asked for".into()))
     }
 
+    /// A load that overloads the DUT; `None` where the tester has no more to give than the DUT forwards.
+    pub fn overload(&mut self, stream: &Stream) -> Result<Option<f64>, LabError> {
+        let (stream, mut bench) = self.bench(stream)?;
+        Ok(bench.overload(&stream)?.load_pps)
+    }
+
     /// The speed of the DUT's CPU: read before and after the traffic, never in it, where it would cost frames.
     fn speed(&self) -> f64 {
         let cpus = self.common.placement.dut_cpus.get(..1).unwrap_or_default();
@@ -396,6 +429,18 @@ impl Real<'_> {
             });
             reading.join().unwrap_or(0.0)
         })
+    }
+
+    /// Sets what a sweep wants, and makes sure that the DUT still forwards.
+    fn set(&mut self, stream: &Stream, question: &Question) -> Result<(), LabError> {
+        let (Some(setting), Some(value)) = (&mut self.setting, question.setting) else {
+            return Ok(());
+        };
+        if setting.set(self.bed, stream.ip_version, value, self.control)? {
+            let with = format!("{value} {}", setting.parameter());
+            does_forward(self.bed, 0, self.tester, stream, &with)?;
+        }
+        Ok(())
     }
 
     /// One load for some time, counted as a whole.
@@ -568,6 +613,7 @@ impl Device for Real<'_> {
                 "the kernel of this machine cannot be reset to measure it: leave the reset test out".into(),
             ));
         }
+        self.set(stream, question)?;
         let began = Instant::now();
         std::thread::sleep(Duration::from_nanos(question.waits.learn_ns));
         let before = self.speed();

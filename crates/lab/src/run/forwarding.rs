@@ -379,6 +379,7 @@ fn summary(
         control,
         comparisons: Vec::new(),
         imported: Vec::new(),
+        cases: Vec::new(),
         search: None,
         outcomes: Vec::new(),
         noise,

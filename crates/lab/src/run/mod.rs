@@ -2,8 +2,11 @@
 //!
 //! [`forwarding`] measures the maximum forwarding rate, [`paired`] compares configurations by slices; both build beds,
 //! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`search`] seeks
-//! loads, on the same bed or on a simulated DUT; [`procedure`] carries out all others there. Start with [`Parameters`] and [`start`].
+//! loads, on the same bed or on a simulated DUT; [`procedure`] carries out all others there, and [`campaign`] many of them, test case
+//! after test case. Start with [`Parameters`] and [`start`].
 
+pub mod campaign;
+mod course;
 mod device;
 pub mod forwarding;
 pub mod modify;
@@ -159,10 +162,22 @@ impl<'a> Run<'a> {
         runs: &Path,
         listener: &'a mut dyn FnMut(&Event),
     ) -> Result<Run<'a>, LabError> {
+        Run::named(parameters, kind, kind, values, runs, listener)
+    }
+
+    /// A run whose id has another name than its kind.
+    fn named(
+        parameters: &Parameters,
+        name: &str,
+        kind: &str,
+        values: BTreeMap<String, serde_json::Value>,
+        runs: &Path,
+        listener: &'a mut dyn FnMut(&Event),
+    ) -> Result<Run<'a>, LabError> {
         let now = Timestamp::now();
         let info = RunInfo {
             format: RUN_FORMAT,
-            id: RunId::free(runs, now, kind, parameters.seed)
+            id: RunId::free(runs, now, name, parameters.seed)
                 .as_str()
                 .to_owned(),
             kind: kind.into(),
@@ -182,7 +197,7 @@ impl<'a> Run<'a> {
             writer.input("profile.toml", profile.text.as_bytes())?;
         }
         for configuration in parameters.configuration.iter().chain(&parameters.versus) {
-            keep_inputs(&writer, configuration)?;
+            keep_inputs(&writer, configuration, "")?;
         }
         Ok(Run {
             info,
@@ -334,8 +349,12 @@ impl Parameters {
     }
 }
 
-/// Keeps what a configuration was read from; a directory file by file.
-fn keep_inputs(writer: &RunWriter, configuration: &Configuration) -> Result<(), LabError> {
+/// Keeps what a configuration was read from, in this folder; a directory file by file.
+fn keep_inputs(
+    writer: &RunWriter,
+    configuration: &Configuration,
+    folder: &str,
+) -> Result<(), LabError> {
     fn keep(writer: &RunWriter, path: &Path, name: &str) -> Result<(), LabError> {
         if path.is_dir() {
             let entries = std::fs::read_dir(path)
@@ -352,7 +371,7 @@ fn keep_inputs(writer: &RunWriter, configuration: &Configuration) -> Result<(), 
     }
     for path in configuration.inputs() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        keep(writer, path, &name)?;
+        keep(writer, path, &format!("{folder}{name}"))?;
     }
     Ok(())
 }
@@ -408,12 +427,32 @@ fn configure(
         );
         run.warn(text)?;
     }
+    let with = format!("configuration `{}`", configuration.name);
+    let proof = does_forward(bed, dut, tester, stream, &with)?;
+    if proof.received < proof.sent {
+        let text = format!(
+            "with {with} only {} of {} test frames at a low rate came back",
+            proof.received, proof.sent
+        );
+        run.warn(text)?;
+    }
+    Ok(())
+}
+
+/// Sends some test frames through a DUT; that none comes back is an error that says how far they went.
+fn does_forward(
+    bed: &Bed,
+    dut: usize,
+    tester: &mut Tester,
+    stream: &Stream,
+    with: &str,
+) -> Result<engine::tester::Proof, LabError> {
     let before = bed.counters(dut)?;
     let proof = tester.prove(dut, stream, trial::PROOF_FRAMES)?;
     if proof.received == 0 {
         let after = bed.counters(dut)?;
         return Err(LabError::DoesNotForward {
-            configuration: format!("configuration `{}`", configuration.name),
+            configuration: with.to_owned(),
             sent: proof.sent,
             received: 0,
             why: format!(
@@ -423,14 +462,7 @@ fn configure(
             ),
         });
     }
-    if proof.received < proof.sent {
-        let text = format!(
-            "with configuration `{}` only {} of {} test frames at a low rate came back",
-            configuration.name, proof.received, proof.sent
-        );
-        run.warn(text)?;
-    }
-    Ok(())
+    Ok(proof)
 }
 
 /// Now, as records have it.

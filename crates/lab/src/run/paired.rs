@@ -258,6 +258,7 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
         control: Some(control),
         comparisons: all,
         imported: Vec::new(),
+        cases: Vec::new(),
         search: None,
         outcomes: Vec::new(),
         noise: Noise {

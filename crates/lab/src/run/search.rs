@@ -97,18 +97,7 @@ pub fn largest_load(parameters: &Parameters) -> Result<Option<f64>, String> {
 /// The goals contradict themselves, the smallest load is not below the largest, or the width is less than a frame.
 pub fn check(parameters: &Parameters, max_load_pps: f64) -> Result<(), String> {
     search(parameters, max_load_pps)?;
-    for named in &parameters.goals {
-        let seconds = named.goal.final_trial.as_secs_f64();
-        let frames = parameters.min_load_pps * named.goal.width * seconds;
-        if frames < 1.0 {
-            return Err(format!(
-                "goal {}: a width of {} at the smallest load of {} frames per second is {frames:.2} frames in a trial of \
-                 {seconds} s; a resolution below one frame means nothing: raise --min or the width, or make trials longer",
-                named.name, named.goal.width, parameters.min_load_pps
-            ));
-        }
-    }
-    Ok(())
+    outcome::check_width(&parameters.goals, parameters.min_load_pps)
 }
 
 fn on_simulation(
@@ -267,6 +256,7 @@ impl Asked<'_> {
             control: None,
             comparisons: Vec::new(),
             imported: Vec::new(),
+            cases: Vec::new(),
             outcomes: Vec::new(),
             search: Some(SearchOutcome {
                 variant: self.variant().clone(),

@@ -5,11 +5,12 @@
 //! last bit of a number. Method: IETF draft-ietf-bmwg-mlrsearch; which trial comes next is decided as the Python package
 //! MLRsearch 1.2.1 does, and a test compares with it. The rooms: [`goal`] (what is sought), [`grid`] (the loads),
 //! [`bounds`] (what the trials at a load say), `selector` (what one goal wants next), [`typed`] (goals as people type them),
-//! [`outcome`] (what is kept and said of a search).
+//! [`outcome`] (what is kept and said of a search), [`machine`] (the search as one procedure among others).
 
 pub mod bounds;
 pub mod goal;
 pub mod grid;
+pub mod machine;
 pub mod outcome;
 mod selector;
 pub mod typed;

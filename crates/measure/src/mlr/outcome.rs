@@ -32,6 +32,25 @@ pub fn loss_ratio(intended: u64, sent: u64, received: u64, load_pps: f64) -> f64
     }
 }
 
+/// Says so when a goal's width is less than a frame in its trials at the smallest load.
+///
+/// # Errors
+/// Which goal, and what would be right.
+pub fn check_width(goals: &[Named], min_load_pps: f64) -> Result<(), String> {
+    for named in goals {
+        let seconds = named.goal.final_trial.as_secs_f64();
+        let frames = min_load_pps * named.goal.width * seconds;
+        if frames < 1.0 {
+            return Err(format!(
+                "goal {}: a width of {} at the smallest load of {min_load_pps} frames per second is {frames:.2} frames in a trial of \
+                 {seconds} s; a resolution below one frame means nothing: raise --min or the width, or make trials longer",
+                named.name, named.goal.width
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Why a trial is made.
 pub fn reason(planned: &Planned, goals: &[Named]) -> String {
     match planned.reason {

@@ -5,56 +5,12 @@
 
 use std::collections::VecDeque;
 
+pub use model::campaign::Test;
 use model::outcome::{Found, LatencyMode, Outcome};
 use model::procedure::{Answer, Question};
 
 use super::{Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput};
 use crate::procedure::Procedure;
-
-/// A test of the suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Test {
-    /// §26.1.
-    Throughput,
-    /// §26.2.
-    Latency,
-    /// §26.3.
-    FrameLoss,
-    /// §26.4, RFC 9004.
-    BackToBack,
-    /// §26.5.
-    Recovery,
-    /// §26.6, RFC 6201.
-    Reset,
-    /// §21.
-    Bursts,
-}
-
-impl Test {
-    /// All of them, in the order in which they are made.
-    pub const ALL: [Test; 7] = [
-        Test::Throughput,
-        Test::Latency,
-        Test::FrameLoss,
-        Test::BackToBack,
-        Test::Recovery,
-        Test::Reset,
-        Test::Bursts,
-    ];
-
-    /// The name in records and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Test::Throughput => "throughput",
-            Test::Latency => "latency",
-            Test::FrameLoss => "frame-loss",
-            Test::BackToBack => "back-to-back",
-            Test::Recovery => "recovery",
-            Test::Reset => "reset",
-            Test::Bursts => "bursts",
-        }
-    }
-}
 
 /// Times and repetitions of all tests.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,8 +9,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer};
 
-use super::error::or_which;
 use super::value;
+use crate::file::or_which;
 
 macro_rules! names {
     ($($name:ident = $text:literal),* $(,)?) => {

@@ -16,7 +16,6 @@
 //! # Ok::<(), model::profile::ProfileError>(())
 //! ```
 
-pub mod error;
 pub mod field;
 pub mod layer;
 pub mod size;
@@ -27,7 +26,7 @@ pub mod vary;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use error::{Origin, ProfileError, Step};
+pub use crate::file::{FileError as ProfileError, Origin, Step};
 pub use field::{Field, FieldName};
 pub use layer::Layer;
 pub use size::Size;
@@ -248,7 +247,7 @@ impl Profile {
     pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> ProfileError {
         match self.origin.file.is_empty() {
             true => ProfileError {
-                profile: self.name.clone(),
+                file: self.name.clone(),
                 place: None,
                 why: why.into(),
             },
@@ -348,7 +347,7 @@ impl Profile {
                 let known: Vec<&String> = names.keys().collect();
                 let why = format!(
                     "next: there is no stream `{next}`; {}",
-                    error::or_which(next, &known)
+                    crate::file::or_which(next, &known)
                 );
                 return Err(self.stream_error(number, &["next".into()], why));
             }

@@ -230,7 +230,7 @@ pub(super) fn of(m: &mut Markup, outcomes: &[&Outcome]) {
         Found::Latency(_) => latency(m, outcomes),
         Found::FrameLoss(_) => frame_loss(m, outcomes),
         Found::BackToBack(_) => back_to_back(m, outcomes),
-        Found::Ramp(_) | Found::Soak(_) | Found::Trial(_) => {
+        Found::Ramp(_) | Found::Soak(_) | Found::Trial(_) | Found::ForwardingRate(_) => {
             for outcome in outcomes {
                 let title = match outcomes.len() {
                     1 => String::new(),
@@ -245,6 +245,7 @@ pub(super) fn of(m: &mut Markup, outcomes: &[&Outcome]) {
         | Found::Reset(_)
         | Found::Bursts(_)
         | Found::Mrr(_)
+        | Found::Mlrsearch(_)
         | Found::Equilibrium(_) => {}
     }
 }

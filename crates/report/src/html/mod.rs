@@ -11,8 +11,10 @@ mod svg;
 
 use model::comparison::Verdict;
 use model::event::RebuildRecord;
+use model::outcome::Outcome;
 use model::result::{CaseSummary, RunInfo, RunState, Summary, TrialRecord};
 
+use crate::campaign;
 use crate::content;
 use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
@@ -121,6 +123,7 @@ fn head(
         }
         let mut warnings = all_warnings(summary);
         warnings.extend(procedures::doubts(&summary.outcomes));
+        warnings.extend(campaign::doubts(&summary.cases));
         if !warnings.is_empty() {
             m.within("div", &[("class", "warnings")], |m| {
                 m.leaf("strong", &[], "Read with this in mind");
@@ -161,8 +164,10 @@ fn badges(
         RunState::Failed => badges.push((false, "failed".into())),
     }
     let trials = trials.iter().map(|t| &t.validity);
-    let by_rebuilds =
-        summary.test_cases.is_empty() && summary.search.is_none() && summary.outcomes.is_empty();
+    let by_rebuilds = summary.test_cases.is_empty()
+        && summary.search.is_none()
+        && summary.outcomes.is_empty()
+        && summary.cases.is_empty();
     let (validities, what): (Vec<_>, _) = if by_rebuilds {
         (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
     } else {
@@ -196,20 +201,31 @@ fn badges(
     badges
 }
 
-fn results(m: &mut Markup, summary: &Summary) {
-    if let Some(search) = &summary.search {
-        section(m, "Loads that meet the goals", |m| {
-            m.within("figure", &[], |m| table(m, &search::goals(search)));
-            for words in [search::extent(search), search::method(search)] {
-                m.leaf("p", &[("class", "note")], &note(&words));
-            }
-            if let Some(failure) = &search.failure {
-                m.leaf("p", &[], &note(failure));
-            }
-        });
+/// A campaign: all test cases, then what the procedure found in each.
+fn campaign_cases(m: &mut Markup, summary: &Summary) {
+    let all = &summary.cases;
+    if all.is_empty() {
+        return;
     }
-    for group in procedures::groups(&summary.outcomes) {
-        section(m, group.title, |m| {
+    section(m, "Test cases", |m| {
+        m.within("figure", &[], |m| table(m, &campaign::cases(all)));
+        for words in campaign::failures(all) {
+            m.leaf("p", &[], &note(&words));
+        }
+    });
+    for case in all {
+        outcomes(
+            m,
+            &case.outcomes,
+            &format!("{}: ", campaign::label(case, all)),
+        );
+    }
+}
+
+/// What procedures found, each with its graphs and tables; `before` stands in front of its title.
+fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
+    for group in procedures::groups(outcomes) {
+        section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
                 graph::of(m, &group.outcomes);
                 for titled in procedures::tables::tables(&group.outcomes, MORE_ROWS) {
@@ -223,7 +239,24 @@ fn results(m: &mut Markup, summary: &Summary) {
             });
         });
     }
-    let methods = procedures::methods(&summary.outcomes);
+}
+
+fn results(m: &mut Markup, summary: &Summary) {
+    if let Some(search) = &summary.search {
+        section(m, "Loads that meet the goals", |m| {
+            m.within("figure", &[], |m| table(m, &search::goals(search)));
+            for words in [search::extent(search), search::method(search)] {
+                m.leaf("p", &[("class", "note")], &note(&words));
+            }
+            if let Some(failure) = &search.failure {
+                m.leaf("p", &[], &note(failure));
+            }
+        });
+    }
+    campaign_cases(m, summary);
+    outcomes(m, &summary.outcomes, "");
+    let mut methods = procedures::methods(&summary.outcomes);
+    methods.extend(campaign::methods(&summary.cases));
     if !methods.is_empty() {
         section(m, "Standards", |m| {
             m.within("ul", &[("class", "keys")], |m| {

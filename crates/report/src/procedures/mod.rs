@@ -75,6 +75,8 @@ fn name(found: &Found) -> &'static str {
         Found::Equilibrium(_) => "Equilibrium",
         Found::Sweep(_) => "Sweep",
         Found::Trial(_) => "Trial",
+        Found::ForwardingRate(_) => "Forwarding rate in overload",
+        Found::Mlrsearch(_) => "Loads that meet goals",
     }
 }
 
@@ -144,6 +146,16 @@ fn figure(outcome: &Outcome) -> String {
         },
         Found::Equilibrium(found) => found.equilibrium_pps.map_or_else(verdict, rate),
         Found::Sweep(found) => found.cost.as_ref().map_or_else(verdict, cost),
+        Found::ForwardingRate(found) => found.forwarding_rate_pps.map_or_else(verdict, |r| {
+            format!("{}{}", at_least(found.not_saturated), rate(r.median))
+        }),
+        Found::Mlrsearch(found) => {
+            let goals = found.goals.iter().map(|goal| {
+                let found = goal.relevant_lower_bound_pps;
+                format!("{} {}", goal.name, found.map_or("-".into(), rate))
+            });
+            goals.collect::<Vec<_>>().join(", ")
+        }
         Found::Trial(found) => format!(
             "{} of {} offered came back, {} lost",
             rate(found.forwarding_rate_pps),

@@ -176,6 +176,19 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right("equilibrium", &["equilibrium_pps"]),
             right("largest seen", &["max_seen_pps"]),
         ],
+        Found::ForwardingRate(_) => vec![
+            right("offered", &["offered_load_pps"]),
+            right("forwarded", &["forwarding_rate_pps"]),
+            right("lowest", &["min_pps"]),
+            right("highest", &["max_pps"]),
+            right("CV", &["variation_percent"]),
+        ],
+        Found::Mlrsearch(_) => vec![
+            Column::left("goal", &["name"]),
+            right("met up to", &["relevant_lower_bound_pps"]),
+            right("not met from", &["relevant_upper_bound_pps"]),
+            right("forwarded there", &["conditional_throughput_pps"]),
+        ],
         Found::Trial(_) => vec![
             right("intended", &["intended_load_pps"]),
             right("offered", &["offered_load_pps"]),
@@ -511,6 +524,36 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             optional_pps(found.equilibrium_pps),
             optional_pps(found.max_seen_pps),
         ]],
+        Found::ForwardingRate(found) => {
+            let of = |value: fn(&Spread) -> f64| {
+                optional_pps(found.forwarding_rate_pps.as_ref().map(value))
+            };
+            vec![vec![
+                optional_pps(found.offered_load_pps),
+                Cell::optional(
+                    found.forwarding_rate_pps.map(|s| s.median),
+                    NOTHING,
+                    |pps| bounded(found.not_saturated, pps),
+                ),
+                of(|s| s.min),
+                of(|s| s.max),
+                Cell::optional(found.variation_percent, NOTHING, percent),
+            ]]
+        }
+        Found::Mlrsearch(found) => found
+            .goals
+            .iter()
+            .map(|goal| {
+                vec![
+                    Cell::text(&goal.name),
+                    Cell::optional(goal.relevant_lower_bound_pps, NOTHING, |pps| {
+                        bounded(goal.tester_bound, pps)
+                    }),
+                    optional_pps(goal.relevant_upper_bound_pps),
+                    optional_pps(goal.conditional_throughput_pps),
+                ]
+            })
+            .collect(),
         Found::Trial(found) => vec![vec![
             pps(found.intended_load_pps),
             pps(found.offered_load_pps),
@@ -615,6 +658,7 @@ pub(crate) fn samples_of(outcome: &Outcome) -> &[Interval] {
         Found::Ramp(found) => &found.samples,
         Found::Soak(found) => &found.samples,
         Found::Trial(found) => &found.samples,
+        Found::ForwardingRate(found) => &found.samples,
         _ => &[],
     }
 }

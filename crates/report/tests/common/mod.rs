@@ -401,6 +401,7 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
             control: Some(compared("control", true, control, smallest.unwrap_or(0.0))),
             comparisons: Vec::new(),
             imported: Vec::new(),
+            cases: Vec::new(),
             search: None,
             outcomes: Vec::new(),
             noise: Noise {
@@ -636,6 +637,7 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
             control: None,
             comparisons,
             imported: Vec::new(),
+            cases: Vec::new(),
             search: None,
             outcomes: Vec::new(),
             noise: Noise {

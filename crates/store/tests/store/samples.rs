@@ -144,6 +144,7 @@ pub fn summary(run: &str) -> Summary {
         control: None,
         comparisons: Vec::new(),
         imported: Vec::new(),
+        cases: Vec::new(),
         search: None,
         outcomes: Vec::new(),
         noise: Noise::default(),

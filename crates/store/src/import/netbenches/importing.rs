@@ -418,6 +418,7 @@ impl Work<'_> {
             imported: super::summary::cases(&content.records),
             search: None,
             outcomes: Vec::new(),
+            cases: Vec::new(),
             noise: Noise::default(),
             warnings: doubts,
             imix_estimate_l2_bps: None,

@@ -1,7 +1,7 @@
-//! What is wrong with a profile, and where: file, line, column, and what was probably meant.
+//! What is wrong with a file that people write, and where: file, line, column, and what was probably meant.
 //!
-//! Turns the words of the TOML reader, which speaks to programmers, into those of people who write profiles. Start with
-//! [`ProfileError`]; [`Origin`] finds the place of a key in the text.
+//! For traffic profiles and campaigns alike. Turns the words of the TOML reader, which speaks to programmers, into those of people
+//! who write files. Start with [`FileError`]; [`Origin`] finds the place of a key in the text.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,27 +9,23 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-/// Why a text is no profile.
+/// Why a text is no profile or campaign.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct ProfileError {
-    /// The profile's name, or the file it is in.
-    pub profile: String,
+pub struct FileError {
+    /// The file, or the name of what is in it.
+    pub file: String,
     /// Line and column in the file, from 1 on, where known.
     pub place: Option<(usize, usize)>,
     /// What is wrong, and where it is simple what would be right.
     pub why: String,
 }
 
-impl fmt::Display for ProfileError {
+impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ProfileError {
-            profile,
-            place,
-            why,
-        } = self;
+        let FileError { file, place, why } = self;
         match place {
-            Some((line, column)) => write!(f, "{profile}:{line}:{column}: {why}"),
-            None => write!(f, "{profile}: {why}"),
+            Some((line, column)) => write!(f, "{file}:{line}:{column}: {why}"),
+            None => write!(f, "{file}: {why}"),
         }
     }
 }
@@ -55,7 +51,7 @@ impl From<usize> for Step<'_> {
     }
 }
 
-/// Where a profile comes from.
+/// Where a text comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Origin {
     /// The file, or the name where it is not from a file.
@@ -66,18 +62,18 @@ pub struct Origin {
 
 impl Origin {
     /// An error about the value at the end of this way, or as near as there is one.
-    pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> ProfileError {
-        ProfileError {
-            profile: self.file.to_string(),
+    pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> FileError {
+        FileError {
+            file: self.file.to_string(),
             place: self.find(way).map(|span| self.place(span.start)),
             why: why.into(),
         }
     }
 
     /// The error of the TOML reader.
-    pub(super) fn reading(&self, error: &toml::de::Error) -> ProfileError {
-        ProfileError {
-            profile: self.file.to_string(),
+    pub(crate) fn reading(&self, error: &toml::de::Error) -> FileError {
+        FileError {
+            file: self.file.to_string(),
             place: error.span().map(|span| self.place(span.start)),
             why: in_plain_words(error.message()),
         }
@@ -168,7 +164,7 @@ fn in_plain_words(message: &str) -> String {
 }
 
 /// `did you mean ...?`, or which there are.
-pub(super) fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
+pub(crate) fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
     match nearest(wrong, known) {
         Some(right) => format!("did you mean `{right}`?"),
         None if known.is_empty() => "none are known here".to_owned(),

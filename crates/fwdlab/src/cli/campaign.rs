@@ -1,0 +1,258 @@
+//! `fwdlab run`, `plan` and `check`: campaigns, and files without touching anything.
+//!
+//! What a campaign means is in `model`, how it is carried out in `lab`. Start with [`Run::run`].
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use lab::placement::Placement;
+use lab::run::campaign::{Host, Parameters, plan, start};
+use lab::user_namespace;
+use model::campaign::{Campaign, Case};
+use model::profile::Profile;
+use model::result::Summary;
+use report::number::seconds;
+use serde_json::json;
+
+use super::Global;
+use super::run::{self, random_seed};
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// Carry out a campaign: every test case of a file, by its procedure, as often as it says, unattended
+///
+/// Test cases are measured in randomised blocks, each on a test bed of its own. One that fails is told with its reason, and the
+/// campaign goes on. See `fwdlab plan` for what it will do, docs/campaigns.md for what a file may say.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// File of the campaign
+    #[arg(value_name = "CAMPAIGN.toml")]
+    file: PathBuf,
+    /// Seed of every random choice, where the file says none [default: chosen and recorded]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Show what a campaign will do: test cases in order, time needed, what is changed where; touches nothing
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// File of the campaign
+    #[arg(value_name = "CAMPAIGN.toml")]
+    file: PathBuf,
+    /// Seed of every random choice, where the file says none [default: chosen]
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Check files, campaigns and traffic profiles; touches nothing
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl Run {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let parameters = read(&self.file, self.seed)?;
+        if !user_namespace::is_root() && !parameters.campaign().is_simulated() {
+            user_namespace::enter()?;
+        }
+        run::carry_out(
+            global,
+            0,
+            |runs, control, listener| start(&parameters, runs, control, listener),
+            |outcome| report::text::quick(outcome.info, outcome.summary),
+            |_| None,
+            code,
+        )
+    }
+}
+
+impl Plan {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let parameters = read(&self.file, self.seed)?;
+        let campaign = parameters.campaign();
+        let plan = plan(&parameters)?;
+        let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
+        if global.json {
+            let turns = plan.turns.iter().map(|turn| {
+                let (trials, time) = plan.cases[turn.case];
+                json!({
+                    "test_case": ids[turn.case], "iteration": turn.iteration,
+                    "trials": trials, "estimate_s": time.as_secs_f64(),
+                })
+            });
+            output::json(&json!({
+                "campaign": campaign.name, "procedure": campaign.procedure.id(), "seed": parameters.seed(),
+                "trials": plan.trials, "estimate_s": plan.time.as_secs_f64(),
+                "turns": turns.collect::<Vec<_>>(), "changes": plan.changes,
+            }))?;
+            return Ok(Code::Done);
+        }
+        let mut text = format!(
+            "{}: {}{} by {}, {} each, seed {}\n",
+            campaign.name,
+            match campaign.about.as_str() {
+                "" => String::new(),
+                about => format!("{about}\n"),
+            },
+            several(ids.len(), "test case"),
+            procedure(campaign),
+            several(campaign.iterations as usize, "iteration"),
+            parameters.seed(),
+        );
+        text += &format!(
+            "about {} trials in {}{}\n\n",
+            plan.trials,
+            seconds(plan.time.as_secs_f64().round()),
+            match campaign.is_simulated() {
+                true => " of simulated time",
+                false => "",
+            }
+        );
+        let width = ids.iter().map(String::len).max().unwrap_or(0);
+        for turn in &plan.turns {
+            let (trials, time) = plan.cases[turn.case];
+            text += &format!(
+                " {:>4}  {:<width$}  {:>4} trials  ~{}\n",
+                turn.iteration,
+                ids[turn.case],
+                trials,
+                seconds(time.as_secs_f64().round()),
+            );
+        }
+        text += "\nchanges\n";
+        for change in &plan.changes {
+            text += &report::table::wrap(change, 100, "  ");
+        }
+        output::result(&text);
+        Ok(Code::Done)
+    }
+}
+
+impl Check {
+    /// Runs it: every file, and wrong use if one of them is wrong.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let mut told = Vec::new();
+        let mut code = Code::Done;
+        for file in &self.files {
+            let (words, error) = match check(file) {
+                Ok(words) => (Some(words), None),
+                Err(error) => {
+                    code = Code::Usage;
+                    (None, Some(format!("{error:#}")))
+                }
+            };
+            if !global.json {
+                match (&words, &error) {
+                    (Some(words), _) => {
+                        output::result(&format!("ok    {}  {words}", file.display()))
+                    }
+                    (None, Some(error)) => output::result(&format!("wrong {error}")),
+                    (None, None) => {}
+                }
+            }
+            told.push(
+                json!({ "file": file, "ok": words.is_some(), "what": words, "error": error }),
+            );
+        }
+        if global.json {
+            output::json(&told)?;
+        }
+        Ok(code)
+    }
+}
+
+/// Reads a campaign and what it names.
+fn read(file: &Path, seed: Option<u64>) -> anyhow::Result<Parameters> {
+    let campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
+    if seed.is_some() && campaign.seed.is_some() {
+        return Err(Usage("the file has a seed: say one of them".into()).into());
+    }
+    let placement = match campaign.is_simulated() {
+        true => Placement::default(),
+        false => Placement::choose(&campaign.bed.dut_cpus)?,
+    };
+    Ok(Parameters::new(
+        campaign,
+        file.parent().unwrap_or(Path::new("")),
+        Host {
+            placement,
+            privileged: user_namespace::is_root(),
+            seed: seed.unwrap_or_else(random_seed),
+            command_line: std::env::args().collect(),
+        },
+    )?)
+}
+
+fn text(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Usage(format!("cannot read {}: {error}", file.display())))
+        .context("read a file")
+}
+
+/// What a file is, in words.
+fn check(file: &Path) -> anyhow::Result<String> {
+    let text = text(file)?;
+    let name = file.display().to_string();
+    // streams make a profile, whatever else is wrong with it
+    let is_profile = text
+        .lines()
+        .any(|line| line.trim_start().starts_with("[[stream"));
+    if is_profile {
+        let profile = Profile::parse(&name, &text)?;
+        return Ok(format!(
+            "profile: {}",
+            several(profile.streams.len(), "stream")
+        ));
+    }
+    let parameters = read(file, None)?;
+    let campaign = parameters.campaign();
+    Ok(format!(
+        "campaign {}: {} by {}, {} each",
+        campaign.name,
+        several(campaign.cases.len(), "test case"),
+        procedure(campaign),
+        several(campaign.iterations as usize, "iteration"),
+    ))
+}
+
+fn procedure(campaign: &Campaign) -> String {
+    let id = campaign.procedure.id();
+    match &campaign.sweep {
+        Some(sweep) => format!(
+            "{id} at {} values of {}",
+            sweep.values.len(),
+            sweep.parameter
+        ),
+        None => id.to_owned(),
+    }
+}
+
+fn several(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
+}
+
+fn code(summary: &Summary) -> Code {
+    let failed = summary
+        .cases
+        .iter()
+        .filter(|case| case.failures().next().is_some());
+    let good = summary.cases.iter().flat_map(|case| &case.iterations);
+    let any_good = good
+        .into_iter()
+        .any(|iteration| iteration.failure.is_none());
+    match (failed.count(), any_good) {
+        (0, true) if summary.noise.too_noisy => Code::NotValid,
+        (0, true) => Code::Done,
+        (_, true) => Code::SomeFailed,
+        (_, false) => Code::NotValid,
+    }
+}

@@ -1,0 +1,477 @@
+//! `fwdlab run`, `plan` and `check` from outside: known truths of simulated DUTs over test cases and iterations, files that are
+//! wrong, what is kept, and the kernel of this host with rules, configurations that fail, and signals.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Ended, Lab, json_lines, list, number, root, skipped, try_tool};
+
+/// A campaign on a simulated DUT, in a folder of its own.
+fn file(lab: &Lab, name: &str, text: &str) -> String {
+    let path = lab.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn run(lab: &Lab, text: &str) -> Ended {
+    let path = file(lab, "campaign.toml", text);
+    lab.run(&["run", &path, "--json"])
+}
+
+fn document(ended: &Ended, code: i32) -> Value {
+    assert_eq!(ended.code, code, "{ended:?}");
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+/// On standard output, where results are.
+fn tells(ended: &Ended, words: &[&str]) {
+    for word in words {
+        assert!(
+            ended.out.contains(word),
+            "`{word}` is not in:\n{}",
+            ended.out
+        );
+    }
+}
+
+/// What is found with this procedure on this DUT.
+fn found(lab: &Lab, dut: &str, procedure: &str) -> Value {
+    let text = format!(
+        "campaign = 'c'\niterations = 1\nseed = 3\n[bed]\nengine = 'sim'\ndut = '{dut}'\n[procedure]\n{procedure}"
+    );
+    let document = document(&run(lab, &text), 0);
+    document["cases"][0]["outcomes"][0].clone()
+}
+
+fn examples() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/campaigns");
+    let mut all: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    all.sort();
+    assert!(all.len() >= 4);
+    all
+}
+
+fn example(name: &str) -> String {
+    let all = examples();
+    let path = all.iter().find(|path| path.ends_with(name)).unwrap();
+    path.canonicalize().unwrap().to_str().unwrap().to_owned()
+}
+
+/// 20 ns are 20 ns: the cost of a rule lies in its interval, which is narrow.
+#[test]
+fn a_sweep_finds_what_a_rule_costs() {
+    let lab = Lab::new();
+    let path = example("simulated.toml");
+    let document = lab.json(&["run", &path]);
+    let case = &document["cases"][0];
+    let cost = &case["outcomes"][0]["found"]["cost"];
+    assert_eq!(cost["shape"], "linear", "{cost}");
+    let (low, high) = (
+        number(&cost["unit_ns_interval"][0]),
+        number(&cost["unit_ns_interval"][1]),
+    );
+    assert!(low <= 20.0 && 20.0 <= high && high - low < 1.0, "{cost}");
+    let figure = &case["figures"][0];
+    assert_eq!(
+        (&figure["name"], &figure["unit"]),
+        (&"cost of each of rules".into(), &"ns".into())
+    );
+    let (median, half) = (
+        number(&figure["median"]),
+        number(&figure["interval_half_width"]),
+    );
+    assert!((median - 20.0).abs() < 0.2 && half < 1.0, "{figure}");
+    // every trial stands for its test case, its iteration and its value
+    let trials = list(&document["trials"]);
+    assert_eq!(trials.len(), 390);
+    for trial in trials {
+        assert_eq!(trial["test_case"], "plain/64B-2000flows-ipv4");
+        assert!((1..=3).contains(&trial["iteration"].as_u64().unwrap()));
+        assert!(trial["asked"]["question"]["setting"].is_u64());
+    }
+    // the file is kept to the byte, and the run can be shown again
+    let directory = Path::new(document["directory"].as_str().unwrap());
+    assert!(directory.to_str().unwrap().contains("-simulated-rules-"));
+    assert_eq!(
+        fs::read(directory.join("inputs/campaign.toml")).unwrap(),
+        fs::read(&path).unwrap()
+    );
+    tells(
+        &lab.run(&["runs", "show", "@1"]),
+        &["cost of each of rules", "time a frame"],
+    );
+    tells(&lab.run(&["runs", "ls"]), &["cost of each of rules"]);
+    let page = fs::read_to_string(directory.join("report.html")).unwrap();
+    assert!(page.contains("cost of each of rules") && page.contains("Sweep"));
+    // the same seed finds the same
+    let again = lab.json(&["run", &path]);
+    assert_eq!(again["cases"], document["cases"]);
+    let finished: Vec<Value> = json_lines(&directory.join("events.jsonl"))
+        .into_iter()
+        .filter(|event| event["event"] == "iteration_finished")
+        .collect();
+    assert_eq!(finished.len(), 3);
+}
+
+#[test]
+fn every_procedure_tells_the_truth_of_a_simulated_dut() {
+    let lab = Lab::new();
+    let sweep = "id = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 10, 100, 1000, 2000]\nruns = 3";
+    let cliff = found(
+        &lab,
+        "capacity=1e6,cliff=100/50%,noise=0.001,link=10Gbps",
+        sweep,
+    );
+    let cost = &cliff["found"]["cost"];
+    assert_eq!(
+        (&cost["shape"], &cost["last_before"], &cost["first_after"]),
+        (&"cliff".into(), &100.into(), &1000.into())
+    );
+    assert!(
+        (number(&cost["beyond_ns"]) / number(&cost["frame_ns"]) - 2.0).abs() < 0.01,
+        "{cost}"
+    );
+
+    // what comes out at 2 Mpps of a million: exactly that
+    let mrr = found(&lab, "capacity=1e6,generator=2Mpps", "id = 'mrr'");
+    assert_eq!(number(&mrr["found"]["receive_rate_pps"]["mean"]), 1e6);
+
+    let equilibrium = found(
+        &lab,
+        "capacity=1e6,link=10Gbps",
+        "id = 'equilibrium'\ntolerance = '1%'",
+    );
+    let pps = number(&equilibrium["found"]["equilibrium_pps"]);
+    assert!((pps / 1e6 - 1.0).abs() < 0.02, "{pps}");
+
+    // 30 % of the capacity is lost for every 100 % of overload: of twice the capacity 700,000 frames come out, of 770,000 all
+    let livelock = found(
+        &lab,
+        "capacity=1e6,livelock=0.3,generator=2Mpps",
+        "id = 'forwarding-rate'",
+    );
+    let rate = number(&livelock["found"]["forwarding_rate_pps"]["median"]);
+    assert!((rate - 7e5).abs() < 1e3, "{rate}");
+    assert!((number(&livelock["found"]["lower_forwarding_rate_pps"]) - 7.7e5).abs() < 2e3);
+    assert!(
+        livelock["verdict"].as_str().unwrap().contains("livelock"),
+        "{livelock}"
+    );
+    assert_eq!(livelock["found"]["not_saturated"], false);
+    let idle = found(
+        &lab,
+        "capacity=1e6,generator=1050kpps",
+        "id = 'forwarding-rate'\nfor = '20s'",
+    );
+    assert_eq!(idle["found"]["not_saturated"], true);
+    assert_eq!(idle["verdict"], "measured, but not saturated");
+
+    let ndr = found(
+        &lab,
+        "capacity=1e6,link=10Gbps",
+        "id = 'mlrsearch'\ngoals = ['ndr']",
+    );
+    let goal = &ndr["found"]["goals"][0];
+    assert!(number(&goal["relevant_lower_bound_pps"]) <= 1e6, "{goal}");
+    assert!(number(&goal["relevant_upper_bound_pps"]) >= 1e6, "{goal}");
+    assert!(number(&goal["width_achieved"]) <= 0.005, "{goal}");
+
+    // two cores forward twice as much, as far as flows are spread evenly
+    let sweep = "id = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 2]";
+    let cores = found(&lab, "capacity=1e6,link=10Gbps", sweep);
+    let percent = number(&cores["found"]["points"][1]["percent_of_reference"]);
+    assert!((percent - 200.0).abs() < 1.0, "{percent}");
+    let sweep = "id = 'mrr'\n[procedure.sweep]\nparameter = 'size'\nvalues = [64, 512, 1518]";
+    let sizes = found(&lab, "capacity=1e7,link=1Gbps", sweep);
+    let medians: Vec<f64> = list(&sizes["found"]["points"])
+        .iter()
+        .map(|p| number(&p["median_pps"]).floor())
+        .collect();
+    // line rates of 1 Gbit/s (methods.md §9.1)
+    assert_eq!(medians, [1_488_095.0, 234_962.0, 81_274.0]);
+}
+
+/// Six test cases, three blocks: each block has all of them, in an order of its own that the seed decides.
+#[test]
+fn test_cases_are_measured_in_randomised_complete_blocks() {
+    let lab = Lab::new();
+    let text = "campaign = 'c'\niterations = 3\nseed = 11\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,link=1Gbps,noise=0.01'\n\
+                [matrix]\nsize = [64, 512]\nflows = [1, 10, 100]\n[procedure]\nid = 'trial'\nfor = '1s'";
+    let document = document(&run(&lab, text), 0);
+    let order: Vec<(&str, u64)> = list(&document["trials"])
+        .iter()
+        .map(|trial| {
+            (
+                trial["test_case"].as_str().unwrap(),
+                trial["iteration"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let blocks: Vec<Vec<&str>> = order
+        .chunks(6)
+        .map(|block| block.iter().map(|(case, _)| *case).collect())
+        .collect();
+    assert_eq!(blocks.len(), 3);
+    for (n, block) in blocks.iter().enumerate() {
+        let mut cases = block.clone();
+        cases.sort_unstable();
+        cases.dedup();
+        assert_eq!(cases.len(), 6, "{block:?}");
+        assert!(
+            order[6 * n..6 * (n + 1)]
+                .iter()
+                .all(|(_, iteration)| *iteration == n as u64 + 1)
+        );
+    }
+    assert!(
+        blocks[0] != blocks[1] || blocks[1] != blocks[2],
+        "{blocks:?}"
+    );
+    for case in list(&document["cases"]) {
+        let figure = &case["figures"][0];
+        let values = list(&figure["values"]);
+        assert_eq!(values.len(), 3, "{case}");
+        // iterations differ: each has a seed of its own
+        assert!(
+            case["frame_size_bytes"] == 512 || values[0] != values[1],
+            "{values:?}"
+        );
+    }
+    // the plan says the same order
+    let path = file(&lab, "campaign.toml", text);
+    let plan = lab.json(&["plan", &path]);
+    let planned: Vec<&str> = list(&plan["turns"])
+        .iter()
+        .map(|turn| turn["test_case"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        planned,
+        order.iter().map(|(case, _)| *case).collect::<Vec<_>>()
+    );
+    assert_eq!(plan["trials"], 18);
+    assert_eq!(number(&plan["estimate_s"]), 18.0);
+    tells(
+        &lab.run(&["plan", &path]),
+        &[
+            "6 test cases by trial, 3 iterations each, seed 11",
+            "nothing: DUT and tester are simulated",
+        ],
+    );
+}
+
+/// Every mistake is told before anything happens, with its place; nothing is kept.
+#[test]
+fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
+    let lab = Lab::new();
+    let sim =
+        "campaign = 'c'\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,link=1Gbps'\n[procedure]\n";
+    for (text, words) in [
+        (format!("{sim}id = 'mrr'\ntrails = 3"), ":7:1: unknown key `trails`; did you mean `trials`?"),
+        (format!("{sim}id = 'soak'"), ":5:2: a soak needs a load"),
+        (format!("{sim}id = 'plr'\nmin = '2Mpps'"), "smallest"),
+        (format!("{sim}id = 'mlrsearch'\ngoals = ['ndr', 'ndr']"), ":5:2: the goal `ndr` is there twice"),
+        (format!("{sim}id = 'latency'\nlatency = 'rfc2545'"), ":7:11: unknown name `rfc2545`"),
+        (sim.replace("capacity", "capcity") + "id = 'mrr'", ":4:7: simulated DUT, character 1: there is no key `capcity`"),
+        (sim.replace("link=1Gbps", "seed=4") + "id = 'mrr'", "no limit"),
+        ("seed = 1\n".to_owned() + &sim.replace("link", "seed=4,link") + "id = 'mrr'", ":5:7: seed stands in dut and in the campaign"),
+        ("campaign = 'c'\n[procedure]\nid = 'reset'\nreset = 'x'".into(), ":2:2: reset: the kernel of this machine cannot be reset"),
+        ("campaign = 'c'\n[configuration]\na = 'no/such/file'\n[procedure]\nid = 'mrr'".into(), ":3:5: configuration `"),
+        ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 1]".into(), ":4:12: nothing is known of `states`"),
+        ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 1000]".into(), "dut-cpus in [bed]"),
+        ("campaign = 'c'\n[hooks]\nbefore = 'x'\n[procedure]\nid = 'mrr'".into(), ":2:2: not yet"),
+    ] {
+        let path = file(&lab, "wrong.toml", &text);
+        for command in ["run", "plan", "check"] {
+            let ended = lab.run(&[command, &path]);
+            assert_eq!(ended.code, 2, "{command} {text}: {ended:?}");
+            let said = format!("{}{}", ended.out, ended.err);
+            assert!(said.contains("wrong.toml") && said.contains(words), "{text}: {said}");
+        }
+    }
+    let missing = lab.run(&["run", "no-such.toml"]);
+    assert_eq!(missing.code, 2, "{missing:?}");
+    assert!(!lab.runs().exists() || fs::read_dir(lab.runs()).unwrap().next().is_none());
+    // all files are looked at, whatever the first is like
+    let good = file(&lab, "good.toml", &format!("{sim}id = 'mrr'"));
+    let profile = file(&lab, "profile.toml", "[[stream]]\nsize = 64\n");
+    let bad = file(&lab, "bad.toml", "[[stream]]\nsise = 64\n");
+    let ended = lab.run(&["check", &bad, &good, &profile]);
+    assert_eq!(ended.code, 2);
+    tells(
+        &ended,
+        &[
+            "bad.toml:2:1: unknown key `sise`",
+            "campaign c: 1 test case by mrr",
+            "profile: 1 stream",
+        ],
+    );
+    assert_eq!(lab.run(&["check", &good, &profile]).code, 0);
+}
+
+#[test]
+fn examples_are_right_and_the_schema_knows_them() {
+    let lab = Lab::new();
+    let schema = lab.json(&["schema", "campaign"]);
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/campaign.json");
+    let committed: Value = serde_json::from_slice(&fs::read(committed).unwrap()).unwrap();
+    assert_eq!(schema, committed);
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let read = |text: &str| -> Value {
+        let value: toml::Table = toml::from_str(text).unwrap();
+        serde_json::to_value(value).unwrap()
+    };
+    for path in examples() {
+        let text = fs::read_to_string(&path).unwrap();
+        let errors: Vec<String> = schema
+            .iter_errors(&read(&text))
+            .map(|error| error.to_string())
+            .collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+        tells(&lab.run(&["check", path.to_str().unwrap()]), &["ok"]);
+        let is_simulated = text.contains("engine = \"sim\"");
+        if is_simulated {
+            document(&lab.run(&["run", path.to_str().unwrap(), "--json"]), 0);
+        }
+    }
+    for wrong in [
+        "campaign = 'c'",
+        "campaign = 'c'\n[procedure]\nid = 'mmr'",
+        "campaign = 'c'\n[procedure]\nid = 'mrr'\ntrails = 3",
+        "campaign = 'c'\nhooks = 1\n[procedure]\nid = 'mrr'",
+        "campaign = 'c'\n[procedure]\nid = 'mrr'\nsweep = { parameter = 'rules' }",
+    ] {
+        assert!(!schema.is_valid(&read(wrong)), "{wrong}");
+    }
+}
+
+/// Every trial is invalid: measured, kept, and no result.
+#[test]
+fn a_campaign_without_any_good_iteration_is_not_valid() {
+    let lab = Lab::new();
+    let text = "campaign = 'c'\niterations = 2\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,flap=1,link=1Gbps'\n\
+                [procedure]\nid = 'trial'\nfor = '1s'";
+    let document = document(&run(&lab, text), 5);
+    let iterations = list(&document["cases"][0]["iterations"]);
+    assert_eq!(iterations.len(), 2);
+    assert!(
+        iterations[0]["failure"]
+            .as_str()
+            .unwrap()
+            .contains("went down")
+    );
+    assert_eq!(list(&document["trials"]).len(), 6);
+    assert!(list(&document["cases"][0]["figures"]).is_empty());
+    tells(
+        &lab.run(&["runs", "show", "@1"]),
+        &["no result", "failed", "went down"],
+    );
+}
+
+/// Ten thousand rules in front of every frame cost far more than the noise of any machine, also of one whose generator is starved.
+#[test]
+fn rules_cost_on_the_kernel_of_this_host() {
+    if !root("rules_cost_on_the_kernel_of_this_host") {
+        return;
+    }
+    if try_tool(&["nft", "--version"]).is_err() {
+        skipped("rules_cost_on_the_kernel_of_this_host", "no nft");
+        return;
+    }
+    let lab = Lab::new();
+    let text = "campaign = 'rules'\niterations = 1\nseed = 1\n[procedure]\nid = 'forwarding-rate'\nfor = '700ms'\nsample = '100ms'\n\
+                trim-start = '100ms'\ntrim-end = '100ms'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [0, 10000, 20000]";
+    let ended = run(&lab, text);
+    let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+    let case = &document["cases"][0];
+    let medians: Vec<f64> = list(&case["outcomes"][0]["found"]["points"])
+        .iter()
+        .map(|point| number(&point["median_pps"]))
+        .collect();
+    assert!(
+        medians[1] < 0.7 * medians[0] && medians[2] < 0.7 * medians[0],
+        "{medians:?}"
+    );
+    let order: Vec<u64> = list(&document["trials"])
+        .iter()
+        .map(|trial| trial["asked"]["question"]["setting"].as_u64().unwrap())
+        .collect();
+    assert_eq!((order[0], *order.last().unwrap()), (0, 0));
+    lab.assert_clean("a campaign with rules");
+}
+
+/// A configuration that drops everything fails, and so does a parameter that cannot be set; the others are measured.
+#[test]
+fn a_test_case_that_fails_does_not_end_the_campaign() {
+    if !root("a_test_case_that_fails_does_not_end_the_campaign") {
+        return;
+    }
+    let lab = Lab::new();
+    let text = "campaign = 'fails'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n[configuration]\n\
+                blind = 'ip route flush table main'\nbroken = ['true', 'exit 3']\n\
+                [matrix]\nconfiguration = ['plain', 'blind', 'broken']\n\
+                [procedure]\nid = 'trial'\nload = '10kpps'\nfor = '300ms'\n\
+                [procedure.sweep]\nparameter = 'ttl'\nvalues = [64, 32]\n\
+                apply = 'echo {} > /proc/sys/net/ipv4/ip_default_ttl'\nundo = 'echo 64 > /proc/sys/net/ipv4/ip_default_ttl'";
+    let path = file(&lab, "campaign.toml", text);
+    tells(
+        &lab.run(&["plan", &path]),
+        &[
+            "configuration blind: ip route flush",
+            "sweep over ttl (64, 32): echo {}",
+        ],
+    );
+    let document = document(&lab.run(&["run", &path, "--json"]), 7);
+    let failures: Vec<String> = list(&document["cases"])
+        .iter()
+        .map(|case| {
+            case["iterations"][0]["failure"]
+                .as_str()
+                .unwrap_or("")
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(failures[0], "");
+    assert!(
+        failures[1].contains("does not forward with configuration `blind`"),
+        "{failures:?}"
+    );
+    assert!(
+        failures[2].contains("`broken` could not be applied") && failures[2].contains("exit 3"),
+        "{failures:?}"
+    );
+    let points = list(&document["cases"][0]["outcomes"][0]["found"]["points"]);
+    assert_eq!(points.len(), 2);
+    let shown = lab.run(&["runs", "show", "@1"]);
+    tells(
+        &shown,
+        &["failed", "does not forward", "2 test cases without"],
+    );
+    lab.assert_clean("a campaign with failures");
+}
+
+#[test]
+fn a_signal_keeps_what_was_measured() {
+    if !root("a_signal_keeps_what_was_measured") {
+        return;
+    }
+    let lab = Lab::new();
+    let text = "campaign = 'long'\niterations = 100\n[bed]\nmax = '100kpps'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
+    let path = file(&lab, "campaign.toml", text);
+    let mut started = lab.start(&["run", &path, "--json-stream"]);
+    started.event("iteration_finished");
+    started.signal(Signal::INT);
+    let ended = started.wait(Duration::from_secs(20));
+    assert_eq!(ended.code, 130, "{ended:?}");
+    lab.assert_clean("an interrupted campaign");
+    let kept: Value =
+        serde_json::from_str(&lab.run(&["runs", "show", "@1", "--json"]).out).unwrap();
+    assert_eq!(kept["info"]["state"], "interrupted");
+    assert!(!list(&kept["cases"][0]["iterations"]).is_empty());
+}

@@ -1,0 +1,251 @@
+//! The course of one procedure on one device: asks the machine what comes next, has the device make it, keeps and tells everything.
+//!
+//! For a run of one procedure, and for every test case of a campaign. Start with [`Course::follow`].
+
+use std::time::{Duration, SystemTime};
+
+use measure::conservation::{balance, objections};
+use measure::gate::Gate;
+use measure::machine::{Asked, Limit, make};
+use measure::procedure::Session;
+use model::event::EventKind;
+use model::outcome::Outcome;
+use model::procedure::{Asked as Made, Question};
+use model::result::{HoldUps, TrialRecord, Validity};
+use model::trial::Stream;
+use model::variant::Variant;
+
+use super::device::{self, Device};
+use super::traffic::{Traffic, test_case};
+use super::{Control, Measured, Run, timestamp};
+use crate::error::LabError;
+
+/// A procedure on its way on a device.
+pub(super) struct Course<'a> {
+    /// One per frame size.
+    pub streams: &'a [Stream],
+    /// The series.
+    pub traffic: &'a Traffic,
+    /// Its name in records.
+    pub procedure: &'a str,
+    pub asked: &'a Asked,
+    pub limits: Vec<Limit>,
+    /// Test case and iteration, in a campaign.
+    pub case: Option<(&'a str, u32)>,
+    pub ahead: Ahead,
+    pub gate: Option<&'a Gate>,
+    pub control: &'a Control,
+}
+
+/// What is still to do, as far as can be said.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ahead {
+    /// Trials of the whole run.
+    pub steps: u32,
+    /// Time of this course.
+    pub time: Duration,
+    /// Time of what comes after it.
+    pub later: Duration,
+}
+
+/// What came of a course.
+pub(super) struct Followed {
+    /// What failed.
+    pub result: Result<(), LabError>,
+    /// What was found until then.
+    pub outcomes: Vec<Outcome>,
+    /// Invalid trials.
+    pub invalid: u32,
+}
+
+/// An outcome with the series that it is of, and what keeps that from being what a standard asks for.
+fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
+    if !outcome.compliance.standard.is_empty() {
+        outcome.compliance.shortened.extend(variant.deviations());
+    }
+    outcome.variant = variant.clone();
+    outcome
+}
+
+/// Words for trials that were invalid.
+pub(super) fn invalid(invalid: u32, all: usize) -> Option<String> {
+    (invalid > 0)
+        .then(|| format!("{invalid} of {all} trials were invalid: repeated, kept, never used"))
+}
+
+impl Course<'_> {
+    /// Makes trial after trial, one series after the other. What was found is told, also when a trial failed.
+    ///
+    /// # Errors
+    /// The procedure makes no sense with these limits; what fails in a trial is in the result.
+    pub fn follow(
+        &self,
+        device: &mut dyn Device,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Followed, LabError> {
+        let mut followed = Followed {
+            result: Ok(()),
+            outcomes: Vec::new(),
+            invalid: 0,
+        };
+        for variant in &self.traffic.variants {
+            let procedure = make(self.asked, &self.limits).map_err(LabError::Preflight)?;
+            let mut session = Session::new(procedure);
+            followed.result = device
+                .begin(variant, run)
+                .and_then(|()| self.trials(device, run, measured, &mut session, variant));
+            let outcomes = session.outcomes().into_iter();
+            followed
+                .outcomes
+                .extend(outcomes.map(|outcome| of_series(outcome, variant)));
+            followed.invalid += session.invalid();
+            if followed.result.is_err() || self.control.is_stopped() {
+                break;
+            }
+        }
+        Ok(followed)
+    }
+
+    fn trials(
+        &self,
+        device: &mut dyn Device,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+        session: &mut Session,
+        variant: &Variant,
+    ) -> Result<(), LabError> {
+        let simulated = self.asked.simulated;
+        let mut spent = Duration::ZERO;
+        while let Some((question, attempt)) = session.next_trial() {
+            if self.control.is_stopped() {
+                return Ok(());
+            }
+            if !simulated {
+                run.tell(self.progress(&question, measured.trials.len() as u32, spent))?;
+            }
+            let stream = self.stream(&question);
+            let (started_at, began) = (timestamp(), SystemTime::now());
+            let Some(mut made) = device.trial(&stream, &question)? else {
+                return Ok(());
+            };
+            spent += made.took;
+            let ledger = balance(&made.counters, Some(made.intended()));
+            if !simulated {
+                let seen = objections(&ledger, &made.counters);
+                made.answer.objections.extend(seen);
+            }
+            let recorded = session.record(&made.answer);
+            let names = device.names();
+            let trial = measured.trials.len() as u32 + 1;
+            let when = (began, Duration::from_nanos(made.answer.duration_ns));
+            let latency_log = run
+                .writer
+                .latencies(&stream.id(), trial, when, &made.latencies)?;
+            let record = TrialRecord {
+                trial,
+                iteration: self.case.map_or(attempt, |(_, iteration)| iteration),
+                started_at,
+                asked: Some(Box::new(Made {
+                    answer: made.answer.clone(),
+                    question,
+                    says: recorded.says,
+                    latency_log,
+                })),
+                ..self.record(&stream, variant, &made, names, recorded.validity)
+            };
+            run.writer.trial(&record)?;
+            run.tell(EventKind::TrialFinished {
+                record: Box::new(record.clone()),
+            })?;
+            measured.trials.push(record);
+        }
+        Ok(())
+    }
+
+    /// The stream of this size; a sweep over flows says how many there are.
+    fn stream(&self, question: &Question) -> Stream {
+        let of_size = self
+            .streams
+            .iter()
+            .find(|s| s.frame_size_bytes == question.frame_size_bytes);
+        let stream = of_size.unwrap_or(&self.streams[0]).clone();
+        let sweep = self.asked.sweep.as_ref();
+        let flows = sweep.filter(|sweep| sweep.parameter == "flows");
+        match flows.and(question.setting) {
+            Some(flows) => Stream {
+                flows: u32::try_from(flows).unwrap_or(u32::MAX),
+                ..stream
+            },
+            None => stream,
+        }
+    }
+
+    fn progress(&self, question: &Question, done: u32, spent: Duration) -> EventKind {
+        let Ahead { steps, time, later } = self.ahead;
+        let case = self.case.map_or(String::new(), |(case, iteration)| {
+            format!("{case}, iteration {iteration}: ")
+        });
+        EventKind::Progress {
+            activity: format!(
+                "{case}{} B, {:.0} frames/s for {} s: {}",
+                question.frame_size_bytes,
+                question.peak_pps(),
+                question.duration_ns() as f64 / 1e9,
+                question.reason
+            ),
+            done,
+            // noise makes it longer than its estimate
+            steps: steps.max(done + 1),
+            left_s: (time.saturating_sub(spent) + later).as_secs_f64(),
+            offered_load_pps: None,
+            forwarding_rate_pps: None,
+            estimate: None,
+        }
+    }
+
+    fn record(
+        &self,
+        stream: &Stream,
+        variant: &Variant,
+        made: &device::Made,
+        names: (&str, &str),
+        validity: Validity,
+    ) -> TrialRecord {
+        let answer = &made.answer;
+        let duration_s = answer.duration_ns as f64 / 1e9;
+        let per_second = |frames: u64| frames as f64 / duration_s.max(f64::MIN_POSITIVE);
+        TrialRecord {
+            test_case: self.case.map_or_else(
+                || test_case(self.traffic, stream, variant),
+                |(case, _)| case.to_owned(),
+            ),
+            procedure: self.procedure.into(),
+            iteration: 1,
+            trial: 0,
+            control: false,
+            started_at: String::new(),
+            stream: self.traffic.stream(stream, variant),
+            variant: variant.clone(),
+            directions: answer.directions.clone(),
+            engine: names.0.into(),
+            hold_ups: (!self.asked.simulated).then_some(HoldUps::Forgive),
+            receiver: names.1.into(),
+            duration_s,
+            intended_load_pps: Some(per_second(answer.frames_intended + answer.frames_beside)),
+            offered_load_pps: per_second(answer.frames_sent + answer.frames_beside),
+            not_saturated: false,
+            forwarding_rate_pps: None,
+            forwarding_rate_ungated_pps: Some(per_second(answer.frames_received)),
+            quiet: made.window(self.gate, true),
+            contended: made.window(self.gate, false),
+            windows_not_offered: 0,
+            frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
+            search: None,
+            asked: None,
+            ledger: balance(&made.counters, Some(made.intended())),
+            counters: made.counters.clone(),
+            validity,
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! What a campaign measures in every test case: a procedure with its parameters, and what a sweep varies meanwhile.
+//!
+//! The commands of single procedures build the same types, so that defaults are said once: here. What the parameters mean, and
+//! whether they fit together, is for `measure::machine`. Start with [`Procedure`].
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
+
+use super::value::{Pause, Percent, Period, Rate, Share};
+use crate::file::{Step, or_which};
+use crate::outcome::LatencyMode;
+use crate::units::Load;
+
+/// Smallest load of a search, in frames per second: FD.io CSIT's.
+const MIN_LOAD: Rate = Rate(Load::Frames(9001.0));
+
+macro_rules! procedures {
+    ($($(#[$about:meta])* $id:literal $variant:ident($type:ty),)*) => {
+        /// A procedure with its parameters.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Procedure {
+            $($(#[$about])* $variant($type),)*
+        }
+
+        impl Procedure {
+            /// All ids, as `id` in a campaign takes them.
+            pub const IDS: &'static [&'static str] = &[$($id),*];
+
+            /// Its id.
+            pub fn id(&self) -> &'static str {
+                match self {
+                    $(Procedure::$variant(_) => $id,)*
+                }
+            }
+
+            fn of(id: &str, parameters: ValueDeserializer<'_>) -> Result<Option<Procedure>, toml::de::Error> {
+                Ok(match id {
+                    $($id => Some(Procedure::$variant(Deserialize::deserialize(parameters)?)),)*
+                    _ => None,
+                })
+            }
+        }
+
+        /// One schema per procedure: its parameters, its id, and a sweep.
+        pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+            let all = [$(schema_of::<$type>($id, generator)),*];
+            schemars::json_schema!({
+                "description": "What is measured in every test case",
+                "oneOf": all,
+            })
+        }
+    };
+}
+
+procedures! {
+    /// One trial and its counts.
+    "trial" Trial(Trial),
+    /// What comes out in overload (RFC 2285 §3.6.2).
+    "forwarding-rate" ForwardingRate(ForwardingRate),
+    /// A rising load.
+    "ramp" Ramp(Ramp),
+    /// The largest load without loss (RFC 2544 §26.1).
+    "throughput" Throughput(Rfc2544),
+    /// Delays at the throughput (RFC 2544 §26.2, RFC 8219).
+    "latency" Latency(Rfc2544),
+    /// Loss over load (RFC 2544 §26.3).
+    "frame-loss" FrameLoss(Rfc2544),
+    /// The longest burst without loss (RFC 9004).
+    "back-to-back" BackToBack(Rfc2544),
+    /// Time until losses end after overload (RFC 2544 §26.5).
+    "recovery" Recovery(Rfc2544),
+    /// Time without forwarding after a reset (RFC 6201).
+    "reset" Reset(Rfc2544),
+    /// The smallest gap between bursts without loss (RFC 2544 §21).
+    "bursts" Bursts(Rfc2544),
+    /// Several of these tests.
+    "rfc2544" Rfc2544(Rfc2544),
+    /// Loads that meet goals (NDR, PDR).
+    "mlrsearch" Mlrsearch(Mlrsearch),
+    /// What comes out at the largest load, some short trials.
+    "mrr" Mrr(Mrr),
+    /// One load for long.
+    "soak" Soak(Soak),
+    /// The load whose average loss is a tiny share (PLRsearch).
+    "plr" Plr(Plr),
+    /// The load at which what goes in is what comes out.
+    "equilibrium" Equilibrium(Equilibrium),
+}
+
+/// One load for some time, and what came back
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Trial {
+    /// The load; by default the largest
+    pub load: Option<Rate>,
+    /// How long frames are sent
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// Count frames in intervals of this length
+    pub sample: Option<Period>,
+    /// Measure the delay of frames
+    pub delays: bool,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Trial {
+            load: None,
+            duration: Period::seconds(10),
+            sample: None,
+            delays: false,
+        }
+    }
+}
+
+/// The forwarding rate in overload: median of the samples of one long trial (RFC 2285 §3.6.2)
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForwardingRate {
+    /// The load; by default the largest
+    pub load: Option<Rate>,
+    /// How long frames are sent
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// Length of a sample
+    pub sample: Period,
+    /// Samples so long after the first frame came back are not used
+    pub trim_start: Pause,
+    /// Samples so long before the last frame was sent are not used
+    pub trim_end: Pause,
+}
+
+impl Default for ForwardingRate {
+    fn default() -> Self {
+        ForwardingRate {
+            load: None,
+            duration: Period::seconds(60),
+            sample: Period::seconds(1),
+            trim_start: Pause::seconds(5),
+            trim_end: Pause::seconds(2),
+        }
+    }
+}
+
+/// A rising load: where loss begins, and whether the output collapses
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Ramp {
+    /// Load at the end of the ramp; by default the largest
+    pub target: Option<Rate>,
+    /// How long the load rises
+    pub ramp: Period,
+    /// How long the warm-up lasts
+    pub warm_up: Period,
+    /// How long the load stays at the target
+    pub hold: Period,
+    /// Ramp down again and find the edge a second time
+    pub up_down: bool,
+    /// Loss from which on a sample counts as lossy
+    pub threshold: Share,
+    /// Length of a sample
+    pub sample: Period,
+}
+
+impl Default for Ramp {
+    fn default() -> Self {
+        Ramp {
+            target: None,
+            ramp: Period::seconds(600),
+            warm_up: Period::seconds(30),
+            hold: Period::seconds(30),
+            up_down: false,
+            threshold: Share(0.001),
+            sample: Period::seconds(1),
+        }
+    }
+}
+
+/// A test of RFC 2544.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Test {
+    /// §26.1.
+    Throughput,
+    /// §26.2.
+    Latency,
+    /// §26.3.
+    FrameLoss,
+    /// §26.4, RFC 9004.
+    BackToBack,
+    /// §26.5.
+    Recovery,
+    /// §26.6, RFC 6201.
+    Reset,
+    /// §21.
+    Bursts,
+}
+
+impl Test {
+    /// All of them, in the order in which they are made.
+    pub const ALL: [Test; 7] = [
+        Test::Throughput,
+        Test::Latency,
+        Test::FrameLoss,
+        Test::BackToBack,
+        Test::Recovery,
+        Test::Reset,
+        Test::Bursts,
+    ];
+
+    /// The name in records and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Test::Throughput => "throughput",
+            Test::Latency => "latency",
+            Test::FrameLoss => "frame-loss",
+            Test::BackToBack => "back-to-back",
+            Test::Recovery => "recovery",
+            Test::Reset => "reset",
+            Test::Bursts => "bursts",
+        }
+    }
+}
+
+/// Tests of RFC 2544: all that apply, or the one that the id names; shortened unless full is true
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Rfc2544 {
+    /// Which tests, where the id is rfc2544; by default all that apply
+    pub tests: Vec<Test>,
+    /// Times, waits and repetitions of the RFCs
+    pub full: bool,
+    /// Duration of the trials that are results; by default 5s, or 60s in full
+    pub trial: Option<Period>,
+    /// Duration of the trials that guide a search; by default 1s, or 60s in full
+    pub search: Option<Period>,
+    /// Resolution of the throughput relative to the full rate
+    pub resolution: Share,
+    /// Latency: one tagged frame per trial (rfc2544), or 500 (rfc8219)
+    pub latency: LatencyMode,
+    /// Loads of the latency test in percent of the throughput
+    pub latency_at: Vec<Percent>,
+    /// Repetitions of latency, back-to-back, recovery and reset; by default few, in full those of the RFCs
+    pub repetitions: Option<u32>,
+    /// What the reset test resets, in words
+    pub reset: Option<String>,
+    /// Lengths of the bursts of bursty traffic, in frames; by default 16, 64, 256, 1024
+    pub burst: Vec<u32>,
+}
+
+impl Default for Rfc2544 {
+    fn default() -> Self {
+        Rfc2544 {
+            tests: Vec::new(),
+            full: false,
+            trial: None,
+            search: None,
+            resolution: Share(0.005),
+            latency: LatencyMode::Rfc8219,
+            latency_at: vec![Percent(100.0)],
+            repetitions: None,
+            reset: None,
+            burst: Vec::new(),
+        }
+    }
+}
+
+/// Loads that meet goals (MLRsearch)
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Mlrsearch {
+    /// Presets (ndr, pdr, rfc2544, tst009, strict) or definitions (loss=0.1%,final=2s)
+    pub goals: Vec<String>,
+    /// Smallest load
+    pub min: Rate,
+    /// A first trial at the largest load whose result is not used
+    pub warm_up: Pause,
+    /// The search ends when its trials have taken longer
+    pub time_limit: Period,
+    /// Trials end as soon as they are bad for every goal; by default not on a simulated DUT
+    pub early_end: Option<bool>,
+}
+
+impl Default for Mlrsearch {
+    fn default() -> Self {
+        Mlrsearch {
+            goals: vec!["ndr".into(), "pdr".into()],
+            min: MIN_LOAD,
+            warm_up: Pause::seconds(1),
+            time_limit: Period::seconds(1200),
+            early_end: None,
+        }
+    }
+}
+
+/// What comes out at the largest load: mean of some short trials
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Mrr {
+    /// How many trials
+    pub trials: u32,
+    /// How long each
+    #[serde(rename = "for")]
+    pub duration: Period,
+}
+
+impl Default for Mrr {
+    fn default() -> Self {
+        Mrr {
+            trials: 10,
+            duration: Period::seconds(1),
+        }
+    }
+}
+
+/// One load for long: loss, its bursts, and the trend of the forwarding rate
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Soak {
+    /// The load: 95 % of the no-drop rate by custom
+    pub load: Option<Rate>,
+    /// How long
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// The largest share of lost frames that passes
+    pub loss: Share,
+}
+
+impl Default for Soak {
+    fn default() -> Self {
+        Soak {
+            load: None,
+            duration: Period::seconds(1800),
+            loss: Share(0.0),
+        }
+    }
+}
+
+/// The load whose average loss is a tiny share (PLRsearch)
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plr {
+    /// Smallest load
+    pub min: Rate,
+    /// How long
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// The share
+    pub loss: Share,
+}
+
+impl Default for Plr {
+    fn default() -> Self {
+        Plr {
+            min: MIN_LOAD,
+            duration: Period::seconds(1800),
+            loss: Share(1e-7),
+        }
+    }
+}
+
+/// The load at which what goes in is what comes out, as labs of the BSD Router Project measure it
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Equilibrium {
+    /// Relative difference that counts as none
+    pub tolerance: Share,
+    /// How long a trial takes
+    #[serde(rename = "for")]
+    pub duration: Period,
+}
+
+impl Default for Equilibrium {
+    fn default() -> Self {
+        Equilibrium {
+            tolerance: Share(0.01),
+            duration: Period::seconds(30),
+        }
+    }
+}
+
+/// The procedure at every value of a parameter, in random order, and what a unit of it costs
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Sweep {
+    /// flows, size, rules, routes, cores; or any name together with apply
+    pub parameter: String,
+    /// Its values, the reference first
+    #[schemars(length(min = 2))]
+    pub values: Vec<u64>,
+    /// Runs at each value
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub runs: u32,
+    /// A command that sets a value on the DUT; {} stands for the value
+    #[serde(default)]
+    pub apply: Option<String>,
+    /// A command that undoes it, before the next value
+    #[serde(default)]
+    pub undo: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What stands in `[procedure]`, or what is wrong with it and where, as seen from the begin of the file.
+pub(super) fn read(
+    table: Option<&Spanned<DeValue<'_>>>,
+) -> Result<(Procedure, Option<Sweep>), Wrong> {
+    let at = |way: &[&'static str], why: String| {
+        Wrong::Place(way.iter().map(|key| Step::Key(key)).collect(), why)
+    };
+    let ids = || Procedure::IDS.join(", ");
+    let Some(table) = table else {
+        let why = format!(
+            "there is no [procedure]; say [procedure] and id = one of {}",
+            ids()
+        );
+        return Err(at(&[], why));
+    };
+    let mut table = table.clone();
+    let span = table.span();
+    let DeValue::Table(keys) = table.get_mut() else {
+        let why = "a procedure has keys of its own: begin with [procedure] and id = \"mrr\"";
+        return Err(at(&["procedure"], why.into()));
+    };
+    let mut take = |key: &str| keys.remove(key);
+    let sweep = match take("sweep") {
+        Some(sweep) => Some(Sweep::deserialize(ValueDeserializer::from(sweep))?),
+        None => None,
+    };
+    let Some(id) = take("id") else {
+        let why = format!("the procedure has no id; it is one of {}", ids());
+        return Err(at(&["procedure"], why));
+    };
+    let Some(id) = id.get_ref().as_str() else {
+        return Err(at(
+            &["procedure", "id"],
+            "an id is a text, such as \"mrr\"".into(),
+        ));
+    };
+    let rest = Spanned::new(span, DeValue::Table(std::mem::take(keys)));
+    match Procedure::of(id, ValueDeserializer::from(rest))? {
+        Some(procedure) => Ok((procedure, sweep)),
+        None => Err(at(
+            &["procedure", "id"],
+            format!(
+                "there is no procedure `{id}`; {}",
+                or_which(id, Procedure::IDS)
+            ),
+        )),
+    }
+}
+
+/// What is wrong with a part of a file.
+pub(super) enum Wrong {
+    /// In the words of the TOML reader.
+    Reading(toml::de::Error),
+    /// Something of our own.
+    Place(Vec<Step<'static>>, String),
+}
+
+impl From<toml::de::Error> for Wrong {
+    fn from(error: toml::de::Error) -> Self {
+        Wrong::Reading(error)
+    }
+}
+
+fn schema_of<T: JsonSchema>(id: &str, generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = T::json_schema(generator);
+    let sweep = generator.subschema_for::<Sweep>();
+    let keys = schema.ensure_object();
+    let properties = keys
+        .entry("properties")
+        .or_insert_with(|| serde_json::json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        properties.insert("id".into(), serde_json::json!({ "const": id }));
+        properties.insert("sweep".into(), sweep.to_value());
+    }
+    keys.insert("required".into(), serde_json::json!(["id"]));
+    schema
+}

@@ -1,0 +1,277 @@
+//! What a campaign says, and where it says that something is wrong.
+
+use super::*;
+
+const WHOLE: &str = r#"
+fwdlab = "0.1"
+campaign = "firewalls"
+about = "Cost of rules"
+iterations = 3
+order = "grouped"
+seed = 7
+
+[bed]
+engine = "af-packet"
+dut-cpus = [1]
+max = "1Mpps"
+
+[configuration]
+stateless = "nft add table ip t"
+both = ["configs/base", "sysctl -w net.ipv4.x=1"]
+
+[matrix]
+configuration = ["plain", "stateless", "both"]
+size = [84, 512]
+flows = [1, 2000]
+ip = ["ipv4", "ipv6"]
+exclude = [{ configuration = "both", size = 512 }, { ip = "ipv6", flows = 1 }]
+
+[procedure]
+id = "throughput"
+trial = "10s"
+resolution = "1%"
+repetitions = 2
+
+[procedure.sweep]
+parameter = "rules"
+values = [0, 10, 100]
+runs = 2
+"#;
+
+fn parse(text: &str) -> Result<Campaign, FileError> {
+    Campaign::parse("c.toml", text)
+}
+
+fn least(more: &str) -> String {
+    format!("campaign = 'c'\n{more}\n[procedure]\nid = 'mrr'\n")
+}
+
+#[test]
+fn everything_can_be_said() {
+    let campaign = parse(WHOLE).unwrap();
+    assert_eq!(
+        (campaign.name.as_str(), campaign.iterations),
+        ("firewalls", 3)
+    );
+    assert_eq!((campaign.order, campaign.seed), (Order::Grouped, Some(7)));
+    assert_eq!(campaign.configurations["both"].len(), 2);
+    // 3 configurations x 2 sizes x 2 flows x 2 versions, without 4 and without the 5 left of the 6 with one flow of IPv6
+    assert_eq!(campaign.cases.len(), 24 - 4 - 5);
+    assert_eq!(campaign.cases[0].id(), "plain/84B-1flow-ipv4");
+    let Procedure::Throughput(test) = &campaign.procedure else {
+        panic!("{:?}", campaign.procedure)
+    };
+    assert_eq!(test.trial.unwrap().ns(), 10_000_000_000);
+    assert_eq!(
+        (test.resolution.0, test.repetitions, test.search),
+        (0.01, Some(2), None)
+    );
+    assert_eq!(campaign.sweep.unwrap().values, [0, 10, 100]);
+}
+
+#[test]
+fn what_is_not_said_has_a_default() {
+    let campaign = parse(&least("")).unwrap();
+    assert_eq!(
+        (campaign.iterations, campaign.order),
+        (5, Order::Interleaved)
+    );
+    let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
+    assert_eq!(ids, ["plain/64B-2000flows-ipv4"]);
+    assert_eq!(campaign.procedure, Procedure::Mrr(Mrr::default()));
+    let campaign = parse(&least("[configuration]\na = 'true'\n[matrix]\nip = 'ipv6'")).unwrap();
+    let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
+    assert_eq!(ids, ["a/84B-2000flows-ipv6"]);
+}
+
+#[test]
+fn every_procedure_has_its_defaults() {
+    for id in Procedure::IDS {
+        let campaign = parse(&format!("campaign = 'c'\n[procedure]\nid = '{id}'")).unwrap();
+        assert_eq!(campaign.procedure.id(), *id);
+    }
+}
+
+#[test]
+fn numbers_say_what_texts_say() {
+    let of = |keys: &str| {
+        parse(&format!("campaign = 'c'\n[procedure]\n{keys}"))
+            .unwrap()
+            .procedure
+    };
+    assert_eq!(
+        of("id = 'plr'\nloss = 1e-6\nmin = 10000"),
+        of("id = 'plr'\nloss = '0.0001%'\nmin = '10kpps'")
+    );
+    assert_eq!(
+        of("id = 'latency'\nlatency-at = [50]"),
+        of("id = 'latency'\nlatency-at = ['50%']")
+    );
+}
+
+/// Every mistake with its line and column, and what was probably meant.
+#[test]
+fn mistakes_are_told_with_their_place() {
+    for (from, to, told) in [
+        (
+            "iterations",
+            "iteratons",
+            "5:1: unknown key `iteratons`; did you mean `iterations`?",
+        ),
+        (
+            "iterations = 3",
+            "iterations = 0",
+            "5:14: iterations are 1 to 1000",
+        ),
+        (
+            "iterations = 3",
+            "iterations = '3'",
+            "5:14: string \"3\" where there should be a number from 0 to 4294967295",
+        ),
+        (
+            "\"grouped\"",
+            "\"groupd\"",
+            "6:9: unknown name `groupd`; did you mean `grouped`?",
+        ),
+        (
+            "\"firewalls\"",
+            "\"fire walls\"",
+            "3:12: a name has letters",
+        ),
+        (
+            "dut-cpus = [1]",
+            "dut = 'capacity=1e6'",
+            "11:7: this describes a simulated DUT: say engine = \"sim\", too",
+        ),
+        ("\"1Mpps\"", "\"max\"", "12:7: say a load"),
+        ("\"1Mpps\"", "\"1Mps\"", "12:7: `1Mps` is not a load"),
+        (
+            "\"af-packet\"",
+            "\"sim\"",
+            "11:1: a simulated DUT has no CPUs",
+        ),
+        (
+            "stateless = ",
+            "plain = ",
+            "15:9: plain is the router without",
+        ),
+        ("\"nft add table ip t\"", "\" \"", "15:13: it is empty"),
+        (
+            "\"stateless\", \"both\"]",
+            "\"stateles\"]",
+            "19:27: there is no configuration `stateles`; did you mean `stateless`?",
+        ),
+        (
+            "\"stateless\", \"both\"]",
+            "\"stateless\", \"plain\"]",
+            "19:1: plain is there twice",
+        ),
+        ("[84, 512]", "[84, 63]", "20:13: `63` is not a frame size"),
+        (
+            "[84, 512]",
+            "[64, 512]",
+            "20:9: `64` is not a frame size for this stream: IPv6",
+        ),
+        ("[84, 512]", "[]", "20:1: no size at all"),
+        ("[1, 2000]", "[1, 0]", "21:13: `0` is not a number of flows"),
+        (
+            "[\"ipv4\", \"ipv6\"]",
+            "\"ipv5\"",
+            "22:6: unknown name `ipv5`; did you mean",
+        ),
+        ("size = 512 }", "size = 64 }", "23:12: no test case is so"),
+        (
+            "{ configuration = \"both\", size = 512 }",
+            "{}",
+            "23:1: every test case is excluded",
+        ),
+        (
+            "\"throughput\"",
+            "\"throughputt\"",
+            "26:6: there is no procedure `throughputt`; did you mean `throughput`?",
+        ),
+        ("id = \"throughput\"\n", "", "25:2: the procedure has no id"),
+        (
+            "trial = \"10s\"",
+            "trial = 10",
+            "27:9: integer `10` where there should be a time in quotes",
+        ),
+        (
+            "trial = \"10s\"",
+            "trial = \"10\"",
+            "27:9: `10` is not a duration",
+        ),
+        (
+            "resolution",
+            "resolutoin",
+            "28:1: unknown key `resolutoin`; did you mean `resolution`?",
+        ),
+        ("\"1%\"", "\"200%\"", "28:14: `200%` is not a share"),
+        ("[0, 10, 100]", "[0, 10, 10]", "33:1: 10 is there twice"),
+        ("[0, 10, 100]", "[0]", "33:1: a sweep has two values"),
+        ("runs = 2", "runs = 0", "34:8: a value is measured once"),
+        ("runs = 2", "undo = 'x'", "34:8: undo goes with apply"),
+        ("runs = 2", "apply = 'x'", "34:9: {} stands for the value"),
+        (
+            "\"rules\"",
+            "\"flows\"",
+            "21:1: flows is what the sweep varies",
+        ),
+        (
+            "[bed]",
+            "[hooks]\nbefore = 'x'\n[bed]",
+            "9:2: not yet: commands before and after",
+        ),
+        (
+            "dut-cpus = [1]",
+            "host = 'x'",
+            "11:8: not yet: test beds on other hosts",
+        ),
+        (
+            "seed = 7",
+            "seed = 7 8",
+            "7:8: string values must be quoted",
+        ),
+    ] {
+        assert!(WHOLE.contains(from), "{from}");
+        let error = parse(&WHOLE.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("c.toml:{told}")),
+            "{to}: {error}"
+        );
+    }
+    for (text, told) in [
+        (
+            "campaign = 'c'",
+            "there is no [procedure]; say [procedure] and id = one of trial, ",
+        ),
+        ("[procedure]\nid = 'mrr'", "missing key `campaign`"),
+        (
+            "campaign = 'c'\nprocedure = 'mrr'",
+            "a procedure has keys of its own",
+        ),
+        (
+            "bed = 'apu2'\ncampaign = 'c'",
+            "not yet: test beds of their own",
+        ),
+        (
+            "campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'rules'",
+            "missing key `values`",
+        ),
+        (
+            "campaign = 'c'\n[bed]\nengine = 'sim'\n[configuration]\na = 'true'\n[procedure]\nid = 'mrr'",
+            "configurations are for the test bed",
+        ),
+        (
+            "campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'size'\nvalues = [64, 2000]",
+            "c.toml:6:1: `2000` is not a frame size",
+        ),
+        (
+            "campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'flows'\nvalues = [1, 70000]",
+            "c.toml:6:1: `70000` is not a number of flows",
+        ),
+    ] {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.contains(told), "{text}: {error}");
+    }
+}

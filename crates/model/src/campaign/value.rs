@@ -1,0 +1,338 @@
+//! Values as they stand in a campaign and behind the options of commands: times, shares, loads.
+//!
+//! A value that exists is correct. Start with [`Period`].
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+
+use crate::units::{Load, UnitError, parse_duration, parse_load};
+
+/// A time above 0: `10s`, `500ms`, `20min`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+/// A time that may be none: `0s`, `10s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause(pub Duration);
+
+/// A share: `0.5%`, `0.005`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share(pub f64);
+
+/// Percent of something that is said elsewhere: `50%`, `50`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Percent(pub f64);
+
+/// A load: `1Mpps`, `1e6`, `10Gbps`, `max`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate(pub Load);
+
+impl Period {
+    /// So many seconds.
+    pub const fn seconds(seconds: u64) -> Period {
+        Period(Duration::from_secs(seconds))
+    }
+
+    /// In nanoseconds.
+    pub fn ns(self) -> u64 {
+        whole_ns(self.0)
+    }
+}
+
+impl Pause {
+    /// So many seconds.
+    pub const fn seconds(seconds: u64) -> Pause {
+        Pause(Duration::from_secs(seconds))
+    }
+
+    /// In nanoseconds.
+    pub fn ns(self) -> u64 {
+        whole_ns(self.0)
+    }
+}
+
+fn whole_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl FromStr for Period {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse_duration(text).map(Period)
+    }
+}
+
+impl FromStr for Pause {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        match text.trim() {
+            "0" | "0s" => Ok(Pause(Duration::ZERO)),
+            typed => parse_duration(typed).map(Pause),
+        }
+    }
+}
+
+impl FromStr for Share {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let number = match text.trim().strip_suffix('%') {
+            Some(percent) => format!("{}e-2", percent.trim()).parse(),
+            None => text.trim().parse(),
+        };
+        match number {
+            Ok(share) if (0.0..=1.0).contains(&share) => Ok(Share(share)),
+            _ => Err(UnitError::new(
+                text,
+                "share",
+                "say 0.5% or 0.005; it is from 0 to 1",
+            )),
+        }
+    }
+}
+
+impl FromStr for Percent {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let typed = text.trim();
+        match typed.strip_suffix('%').unwrap_or(typed).trim().parse() {
+            Ok(percent) if percent > 0.0 && percent <= 1000.0 => Ok(Percent(percent)),
+            _ => Err(UnitError::new(
+                text,
+                "percentage",
+                "say 50%; it is above 0 and at most 1000",
+            )),
+        }
+    }
+}
+
+impl FromStr for Rate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse_load(text).map(Rate)
+    }
+}
+
+/// In the largest unit in which it is a whole number.
+fn write_time(f: &mut fmt::Formatter<'_>, time: Duration) -> fmt::Result {
+    let ms = time.as_secs_f64() * 1e3;
+    match time.as_secs() {
+        0 if time.is_zero() => f.write_str("0s"),
+        _ if time.subsec_nanos() > 0 => write!(f, "{ms}ms"),
+        seconds if seconds.is_multiple_of(3600) => write!(f, "{}h", seconds / 3600),
+        seconds if seconds.is_multiple_of(60) => write!(f, "{}min", seconds / 60),
+        seconds => write!(f, "{seconds}s"),
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_time(f, self.0)
+    }
+}
+
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_time(f, self.0)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Load::Frames(pps) => pps.fmt(f),
+            other => other.fmt(f),
+        }
+    }
+}
+
+/// Reads what stands there as text; a number says the same where it has no unit.
+struct Typed<T> {
+    what: &'static str,
+    is_number: bool,
+    of: PhantomData<T>,
+}
+
+impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Typed<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        match self.is_number {
+            true => self.visit_str(&number.to_string()),
+            false => Err(E::invalid_type(de::Unexpected::Signed(number), &self)),
+        }
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        match self.is_number {
+            true => self.visit_str(&number.to_string()),
+            false => Err(E::invalid_type(de::Unexpected::Float(number), &self)),
+        }
+    }
+}
+
+macro_rules! typed {
+    ($type:ty, $number:literal, $what:literal, $schema:tt) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(Typed {
+                    what: $what,
+                    is_number: $number,
+                    of: PhantomData,
+                })
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    };
+}
+
+typed!(Period, false, "a time in quotes, such as \"10s\"", {
+    "description": "A time above 0: 10s, 500ms, 20min, 1h",
+    "type": "string",
+    "pattern": "^\\s*[0-9.]+\\s*(ms|s|m|min|h)\\s*$"
+});
+typed!(Pause, false, "a time in quotes, such as \"1s\", or \"0s\" for none", {
+    "description": "A time: 0s, 10s, 500ms",
+    "type": "string",
+    "pattern": "^\\s*([0-9.]+\\s*(ms|s|m|min|h)|0)\\s*$"
+});
+typed!(Share, true, "a share such as \"0.5%\" or 0.005", {
+    "description": "A share: \"0.5%\" or 0.005",
+    "anyOf": [{ "type": "number", "minimum": 0, "maximum": 1 }, { "type": "string" }]
+});
+typed!(Percent, true, "a percentage such as \"50%\"", {
+    "description": "A percentage: \"50%\" or 50",
+    "anyOf": [{ "type": "number", "exclusiveMinimum": 0, "maximum": 1000 }, { "type": "string" }]
+});
+typed!(Rate, true, "a load such as \"1Mpps\" or 1e6", {
+    "description": "A load: \"1Mpps\", 1e6 (frames per second), \"10Gbps\" (L1), \"9.4Gbps-l2\", \"max\"",
+    "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }]
+});
+
+/// One value, or a list of them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Several<T>(pub Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMany<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("one value, or a list of them")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+                T::deserialize(de::value::StrDeserializer::new(text)).map(|one| vec![one])
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Vec<T>, E> {
+                T::deserialize(de::value::I64Deserializer::new(number)).map(|one| vec![one])
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Vec<T>, E> {
+                T::deserialize(de::value::F64Deserializer::new(number)).map(|one| vec![one])
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    all.push(item);
+                }
+                Ok(all)
+            }
+        }
+
+        deserializer
+            .deserialize_any(OneOrMany(PhantomData))
+            .map(Several)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Several<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Several_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({
+            "description": "One, or a list of them",
+            "anyOf": [one, { "type": "array", "items": one }]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_back_as_they_print() {
+        for text in ["10s", "500ms", "20min", "1h", "1.5ms"] {
+            assert_eq!(text.parse::<Period>().unwrap().to_string(), text);
+        }
+        assert_eq!("90s".parse::<Period>().unwrap().to_string(), "90s");
+        assert_eq!("0s".parse::<Pause>().unwrap().to_string(), "0s");
+        assert!("0s".parse::<Period>().is_err() && "5".parse::<Pause>().is_err());
+    }
+
+    #[test]
+    fn shares_and_percentages() {
+        for (text, share) in [
+            ("0.5%", 0.005),
+            ("0.005", 0.005),
+            ("1e-7", 1e-7),
+            ("29%", 0.29),
+        ] {
+            assert_eq!(text.parse::<Share>().unwrap().0, share, "{text}");
+        }
+        for text in ["", "200%", "-1%", "x", "NaN"] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+        assert_eq!("29%".parse::<Percent>().unwrap().0, 29.0);
+        assert!("0%".parse::<Percent>().is_err());
+        assert_eq!("9001".parse::<Rate>().unwrap().to_string(), "9001");
+    }
+}
