@@ -475,3 +475,50 @@ fn a_signal_keeps_what_was_measured() {
     assert_eq!(kept["info"]["state"], "interrupted");
     assert!(!list(&kept["cases"][0]["iterations"]).is_empty());
 }
+
+/// A shipped campaign on the kernel of this host, with shorter trials: every configuration forwards, and what it was read from is kept.
+#[test]
+fn an_example_runs_on_the_kernel_of_this_host() {
+    const TEST: &str = "an_example_runs_on_the_kernel_of_this_host";
+    if !root(TEST) {
+        return;
+    }
+    if try_tool(&["nft", "--version"]).is_err() {
+        skipped(TEST, "no nft");
+        return;
+    }
+    let lab = Lab::new();
+    let sets = crate::support::example("");
+    let text = fs::read_to_string(example("configurations.toml")).unwrap();
+    let text = text
+        .replace("iterations = 3", "iterations = 1")
+        .replace("\"4s\"", "\"600ms\"")
+        .replace("\"200ms\"", "\"100ms\"")
+        .replace("\"500ms\"", "\"100ms\"")
+        .replace("../config-sets", sets.trim_end_matches('/'));
+    let ended = run(&lab, &text);
+    let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+    let cases = list(&document["cases"]);
+    let ids: Vec<&str> = cases
+        .iter()
+        .map(|case| case["test_case"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        ids,
+        [
+            "plain/64B-2000flows-ipv4",
+            "plain/1518B-2000flows-ipv4",
+            "stateful/64B-2000flows-ipv4",
+            "stateful/1518B-2000flows-ipv4",
+            "rules/64B-2000flows-ipv4",
+        ]
+    );
+    for case in cases {
+        assert!(number(&case["figures"][0]["median"]) > 0.0, "{case}");
+    }
+    let inputs = Path::new(document["directory"].as_str().unwrap()).join("inputs");
+    assert!(
+        inputs.join("rules/nft-100-rules").is_dir() && inputs.join("stateful/stateful").is_dir()
+    );
+    lab.assert_clean("an example");
+}
