@@ -688,19 +688,19 @@ impl Outcome {
                 let at = found.points.first().map_or(0, |point| point.value);
                 let rate = format!("{} at {at} {}", found.inner, found.parameter);
                 let (name, cost) = match &found.cost {
-                    Some(Cost::Linear { unit_ns, .. }) => ("cost of each of", *unit_ns),
+                    Some(Cost::Linear { unit_ns, .. }) => ("cost of one", *unit_ns),
                     Some(Cost::Logarithmic { doubling_ns, .. }) => {
-                        ("cost of doubling", *doubling_ns)
+                        ("cost of a doubling", *doubling_ns)
                     }
                     Some(Cost::Cliff {
                         frame_ns,
                         beyond_ns,
                         ..
-                    }) => ("cost of the cliff of", beyond_ns - frame_ns),
-                    Some(Cost::Constant { .. }) => ("cost of each of", 0.0),
+                    }) => ("cost of the cliff", beyond_ns - frame_ns),
+                    Some(Cost::Constant { .. }) => ("cost of one", 0.0),
                     None => ("", f64::NAN),
                 };
-                let name = format!("{name} {}", found.parameter);
+                let name = format!("{}, {name}", found.parameter);
                 let cost = Some(cost).filter(|cost| cost.is_finite());
                 [
                     figure(&name, Nanoseconds, cost),

@@ -115,10 +115,13 @@ impl Arrangement {
         if sends_bursts(&plan.procedure) && common.engine.is_none() {
             common.engine = Some(Mode::AfPacket);
         }
+        let size = common.mean_size();
+        let own = || plan.procedure.load()?.pps(size);
+        let max_load_pps = self.max_load_pps(size).or_else(own);
         let parameters = Parameters {
             kind: plan.kind,
             values: plan.values,
-            max_load_pps: self.max_load_pps(common.mean_size()),
+            max_load_pps,
             asked: Asked {
                 procedure: plan.procedure,
                 sweep: None,

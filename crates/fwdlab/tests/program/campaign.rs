@@ -81,7 +81,7 @@ fn a_sweep_finds_what_a_rule_costs() {
     let figure = &case["figures"][0];
     assert_eq!(
         (&figure["name"], &figure["unit"]),
-        (&"cost of each of rules".into(), &"ns".into())
+        (&"rules, cost of one".into(), &"ns".into())
     );
     let (median, half) = (
         number(&figure["median"]),
@@ -105,11 +105,11 @@ fn a_sweep_finds_what_a_rule_costs() {
     );
     tells(
         &lab.run(&["runs", "show", "@1"]),
-        &["cost of each of rules", "time a frame"],
+        &["rules, cost of one", "time a frame"],
     );
-    tells(&lab.run(&["runs", "ls"]), &["cost of each of rules"]);
+    tells(&lab.run(&["runs", "ls"]), &["rules, cost of one"]);
     let page = fs::read_to_string(directory.join("report.html")).unwrap();
-    assert!(page.contains("cost of each of rules") && page.contains("Sweep"));
+    assert!(page.contains("rules, cost of one") && page.contains("Sweep"));
     // the same seed finds the same
     let again = lab.json(&["run", &path]);
     assert_eq!(again["cases"], document["cases"]);

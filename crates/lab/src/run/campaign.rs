@@ -12,6 +12,7 @@ use engine::sim::{self, Dut, Simulation};
 use measure::campaign::{Turn, failure_of, seed_of, sequence, summarise};
 use measure::gate::Gate;
 use measure::machine::{Asked, Limit, Series, sends_bursts, wants_overload};
+use model::campaign::value::Rate;
 use model::campaign::{Campaign, Case, Engine, PLAIN};
 use model::campaign_outcome::Iteration;
 use model::event::{Event, EventKind};
@@ -140,7 +141,8 @@ impl Parameters {
     }
 
     fn max_load_pps(&self, stream: &Stream) -> Option<f64> {
-        let load = self.campaign.bed.max?.0;
+        let most = self.campaign.bed.max.map(|Rate(most)| most);
+        let load = most.or_else(|| self.campaign.procedure.load())?;
         load.pps(stream.frame_size_bytes)
     }
 
@@ -339,7 +341,11 @@ pub fn start<'a>(
             made: vec![Vec::new(); campaign.cases.len()],
             invalid: 0,
         };
-        run.started(plan.trials, plan.time)?;
+        let time = match parameters.dut {
+            Some(_) => Duration::ZERO,
+            None => plan.time,
+        };
+        run.started(plan.trials, time)?;
         let result = running.turns(run, measured);
         running.sum_up(run, measured);
         result

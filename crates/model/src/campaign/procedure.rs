@@ -35,6 +35,14 @@ macro_rules! procedures {
                 }
             }
 
+            /// The one load that it offers, when it says one: then nothing has to be known of the largest.
+            pub fn load(&self) -> Option<Load> {
+                match self {
+                    Procedure::Trial(Trial { load, .. }) | Procedure::Soak(Soak { load, .. }) => load.map(|Rate(load)| load),
+                    _ => None,
+                }
+            }
+
             fn of(id: &str, parameters: ValueDeserializer<'_>) -> Result<Option<Procedure>, toml::de::Error> {
                 Ok(match id {
                     $($id => Some(Procedure::$variant(Deserialize::deserialize(parameters)?)),)*
