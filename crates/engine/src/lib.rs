@@ -25,6 +25,8 @@ pub mod sink;
 pub mod stamps;
 pub mod sys;
 pub mod tester;
+#[cfg(test)]
+mod testing;
 pub mod traffic;
 pub mod xdp_count;
 pub mod xdp_live;

@@ -4,11 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use engine::traffic::player::{Player, own_load_pps};
 use engine::traffic::{Emission, Kind, Stream, Timing};
-use engine::{SignaturePlace, Traffic, TrafficFrames};
+use engine::{SignaturePlace, TrafficFrames};
 use packet::Signature;
 use packet::modifier::{
     Dimension, Direction, Endian, Instruction, Program, Source, Values, Variable, Width,
@@ -16,19 +15,16 @@ use packet::modifier::{
 use packet::permutation::Visits;
 use proptest::prelude::*;
 
+use self::streams::{stream, timing};
+
+mod streams;
+
 const US: u64 = 1000;
 const UNIT: u64 = 65536;
 const NONCE: u16 = 77;
 
-fn timing(rate_pps: f64, mode: Emission) -> Timing {
-    Timing {
-        rate_pps,
-        mode,
-        delay_ns: 0,
-        waits: false,
-        next: None,
-        runs: None,
-    }
+fn traffic(streams: Vec<Stream>) -> TrafficFrames {
+    streams::traffic(streams, NONCE)
 }
 
 fn write(variable: &str, offset: u16) -> Instruction {
@@ -72,33 +68,12 @@ fn counting(mark: u8, range: u64, len: usize, signed: bool) -> Kind {
     }
 }
 
-fn stream(id: u16, kinds: Vec<Kind>, pattern: Vec<u16>, timing: Timing) -> Stream {
-    Stream {
-        id,
-        name: format!("s{id}"),
-        kinds,
-        pattern,
-        timing,
-        path: 0,
-    }
-}
-
 /// Streams that differ in their times alone.
 fn timed(timings: &[Timing]) -> TrafficFrames {
     let streams = (0..)
         .zip(timings)
         .map(|(id, timing)| stream(id, vec![counting(id as u8, 1, 60, false)], vec![0], *timing));
     traffic(streams.collect())
-}
-
-fn traffic(streams: Vec<Stream>) -> TrafficFrames {
-    TrafficFrames {
-        traffic: Arc::new(Traffic {
-            name: "test".into(),
-            streams,
-        }),
-        nonce: NONCE,
-    }
 }
 
 /// Times and streams of the first frames.

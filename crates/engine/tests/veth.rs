@@ -28,6 +28,7 @@ use self::bed::{ADDRESSES, Bed, Transmitted};
 
 #[path = "veth/bed.rs"]
 mod bed;
+mod streams;
 #[path = "veth/traffic.rs"]
 mod traffic;
 

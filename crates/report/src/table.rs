@@ -188,12 +188,6 @@ impl Table {
         }
     }
 
-    /// Lets the cells of the column with this head stand below their rows.
-    pub fn lower(&mut self, head: &str) {
-        let lowered = self.columns.iter_mut().filter(|c| c.head == head);
-        lowered.for_each(|column| column.below = true);
-    }
-
     /// Columns of plain text that the table needs, the leading blank and sentences below the rows not counted.
     pub fn text_width(&self) -> usize {
         let widths: Vec<usize> = self.widths();

@@ -233,6 +233,7 @@ const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 mod tests {
     use super::super::sys;
     use super::*;
+    use crate::testing::signed_frame;
     use crate::traffic::{flow_label, flow_label_at};
     use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
     use std::os::fd::OwnedFd;
@@ -256,24 +257,11 @@ mod tests {
     }
 
     fn frame(version: IpVersion, nonce: u16) -> Vec<u8> {
-        let (frame_size, flows) = match version {
-            IpVersion::V4 => (64, FlowSet::default_v4(10)),
-            IpVersion::V6 => (84, FlowSet::default_v6(10)),
-        };
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr([2, 0, 0, 0, 1, 1]),
-            destination: MacAddr([2, 0, 0, 0, 0, 1]),
-            version,
-            frame_size,
-        })
-        .unwrap();
-        let mut frame = vec![0; template.buffer_len()];
         let signature = Signature {
             nonce,
             ..Signature::default()
         };
-        template.write(&mut frame, &flows.unwrap().flow(7), &signature);
-        frame
+        signed_frame(version, &signature)
     }
 
     #[test]

@@ -261,31 +261,15 @@ impl Timer {
 mod tests {
     use super::*;
     use crate::analysis::{AnalysisPlan, Lengths};
+    use crate::testing::signed_frame;
     use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
     const NONCE: u16 = 9;
 
-    fn frame(version: IpVersion, signature: Signature) -> Vec<u8> {
-        let (frame_size, flows) = match version {
-            IpVersion::V4 => (64, FlowSet::default_v4(10)),
-            IpVersion::V6 => (84, FlowSet::default_v6(10)),
-        };
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr([2, 0, 0, 0, 1, 1]),
-            destination: MacAddr([2, 0, 0, 0, 0, 1]),
-            version,
-            frame_size,
-        })
-        .unwrap();
-        let mut frame = vec![0; template.buffer_len()];
-        template.write(&mut frame, &flows.unwrap().flow(7), &signature);
-        frame
-    }
-
     fn numbered(sequence: u64, timestamp_ns: u64) -> Vec<u8> {
-        frame(
+        signed_frame(
             IpVersion::V4,
-            Signature {
+            &Signature {
                 nonce: NONCE,
                 stream: 3,
                 sequence,
@@ -387,7 +371,7 @@ mod tests {
                 sequence: 5,
                 timestamp_ns: 77,
             };
-            let whole = frame(version, signature);
+            let whole = signed_frame(version, &signature);
             let mut analyser = analyser(0);
             for bit in 14 * 8..whole.len() * 8 {
                 let mut damaged = whole.clone();
@@ -435,7 +419,10 @@ mod tests {
             ),
             (Signature { stream: 4, ..ours }, Seen::Foreign),
         ] {
-            assert_eq!(analyser.frame(&frame(IpVersion::V6, signature), 49), seen);
+            assert_eq!(
+                analyser.frame(&signed_frame(IpVersion::V6, &signature), 49),
+                seen
+            );
         }
         let counts = analyser.counts();
         assert_eq!((counts.received, counts.late, counts.foreign), (1, 1, 2));

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use engine::traffic::{Emission, Kind, Stream, Timing};
 use engine::xdp_count::XdpPass;
 use engine::{
     Copies, EngineError, Frames, HoldUps, Mode, PathSpec, Schedule, SendCounts, Sender,
-    SignaturePlace, Timestamps, Traffic, TrafficFrames, af_packet, af_xdp,
+    SignaturePlace, Timestamps, TrafficFrames, af_packet, af_xdp,
 };
 use packet::modifier::{
     Dimension, Endian, Instruction, Machine, Program, Source, Transport, Values, Variable, Width,
@@ -21,9 +20,15 @@ use packet::permutation::Visits;
 use packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
 
 use super::bed::{ADDRESSES, Bed, Transmitted};
+use super::streams::{self, timing};
 use super::{Capture, allowed, bed, check_with_etherparse, skip, stream, wait_until};
 
 const NONCE: u16 = 0x3a7;
+
+fn traffic(streams: Vec<Stream>) -> TrafficFrames {
+    streams::traffic(streams, NONCE)
+}
+
 const SIGNATURE_AT: usize = packet::signature::OFFSET_IPV4_UDP;
 
 /// The senders with a socket, by the names of their modes.
@@ -103,38 +108,6 @@ fn kind(frame_size: u16, flows: u64, signed: bool) -> Kind {
     }
 }
 
-fn profile_stream(id: u16, kinds: Vec<Kind>, pattern: Vec<u16>, timing: Timing) -> Stream {
-    Stream {
-        id,
-        name: format!("s{id}"),
-        kinds,
-        pattern,
-        timing,
-        path: 0,
-    }
-}
-
-fn timing(rate_pps: f64, mode: Emission) -> Timing {
-    Timing {
-        rate_pps,
-        mode,
-        delay_ns: 0,
-        waits: false,
-        next: None,
-        runs: None,
-    }
-}
-
-fn traffic(streams: Vec<Stream>) -> TrafficFrames {
-    TrafficFrames {
-        traffic: Arc::new(Traffic {
-            name: "test".into(),
-            streams,
-        }),
-        nonce: NONCE,
-    }
-}
-
 /// An IMIX, bursts with pauses, and a chain: a burst that starts another stream, which starts the burst again.
 fn bursty() -> TrafficFrames {
     let bursts = Emission::Bursts {
@@ -149,15 +122,15 @@ fn bursty() -> TrafficFrames {
         ..timing(2000.0, Emission::Burst { frames })
     };
     traffic(vec![
-        profile_stream(
+        streams::stream(
             7,
             vec![kind(64, 12, true), kind(594, 7, true), kind(1518, 5, true)],
             vec![0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1, 2],
             timing(3000.0, Emission::Continuous),
         ),
-        profile_stream(8, vec![kind(64, 30, true)], vec![0], timing(5000.0, bursts)),
-        profile_stream(9, vec![kind(128, 4, true)], vec![0], chained(3, false, 6)),
-        profile_stream(10, vec![kind(64, 3, true)], vec![0], chained(2, true, 3)),
+        streams::stream(8, vec![kind(64, 30, true)], vec![0], timing(5000.0, bursts)),
+        streams::stream(9, vec![kind(128, 4, true)], vec![0], chained(3, false, 6)),
+        streams::stream(10, vec![kind(64, 3, true)], vec![0], chained(2, true, 3)),
     ])
 }
 
@@ -165,14 +138,14 @@ fn bursty() -> TrafficFrames {
 fn steady() -> TrafficFrames {
     let steady = |share: u32| timing(f64::from(share) * 100.0, Emission::Continuous);
     traffic(vec![
-        profile_stream(1, vec![kind(64, 9, false)], vec![0], steady(3)),
-        profile_stream(
+        streams::stream(1, vec![kind(64, 9, false)], vec![0], steady(3)),
+        streams::stream(
             2,
             vec![kind(64, 2, false), kind(1518, 2, false)],
             vec![0, 1],
             steady(2),
         ),
-        profile_stream(3, vec![kind(200, 2, false)], vec![0], steady(1)),
+        streams::stream(3, vec![kind(200, 2, false)], vec![0], steady(1)),
     ])
 }
 
@@ -388,7 +361,7 @@ fn a_load_changes_without_a_gap() {
     const SLOW_NS: u64 = 100_000;
     const FAST_NS: u64 = 40_000;
     let Some(bed) = bed(1) else { return };
-    let one = traffic(vec![profile_stream(
+    let one = traffic(vec![streams::stream(
         1,
         vec![kind(64, 10, true)],
         vec![0],
@@ -670,7 +643,7 @@ fn be_killed(port: &str) {
 #[test]
 fn frames_too_large_for_a_chunk_are_for_another_engine() {
     let Some(bed) = bed(1) else { return };
-    let large = traffic(vec![profile_stream(
+    let large = traffic(vec![streams::stream(
         1,
         vec![kind(3000, 1, true)],
         vec![0],

@@ -220,7 +220,7 @@ impl Procedure for Latency {
         let mut warnings = Vec::new();
         if lossy > 0 {
             warnings.push(format!(
-                "{lossy} trials lost frames: their delays are those of a full buffer, not of the DUT"
+                "{lossy} of the trials lost frames: their delays are those of a full buffer, not of the DUT"
             ));
         }
         let timed = || self.points.iter().flat_map(|point| &point.repetitions);
@@ -264,8 +264,9 @@ impl Procedure for Latency {
         let standard = match p.mode {
             LatencyMode::Rfc2544 => "RFC 2544 §26.2 latency",
             LatencyMode::Rfc8219 => {
-                if p.tagged < TAGGED {
-                    further.push(format!("{} tagged frames instead of 500", p.tagged));
+                let frames = fewest.map_or(u64::from(p.tagged), |delays| delays.frames);
+                if frames < u64::from(TAGGED) {
+                    further.push(format!("{frames} timed frames instead of 500"));
                 }
                 "RFC 8219 §7.2 latency"
             }

@@ -237,7 +237,7 @@ impl Procedure for Throughput {
         let mut warnings = Vec::new();
         if self.failed > 0 {
             warnings.push(format!(
-                "the confirming trial failed {} times: buffers hide an excess in short trials, or the DUT is noisy",
+                "confirming trials that failed: {}; buffers hide an excess in short trials, or the DUT is noisy",
                 self.failed
             ));
         }

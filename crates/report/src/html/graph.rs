@@ -9,8 +9,8 @@ use model::outcome::{Found, LatencyPoint, Outcome};
 use super::markup::Markup;
 use super::svg::Scale;
 use crate::number::{Prefix, delay, percent, rate};
+use crate::procedures::frames;
 use crate::procedures::tables::{PERCENTILES, over_trials, samples_of};
-use crate::procedures::{frames, series};
 
 /// Height of what is drawn in, of a graph that is one of several beside each other, and of the numbers below it, in pixels.
 const HEIGHT: f64 = 250.0;
@@ -234,7 +234,7 @@ pub(super) fn of(m: &mut Markup, outcomes: &[&Outcome]) {
             for outcome in outcomes {
                 let title = match outcomes.len() {
                     1 => String::new(),
-                    _ => name(outcome, outcomes),
+                    _ => frames(outcome),
                 };
                 over_time(m, outcome, title);
             }
@@ -254,54 +254,20 @@ fn bytes(outcome: &Outcome) -> f64 {
     f64::from(outcome.frame_size_bytes.bytes())
 }
 
-/// How the outcomes differ beside the frames: one series after the other.
-fn by_series<'a>(outcomes: &[&'a Outcome]) -> Vec<(String, Vec<&'a Outcome>)> {
-    let mut all: Vec<(String, Vec<&Outcome>)> = Vec::new();
-    for outcome in outcomes {
-        let name = series(outcome);
-        match all.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, of_it)) => of_it.push(outcome),
-            None => all.push((name, vec![outcome])),
-        }
-    }
-    all
-}
-
-/// What an outcome is of, among these.
-fn name(outcome: &Outcome, among: &[&Outcome]) -> String {
-    match among.iter().all(|other| other.variant == outcome.variant) {
-        true => frames(outcome),
-        false => format!("{}, {}", frames(outcome), series(outcome)),
-    }
-}
-
 /// RFC 2544 §26.1: frame rate over frame size, theoretical and measured. Frames of a profile have no one size.
 fn throughput(m: &mut Markup, outcomes: &[&Outcome]) {
-    let mut of_one_size = outcomes.to_vec();
-    of_one_size.retain(|outcome| outcome.variant.profile.is_none());
-    let mut curves = Vec::new();
-    let all = by_series(&of_one_size);
-    let mut theoretical = Vec::new();
-    for (series, of_it) in &all {
-        let mut measured = Vec::new();
-        for outcome in of_it {
-            if let Found::Throughput(found) = &outcome.found {
-                let size = bytes(outcome);
-                let line = found.line_rate_pps.map(|pps| (size, pps));
-                theoretical.extend(line.filter(|point| !theoretical.contains(point)));
-                measured.extend(found.throughput_pps.map(|pps| (size, pps)));
-            }
+    let (mut theoretical, mut measured) = (Vec::new(), Vec::new());
+    for outcome in outcomes.iter().filter(|o| o.variant.profile.is_none()) {
+        if let Found::Throughput(found) = &outcome.found {
+            let size = bytes(outcome);
+            theoretical.extend(found.line_rate_pps.map(|pps| (size, pps)));
+            measured.extend(found.throughput_pps.map(|pps| (size, pps)));
         }
-        let name = match all.len() {
-            1 => "measured",
-            _ => series.as_str(),
-        };
-        curves.push(Curve::new(name, measured));
     }
-    curves.retain(|curve| curve.points.len() > 1);
-    if curves.is_empty() {
+    if measured.len() < 2 {
         return;
     }
+    let mut curves = vec![Curve::new("measured", measured)];
     if !theoretical.is_empty() {
         curves.push(Curve {
             dashed: true,
@@ -380,10 +346,10 @@ fn latency(m: &mut Markup, outcomes: &[&Outcome]) {
                     .collect();
                 let curves = shown(&over_load);
                 let across = Axis::whole_percent("load, % of the throughput");
-                draw(m, name(outcome, outcomes), &curves, across);
+                draw(m, frames(outcome), &curves, across);
             }
         });
-    } else if measured.len() > 1 && measured.iter().all(|o| o.variant == outcomes[0].variant) {
+    } else if measured.len() > 1 {
         let over_size: Vec<_> = measured
             .iter()
             .flat_map(|outcome| points(outcome).into_iter().map(|p| (bytes(outcome), p)))
@@ -401,7 +367,7 @@ fn frame_loss(m: &mut Markup, outcomes: &[&Outcome]) {
         let Found::FrameLoss(found) = &outcome.found else {
             continue;
         };
-        let name = name(outcome, outcomes);
+        let name = frames(outcome);
         let points = || found.points.iter().rev();
         let of_lost = points().map(|p| (p.percent, p.loss_percent)).collect();
         let of_rate = points().map(|p| (p.percent, p.forwarding_rate_pps));
@@ -441,9 +407,6 @@ fn frame_loss(m: &mut Markup, outcomes: &[&Outcome]) {
 /// The longest burst over the frame size, and the buffer behind it.
 fn back_to_back(m: &mut Markup, outcomes: &[&Outcome]) {
     let (mut burst, mut buffer) = (Vec::new(), Vec::new());
-    if by_series(outcomes).len() > 1 {
-        return;
-    }
     for outcome in outcomes {
         if let Found::BackToBack(found) = &outcome.found {
             let size = bytes(outcome);
@@ -567,7 +530,7 @@ fn sweep(m: &mut Markup, outcomes: &[&Outcome]) {
             let points = points.filter_map(|p| Some((p.value as f64, p.median_pps?)));
             let mut points: Vec<_> = points.collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            curves.push(Curve::new(name(outcome, outcomes), points));
+            curves.push(Curve::new(frames(outcome), points));
         }
     }
     curves.retain(|curve| curve.points.len() > 1);

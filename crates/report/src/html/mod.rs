@@ -228,9 +228,9 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
         section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
                 graph::of(m, &group.outcomes);
-                for titled in procedures::tables::tables(&group.outcomes, MORE_ROWS) {
+                for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
-                        m.leaf("h3", &[], &titled.title);
+                        m.leaf("h3", &[], &words::capital(&titled.title));
                     }
                     let mut shown = titled.table;
                     shown.say_once("frames");

@@ -26,12 +26,7 @@ pub(crate) fn headline(outcomes: &[Outcome]) -> String {
     let Some(first) = outcomes.first() else {
         return "Nothing was measured".into();
     };
-    let words = format!(
-        "{}, {}: {}",
-        name(&first.found),
-        frames(first),
-        figure(first)
-    );
+    let words = format!("{}, {}: {}", title(first), frames(first), figure(first));
     match outcomes.len() {
         1 => words,
         more => format!("{words}; {} in all", several(more, "result")),
@@ -170,28 +165,40 @@ fn at_least(tester_bound: bool) -> &'static str {
     if tester_bound { "at least " } else { "" }
 }
 
-/// Outcomes of one procedure, with its title.
+/// Outcomes of one procedure and one series, with a title.
 pub(crate) struct Group<'a> {
-    /// The procedure.
-    pub title: &'static str,
+    /// The procedure, and the series where it is no plain one.
+    pub title: String,
+    /// What tells the series from a plain one.
+    pub series: String,
     /// One per frame size.
     pub outcomes: Vec<&'a Outcome>,
 }
 
-/// The procedures in the order in which they were made.
+/// The procedures in the order in which they were made, series by series.
 pub(crate) fn groups(outcomes: &[Outcome]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for outcome in outcomes {
-        let title = name(&outcome.found);
+        let title = title(outcome);
         match groups.iter_mut().find(|group| group.title == title) {
             Some(group) => group.outcomes.push(outcome),
             None => groups.push(Group {
                 title,
+                series: series(outcome),
                 outcomes: vec![outcome],
             }),
         }
     }
     groups
+}
+
+/// `Throughput`, or with its series: `Throughput, both directions, broadcast`.
+fn title(outcome: &Outcome) -> String {
+    let name = name(&outcome.found);
+    match series(outcome).as_str() {
+        "plain" => name.to_owned(),
+        series => format!("{name}, {series}"),
+    }
 }
 
 /// Labels of the standards. In which points all were shortened is said once, before what is each one's own.
@@ -236,13 +243,10 @@ pub(crate) fn methods(outcomes: &[Outcome]) -> Vec<String> {
 
 /// What makes a reader doubt an outcome, with its procedure and sizes; what is said of several sizes stands once.
 pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
-    let mut doubts: Vec<(&str, &str, Vec<String>)> = Vec::new();
+    let mut doubts: Vec<(String, &str, Vec<String>)> = Vec::new();
     for outcome in outcomes {
-        let title = name(&outcome.found);
-        let mut size = match series(outcome).as_str() {
-            "plain" => frames(outcome),
-            series => format!("{} ({series})", frames(outcome)),
-        };
+        let title = title(outcome);
+        let mut size = frames(outcome);
         // sizes in a row have their unit once
         if let Some(bytes) = size.strip_suffix(" B") {
             size = bytes.into();
@@ -253,11 +257,11 @@ pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
                 .find(|(t, w, _)| *t == title && w == warning)
             {
                 Some((_, _, sizes)) => sizes.push(size.clone()),
-                None => doubts.push((title, warning, vec![size.clone()])),
+                None => doubts.push((title.clone(), warning, vec![size.clone()])),
             }
         }
     }
-    let line = |(title, warning, sizes): &(&str, &str, Vec<String>)| {
+    let line = |(title, warning, sizes): &(String, &str, Vec<String>)| {
         let unit = match sizes.last().and_then(|size| size.parse::<u16>().ok()) {
             Some(_) => " B",
             None => "",
@@ -268,7 +272,7 @@ pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 /// The tables for the terminal: a size stands once, and loss of many sizes side by side where it fits.
-fn tables_text(group: &Group<'_>) -> String {
+fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
     let mut text = String::new();
     let side_by_side = losses_side_by_side(&group.outcomes)
         .filter(|table| table.text_width() < WIDTH)
@@ -278,20 +282,19 @@ fn tables_text(group: &Group<'_>) -> String {
         });
     let tables = match side_by_side {
         Some(table) => vec![table],
-        None => tables::tables(&group.outcomes, ROWS)
+        None => tables::tables(group, all, ROWS)
             .into_iter()
             .map(|titled| (titled.title, titled.table))
             .collect(),
     };
     for (n, (title, mut table)) in tables.into_iter().enumerate() {
         match (n, title.is_empty()) {
-            (0, true) => text += &format!(" {}\n", group.title),
-            (0, false) => text += &wrap(&format!("{}: {title}", group.title), WIDTH, " "),
+            (0, true) => text += &wrap(&group.title, WIDTH, " "),
             _ => text += &wrap(&format!("{}: {title}", group.title), WIDTH, " "),
         }
         table.say_once("frames");
         if table.text_width() >= WIDTH {
-            table.lower("series");
+            table.remove("L2 rate");
         }
         text += &table.text(WIDTH);
         text.push('\n');
@@ -304,7 +307,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");
     text.push('\n');
     for group in groups(&summary.outcomes) {
-        text += &tables_text(&group);
+        text += &tables_text(&group, &summary.outcomes);
     }
     for (name, sentence) in sentences(info, summary) {
         text.push_str(&paragraph(name, &sentence));
@@ -336,9 +339,9 @@ pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
     let mut text = String::new();
     for group in groups(&summary.outcomes) {
         text += &format!("### {}\n\n", group.title);
-        for titled in tables::tables(&group.outcomes, MORE_ROWS) {
+        for titled in tables::tables(&group, &summary.outcomes, MORE_ROWS) {
             if !titled.title.is_empty() {
-                text += &format!("{}:\n\n", markdown::escaped(&titled.title));
+                text += &format!("{}:\n\n", markdown::escaped(&words::capital(&titled.title)));
             }
             text += &markdown::table(&titled.table);
             text.push('\n');
@@ -350,14 +353,14 @@ pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
     text
 }
 
-/// All tables in one, for programs: the names of all fields, the procedure first, and a value for each of them per row, empty
+/// All tables in one, for programs: the names of all fields, procedure and series first, and a value for each of them per row, empty
 /// where a table has no such field. Courses over time have all their rows.
 pub(crate) fn one_table(outcomes: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let mut fields = vec!["procedure"];
+    let mut fields = vec!["procedure", "series"];
     let mut rows: Vec<Vec<(&str, String)>> = Vec::new();
     for group in groups(outcomes) {
         let procedure = group.outcomes[0].found.procedure();
-        for titled in tables::tables(&group.outcomes, usize::MAX) {
+        for titled in tables::tables(&group, outcomes, usize::MAX) {
             let own = titled.table.columns.iter().flat_map(|c| c.fields);
             let own: Vec<&str> = own.copied().collect();
             let new = own.iter().filter(|field| !fields.contains(*field));
@@ -366,6 +369,7 @@ pub(crate) fn one_table(outcomes: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<Str
                 let values = row.cells.into_iter().flat_map(|cell| cell.raw);
                 let mut named: Vec<(&str, String)> = own.iter().copied().zip(values).collect();
                 named.push(("procedure", procedure.to_owned()));
+                named.push(("series", group.series.clone()));
                 rows.push(named);
             }
         }
@@ -531,7 +535,8 @@ mod tests {
             ..both.clone()
         };
         let outcomes = [with(1e6, both), with(9e5, modified)];
-        let text = tables_text(&groups(&outcomes)[0]);
+        let all = groups(&outcomes);
+        let text: String = all.iter().map(|g| tables_text(g, &outcomes)).collect();
         for words in [
             "both directions, broadcast",
             "1.800 Mpps",
@@ -545,7 +550,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            doubts(&outcomes)[0].contains("64 B (both directions)"),
+            doubts(&outcomes)[0].contains("both directions, 64 B: w"),
             "{:?}",
             doubts(&outcomes)
         );

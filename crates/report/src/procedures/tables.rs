@@ -6,7 +6,7 @@
 use model::outcome::{Cost, EquilibriumStep, Estimate, Found, LatencyMode, Outcome, Spread};
 use model::procedure::{Delays, Interval};
 
-use super::{frames, series};
+use super::{Group, frames};
 use crate::number::{bits_per_second, count, delay, delays, percent, rate, seconds};
 use crate::table::{Cell, Column, Mark, Table};
 
@@ -21,11 +21,12 @@ pub(crate) struct Titled {
 /// A procedure that has no figure to show.
 const NOTHING: &str = "-";
 
-/// The tables of outcomes of one procedure. Courses over time have at most so many rows.
-pub(crate) fn tables(outcomes: &[&Outcome], most_rows: usize) -> Vec<Titled> {
+/// The tables of a group, among all outcomes of the run. Courses over time have at most so many rows.
+pub(crate) fn tables(group: &Group<'_>, all: &[Outcome], most_rows: usize) -> Vec<Titled> {
+    let outcomes = group.outcomes.as_slice();
     let mut tables = vec![Titled {
         title: String::new(),
-        table: results(outcomes),
+        table: results(outcomes, all),
     }];
     let mut add = |title: String, table: Table| {
         if !table.rows.is_empty() {
@@ -33,7 +34,7 @@ pub(crate) fn tables(outcomes: &[&Outcome], most_rows: usize) -> Vec<Titled> {
         }
     };
     add(
-        "Percentiles of the delays of a trial's frames; of several trials the median, and the largest of all".into(),
+        "delays within a trial, of several trials the median, and the largest of all".into(),
         percentiles(outcomes),
     );
     let (table, every) = samples(outcomes, most_rows);
@@ -41,14 +42,14 @@ pub(crate) fn tables(outcomes: &[&Outcome], most_rows: usize) -> Vec<Titled> {
         1 => String::new(),
         n => format!(", each row {n} intervals together"),
     };
-    add(format!("Over time{rows}"), table);
+    add(format!("over time{rows}"), table);
     let (table, every) = estimates(outcomes, most_rows);
     let rows = match every {
         1 => String::new(),
         n => format!(", one trial of {n}"),
     };
-    add(format!("The search{rows}"), table);
-    add("The search".into(), steps(outcomes));
+    add(format!("the search{rows}"), table);
+    add("the search".into(), steps(outcomes));
     tables
 }
 
@@ -200,25 +201,23 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
 }
 
 /// What was found, with the verdict below where it says more than that.
-fn results(outcomes: &[&Outcome]) -> Table {
+fn results(outcomes: &[&Outcome], all: &[Outcome]) -> Table {
     let Some(first) = outcomes.first() else {
         return Table::default();
     };
-    let who = Who::of(outcomes);
-    let own = columns(first, outcomes);
+    let mut own = columns(first, outcomes);
     let fields: Vec<usize> = own.iter().map(|column| column.fields.len()).collect();
     let has_line = own[0].head == "theoretical";
-    let mut all = who.columns(own);
     let both = outcomes.iter().any(|o| both_directions(o).is_some());
     if both {
-        all.push(Column::right("both directions", &["both_directions_pps"]));
+        own.push(Column::right("both ways", &["both_directions_pps"]));
     }
-    let modified = outcomes.iter().any(|o| !o.variant.modifiers.is_empty());
+    let modified = (outcomes.iter()).any(|o| percent_of_unmodified(o, all).is_some());
     if modified {
-        all.push(Column::right("of unmodified", &["percent_of_unmodified"]));
+        own.push(Column::right("of unmodified", &["percent_of_unmodified"]));
     }
-    all.push(Column::below("verdict", &["verdict"]));
-    let mut table = Table::new(all);
+    own.push(Column::below("verdict", &["verdict"]));
+    let mut table = table_of(own);
     for outcome in outcomes {
         let mut rows = rows(outcome, has_line);
         if rows.is_empty() {
@@ -234,7 +233,7 @@ fn results(outcomes: &[&Outcome]) -> Table {
                 cells.push(optional_pps(both_directions(outcome)));
             }
             if modified {
-                let compared = percent_of_unmodified(outcome, outcomes);
+                let compared = percent_of_unmodified(outcome, all);
                 cells.push(Cell::optional(compared, NOTHING, |p| format!("{p:.1} %")));
             }
             cells.push(Cell {
@@ -244,7 +243,7 @@ fn results(outcomes: &[&Outcome]) -> Table {
                 },
                 raw: vec![outcome.verdict.clone()],
             });
-            table.push(Mark::None, who.row(outcome, cells));
+            add_row(&mut table, outcome, cells);
         }
     }
     table
@@ -264,47 +263,30 @@ fn verdict(outcome: &Outcome) -> String {
     }
 }
 
-/// Which outcome a row belongs to: the frames, and the series where there are others than plain ones.
-struct Who {
-    varied: bool,
+/// A table whose rows begin with the frames they are of.
+fn table_of(further: Vec<Column>) -> Table {
+    let mut columns = vec![Column::right("frames", &["frame_size_bytes"])];
+    columns.extend(further);
+    Table::new(columns)
 }
 
-impl Who {
-    fn of(outcomes: &[&Outcome]) -> Who {
-        Who {
-            varied: outcomes.iter().any(|outcome| series(outcome) != "plain"),
-        }
-    }
-
-    /// The columns with these, and these behind them.
-    fn columns(&self, further: Vec<Column>) -> Vec<Column> {
-        let mut columns = vec![Column::right("frames", &["frame_size_bytes"])];
-        if self.varied {
-            columns.push(Column::left("series", &["series"]));
-        }
-        columns.extend(further);
-        columns
-    }
-
-    /// The cells of a row, and these behind them.
-    fn row(&self, outcome: &Outcome, further: Vec<Cell>) -> Vec<Cell> {
-        let mut cells = vec![Cell::number(frames(outcome), outcome.frame_size_bytes)];
-        if self.varied {
-            cells.push(Cell::text(series(outcome)));
-        }
-        cells.extend(further);
-        cells
-    }
+/// Adds a row of an outcome, behind its frames.
+fn add_row(table: &mut Table, outcome: &Outcome, further: Vec<Cell>) {
+    let mut cells = vec![Cell::number(frames(outcome), outcome.frame_size_bytes)];
+    cells.extend(further);
+    table.push(Mark::None, cells);
 }
 
 /// The rate of a modified series in percent of the unmodified one's, as far as both have one.
-fn percent_of_unmodified(outcome: &Outcome, others: &[&Outcome]) -> Option<f64> {
+fn percent_of_unmodified(outcome: &Outcome, all: &[Outcome]) -> Option<f64> {
     if outcome.variant.modifiers.is_empty() {
         return None;
     }
     let unmodified = outcome.variant.unmodified();
-    let other = others.iter().find(|other| {
-        other.variant == unmodified && other.frame_size_bytes == outcome.frame_size_bytes
+    let other = all.iter().find(|other| {
+        other.variant == unmodified
+            && other.frame_size_bytes == outcome.frame_size_bytes
+            && other.found.procedure() == outcome.found.procedure()
     })?;
     let rate = |outcome: &Outcome| outcome.found.rate_pps().filter(|_| outcome.answered);
     Some(100.0 * rate(outcome)? / rate(other)?)
@@ -620,8 +602,7 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
         right("timed", &["frames_timed"]),
     ];
     columns.extend(PERCENTILES.map(|(name, field, _)| right(name, field)));
-    let who = Who::of(outcomes);
-    let mut table = Table::new(who.columns(columns));
+    let mut table = table_of(columns);
     for outcome in outcomes {
         for (percent, trials) in delays_of(outcome) {
             let Some(fewest) = trials.iter().map(|delays| delays.frames).min() else {
@@ -642,7 +623,7 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
                     Cell::optional(over_trials(&trials, percentile), "n/a", delay)
                 }),
             );
-            table.push(Mark::None, who.row(outcome, cells));
+            add_row(&mut table, outcome, cells);
         }
     }
     let all = || outcomes.iter().flat_map(|outcome| delays_of(outcome));
@@ -671,15 +652,14 @@ fn every(rows: usize, most: usize) -> usize {
 /// What was offered and what came back over time, and how many intervals are together in one row: no lost frame is left out.
 fn samples(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     let right = Column::right;
-    let who = Who::of(outcomes);
-    let mut table = Table::new(who.columns(vec![
+    let mut table = table_of(vec![
         right("until", &["at_s"]),
         right("intended", &["intended_load_pps"]),
         right("offered", &["offered_load_pps"]),
         right("forwarded", &["forwarding_rate_pps"]),
         right("lost", &["frames_lost"]),
         right("loss", &["loss_percent"]),
-    ]));
+    ]);
     let most = outcomes.iter().map(|outcome| samples_of(outcome).len());
     let every = every(most.max().unwrap_or(0), most_rows);
     for outcome in outcomes {
@@ -687,19 +667,17 @@ fn samples(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
             let together = together(part);
             let end_s = (together.at_ns + together.length_ns) as f64 / 1e9;
             let lost = together.frames_sent as i64 - together.frames_received as i64;
-            table.push(
-                Mark::None,
-                who.row(
-                    outcome,
-                    vec![
-                        Cell::number(seconds(end_s), end_s),
-                        pps(together.intended_load_pps),
-                        pps(together.offered_load_pps()),
-                        pps(together.forwarding_rate_pps()),
-                        Cell::number(count(lost), lost),
-                        loss(100.0 * together.loss_ratio()),
-                    ],
-                ),
+            add_row(
+                &mut table,
+                outcome,
+                vec![
+                    Cell::number(seconds(end_s), end_s),
+                    pps(together.intended_load_pps),
+                    pps(together.offered_load_pps()),
+                    pps(together.forwarding_rate_pps()),
+                    Cell::number(count(lost), lost),
+                    loss(100.0 * together.loss_ratio()),
+                ],
             );
         }
     }
@@ -724,14 +702,13 @@ fn together(part: &[Interval]) -> Interval {
 /// How the estimates of a critical load came closer, and how many stand for one row.
 fn estimates(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     let right = Column::right;
-    let who = Who::of(outcomes);
-    let mut table = Table::new(who.columns(vec![
+    let mut table = table_of(vec![
         right("time", &["at_s"]),
         right("load", &["load_pps"]),
         right("lost", &["loss_percent"]),
         right("stretch model", &["stretch_pps"]),
         right("erf model", &["erf_pps"]),
-    ]));
+    ]);
     let of = |outcome: &Outcome| -> Vec<Estimate> {
         match &outcome.found {
             Found::Plr(found) => found.estimates.clone(),
@@ -742,18 +719,16 @@ fn estimates(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     let every = every(most.max().unwrap_or(0), most_rows);
     for outcome in outcomes {
         for estimate in of(outcome).iter().skip(every - 1).step_by(every) {
-            table.push(
-                Mark::None,
-                who.row(
-                    outcome,
-                    vec![
-                        Cell::number(seconds(estimate.at_s), estimate.at_s),
-                        pps(estimate.load_pps),
-                        loss(100.0 * estimate.loss_ratio),
-                        pps(estimate.stretch_pps),
-                        pps(estimate.erf_pps),
-                    ],
-                ),
+            add_row(
+                &mut table,
+                outcome,
+                vec![
+                    Cell::number(seconds(estimate.at_s), estimate.at_s),
+                    pps(estimate.load_pps),
+                    loss(100.0 * estimate.loss_ratio),
+                    pps(estimate.stretch_pps),
+                    pps(estimate.erf_pps),
+                ],
             );
         }
     }
@@ -763,12 +738,11 @@ fn estimates(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
 /// The steps of a search for an equilibrium.
 fn steps(outcomes: &[&Outcome]) -> Table {
     let right = Column::right;
-    let who = Who::of(outcomes);
-    let mut table = Table::new(who.columns(vec![
+    let mut table = table_of(vec![
         right("load", &["load_pps"]),
         right("forwarded", &["forwarding_rate_pps"]),
         right("step", &["step_pps"]),
-    ]));
+    ]);
     for outcome in outcomes {
         let Found::Equilibrium(found) = &outcome.found else {
             continue;
@@ -779,12 +753,10 @@ fn steps(outcomes: &[&Outcome]) -> Table {
             forwarding_rate_pps,
         } in &found.steps
         {
-            table.push(
-                Mark::None,
-                who.row(
-                    outcome,
-                    vec![pps(*load_pps), pps(*forwarding_rate_pps), pps(*step_pps)],
-                ),
+            add_row(
+                &mut table,
+                outcome,
+                vec![pps(*load_pps), pps(*forwarding_rate_pps), pps(*step_pps)],
             );
         }
     }
@@ -800,7 +772,7 @@ pub(crate) fn losses_side_by_side(outcomes: &[&Outcome]) -> Option<Table> {
         let Found::FrameLoss(found) = &outcome.found else {
             return None;
         };
-        if found.points.is_empty() || !outcome.variant.is_plain() {
+        if found.points.is_empty() {
             return None;
         }
         loads.extend(found.points.iter().map(|point| point.percent));
