@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::testing::signed_frame;
     use crate::traffic::{flow_label, flow_label_at};
-    use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
+    use packet::{IpVersion, Signature};
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
 

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::analysis::{AnalysisPlan, Lengths};
     use crate::testing::signed_frame;
-    use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+    use packet::IpVersion;
 
     const NONCE: u16 = 9;
 
