@@ -209,7 +209,8 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
                 let title = format!("{of}{}", procedures::headline(&case.outcomes));
                 text.push_str(&wrap(&title, WIDTH, " "));
                 for group in procedures::groups(&case.outcomes) {
-                    for mut titled in procedures::tables::tables(&group.outcomes, usize::MAX) {
+                    for mut titled in procedures::tables::tables(&group, &case.outcomes, usize::MAX)
+                    {
                         titled.table.say_once("frames");
                         text.push_str(&titled.table.text(WIDTH));
                     }
