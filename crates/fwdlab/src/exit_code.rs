@@ -68,6 +68,7 @@ fn of_lab(error: &LabError) -> Code {
         LabError::NotApplied { .. }
         | LabError::NotSet { .. }
         | LabError::DoesNotForward { .. }
+        | LabError::NoAgent { .. }
         | LabError::System { .. }
         | LabError::Command { .. }
         | LabError::Store(_) => Code::TestBed,

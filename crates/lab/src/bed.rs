@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +42,20 @@ pub const MACS: Macs = Macs {
     rx: [0x02, 0, 2, 0x5a, 0x17, 0x02],
     dut_in: [0x02, 0, 1, 0xd0, 0x17, 0x01],
     dut_out: [0x02, 0, 2, 0xd0, 0x17, 0x02],
+};
+
+/// The ends of the management port of a DUT: link-local (RFC 3927), so that they are in no network of any test.
+pub(crate) struct ManagementEnds {
+    /// The generator's address.
+    pub generator: Ipv4Addr,
+    /// The DUT's address.
+    pub dut: Ipv4Addr,
+}
+
+/// Addresses of the management port.
+pub(crate) const MANAGEMENT: ManagementEnds = ManagementEnds {
+    generator: Ipv4Addr::new(169, 254, 11, 2),
+    dut: Ipv4Addr::new(169, 254, 11, 1),
 };
 
 /// What is set in a DUT's namespace, and why. The rest keeps the kernel's defaults.
@@ -256,6 +271,36 @@ impl Bed {
     /// As [`run_with_input`].
     pub(crate) fn ip_batch(&self, dut: usize, batch: &str) -> Result<(), LabError> {
         run_with_input("ip", &["-n", self.dut(dut), "-batch", "-"], batch)
+    }
+
+    /// Gives the first DUT a port that is not of the test, `mgmt`, joined to the generator's namespace.
+    ///
+    /// # Errors
+    /// As [`run_with_input`].
+    pub(crate) fn add_management(&self) -> Result<(), LabError> {
+        let (generator, dut) = (self.generator(), self.dut(0));
+        let [ours, theirs] = [
+            [0x02, 0, 3, 0x5a, 0x17, 0x03],
+            [0x02, 0, 3, 0xd0, 0x17, 0x03],
+        ]
+        .map(mac);
+        let link = format!(
+            "link add mgmt address {ours} netns {generator} type veth peer name mgmt address {theirs} netns {dut}\n"
+        );
+        run_with_input("ip", &["-batch", "-"], &link)?;
+        let ManagementEnds {
+            generator: from,
+            dut: to,
+        } = MANAGEMENT;
+        for (namespace, own, other, lladdr) in
+            [(generator, from, to, theirs), (dut, to, from, ours)]
+        {
+            let batch = format!(
+                "link set mgmt up\naddr add {own}/30 dev mgmt\nneigh add {other} lladdr {lladdr} nud permanent dev mgmt\n"
+            );
+            run_with_input("ip", &["-n", namespace, "-batch", "-"], &batch)?;
+        }
+        Ok(())
     }
 
     /// How long the DUT's thread has waited for its CPU so far; zero where the kernel does not tell.

@@ -63,6 +63,15 @@ pub enum LabError {
         /// Where they went, as far as counters tell.
         why: String,
     },
+    /// The management of the DUT does not answer even without traffic.
+    #[error(
+        "no SNMP agent on the DUT: {why}. Let one listen at 169.254.11.1, UDP port 161, with SNMPv2c, community public, and sysUpTime \
+         readable: start it on the DUT with --set, or install one that fwdlab starts there: apt-get install snmpd"
+    )]
+    NoAgent {
+        /// What was tried, and what came of it.
+        why: String,
+    },
     /// A search cannot go on: one of its trials is invalid every time.
     #[error(
         "the search cannot go on: {trials} trials at {load_pps:.0} frames per second were invalid: {reasons}"

@@ -16,6 +16,7 @@ pub mod probe;
 pub mod registry;
 pub mod run;
 mod setting;
+mod snmp;
 mod sys;
 pub mod user_namespace;
 

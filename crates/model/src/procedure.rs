@@ -347,6 +347,28 @@ pub struct Outage {
     pub first_after_ns: Option<u64>,
 }
 
+/// Queries to the management of a DUT while it forwards (RFC 2544 §11.2).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Queries {
+    /// Queries sent.
+    pub asked: u64,
+    /// Good answers.
+    pub answered: u64,
+    /// Answers that are not what was asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wrong: u64,
+    /// What was wrong with the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Queries {
+    /// Queries that nothing answered.
+    pub fn missing(&self) -> u64 {
+        self.asked.saturating_sub(self.answered + self.wrong)
+    }
+}
+
 /// What a trial says.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
@@ -359,6 +381,9 @@ pub struct Answer {
     /// Routing updates that the DUT took during it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub route_updates: u64,
+    /// What came of queries to the DUT's management during it, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub management: Option<Queries>,
     /// Frames sent beside these, which a router does not forward: they are part of the load, and never lost.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_beside: u64,

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::procedure::Queries;
 use crate::variant::Variant;
 
 /// What a trial is to its search. Its fields stand beside the others of the trial's record.
@@ -25,6 +26,9 @@ pub struct SearchTrial {
     pub ended_early: bool,
     /// Made to warm the DUT up: the search makes no use of its result.
     pub warm_up: bool,
+    /// What came of queries to the DUT's management during it, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub management: Option<Queries>,
     /// Why this trial was made, in words.
     pub reason: String,
     /// What it says of each goal, in words; empty when the search made no use of it.

@@ -91,6 +91,11 @@ impl Variant {
         if let Some(profile) = &self.profile {
             deviations.push(format!("frames of the profile {profile}, not of one size"));
         }
+        if self.has(|m| *m == Modifier::Management) {
+            deviations.push(
+                "SNMP queries over a port of their own, not as first frames of the test ports' seconds (§11.2)".into(),
+            );
+        }
         if self.has(|m| matches!(m, Modifier::Updates { .. })) {
             deviations.push(
                 "routes changed by netlink, not by updates of a routing protocol (§11.3)".into(),
@@ -188,6 +193,11 @@ mod tests {
             "profile imix, random destinations, both directions, broadcast + filters=25 + updates every 30 s"
         );
         assert_eq!(variant.deviations().len(), 2);
+        let managed = Variant {
+            modifiers: vec![Modifier::Management],
+            ..Variant::default()
+        };
+        assert!(managed.deviations()[0].contains("§11.2"));
         let text = serde_json::to_string(&variant).unwrap();
         assert_eq!(serde_json::from_str::<Variant>(&text).unwrap(), variant);
         assert_eq!(

@@ -13,7 +13,7 @@ use crate::exit_code::Usage;
 use crate::profiles;
 
 /// Names of modifiers, for errors.
-const MODIFIERS: &str = "broadcast, filters=1, filters=25, updates, updates=10s, all";
+const MODIFIERS: &str = "broadcast, management, filters=1, filters=25, updates, updates=10s, all";
 
 /// Time between two routing updates in seconds, when nobody says: that of RIP (RFC 2544 §11.3).
 const UPDATES_S: f64 = 30.0;
@@ -30,8 +30,8 @@ pub struct TrafficOptions {
     /// Offer the load both ways at once, and judge each direction on its own (RFC 2544 §14); loads are per direction
     #[arg(long)]
     both_directions: bool,
-    /// A series with these modifiers on, after the one without (RFC 2544 §11): broadcast, filters=1 or 25, updates (every 30 s)
-    /// or updates=TIME, all; may be repeated
+    /// A series with these modifiers on, after the one without (RFC 2544 §11): broadcast, management (an SNMP query
+    /// every second), filters=1 or 25, updates (every 30 s) or updates=TIME, all; may be repeated
     #[arg(long, value_name = "NAME,...")]
     modifier: Vec<String>,
 }
@@ -125,10 +125,12 @@ impl TrafficOptions {
             let more = match (name, value) {
                 ("all", None) => vec![
                     Modifier::Broadcast,
+                    Modifier::Management,
                     updates,
                     Modifier::Filters { rules: 25 },
                 ],
                 ("broadcast", None) => vec![Modifier::Broadcast],
+                ("management", None) => vec![Modifier::Management],
                 ("filters", Some("1")) => vec![Modifier::Filters { rules: 1 }],
                 ("filters", Some("25")) => vec![Modifier::Filters { rules: 25 }],
                 ("updates", None) => vec![updates],
@@ -156,7 +158,7 @@ impl TrafficOptions {
                 }
                 if simulated && modifier != Modifier::Broadcast {
                     return Err(wrong(format!(
-                        "a simulated DUT has neither rules nor routes, so that {modifier} means nothing; measure on the test bed"
+                        "a simulated DUT has neither rules nor routes nor management, so that {modifier} means nothing; measure on the test bed"
                     )));
                 }
                 modifiers.push(modifier);

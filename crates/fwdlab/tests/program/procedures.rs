@@ -509,6 +509,10 @@ fn what_series_cannot_be_is_told_before_anything_happens() {
             sim("trial", &["--modifier", "filters=25"]),
             "neither rules nor routes",
         ),
+        (
+            sim("trial", &["--modifier", "management"]),
+            "nor management",
+        ),
         (sim("trial", &["--modifier", "filters=7"]), "filters=25"),
         (sim("throughput", &["--destinations", "both"]), "one series"),
     ] {
@@ -740,4 +744,104 @@ fn bursts_on_the_kernel_of_this_host() {
         assert_eq!(handed, number(&trial["frames_sent"]), "{trial}");
     }
     lab.assert_clean("bursts");
+}
+
+/// Queries and answers are counted from outside: by the kernel of the DUT.
+#[test]
+fn the_dut_is_managed_while_its_series_runs() {
+    const TEST: &str = "the_dut_is_managed_while_its_series_runs";
+    if !root(TEST) {
+        return;
+    }
+    let line = [
+        "trial",
+        "--load",
+        "10kpps",
+        "--for",
+        "3s",
+        "--max",
+        "20kpps",
+        "--modifier",
+        "management",
+    ];
+    let lab = Lab::new();
+    // something that listens and is no agent: the query comes back
+    let set = "setsid python3 -c 'import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((\"0.0.0.0\", 161))
+while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 /proc/net/udp; do sleep 0.05; done";
+    lab.run(&[&line[..], &["--set", set]].concat())
+        .code(4)
+        .says(&[
+            "no SNMP agent on the DUT",
+            "no SNMPv2c message",
+            "apt-get install snmpd",
+        ]);
+    lab.assert_clean("what is no agent");
+    drop(lab);
+
+    let programs = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
+    if !std::env::split_paths(&programs).any(|path| path.join("snmpd").is_file()) {
+        skipped(TEST, "there is no snmpd");
+        return;
+    }
+    let lab = Lab::new();
+    let before = crate::support::namespaces();
+    let mut run = lab.start(&line);
+    // datagrams that came in and went out, and the agent
+    let (mut datagrams, mut agents) = (Vec::new(), std::collections::BTreeSet::new());
+    while !run.has_ended() {
+        let namespaces = crate::support::namespaces();
+        let ours = namespaces
+            .iter()
+            .find(|name| name.ends_with("-dut0") && !before.contains(name));
+        if let Some(dut) = ours {
+            let inside = |line: &[&str]| crate::support::try_tool(line).unwrap_or_default();
+            let counts = inside(&["ip", "netns", "exec", dut, "cat", "/proc/net/snmp"]);
+            let udp = counts.lines().rfind(|line| line.starts_with("Udp: "));
+            let numbers = udp.into_iter().flat_map(|line| line.split(' '));
+            let now: Vec<u64> = numbers.filter_map(|n| n.parse().ok()).collect();
+            if now.len() > 3 {
+                // InDatagrams, OutDatagrams (RFC 4113)
+                datagrams = vec![now[0], now[3]];
+            }
+            let pids = inside(&["ip", "netns", "pids", dut]);
+            agents.extend(pids.lines().filter_map(|pid| {
+                let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+                (name.trim() == "snmpd").then(|| pid.to_owned())
+            }));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    run.wait(crate::support::PATIENCE).measured();
+    assert_eq!(agents.len(), 1, "{agents:?}");
+    let agent = format!("/proc/{}/comm", agents.first().unwrap());
+    let still = fs::read_to_string(agent).unwrap_or_default();
+    assert_ne!(still.trim(), "snmpd");
+
+    let run = lab.only_run();
+    let (mut asked, mut trials) = (0.0, 0);
+    for trial in &crate::support::json_lines(&run.join("trials.jsonl")) {
+        let answer = &trial["asked"]["answer"];
+        if !trial["variant"]["modifiers"].is_array() {
+            assert!(answer["management"].is_null(), "{trial}");
+            continue;
+        }
+        let queries = &answer["management"];
+        assert!(number(&queries["asked"]) >= 3.0, "{queries}");
+        assert_eq!(queries["asked"], queries["answered"], "{queries}");
+        asked += number(&queries["asked"]);
+        trials += 1;
+    }
+    assert!(trials > 0);
+    // beside the trials one query that found the agent, and those that came before it listened
+    let [queries, answers] = datagrams[..] else {
+        panic!("{datagrams:?}")
+    };
+    assert_eq!((queries, answers), (asked as u64 + 1, asked as u64 + 1));
+    let of_series = fs::read_dir(run.join("inputs/series"));
+    let of_series = of_series.unwrap().next().unwrap().unwrap().path();
+    let kept = fs::read_to_string(of_series.join("management.txt")).unwrap();
+    assert!(kept.contains("rocommunity public 169.254.11.2"), "{kept}");
+    lab.assert_clean("management");
 }

@@ -20,6 +20,7 @@ use model::result::{Noise, Stratum, TrialRecord};
 use model::trial::Stream;
 use model::variant::{Direction, DirectionCounts, Modifier, Variant};
 
+use super::manage::Asking;
 use super::modify::{Modified, Running};
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{Bench, Counted, PROOF_FRAMES, WARM_UP, sum, until};
@@ -214,6 +215,10 @@ pub(super) fn on_bed<'a>(
         true => Bed::up_both_ways(&common.placement)?,
         false => Bed::up(1, &common.placement, false)?,
     };
+    if common.traffic.is_managed() {
+        // before the DUT is configured, and the same in all series
+        bed.add_management()?;
+    }
     let (mut tester, words) = open_tester(&bed, common)?;
     run.bed_ready(&bed, &words)?;
     if let Some(configuration) = &common.configuration {
@@ -597,7 +602,8 @@ impl Device for Real<'_> {
         let name = file_name(variant);
         let mut tell = |kind: &str, text| run.note(&format!("series/{name}/{kind}.txt"), text);
         let (traffic, streams) = (&common.traffic, &common.streams);
-        let modified = Modified::begin(self.bed, traffic, streams, variant, &mut tell)?;
+        let cpus = &common.placement.dut_cpus;
+        let modified = Modified::begin(self.bed, traffic, streams, variant, cpus, &mut tell)?;
         let filters = modified.filters();
         self.modified = Some(modified);
         streams.iter().try_for_each(|stream| self.prove(stream))?;
@@ -623,12 +629,13 @@ impl Device for Real<'_> {
             && question.tagging.is_none()
             && question.ending.is_none()
             && !question.locate_loss;
-        let updates = self.modified.as_ref().and_then(Modified::trial);
+        let (updates, asking) = (self.modified.as_ref()).map_or((None, None), Modified::trial);
         let made = match is_plain {
             true => self.plain(stream, question)?,
             false => self.shaped(stream, question)?,
         };
         let route_updates = updates.map_or(Ok(0), Running::end)?;
+        let management = asking.map(Asking::end);
         let after = self.speed();
         std::thread::sleep(Duration::from_nanos(
             question.waits.drain_ns + question.waits.settle_ns,
@@ -639,6 +646,7 @@ impl Device for Real<'_> {
             let counters = Counters::total(&counted.counters);
             answer.objections = counted.objections;
             answer.route_updates = route_updates;
+            answer.management = management;
             answer.took_ns = took.as_nanos() as u64;
             if answer.duration_ns == 0 {
                 answer.duration_ns = question.duration_ns();

@@ -1,7 +1,8 @@
-//! What modifiers change on the DUT of the bed while a series runs (RFC 2544 §11): filters and routing updates.
+//! What modifiers change on the DUT of the bed while a series runs (RFC 2544 §11): filters, routing updates and management.
 //!
 //! Whatever is set is read back or shown to work before anything is measured, told with its exact commands, and undone when
-//! [`Modified`] is dropped; after a crash it goes with the DUT's namespace. Frames of broadcasts are in [`super::traffic`]. Start with [`Modified::begin`].
+//! [`Modified`] is dropped; after a crash it goes with the DUT's namespace. Frames of broadcasts are in [`super::traffic`], queries in
+//! [`super::manage`]. Start with [`Modified::begin`].
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use model::trial::{IpVersion, Stream};
 use model::variant::{Modifier, Variant};
 
+use super::manage::{Asking, Management};
 use super::traffic::Traffic;
 use crate::bed::Bed;
 use crate::command::{run, run_with_input};
@@ -20,9 +22,6 @@ use crate::error::LabError;
 
 /// The table of our filters in the DUT's namespace.
 const TABLE: &str = "fwdlab_filters";
-
-/// Rules of §11.4: one that permits the test frames, or that behind 24 that match nothing.
-pub const FILTERS: [u32; 2] = [1, 25];
 
 /// Networks whose routes change (TEST-NET-2 and -3 in /28s, RFC 5737): no test frame goes there.
 const UPDATED: [&str; 2] = ["198.51.100", "203.0.113"];
@@ -37,6 +36,7 @@ pub(super) struct Modified<'a> {
     bed: &'a Bed,
     filters: bool,
     updates: Option<Updates>,
+    management: Option<Management>,
 }
 
 impl<'a> Modified<'a> {
@@ -49,12 +49,14 @@ impl<'a> Modified<'a> {
         traffic: &Traffic,
         streams: &[Stream],
         variant: &Variant,
+        dut_cpus: &[usize],
         tell: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
     ) -> Result<Modified<'a>, LabError> {
         let mut modified = Modified {
             bed,
             filters: false,
             updates: None,
+            management: None,
         };
         for modifier in &variant.modifiers {
             match modifier {
@@ -79,15 +81,21 @@ impl<'a> Modified<'a> {
                     updates.change(State::A)?;
                     modified.updates = Some(updates);
                 }
-                Modifier::Broadcast | Modifier::Management => {}
+                Modifier::Management => {
+                    modified.management = Some(Management::begin(bed, dut_cpus, tell)?);
+                }
+                Modifier::Broadcast => {}
             }
         }
         Ok(modified)
     }
 
-    /// A trial begins: the first update, and the next ones in their time, until the returned value is dropped.
-    pub fn trial(&self) -> Option<Running> {
-        self.updates.as_ref().map(Updates::run)
+    /// A trial begins: the first update and the first query, and the next ones in their time, until what is returned is dropped.
+    pub fn trial(&self) -> (Option<Running>, Option<Asking>) {
+        (
+            self.updates.as_ref().map(Updates::run),
+            self.management.as_ref().map(Management::trial),
+        )
     }
 
     /// Are there filters that deny what is not of the test?

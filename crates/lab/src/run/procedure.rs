@@ -19,7 +19,7 @@ use model::version::RUN_FORMAT;
 
 use super::course::{self, Ahead, Course, Followed};
 use super::device::{self, OVERHEAD, doubts, noise, simulated_noise};
-use super::{Control, Measured, Run, carry_out};
+use super::{Control, Measured, Run, carry_out, manage};
 use crate::error::LabError;
 
 /// The largest load of an estimate, where the tester's own is not known yet.
@@ -220,6 +220,7 @@ impl Parameters {
         if let Some(profile) = &self.common.traffic.profile {
             warnings.extend(profile.notes.clone());
         }
+        warnings.extend(manage::doubts(&measured.trials));
         warnings.extend(course::invalid(followed.invalid, measured.trials.len()));
         measured.summary = Some(Summary {
             format: RUN_FORMAT,

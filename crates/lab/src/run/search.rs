@@ -23,7 +23,7 @@ use model::version::RUN_FORMAT;
 
 use super::device::{self, Device, Made, OVERHEAD, doubts, noise, simulated_noise};
 use super::traffic::test_case;
-use super::{Control, Measured, Run, carry_out, timestamp};
+use super::{Control, Measured, Run, carry_out, manage, timestamp};
 use crate::error::LabError;
 
 /// An invalid trial is made so many times more.
@@ -232,6 +232,7 @@ impl Asked<'_> {
             false => doubts(&self.parameters.common),
         };
         warnings.extend(outcome::inversions(&search, goals));
+        warnings.extend(manage::doubts(&measured.trials));
         let trials = &measured.trials;
         let held_up = trials.iter().filter(|t| {
             let lossy = t
@@ -467,6 +468,7 @@ impl Asked<'_> {
                 ),
                 ended_early,
                 warm_up: planned.warm_up,
+                management: made.answer.management.clone(),
                 reason: outcome::reason(planned, &self.parameters.goals),
                 says: Vec::new(),
             }),

@@ -164,6 +164,12 @@ impl Traffic {
         self.variants.iter().any(|variant| variant.both_directions)
     }
 
+    /// Is the DUT managed in any series?
+    pub(super) fn is_managed(&self) -> bool {
+        let managed = |variant: &Variant| variant.has(|m| *m == Modifier::Management);
+        self.variants.iter().any(managed)
+    }
+
     /// Parameters to keep.
     pub(super) fn as_values(&self) -> Vec<(&'static str, serde_json::Value)> {
         if self.profile.is_none() && self.variants.iter().all(Variant::is_plain) {

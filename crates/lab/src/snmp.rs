@@ -1,0 +1,292 @@
+//! One question of SNMPv2c and its answer (RFC 1901, RFC 3416): the time for which an agent has been up.
+//!
+//! Only what [`crate::run`] asks of a DUT's management: the bytes of the question, and what an answer says, whatever bytes it
+//! has. No traffic here. Start with [`get_up_time`] and [`parse`].
+
+/// The object identifier of sysUpTime.0, 1.3.6.1.2.1.1.3.0, as it is encoded (RFC 3418).
+const SYS_UP_TIME: [u8; 8] = [0x2b, 6, 1, 2, 1, 1, 3, 0];
+
+/// Tags of BER, SMIv2 and the PDUs (RFC 2578, RFC 3416 §3).
+const INTEGER: u8 = 0x02;
+const OCTET_STRING: u8 = 0x04;
+const NULL: u8 = 0x05;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const SEQUENCE: u8 = 0x30;
+const TIME_TICKS: u8 = 0x43;
+const GET_REQUEST: u8 = 0xa0;
+const RESPONSE: u8 = 0xa2;
+
+/// The number of the version in messages of SNMPv2c.
+const VERSION_2C: i32 = 1;
+
+/// An answer as far as it can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Response {
+    /// That of the question.
+    pub request_id: i32,
+    /// How long the agent has been up, in hundredths of a second; or why this does not say so.
+    pub up_time: Result<u32, Unfit>,
+}
+
+/// Why a message is not the answer that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    /// Not a message, or not one of this version and community.
+    #[error("it is no SNMPv2c message: {0}")]
+    Malformed(&'static str),
+    /// The agent says that it failed.
+    #[error("its error-status is {0}")]
+    Status(i32),
+    /// Another object, or more than one.
+    #[error("it is not of sysUpTime.0 alone")]
+    OtherObject,
+    /// Another type; those from 0x80 are exceptions: noSuchObject, noSuchInstance, endOfMibView.
+    #[error("its value is of type {0:#04x}, not TimeTicks (0x43)")]
+    OtherType(u8),
+}
+
+/// The question for sysUpTime.0. Communities are shorter than 64 octets.
+pub(crate) fn get_up_time(community: &str, request_id: i32) -> Vec<u8> {
+    let binding = [field(OBJECT_IDENTIFIER, &SYS_UP_TIME), field(NULL, &[])].concat();
+    let pdu = [
+        integer(request_id),
+        integer(0),
+        integer(0),
+        field(SEQUENCE, &field(SEQUENCE, &binding)),
+    ]
+    .concat();
+    let message = [
+        integer(VERSION_2C),
+        field(OCTET_STRING, community.as_bytes()),
+        field(GET_REQUEST, &pdu),
+    ]
+    .concat();
+    field(SEQUENCE, &message)
+}
+
+/// A field in BER; contents are shorter than 128 octets.
+fn field(tag: u8, contents: &[u8]) -> Vec<u8> {
+    [&[tag, contents.len() as u8], contents].concat()
+}
+
+/// The shortest two's complement, as BER has it.
+fn integer(value: i32) -> Vec<u8> {
+    let bytes = value.to_be_bytes();
+    let spare = |k: &usize| {
+        let sign = if value < 0 { 0xff } else { 0 };
+        bytes[*k] == sign && (bytes[*k + 1] ^ sign) & 0x80 == 0
+    };
+    let from = (0..3).take_while(spare).count();
+    field(INTEGER, &bytes[from..])
+}
+
+/// Reads an answer.
+///
+/// # Errors
+/// It has no request id that could be read: it is an answer to nothing.
+pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, Unfit> {
+    let mut rest = message;
+    let mut message = take(&mut rest, SEQUENCE)?;
+    if !rest.is_empty() {
+        return Err(Unfit::Malformed("octets follow its end"));
+    }
+    if take_integer(&mut message)? != VERSION_2C {
+        return Err(Unfit::Malformed("another version"));
+    }
+    if take(&mut message, OCTET_STRING)? != community.as_bytes() {
+        return Err(Unfit::Malformed("another community"));
+    }
+    let mut pdu = take(&mut message, RESPONSE)?;
+    Ok(Response {
+        request_id: take_integer(&mut pdu)?,
+        up_time: up_time(pdu),
+    })
+}
+
+/// The value in what follows the request id.
+fn up_time(mut pdu: &[u8]) -> Result<u32, Unfit> {
+    match (take_integer(&mut pdu)?, take_integer(&mut pdu)?) {
+        (0, _) => {}
+        (status, _) => return Err(Unfit::Status(status)),
+    }
+    let mut bindings = take(&mut pdu, SEQUENCE)?;
+    let mut binding = take(&mut bindings, SEQUENCE)?;
+    if take(&mut binding, OBJECT_IDENTIFIER)? != SYS_UP_TIME || !bindings.is_empty() {
+        return Err(Unfit::OtherObject);
+    }
+    match take_any(&mut binding)? {
+        (TIME_TICKS, value) => unsigned(value),
+        (other, _) => Err(Unfit::OtherType(other)),
+    }
+}
+
+/// The contents of the next field, which is of this type.
+fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Result<&'a [u8], Unfit> {
+    match take_any(bytes)? {
+        (found, contents) if found == tag => Ok(contents),
+        _ => Err(Unfit::Malformed("a field of another type than is due")),
+    }
+}
+
+/// Type and contents of the next field.
+fn take_any<'a>(bytes: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Unfit> {
+    const SHORT: Unfit = Unfit::Malformed("it ends too early");
+    let (&[tag, first], mut rest) = bytes.split_first_chunk().ok_or(SHORT)?;
+    let length = match first {
+        0..=0x7f => usize::from(first),
+        // the long form: so many octets of length; datagrams have less than 64 KiB
+        0x81 | 0x82 => {
+            let (octets, after) = rest
+                .split_at_checked(usize::from(first & 0x7f))
+                .ok_or(SHORT)?;
+            rest = after;
+            octets.iter().fold(0, |n, byte| n << 8 | usize::from(*byte))
+        }
+        _ => return Err(Unfit::Malformed("a length that no datagram has")),
+    };
+    let (contents, rest) = rest.split_at_checked(length).ok_or(SHORT)?;
+    *bytes = rest;
+    Ok((tag, contents))
+}
+
+fn take_integer(bytes: &mut &[u8]) -> Result<i32, Unfit> {
+    let contents = take(bytes, INTEGER)?;
+    let mut value = match contents.first() {
+        Some(first) if contents.len() <= 4 => i32::from(*first as i8),
+        _ => return Err(Unfit::Malformed("a number that is not of 32 bits")),
+    };
+    for byte in &contents[1..] {
+        value = value << 8 | i32::from(*byte);
+    }
+    Ok(value)
+}
+
+/// A number without a sign: one zero may be before its 32 bits.
+fn unsigned(contents: &[u8]) -> Result<u32, Unfit> {
+    let digits = match contents {
+        [0, rest @ ..] if !rest.is_empty() => rest,
+        all => all,
+    };
+    if digits.is_empty() || digits.len() > 4 {
+        return Err(Unfit::Malformed("a time that is not of 32 bits"));
+    }
+    Ok(digits.iter().fold(0, |n, byte| n << 8 | u32::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What Debian's snmpget 5.9.3 asked and snmpd 5.9.3 answered, as tshark captured it.
+    const QUESTION: &str =
+        "302902010104067075626c6963a01c02047bf3e56b020100020100300e300c06082b060102010103000500";
+    const ANSWER: &str = "302b02010104067075626c6963a21e02047bf3e56b0201000201003010300e06082b06010201010300430200f6";
+    const NO_SUCH_OBJECT: &str =
+        "302902010104067075626c6963a21c02041c3b0902020100020100300e300c06082b060102010101008000";
+    const VERSION_1: &str =
+        "302902010004067075626c6963a21c02042637f26f020102020101300e300c06082b060102010101000500";
+    const REQUEST_ID: i32 = 0x7bf3_e56b;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: Vec<char> = hex.chars().collect();
+        let pairs = digits.chunks(2).map(|pair| pair.iter().collect::<String>());
+        pairs
+            .map(|pair| u8::from_str_radix(&pair, 16).unwrap())
+            .collect()
+    }
+
+    /// The answer with other contents in place of some.
+    fn changed(from: &str, to: &str) -> Vec<u8> {
+        assert_eq!(ANSWER.matches(from).count(), 1, "{from}");
+        bytes(&ANSWER.replace(from, to))
+    }
+
+    #[test]
+    fn the_question_is_that_of_another_program() {
+        assert_eq!(get_up_time("public", REQUEST_ID), bytes(QUESTION));
+    }
+
+    #[test]
+    fn answers_of_another_program_are_read() {
+        let of = |hex| parse(&bytes(hex), "public");
+        assert_eq!(
+            of(ANSWER),
+            Ok(Response {
+                request_id: REQUEST_ID,
+                up_time: Ok(246)
+            })
+        );
+        assert_eq!(of(NO_SUCH_OBJECT).unwrap().up_time, Err(Unfit::OtherObject));
+        assert_eq!(of(VERSION_1), Err(Unfit::Malformed("another version")));
+        // a question is no answer
+        assert!(of(QUESTION).is_err());
+        assert!(parse(&bytes(ANSWER), "private").is_err());
+    }
+
+    #[test]
+    fn what_is_not_asked_for_is_told() {
+        let of = |message: Vec<u8>| parse(&message, "public").unwrap().up_time;
+        // RFC 3416 §3: genErr is 5, noSuchInstance is the tag [1]
+        assert_eq!(
+            of(changed("020100020100", "020105020101")),
+            Err(Unfit::Status(5))
+        );
+        assert_eq!(
+            of(changed("430200f6", "810200f6")),
+            Err(Unfit::OtherType(0x81))
+        );
+        assert_eq!(
+            of(changed("0103004302", "0104004302")),
+            Err(Unfit::OtherObject)
+        );
+        assert_eq!(of(changed("430200f6", "4302ffff")), Ok(0xffff));
+        assert!(parse(&[bytes(ANSWER), vec![0]].concat(), "public").is_err());
+    }
+
+    /// RFC 2578 §7.1.8: the largest TimeTicks is 2^32 - 1, which BER writes with a zero before.
+    #[test]
+    fn the_longest_time() {
+        assert_eq!(unsigned(&[0, 0xff, 0xff, 0xff, 0xff]), Ok(u32::MAX));
+        assert_eq!(unsigned(&[0]), Ok(0));
+        assert!(unsigned(&[]).is_err());
+        assert!(unsigned(&[1, 0, 0, 0, 0]).is_err());
+    }
+
+    /// X.690 §8.3: the shortest two's complement.
+    #[test]
+    fn numbers_are_as_short_as_ber_wants() {
+        for (value, contents) in [
+            (0, vec![2, 1, 0]),
+            (127, vec![2, 1, 0x7f]),
+            (128, vec![2, 2, 0, 0x80]),
+            (-128, vec![2, 1, 0x80]),
+            (-129, vec![2, 2, 0xff, 0x7f]),
+            (256, vec![2, 2, 1, 0]),
+        ] {
+            assert_eq!(integer(value), contents, "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_no_answer(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(parse(&bytes, "public").is_err());
+        }
+
+        /// One octet of a good answer is another one: it is refused, or another id, or another time.
+        #[test]
+        fn damage_is_survived(at in 0usize..45, to in any::<u8>(), cut in 0usize..46) {
+            let mut message = bytes(ANSWER);
+            message[at] = to;
+            let _ = parse(&message, "public");
+            prop_assert!(parse(&message[..cut.min(44)], "public").is_err());
+        }
+
+        #[test]
+        fn numbers_come_back(value in any::<i32>()) {
+            prop_assert_eq!(take_integer(&mut &integer(value)[..]), Ok(value));
+        }
+    }
+}
