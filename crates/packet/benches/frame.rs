@@ -13,7 +13,7 @@ use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkId, Criterion, criterion_group};
 use packet::header::{ethernet, ipv4, ipv6, tcp, udp, vlan, vxlan};
 use packet::modifier::{
-    Dimension, Direction, Endian, Instruction, Machine, Program, Source, Transport, Values,
+    Dimension, Direction, Endian, Instruction, Lists, Machine, Program, Source, Transport, Values,
     Variable, Width,
 };
 use packet::permutation::Visits;
@@ -142,9 +142,15 @@ fn machine(
         instructions,
         cache: None,
     };
-    program
-        .machine(&bytes)
-        .expect("a program that fits its template")
+    at_work(&program, &bytes)
+}
+
+fn at_work(program: &Program, template: &[u8]) -> Machine {
+    let mut machine = program
+        .machine(template)
+        .expect("a program that fits its template");
+    machine.use_lists(&mut Lists::default());
+    machine
 }
 
 fn write(variable: &str, offset: u16) -> Instruction {
@@ -336,9 +342,7 @@ fn stacked(layers: &[Layer]) -> Machine {
         instructions,
         cache: None,
     };
-    program
-        .machine(&frame.bytes)
-        .expect("a program that fits its template")
+    at_work(&program, &frame.bytes)
 }
 
 fn variable(source: Source) -> Variable {

@@ -102,6 +102,29 @@ impl Tour {
         }
     }
 
+    /// The same visits from the first on.
+    pub fn restarted(&self) -> Tour {
+        let (n, round) = (0, 0);
+        let tables = self.tables.clone();
+        Tour {
+            n,
+            round,
+            tables,
+            ..*self
+        }
+    }
+
+    /// Are the visits the same, wherever both are now?
+    pub fn is_like(&self, other: &Tour) -> bool {
+        (self.visits, self.len) == (other.visits, other.len)
+    }
+
+    /// The next visit's number in its round.
+    #[inline]
+    pub fn place(&self) -> u64 {
+        self.n
+    }
+
     /// The next member, where each visit is to the one after that, up to the last.
     #[inline]
     pub fn in_sequence(&self, stride: u64) -> Option<u64> {

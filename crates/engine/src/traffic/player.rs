@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use packet::Signature;
-use packet::modifier::Machine;
+use packet::modifier::{Lists, Machine};
 
 use super::{Emission, Stream, Traffic, TrafficFrames};
 use crate::error::EngineError;
@@ -87,17 +87,17 @@ impl Player {
     pub fn new(frames: &TrafficFrames, load_pps: Option<f64>) -> Result<Player, EngineError> {
         let traffic = &*frames.traffic;
         let mut machines = vec![];
+        let mut lists = Lists::default();
         let mut voices = vec![];
         for stream in &traffic.streams {
             check(stream, traffic.streams.len()).map_err(|what| bad(traffic, stream, &what))?;
             let first = machines.len() as u32;
             for kind in &stream.kinds {
                 let kind = kind.for_trial(frames.nonce);
-                machines.push(
-                    kind.program
-                        .machine(&kind.template)
-                        .map_err(|e| bad(traffic, stream, &e.to_string()))?,
-                );
+                let machine = kind.program.machine(&kind.template);
+                let mut machine = machine.map_err(|e| bad(traffic, stream, &e.to_string()))?;
+                machine.use_lists(&mut lists);
+                machines.push(machine);
             }
             voices.push(Voice {
                 id: stream.id,

@@ -6,6 +6,7 @@
 use super::column::{AHEAD, Column, Line, Parts, Values};
 use super::fix::Fix;
 use super::fused::Fused;
+use super::grid::Lists;
 use super::variable::{State, Width, gcd, share};
 use super::{Endian, Instruction, MIN_TRIM, ModifierError, Program, Transport, Variable};
 use crate::checksum::fold;
@@ -132,6 +133,16 @@ impl Machine {
                 .filter(|cache| *cache > 0)
                 .map(|cache| (0, share(cache.into(), thread, threads).max(1) as u32)),
         })
+    }
+
+    /// Goes through its sets by lists from now on, where that is faster. For machines that are to render many frames, which
+    /// are the same with lists and without.
+    pub fn use_lists(&mut self, lists: &mut Lists) {
+        for unit in self.units.iter_mut().chain(&mut self.first) {
+            if let (State::Grid(grid), Some(stride)) = (&mut unit.state, unit.stride) {
+                lists.list(grid, stride);
+            }
+        }
     }
 
     /// Bytes that a buffer needs: the template's, without FCS.

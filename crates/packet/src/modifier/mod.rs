@@ -21,6 +21,7 @@ mod grid;
 pub mod machine;
 pub mod variable;
 
+pub use grid::Lists;
 pub use machine::Machine;
 pub use variable::{Dimension, Direction, Source, Values, Variable, Width};
 
