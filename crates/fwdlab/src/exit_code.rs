@@ -69,6 +69,8 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::NotSet { .. }
         | LabError::DoesNotForward { .. }
         | LabError::NoAgent { .. }
+        | LabError::NotReset { .. }
+        | LabError::NotBack { .. }
         | LabError::System { .. }
         | LabError::Command { .. }
         | LabError::Store(_) => Code::TestBed,

@@ -162,23 +162,28 @@ impl Configuration {
             Step::Nft(path) => format!("exec nft -f {}", quoted(path)),
             Step::Sysctl(path) => sysctl_script(path)?,
         };
-        let whole = format!("{PROLOGUE}{script}");
         let limit = Limit {
             time: LIMIT,
             is_stopped: &|| control.is_stopped(),
         };
-        let output = run_within(
-            "ip",
-            &["netns", "exec", namespace, "sh", "-c", &whole],
-            limit,
-        )
-        .map_err(|e| shortened(e, &script))?;
-        Ok(format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        ))
+        shell(namespace, &script, limit)
     }
+}
+
+/// Has `sh` carry out a text in the namespace of a DUT, as it does for every configuration; returns what it printed.
+pub(crate) fn shell(namespace: &str, script: &str, limit: Limit<'_>) -> Result<String, LabError> {
+    let whole = format!("{PROLOGUE}{script}");
+    let output = run_within(
+        "ip",
+        &["netns", "exec", namespace, "sh", "-c", &whole],
+        limit,
+    )
+    .map_err(|e| shortened(e, script))?;
+    Ok(format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
 }
 
 /// People want to see their own words in an error, not our prologue.

@@ -72,6 +72,27 @@ pub enum LabError {
         /// What was tried, and what came of it.
         why: String,
     },
+    /// The DUT could not be reset.
+    #[error("the reset `{what}` of the DUT failed: {source}")]
+    NotReset {
+        /// As typed.
+        what: String,
+        /// What failed.
+        source: Box<LabError>,
+    },
+    /// A reset DUT did not come back.
+    #[error(
+        "the DUT does not forward {waited_s:.0} s after the reset `{what}`: none of {sent} test frames came back. Look at what the \
+         reset leaves behind; `fwdlab bed up` gives the same bed by hand"
+    )]
+    NotBack {
+        /// As typed.
+        what: String,
+        /// Since the reset, in seconds.
+        waited_s: f64,
+        /// Test frames sent.
+        sent: u64,
+    },
     /// A search cannot go on: one of its trials is invalid every time.
     #[error(
         "the search cannot go on: {trials} trials at {load_pps:.0} frames per second were invalid: {reasons}"

@@ -14,6 +14,7 @@ pub mod ports;
 pub mod preflight;
 pub mod probe;
 pub mod registry;
+mod reset;
 pub mod run;
 mod setting;
 mod snmp;

@@ -11,6 +11,9 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use crate::bed::{Bed, within};
 use crate::error::LabError;
 
+/// How an event ends that says that a link went down.
+pub(crate) const WENT_DOWN: &str = "went down";
+
 /// Multicast group of link messages (RTMGRP_LINK).
 const GROUP_LINK: u32 = 1;
 const RTM_NEWLINK: u16 = 16;
@@ -43,7 +46,7 @@ impl LinkWatch {
                 match rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) {
                     Ok((length, _)) if length > 0 => {
                         for name in gone_down(&buffer[..length]) {
-                            events.push(format!("{name} in {namespace} went down"));
+                            events.push(format!("{name} in {namespace} {WENT_DOWN}"));
                         }
                     }
                     Ok(_) | Err(rustix::io::Errno::AGAIN) => break,

@@ -7,6 +7,7 @@ use model::campaign::value::Rate;
 use model::campaign::{self, Sweep, Test};
 use model::link::MeanSize;
 use model::procedure::{Purpose, Question, Tagging, Waits};
+use model::reset::Reset;
 use model::units::{FrameSize, Load};
 
 use crate::compliance::Conditions;
@@ -212,10 +213,10 @@ fn suite(
         return Err("burst says how long bursts are, and no test of bursts is asked for".into());
     }
     let resets = only.is_none() || tests.contains(&Test::Reset);
+    if let (Some(what), false) = (&p.reset, asked.simulated) {
+        Reset::parse(what).map_err(|why| format!("reset: {why}"))?;
+    }
     match &p.reset {
-        Some(_) if !asked.simulated => {
-            return Err("reset: the kernel of this machine cannot be reset to measure it; only a simulated DUT can".into());
-        }
         Some(_) if !resets => {
             return Err("reset says what is reset, and no reset test is asked for".into());
         }

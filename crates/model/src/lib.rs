@@ -22,6 +22,7 @@ pub mod mix;
 pub mod outcome;
 pub mod procedure;
 pub mod profile;
+pub mod reset;
 pub mod result;
 pub mod search;
 pub mod series;

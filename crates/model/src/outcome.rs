@@ -329,6 +329,9 @@ pub struct Reset {
     pub by_timestamp_s: Option<Spread>,
     /// Each repetition: from lost frames, and from moments where the DUT came back.
     pub repetitions_s: Vec<(f64, Option<f64>)>,
+    /// How exactly moments were known, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution_s: Option<f64>,
 }
 
 /// Maximum receive rate.

@@ -162,6 +162,9 @@ pub struct Question {
     /// Reset the DUT at this moment, and say how long nothing came out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_at_ns: Option<u64>,
+    /// What is reset then, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset: Option<String>,
     /// Value of the parameter that a sweep varies: rules, table entries, flows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<u64>,
@@ -192,6 +195,7 @@ impl Question {
             locate_loss: false,
             ending: None,
             reset_at_ns: None,
+            reset: None,
             setting: None,
             needs_load: true,
             purpose,
@@ -407,6 +411,9 @@ pub struct Answer {
     /// When the last lost frame was sent, in nanoseconds since the trial began; absent when none was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_lost_ns: Option<u64>,
+    /// When the reset was begun, in nanoseconds since the trial began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset_at_ns: Option<u64>,
     /// The longest time without any frame, of a trial with a reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<Outage>,

@@ -99,6 +99,7 @@ impl Simulation {
             samples,
             delays: Delays::of(&times, min_ns, max_ns, mean_ns),
             last_lost_ns: last_lost_ns.filter(|_| question.locate_loss),
+            reset_at_ns: question.reset_at_ns,
             outage: question.reset_at_ns.map(|last_before_ns| Outage {
                 last_before_ns,
                 first_after_ns: back_ns.filter(|back| *back < duration_ns),

@@ -44,7 +44,8 @@ pub struct Rfc2544 {
     /// Repetitions of latency, back-to-back, recovery and reset [default: few; with --full those of the RFCs]
     #[arg(long, value_name = "N")]
     repetitions: Option<u32>,
-    /// Add the reset test; the words say what is reset (a simulated DUT only)
+    /// Add the reset test: forwarding (off for a second), interface (the DUT's output port down for a second), 'command: ...'
+    /// (for sh on the DUT); with --engine sim any words
     #[arg(long, value_name = "WHAT")]
     reset: Option<String>,
     /// Add the test of bursty traffic (§21) with bursts of so many frames; the test `bursts` without it takes 16,64,256,1024
@@ -67,12 +68,6 @@ impl Rfc2544 {
         }
         let sizes = self.sizes.iter().map(|bytes| FrameSize::new(*bytes));
         let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
-        if self.reset.is_some() && !self.arrangement.is_simulated() {
-            return Err(Usage(
-                "--reset: the kernel of this machine cannot be reset to measure it; only --engine sim can".into(),
-            )
-            .into());
-        }
         let named = |name: &String| Test::ALL.into_iter().find(|test| test.name() == name);
         let tests: Vec<Test> = self.tests.iter().filter_map(named).collect();
         let procedure = campaign::Rfc2544 {

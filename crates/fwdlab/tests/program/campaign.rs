@@ -281,7 +281,7 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
         (sim.replace("capacity", "capcity") + "id = 'mrr'", ":4:7: simulated DUT, character 1: there is no key `capcity`"),
         (sim.replace("link=1Gbps", "seed=4") + "id = 'mrr'", "no limit"),
         ("seed = 1\n".to_owned() + &sim.replace("link", "seed=4,link") + "id = 'mrr'", ":5:7: seed stands in dut and in the campaign"),
-        ("campaign = 'c'\n[procedure]\nid = 'reset'\nreset = 'x'".into(), ":2:2: reset: the kernel of this machine cannot be reset"),
+        ("campaign = 'c'\n[procedure]\nid = 'reset'\nreset = 'x'".into(), ":2:2: reset: `x` cannot be reset here: say forwarding"),
         ("campaign = 'c'\n[configuration]\na = 'no/such/file'\n[procedure]\nid = 'mrr'".into(), ":3:5: configuration `"),
         ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 1]".into(), ":4:12: nothing is known of `states`"),
         ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 1000]".into(), "dut-cpus in [bed]"),

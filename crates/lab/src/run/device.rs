@@ -3,7 +3,8 @@
 //! A [`Device`] makes one trial and knows nothing of procedures. Both kinds give the same: the answer, the counters behind it, and
 //! the conditions that make it invalid. Start with [`Device::trial`].
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets};
@@ -15,7 +16,8 @@ use measure::gate::Gate;
 use model::latency::Bucket;
 use model::link::MeanSize;
 use model::loss::Counters;
-use model::procedure::{Answer, Delays, Ending, Interval, Question};
+use model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
+use model::reset::Reset;
 use model::result::{Noise, Stratum, TrialRecord};
 use model::trial::Stream;
 use model::variant::{Direction, DirectionCounts, Modifier, Variant};
@@ -26,8 +28,11 @@ use super::traffic::{Traffic, file_name, words};
 use super::trial::{Bench, Counted, PROOF_FRAMES, WARM_UP, sum, until};
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
+use crate::command::Limit;
 use crate::error::LabError;
+use crate::link_watch::WENT_DOWN;
 use crate::probe;
+use crate::reset;
 use crate::setting::{Setting, Swept};
 
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
@@ -44,6 +49,9 @@ const READINGS: usize = 5;
 
 /// A load that changes is set, and counters are looked at, so often.
 const TICK: Duration = Duration::from_millis(20);
+
+/// So often when the DUT is reset: the time without frames is known no better.
+const RESET_TICK: Duration = Duration::from_millis(1);
 
 /// A sender that was held up is given so much longer for the frames of a constant load.
 const LATE_NS: u64 = 1_000_000_000;
@@ -478,6 +486,7 @@ impl Real<'_> {
         stream: &Stream,
         question: &Question,
     ) -> Result<Option<Watched>, LabError> {
+        let reset = self.reset(question)?;
         let (stream, mut bench) = self.bench(stream)?;
         let ways = bench.ways();
         let total = Duration::from_nanos(question.duration_ns());
@@ -501,13 +510,57 @@ impl Real<'_> {
             frames: is_constant.then(|| ways * question.frames()),
             ..until(Some(question.load_at(0).max(1.0) * ways as f64), total)
         };
-        let (watched, mut counted) = bench.count_and_analyse(
-            &stream,
-            analysis.clone(),
-            schedule,
-            Some(question.peak_pps() * ways as f64),
-            |tester, control| watch(tester, control, question, ways as usize),
-        )?;
+        let (begin, begun) = mpsc::channel();
+        let is_over = AtomicBool::new(false);
+        let (bed, control) = (bench.bed, bench.control);
+        let (watched, reset_done) = std::thread::scope(|scope| {
+            // not from the thread that watches, whose CPU and priority it would inherit
+            let resetting = reset.as_ref().map(|(reset, script)| {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    // nobody asks for it when the trial ends before
+                    let done = match begun.recv() {
+                        Ok(()) => reset::perform(
+                            reset,
+                            bed,
+                            script,
+                            Limit {
+                                time: total,
+                                is_stopped: &|| control.is_stopped(),
+                            },
+                        ),
+                        Err(mpsc::RecvError) => Ok(()),
+                    };
+                    is_over.store(true, Ordering::Relaxed);
+                    done
+                })
+            });
+            let trigger = reset.as_ref().map(|_| Trigger {
+                begin,
+                is_over: &is_over,
+            });
+            let watched = bench.count_and_analyse(
+                &stream,
+                analysis.clone(),
+                schedule,
+                Some(question.peak_pps() * ways as f64),
+                move |tester, control| watch(tester, control, question, ways as usize, trigger),
+            );
+            let done = resetting.map_or(Ok(()), |thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            (watched, done)
+        });
+        let (watched, mut counted) = watched?;
+        if watched.is_some() {
+            reset_done?;
+        }
+        if reset.is_some() {
+            // that is what was done to it
+            counted.objections.retain(|why| !why.ends_with(WENT_DOWN));
+        }
         let Some((mut answers, missed_at_start)) = watched else {
             return Ok(None);
         };
@@ -589,6 +642,40 @@ fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
     }
 }
 
+impl Real<'_> {
+    /// What is to be reset in a trial, and how.
+    fn reset(&self, question: &Question) -> Result<Option<(Reset, String)>, LabError> {
+        if question.reset_at_ns.is_none() {
+            return Ok(None);
+        }
+        let what = question.reset.as_deref().unwrap_or_default();
+        let reset = Reset::parse(what).map_err(LabError::Preflight)?;
+        let script = reset::script(&reset, self.bed)?;
+        Ok(Some((reset, script)))
+    }
+
+    /// Makes sure that a DUT forwards that was reset.
+    fn is_back(
+        &mut self,
+        stream: &Stream,
+        question: &Question,
+        answer: &Answer,
+    ) -> Result<(), LabError> {
+        let Some(what) = question.reset.clone() else {
+            return Ok(());
+        };
+        let reset_ns = answer.reset_at_ns.unwrap_or(0);
+        self.prove(stream).map_err(|error| match error {
+            LabError::DoesNotForward { sent, .. } => LabError::NotBack {
+                what,
+                waited_s: answer.duration_ns.saturating_sub(reset_ns) as f64 / 1e9,
+                sent,
+            },
+            other => other,
+        })
+    }
+}
+
 impl Device for Real<'_> {
     fn begin(&mut self, variant: &Variant, run: &mut Run<'_>) -> Result<(), LabError> {
         let common = self.common;
@@ -614,11 +701,6 @@ impl Device for Real<'_> {
     }
 
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
-        if question.reset_at_ns.is_some() {
-            return Err(LabError::Preflight(
-                "the kernel of this machine cannot be reset to measure it: leave the reset test out".into(),
-            ));
-        }
         self.set(stream, question)?;
         let began = Instant::now();
         std::thread::sleep(Duration::from_nanos(question.waits.learn_ns));
@@ -637,6 +719,9 @@ impl Device for Real<'_> {
         let route_updates = updates.map_or(Ok(0), Running::end)?;
         let management = asking.map(Asking::end);
         let after = self.speed();
+        if let Some(answer) = made.as_ref().and_then(|(answers, ..)| answers.first()) {
+            self.is_back(stream, question, answer)?;
+        }
         std::thread::sleep(Duration::from_nanos(
             question.waits.drain_ns + question.waits.settle_ns,
         ));
@@ -667,6 +752,58 @@ impl Device for Real<'_> {
     }
 }
 
+/// How the thread that watches has the DUT reset.
+struct Trigger<'a> {
+    begin: mpsc::Sender<()>,
+    is_over: &'a AtomicBool,
+}
+
+/// Finds the longest time without a frame, by looks at a counter.
+#[derive(Debug, Default)]
+struct Silence {
+    received: u64,
+    looked_ns: u64,
+    /// The last look that saw a frame come, and how long after the one before it was.
+    came_ns: u64,
+    came_after_ns: u64,
+    longest: Option<Outage>,
+    longest_ns: u64,
+    resolution_ns: u64,
+}
+
+impl Silence {
+    /// The counter at a moment. What was silent before `from_ns` does not count.
+    fn look(&mut self, at_ns: u64, received: u64, from_ns: Option<u64>) {
+        let after_ns = at_ns - self.looked_ns;
+        if received > self.received {
+            let silent_ns = at_ns - self.came_ns;
+            if from_ns.is_some_and(|from| at_ns > from) && silent_ns > self.longest_ns {
+                self.longest_ns = silent_ns;
+                self.longest = Some(Outage {
+                    last_before_ns: self.came_ns,
+                    first_after_ns: Some(at_ns),
+                });
+                // the frames themselves came some time since the looks before
+                self.resolution_ns = after_ns.max(self.came_after_ns);
+            }
+            (self.received, self.came_ns, self.came_after_ns) = (received, at_ns, after_ns);
+        }
+        self.looked_ns = at_ns;
+    }
+
+    /// The longest silence, or that which has not ended.
+    fn outage(&self) -> Outage {
+        let open = Outage {
+            last_before_ns: self.came_ns,
+            first_after_ns: None,
+        };
+        let lasts_ns = self.looked_ns - self.came_ns;
+        self.longest
+            .filter(|_| lasts_ns <= self.longest_ns)
+            .unwrap_or(open)
+    }
+}
+
 /// Follows a trial: sets the load, reads counters, notices when it may end. Also says what was missed before it began; `None` when
 /// it was stopped from outside.
 fn watch(
@@ -674,6 +811,7 @@ fn watch(
     control: &Control,
     question: &Question,
     ways: usize,
+    trigger: Option<Trigger<'_>>,
 ) -> Result<Option<(Vec<Answer>, u64)>, LabError> {
     let (sample_ns, total_ns) = (question.sample_ns, question.duration_ns());
     let first = tester.read()?;
@@ -691,11 +829,17 @@ fn watch(
     let mut sampled = first;
     // missing frames at every look: those on their way are among them
     let mut missing: Vec<(u64, u64)> = Vec::new();
+    let mut silence = Silence::default();
+    // when a reset was over
+    let mut over_ns = None;
     loop {
         if control.is_stopped() {
             return Ok(None);
         }
-        let tick = TICK.min(sample_ns.map_or(TICK, Duration::from_nanos));
+        let tick = match trigger {
+            Some(_) => RESET_TICK,
+            None => TICK.min(sample_ns.map_or(TICK, Duration::from_nanos)),
+        };
         std::thread::sleep(tick);
         let now = tester.read()?;
         let at_ns = now.at_ns - start_ns;
@@ -716,17 +860,40 @@ fn watch(
                     frames_received: now.received[way] - sampled.received[way],
                 });
             }
-            sampled = now;
+            sampled = now.clone();
+            if let (Some(Ending::Recovered { share, for_ns }), Some(over_ns)) =
+                (question.ending, over_ns)
+                && samples
+                    .iter()
+                    .all(|samples| recovered_at(samples, over_ns, share, for_ns).is_some())
+            {
+                answer.ended_early = true;
+            }
+        }
+        if let Some(trigger) = &trigger {
+            if answer.reset_at_ns.is_none() && question.reset_at_ns.is_some_and(|at| at <= at_ns) {
+                answer.reset_at_ns = Some(at_ns);
+                // the thread that waits for it ends with this trial, not before
+                let _ = trigger.begin.send(());
+            }
+            if over_ns.is_none() && trigger.is_over.load(Ordering::Relaxed) {
+                over_ns = Some(at_ns);
+            }
+            silence.look(at_ns, now.received[0], answer.reset_at_ns);
         }
         answer.duration_ns = at_ns;
+        if answer.ended_early {
+            break;
+        }
         if at_ns >= total_ns && (tester.is_done() || !is_constant || at_ns >= total_ns + LATE_NS) {
             break;
         }
         if let Some(Ending::Lost { frames }) = question.ending
             && at_ns < total_ns
         {
-            let way = (load * ways as f64 * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
-            if sent.saturating_sub(received) > frames + way {
+            let way = (load * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
+            let mut missing = now.sent.iter().zip(&now.received);
+            if missing.any(|(sent, received)| sent.saturating_sub(*received) > frames + way) {
                 answer.ended_early = true;
                 break;
             }
@@ -738,6 +905,10 @@ fn watch(
             tester.set_load(wanted * ways as f64)?;
             load = wanted;
         }
+    }
+    if trigger.is_some() {
+        answer.outage = Some(silence.outage());
+        answer.resolution_ns = Some(silence.resolution_ns);
     }
     // the last look at which more were missing than are on their way at the end
     let rest = missing.last().map_or(0, |(_, frames)| *frames);
@@ -781,3 +952,6 @@ pub(super) fn noise(gate: Option<&Gate>, trials: &[TrialRecord]) -> Noise {
         too_noisy,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,9 @@ const BACK_NS: u64 = 5_000_000_000;
 /// Counts are taken in such intervals.
 const SAMPLE_NS: u64 = 100_000_000;
 
+/// One in so many frames may be on its way.
+const ON_THEIR_WAY: u64 = 1000;
+
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
@@ -65,6 +68,7 @@ impl Parameters {
 pub struct Reset {
     parameters: Parameters,
     times_s: Vec<(f64, Option<f64>)>,
+    resolution_ns: Option<u64>,
     /// Frames were lost before the reset.
     lossy_before: u32,
     course: Course,
@@ -96,6 +100,7 @@ impl Reset {
         Ok(Reset {
             parameters,
             times_s: Vec::new(),
+            resolution_ns: None,
             lossy_before: 0,
             course: Course::default(),
         })
@@ -119,6 +124,7 @@ impl Procedure for Reset {
         Some(Question {
             sample_ns: Some(SAMPLE_NS),
             reset_at_ns: Some(p.before_ns),
+            reset: Some(p.what.clone()),
             ending: Some(Ending::Recovered {
                 share: BACK_SHARE,
                 for_ns: BACK_NS,
@@ -131,18 +137,21 @@ impl Procedure for Reset {
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
         self.course.trials += 1;
         let p = &self.parameters;
+        self.resolution_ns = self.resolution_ns.max(answer.resolution_ns);
         let before = answer
             .samples
             .iter()
             .filter(|s| s.at_ns + s.length_ns < p.before_ns);
-        if before
-            .map(|s| s.frames_sent.saturating_sub(s.frames_received))
-            .sum::<u64>()
-            > 1
-        {
+        let (sent, received) = before.fold((0, 0), |(sent, received), s| {
+            (sent + s.frames_sent, received + s.frames_received)
+        });
+        // frames are on their way when counters are read
+        if sent - received.min(sent) > 1 + sent / ON_THEIR_WAY {
             self.lossy_before += 1;
         }
-        let by_loss = answer.frames_lost() as f64 / p.load_pps;
+        // of the load that was really offered
+        let offered_pps = answer.frames_sent as f64 / (answer.duration_ns as f64 / 1e9);
+        let by_loss = answer.frames_lost() as f64 / offered_pps.max(f64::MIN_POSITIVE);
         let outage = answer.outage;
         let by_timestamp = outage
             .and_then(|outage| Some((outage.first_after_ns? - outage.last_before_ns) as f64 / 1e9));
@@ -173,9 +182,11 @@ impl Procedure for Reset {
                 self.lossy_before
             ));
         }
+        let resolution_s = self.resolution_ns.map(|ns| ns as f64 / 1e9);
+        let near_s = 0.01 + 2.0 * resolution_s.unwrap_or(0.0);
         let differ = back
             .iter()
-            .any(|(loss, stamp)| (loss - stamp).abs() > 0.02 * stamp + 0.01);
+            .any(|(loss, stamp)| (loss - stamp).abs() > 0.02 * stamp + near_s);
         if differ {
             warnings.push(
                 "lost frames and moments give different times: the outage was interrupted, or frames were lost besides".into(),
@@ -209,6 +220,7 @@ impl Procedure for Reset {
                 by_loss_s: of(|times| times.0),
                 by_timestamp_s: of(|times| times.1),
                 repetitions_s: self.times_s.clone(),
+                resolution_s,
             }),
         }]
     }

@@ -45,6 +45,8 @@ pub struct Plan {
     pub recovery_repetitions: u32,
     /// What is reset; `None` leaves the reset test out.
     pub reset: Option<String>,
+    /// It is waited so long for a DUT that was reset.
+    pub reset_longest_ns: u64,
     /// Repetitions of the reset test.
     pub reset_repetitions: u32,
 }
@@ -69,6 +71,7 @@ impl Plan {
             burst_frames: Vec::new(),
             recovery_repetitions: recovery::REPETITIONS,
             reset: None,
+            reset_longest_ns: reset::LONGEST_NS,
             reset_repetitions: reset::REPETITIONS,
         }
     }
@@ -83,6 +86,7 @@ impl Plan {
             latency_repetitions: 3,
             burst_repetitions: 3,
             recovery_repetitions: 2,
+            reset_longest_ns: 60 * SECOND,
             reset_repetitions: 2,
             ..Plan::standard()
         }
@@ -210,6 +214,7 @@ fn procedure(
             let load = throughput_pps / 2.0;
             Box::new(reset::Reset::new(reset::Parameters {
                 repetitions: plan.reset_repetitions,
+                longest_ns: plan.reset_longest_ns,
                 ..reset::Parameters::standard(setup, what, load)
             })?)
         }

@@ -244,7 +244,7 @@ pub struct Rfc2544 {
     pub trial: Option<Period>,
     /// Duration of the trials that guide a search; by default 1s, or 60s in full
     pub search: Option<Period>,
-    /// Resolution of the throughput relative to the full rate
+    /// Resolution of the throughput relative to itself
     pub resolution: Share,
     /// Latency: one tagged frame per trial (rfc2544), or 500 (rfc8219)
     pub latency: LatencyMode,
@@ -252,7 +252,7 @@ pub struct Rfc2544 {
     pub latency_at: Vec<Percent>,
     /// Repetitions of latency, back-to-back, recovery and reset; by default few, in full those of the RFCs
     pub repetitions: Option<u32>,
-    /// What the reset test resets, in words
+    /// What the reset test resets: forwarding, interface, 'command: ...'; on a simulated DUT any words
     pub reset: Option<String>,
     /// Lengths of the bursts of bursty traffic, in frames; by default 16, 64, 256, 1024
     pub burst: Vec<u32>,

@@ -444,7 +444,10 @@ fn why(record: &TrialRecord) -> String {
         text += &format!(". {}", words::capital(&asked.says));
     }
     if asked.answer.ended_early {
-        text += ". Ended early: its verdict could not change any more";
+        text += match asked.question.reset_at_ns {
+            None => ". Ended early: its verdict could not change any more",
+            Some(_) => ". Ended when the DUT had been back for a while",
+        };
     }
     if !record.validity.is_valid() {
         text += &format!(". INVALID: {}", record.validity.reasons.join("; "));

@@ -136,6 +136,7 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
                 "by moments [min, max]",
                 &["by_timestamp_s", "by_timestamp_min_s", "by_timestamp_max_s"],
             ),
+            right("known to", &["resolution_s"]),
         ],
         Found::Ramp(_) => vec![
             right("loss begins above", &["saturation_pps"]),
@@ -435,6 +436,7 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             pps(found.load_pps),
             between(found.by_loss_s.map(mean_and_ends), seconds_between),
             between(found.by_timestamp_s.map(mean_and_ends), seconds_between),
+            Cell::optional(found.resolution_s, NOTHING, |s| delay(1e9 * s)),
         ]],
         Found::Ramp(found) => {
             let edge = |edge: &model::outcome::Edge, way: &str| {

@@ -1,0 +1,69 @@
+//! What may be reset on a DUT of this machine while frames flow, as people type it (RFC 6201).
+//!
+//! The kernel that measures cannot be rebooted to be measured. How each is done is in `lab`. Start with [`Reset::parse`].
+
+use std::fmt;
+
+/// Something that interrupts a DUT and lets it come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reset {
+    /// Forwarding is off for a second.
+    Forwarding,
+    /// The DUT's output port is down for a second; then its addresses, neighbours and routes are set again.
+    Interface,
+    /// A text for `sh`, like a configuration. The DUT must come back by itself.
+    Command(String),
+}
+
+impl Reset {
+    /// Reads `forwarding`, `interface`, or `command: ...`.
+    ///
+    /// # Errors
+    /// It is none of them.
+    pub fn parse(typed: &str) -> Result<Reset, String> {
+        match (typed.trim(), typed.trim().strip_prefix("command:")) {
+            ("forwarding", _) => Ok(Reset::Forwarding),
+            ("interface", _) => Ok(Reset::Interface),
+            (_, Some(command)) if !command.trim().is_empty() => {
+                Ok(Reset::Command(command.trim().to_owned()))
+            }
+            _ => Err(format!(
+                "`{typed}` cannot be reset here: say forwarding (off for a second), interface (the DUT's output port down for a \
+                 second), or 'command: ...' (for sh in the DUT's namespace)"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reset::Forwarding => f.write_str("forwarding"),
+            Reset::Interface => f.write_str("interface"),
+            Reset::Command(command) => write!(f, "command: {command}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed() {
+        for (typed, reset) in [
+            ("forwarding", Reset::Forwarding),
+            (" interface ", Reset::Interface),
+            (
+                "command: systemctl restart bird",
+                Reset::Command("systemctl restart bird".into()),
+            ),
+        ] {
+            assert_eq!(Reset::parse(typed), Ok(reset.clone()));
+            assert_eq!(Reset::parse(&reset.to_string()), Ok(reset));
+        }
+        for wrong in ["OS reboot", "", "command:", "command:  "] {
+            assert!(Reset::parse(wrong).unwrap_err().contains("say forwarding"));
+        }
+    }
+}
