@@ -8,7 +8,7 @@ use model::outcome::{Found, Outcome, Unit};
 use model::result::{RunInfo, Summary};
 
 use crate::markdown;
-use crate::number::{count, percent, rate, seconds};
+use crate::number::{count, delay, percent, rate, seconds};
 use crate::procedures;
 use crate::table::{Cell, Column, Mark, Table, wrap};
 use crate::text::{WIDTH, all_warnings, paragraph};
@@ -64,11 +64,11 @@ pub(crate) fn label(case: &CaseOutcome, all: &[CaseOutcome]) -> String {
     parts.join(", ")
 }
 
-fn value(unit: Unit, value: f64) -> String {
+/// A figure with its unit.
+pub(crate) fn value(unit: Unit, value: f64) -> String {
     match unit {
         Unit::FramesPerSecond => rate(value),
-        Unit::Nanoseconds if value >= 1e6 => format!("{:.3} ms", value / 1e6),
-        Unit::Nanoseconds if value >= 1e3 => format!("{:.3} us", value / 1e3),
+        Unit::Nanoseconds if value >= 1e3 => delay(value),
         Unit::Nanoseconds => format!("{value:.2} ns"),
         Unit::Seconds => seconds(value),
         Unit::Frames => format!("{} frames", count(value.round() as i128)),

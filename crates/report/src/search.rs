@@ -5,7 +5,7 @@
 use model::result::{RunInfo, Summary, TrialRecord};
 use model::search::{GoalResult, SearchOutcome};
 
-use crate::number::{Prefix, percent, seconds};
+use crate::number::{Prefix, clock, count, percent, seconds};
 use crate::table::{Cell, Column, Mark, Table, wrap};
 use crate::text::{WIDTH, all_warnings, paragraph};
 use crate::words::{self, several};
@@ -162,6 +162,70 @@ fn sentences(
     sentences
 }
 
+/// Every trial of a search: which load, what was lost, why it was made and what it said.
+pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
+    let right = Column::right;
+    let mut table = Table::new(vec![
+        right("trial", &["trial"]),
+        Column::left("started", &["started_at"]),
+        right("load", &["load_pps"]),
+        right("step", &["load_index"]),
+        right("for", &["duration_s"]),
+        right("frames sent", &["frames_sent"]),
+        right("lost", &["frames_lost"]),
+        right("loss", &["loss_ratio"]),
+        Column::prose("asked for, and what it said", &["reason"]),
+    ]);
+    for record in trials {
+        let Some(search) = &record.search else {
+            continue;
+        };
+        let (sent, lost) = (record.ledger.frames_sent, record.ledger.frames_lost);
+        table.push(
+            match record.validity.is_valid() {
+                true => Mark::None,
+                false => Mark::Invalid,
+            },
+            vec![
+                Cell::number(record.trial.to_string(), record.trial),
+                Cell {
+                    text: clock(&record.started_at),
+                    raw: vec![record.started_at.clone()],
+                },
+                Cell::number(rate(search.load_pps), search.load_pps),
+                Cell::number(search.load_index.to_string(), search.load_index),
+                Cell::number(seconds(record.duration_s), record.duration_s),
+                Cell::number(count(sent), sent),
+                Cell::number(count(lost), lost),
+                Cell::number(percent(100.0 * search.loss_ratio), search.loss_ratio),
+                Cell::text(why(record)),
+            ],
+        );
+    }
+    table
+}
+
+/// Why a trial was made, what it said, and whether it may be used.
+fn why(record: &TrialRecord) -> String {
+    let Some(search) = &record.search else {
+        return String::new();
+    };
+    let mut why = search.reason.clone();
+    if search.ended_early {
+        why += &format!(
+            ". Ended after {}: bad for every goal, whatever would have come",
+            seconds(record.duration_s)
+        );
+    }
+    if !search.says.is_empty() {
+        why += &format!(". {}", search.says.join(". "));
+    }
+    if !record.validity.is_valid() {
+        why += &format!(". INVALID: {}", record.validity.reasons.join("; "));
+    }
+    why
+}
+
 /// Every trial with its reason and its meaning.
 pub(crate) fn explain(trials: &[TrialRecord]) -> String {
     let mut text = String::from("Why each trial was made, and what it said:\n\n");
@@ -177,22 +241,9 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
             seconds(search.duration_ns as f64 / 1e9),
             100.0 * search.loss_ratio,
         );
-        let mut why = search.reason.clone();
-        if search.ended_early {
-            why += &format!(
-                ". Ended after {}: bad for every goal, whatever would have come",
-                seconds(record.duration_s)
-            );
-        }
-        if !search.says.is_empty() {
-            why += &format!(". {}", search.says.join(". "));
-        }
-        if !record.validity.is_valid() {
-            why += &format!(". INVALID: {}", record.validity.reasons.join("; "));
-        }
         text += &head;
         text.push('\n');
-        text += &wrap(&why, WIDTH, "      ");
+        text += &wrap(&why(record), WIDTH, "      ");
     }
     text.replace(|c: char| c.is_control() && c != '\n', "?")
 }

@@ -3,12 +3,15 @@
 //! A chart is a grid of label, drawing and value: labels are ordinary text that wraps, so long commands never collide
 //! with the drawing. The tables that belong beneath them are the page's business. Start with [`forwarding_rates`].
 
+use model::campaign_outcome::CaseOutcome;
 use model::comparison::{Comparison, Verdict};
 use model::loss::Place;
+use model::outcome::Unit;
 use model::result::{Summary, TrialRecord};
 
 use super::markup::Markup;
 use super::svg::{Scale, axis, row};
+use crate::campaign;
 use crate::content::{self, Fate};
 use crate::number::{Prefix, count, difference, difference_tick, interval, percent, rate, share};
 use crate::table::shorten;
@@ -212,6 +215,67 @@ pub(super) fn forwarding_rates(m: &mut Markup, summary: &Summary) {
             |pps| prefix.tick(pps, scale.step()),
         );
     });
+}
+
+/// The figures of a campaign, a chart for each: per test case a bar to the median, whiskers from minimum to maximum, a dot per
+/// iteration.
+pub(super) fn figures(m: &mut Markup, cases: &[CaseOutcome]) {
+    let mut names: Vec<(&str, Unit)> = Vec::new();
+    for figure in cases.iter().flat_map(|case| &case.figures) {
+        if !names.contains(&(figure.name.as_str(), figure.unit)) {
+            names.push((&figure.name, figure.unit));
+        }
+    }
+    let legend = [
+        ("bar", "median"),
+        ("whisker", "smallest to largest"),
+        ("dot", "one iteration, first at the top"),
+    ];
+    for (name, unit) in names {
+        let of = |case: &CaseOutcome| {
+            let found = case.figures.iter().find(|figure| figure.name == name);
+            found.map(|figure| (figure.median, figure.values.clone()))
+        };
+        let all = cases.iter().filter_map(of).flat_map(|(_, values)| values);
+        let scale = Scale::covering(all.chain([0.0]), 6);
+        let prefix = Prefix::for_largest([scale.high()]);
+        let (title, tick): (String, Box<dyn Fn(f64) -> String>) = match unit {
+            Unit::FramesPerSecond => (
+                format!("{name}, {}", prefix.pps()),
+                Box::new(|value| prefix.tick(value, scale.step())),
+            ),
+            _ => (
+                name.to_owned(),
+                Box::new(|value| match value == 0.0 {
+                    true => "0".into(),
+                    false => campaign::value(unit, value),
+                }),
+            ),
+        };
+        chart(m, &legend, |m| {
+            for case in cases {
+                let Some((median, values)) = of(case) else {
+                    continue;
+                };
+                let label = campaign::label(case, cases);
+                let value = campaign::value(unit, median);
+                let words = format!("{label}, {name}: {value}");
+                let draw = |m: &mut Markup| {
+                    row(m, scale, 40.0, &words, |row| {
+                        row.bar(0.0, median, 18.0, "bar", &format!("median {value}"));
+                        let (low, high) = ends(&values);
+                        row.whisker(low, high, "whisker");
+                        row.dots(&values, "dot", |index, value| {
+                            let value = campaign::value(unit, value);
+                            format!("iteration {}: {value}", index + 1)
+                        });
+                    });
+                };
+                line(m, "line", |m| m.text(&label), draw, |m| m.text(&value));
+            }
+            axis_line(m, scale, &title, tick);
+        });
+    }
 }
 
 fn ends(values: &[f64]) -> (f64, f64) {

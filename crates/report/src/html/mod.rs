@@ -208,7 +208,10 @@ fn campaign_cases(m: &mut Markup, summary: &Summary) {
         return;
     }
     section(m, "Test cases", |m| {
-        m.within("figure", &[], |m| table(m, &campaign::cases(all)));
+        m.within("figure", &[], |m| {
+            charts::figures(m, all);
+            table(m, &campaign::cases(all));
+        });
         for words in campaign::failures(all) {
             m.leaf("p", &[], &note(&words));
         }
@@ -401,7 +404,9 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         );
         run.push(("fwdlab".to_owned(), info.tool_version.clone()));
         run.push(("seed".to_owned(), info.seed.to_string()));
-        run.push(("procedure".to_owned(), summary.procedure.clone()));
+        if !info.parameters.contains_key("procedure") {
+            run.push(("procedure".to_owned(), summary.procedure.clone()));
+        }
         let mut parameters = run;
         parameters.extend(
             info.parameters
@@ -575,6 +580,8 @@ fn every_trial(
             );
             if trials.iter().any(|trial| trial.asked.is_some()) {
                 table(m, &procedures::trials(trials));
+            } else if trials.iter().any(|trial| trial.search.is_some()) {
+                table(m, &search::trials(trials));
             } else {
                 table(m, &content::trials(trials));
             }
