@@ -129,15 +129,13 @@ fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
         "{by_loss} s by lost frames, {by_moments} s by moments, known to {resolution} s; sender held up for {held_up} s; it was \
          {shortest_s} to {longest_s} s"
     );
-    // nothing gets through in that time, whatever the sender does
-    assert!(by_moments >= shortest_s - resolution, "{words}");
-    assert!(by_moments <= longest_s + resolution + held_up, "{words}");
-    // what it did not send in that time was not lost
-    assert!(
-        by_loss >= shortest_s - resolution - 1.1 * held_up,
-        "{words}"
-    );
-    assert!(by_loss <= longest_s + resolution + 1.1 * held_up, "{words}");
+    // a host that holds the sender up keeps frames from being counted, and commands from their next step, for about as long; a frame
+    // that was not sent in that time was not lost
+    let slack = resolution + 1.1 * held_up + 0.005;
+    for seconds in [by_moments, by_loss] {
+        assert!(seconds >= shortest_s - slack, "{words}");
+        assert!(seconds <= longest_s + slack, "{words}");
+    }
     held_up < HELD_UP_S
 }
 
