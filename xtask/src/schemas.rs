@@ -108,8 +108,10 @@ mod tests {
     #[test]
     fn a_stale_missing_or_orphaned_schema_is_found_and_renewed() {
         let root = tempfile::tempdir().expect("a temporary folder");
-        assert_eq!(stale(root.path()).unwrap().len(), 8);
+        let missing = stale(root.path()).unwrap();
         let written = write(root.path()).unwrap();
+        assert!(written.len() > 2);
+        assert_eq!(missing.len(), written.len());
         assert_eq!(stale(root.path()).unwrap(), []);
 
         fs::write(&written[0], "{}").unwrap();
