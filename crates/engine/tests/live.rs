@@ -5,7 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -28,44 +27,16 @@ use packet::modifier::{self, Endian, Instruction, Program, Source, Transport, Va
 use packet::stack::{Layer, Size, build};
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, signature};
 
-use self::bed::{ADDRESSES, Bed};
+use self::bed::{ADDRESSES, Bed, allowed, bed, skip, wait_until};
 
 #[path = "veth/bed.rs"]
 mod bed;
 
 const NONCE: u16 = 0x3a7;
 
-fn skip(reason: impl std::fmt::Display) {
-    let name = thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {reason}");
-}
-
-fn bed(paths: usize) -> Option<Bed> {
-    if !rustix::process::geteuid().is_root() {
-        skip("not root");
-        return None;
-    }
-    Bed::new(paths).map_err(skip).ok()
-}
-
 /// The sender, or a skip where it needs more than we may do.
 fn live(paths: &[PathSpec]) -> Option<XdpLive> {
-    match XdpLive::open(paths, &[]) {
-        Ok(sender) => Some(sender),
-        Err(error) if error.to_string().contains("not permitted") => {
-            skip(error);
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn wait_until(mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed().as_secs() < 20, "it takes too long");
-        thread::sleep(Duration::from_millis(1));
-    }
+    allowed(XdpLive::open(paths, &[]))
 }
 
 fn schedule(load_pps: Option<f64>, frames: Option<u64>) -> Schedule {

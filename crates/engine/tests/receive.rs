@@ -6,7 +6,6 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +24,7 @@ use engine::{
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use self::bed::{ADDRESSES, Bed};
+use self::bed::{ADDRESSES, Bed, allowed, skip};
 
 #[path = "veth/bed.rs"]
 #[expect(
@@ -37,30 +36,6 @@ mod bed;
 mod sys;
 
 const NONCE: u16 = 40_000;
-
-fn skip(reason: impl std::fmt::Display) {
-    let name = thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {reason}");
-}
-
-fn bed() -> Option<Bed> {
-    if !rustix::process::geteuid().is_root() {
-        skip("not root");
-        return None;
-    }
-    Bed::new(1).map_err(skip).ok()
-}
-
-fn allowed<T>(result: Result<T, EngineError>) -> Option<T> {
-    match result {
-        Ok(value) => Some(value),
-        Err(error) if error.to_string().contains("not permitted") => {
-            skip(error);
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 type Open = fn(&PortSpec) -> Result<Box<dyn Receiver>, EngineError>;
 
@@ -253,7 +228,7 @@ fn the_analysis_says_exactly_what_the_dut_did() {
     const FRAMES: u64 = 4200;
     const GAP_NS: u64 = 250_000;
     const FLOWS: u32 = 70;
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let path = &bed.paths()[0];
     let template = template(IpVersion::V4, 64);
     let flows = FlowSet::default_v4(FLOWS).unwrap();
@@ -348,7 +323,7 @@ fn flows_that_the_dut_drops_are_named() {
     const FLOWS: u32 = 1500;
     const ROUNDS: u64 = 4;
     const DROPPED: [u32; 3] = [7, 1023, 1024];
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let flows = FlowSet::default_v4(FLOWS).unwrap();
     let mut rules =
         "nft add table ip t && nft add chain ip t f '{ type filter hook forward priority 0; }'"

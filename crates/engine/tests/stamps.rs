@@ -5,7 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ use engine::{
 };
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, signature};
 
-use self::bed::{ADDRESSES, Bed};
+use self::bed::{ADDRESSES, skip};
 
 #[path = "veth/bed.rs"]
 #[expect(
@@ -34,19 +33,6 @@ mod bed;
 
 const NONCE: u16 = 41_000;
 const FRAMES: u64 = 1500;
-
-fn skip(reason: impl std::fmt::Display) {
-    let name = thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {reason}");
-}
-
-fn bed() -> Option<Bed> {
-    if !rustix::process::geteuid().is_root() {
-        skip("not root");
-        return None;
-    }
-    Bed::new(1).map_err(skip).ok()
-}
 
 fn frames() -> Frames {
     let template = FrameTemplate::new(&FrameSpec {
@@ -136,7 +122,7 @@ fn open(path: &PathSpec) -> (LoneSender, LoneReceiver) {
 /// For each frame: intended departure <= the driver takes it <= it enters the kernel at the other end <= somebody reads it.
 #[test]
 fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let path = &bed.paths()[0];
     let (mut sender, mut receiver) = open(path);
     // the faster ones have no stamps, and say so
@@ -204,7 +190,7 @@ fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
 /// Frames that the DUT's full queue drops have left, and have no arrival; those lost are not timed.
 #[test]
 fn lost_frames_have_a_departure_and_no_arrival() {
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let path = &bed.paths()[0];
     bed.in_dut(0, "ip route add blackhole 198.19.10.3/32")
         .unwrap();
@@ -233,7 +219,7 @@ fn lost_frames_have_a_departure_and_no_arrival() {
 
 #[test]
 fn what_ports_offer_is_what_ethtool_says() {
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let port = &bed.paths()[0].tx;
     let offers = Offers::of(port).unwrap();
     let said = bed.in_tester("ethtool -T tx0; ethtool -i tx0").unwrap();
@@ -261,7 +247,7 @@ fn what_ports_offer_is_what_ethtool_says() {
 
 #[test]
 fn hardware_stamps_are_refused_before_anything_is_changed() {
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let path = &bed.paths()[0];
     let (tx, rx) = (Offers::of(&path.tx).unwrap(), Offers::of(&path.rx).unwrap());
     let words = choose(Some(Kind::Hardware), &tx, &rx)
@@ -310,7 +296,7 @@ fn hardware_stamps_are_refused_before_anything_is_changed() {
 /// it freed the frame, on CLOCK_TAI. That is no departure: it is told as what it is, and compared with nothing.
 #[test]
 fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let path = &bed.paths()[0];
     let open = |freed_stamps| {
         let options = af_xdp::Options {
@@ -397,7 +383,7 @@ fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
 /// came as XDP frames ENODATA. Both end in software stamps, with the reason.
 #[test]
 fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let path = &bed.paths()[0];
     let port = bed.dut_port(0);
     for (mode, words) in [
@@ -452,7 +438,7 @@ fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
 /// A capture says of each frame who stamped it: the kernel where it entered, when asked for that.
 #[test]
 fn a_capture_has_the_stamps_of_the_kernel() {
-    let Some(bed) = bed() else { return };
+    let Some(bed) = bed::bed(1) else { return };
     let path = &bed.paths()[0];
     let options = capture::Options {
         outgoing: false,

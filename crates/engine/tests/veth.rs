@@ -1,15 +1,12 @@
 //! Engines against the kernel: every sender and receiver over veth, through a Linux router in a namespace of its own.
 //!
-//! Needs root, `ip`, `ethtool` and for one test `nft`. What cannot run here says `SKIPPED` on stderr and why, and is
-//! counted there; it neither fails nor passes in silence.
+//! Needs root, `ip`, `ethtool` and for one test `nft`. What cannot run here says `SKIPPED` on stderr and why.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::collections::HashMap;
-use std::io::Write;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,8 +20,9 @@ use model::trial::{IpVersion, Stream};
 use model::units::FrameSize;
 use packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType};
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
-use self::bed::{ADDRESSES, Bed, Transmitted};
+use self::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
 
 #[path = "veth/bed.rs"]
 mod bed;
@@ -35,38 +33,6 @@ mod traffic;
 const FRAMES: u64 = 20_000;
 const LOAD_PPS: f64 = 50_000.0;
 const FLOWS: u32 = 256;
-
-/// Says that a test, or a part of it, cannot run here, past the capture of the test runner.
-fn skip(reason: impl std::fmt::Display) {
-    static SKIPPED: AtomicUsize = AtomicUsize::new(0);
-    let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-    let name = thread::current().name().unwrap_or("?").to_owned();
-    let _ = writeln!(
-        std::io::stderr(),
-        "SKIPPED: {name}: {reason} ({skipped} skipped so far)"
-    );
-}
-
-/// A bed, or a skip.
-fn bed(paths: usize) -> Option<Bed> {
-    if !rustix::process::geteuid().is_root() {
-        skip("not root");
-        return None;
-    }
-    Bed::new(paths).map_err(skip).ok()
-}
-
-/// What an engine gave, or a skip when only privileges are missing (as in a container); other errors fail the test.
-fn allowed<T>(result: Result<T, EngineError>) -> Option<T> {
-    match result {
-        Ok(value) => Some(value),
-        Err(error) if error.to_string().contains("not permitted") => {
-            skip(error);
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
 
 fn stream(ip_version: IpVersion, extra_bytes: u16) -> Stream {
     let smallest = ip_version.smallest_frame().bytes();
@@ -80,16 +46,31 @@ fn stream(ip_version: IpVersion, extra_bytes: u16) -> Stream {
 
 fn tester(bed: &Bed, mode: Option<Mode>) -> Option<Tester> {
     let prove = Some(stream(IpVersion::Ipv4, 0));
-    tester_that_proves(bed, mode, prove)
+    open(
+        bed,
+        Choice {
+            way_back: None,
+            mode,
+            cpus: vec![],
+            prove,
+        },
+    )
 }
 
-fn tester_that_proves(bed: &Bed, mode: Option<Mode>, prove: Option<Stream>) -> Option<Tester> {
-    let choice = Choice {
-        way_back: None,
-        mode,
-        cpus: vec![],
-        prove,
-    };
+/// A tester for a slow DUT. It proves nothing: such a DUT may lose frames at any load.
+fn overloading(bed: &Bed, mode: Mode) -> Option<Tester> {
+    open(
+        bed,
+        Choice {
+            way_back: None,
+            mode: Some(mode),
+            cpus: vec![SENDER_CPU],
+            prove: None,
+        },
+    )
+}
+
+fn open(bed: &Bed, choice: Choice) -> Option<Tester> {
     allowed(Tester::open(&bed.paths(), &ADDRESSES, &choice)).map(|(tester, _)| tester)
 }
 
@@ -107,17 +88,6 @@ fn paced(frames: u64) -> Schedule {
 fn finish(tester: &mut Tester) -> Reading {
     wait_until(|| tester.is_done());
     tester.stop().unwrap()
-}
-
-fn wait_until(mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(12),
-            "it takes too long"
-        );
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -237,7 +207,7 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
     let Some(_pass) = slow_dut(&bed, 60_000) else {
         return;
     };
-    let Some(mut tester) = tester_that_proves(&bed, Some(Mode::AfXdp), None) else {
+    let Some(mut tester) = overloading(&bed, Mode::AfXdp) else {
         return;
     };
     let mut left = 0;
@@ -278,8 +248,19 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
 
 const OVERLOAD: u64 = 50_000;
 
-/// Makes the DUT slow, and its NAPI, in a thread, take the frames of socket senders too, so that its queue fills.
+/// Where senders are that overload a slow DUT, and where that is: on one CPU its thread would wake up before the sender and
+/// take every frame as it comes.
+const SENDER_CPU: usize = 0;
+const SLOW_DUT_CPU: usize = 1;
+
+/// Makes the DUT slow, and its NAPI, in a thread on a CPU of its own, take the frames of socket senders too, so that its queue
+/// fills.
 fn slow_dut(bed: &Bed, rules: u32) -> Option<XdpPass> {
+    if thread::available_parallelism().unwrap().get() <= SLOW_DUT_CPU {
+        skip("sender and DUT need a CPU each");
+        return None;
+    }
+    let others = napi_threads();
     bed.in_dut(0, "echo 1 > /sys/class/net/eth0/threaded")
         .unwrap();
     let rules = format!(
@@ -291,13 +272,35 @@ fn slow_dut(bed: &Bed, rules: u32) -> Option<XdpPass> {
         skip(format!("the DUT cannot be made slow: {reason}"));
         return None;
     }
-    allowed(XdpPass::open(&bed.dut_port(0)))
+    // with XDP, the port's NAPI has a thread
+    let pass = allowed(XdpPass::open(&bed.dut_port(0)))?;
+    let mut cpu = CpuSet::new();
+    cpu.set(SLOW_DUT_CPU);
+    let threads = napi_threads();
+    let mut ours = threads.difference(&others).peekable();
+    assert!(ours.peek().is_some(), "no thread of the DUT's NAPI");
+    for thread in ours {
+        sched_setaffinity(Pid::from_raw(*thread), &cpu).unwrap();
+    }
+    Some(pass)
+}
+
+/// The kernel's threads for interfaces with the name of a DUT's, in any namespace.
+fn napi_threads() -> BTreeSet<i32> {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let is_napi = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|name| name.starts_with("napi/eth0"))
+    };
+    processes
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(is_napi)
+        .collect()
 }
 
 /// Sends flat out, and checks what holds in any case.
 fn overload(bed: &Bed, mode: Mode) -> Option<(Reading, Transmitted)> {
-    // no proof: such a DUT may lose frames at any load
-    let mut tester = tester_that_proves(bed, Some(mode), None)?;
+    let mut tester = overloading(bed, mode)?;
     let before = bed.transmitted(0);
     tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
     tester

@@ -1,11 +1,16 @@
-//! A test bed of our own: network namespaces with a Linux router in each path, gone when the value is dropped.
+//! A test bed of our own: network namespaces with a Linux router in each path, gone when the value is dropped. And what all
+//! tests say that cannot run here.
 
+use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use engine::{Addresses, PathSpec, PortSpec};
+use engine::{Addresses, EngineError, PathSpec, PortSpec};
 
 const PREFIX: &str = "fwdlab-enginetest";
 
@@ -18,6 +23,42 @@ pub const ADDRESSES: Addresses = Addresses {
 /// One bed at a time: they share two CPUs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static BEDS: AtomicUsize = AtomicUsize::new(0);
+
+/// Says that a test, or a part of it, cannot run here, past the capture of the test runner.
+pub fn skip(reason: impl Display) {
+    let name = thread::current().name().unwrap_or("?").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {reason}");
+}
+
+/// A bed with so many paths, or a skip.
+pub fn bed(paths: usize) -> Option<Bed> {
+    if !rustix::process::geteuid().is_root() {
+        skip("not root");
+        return None;
+    }
+    Bed::new(paths).map_err(skip).ok()
+}
+
+/// What an engine gave, or a skip when only privileges are missing (as in a container); other errors fail the test.
+pub fn allowed<T>(result: Result<T, EngineError>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if error.to_string().contains("not permitted") => {
+            skip(error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Waits for what takes seconds at most.
+pub fn wait_until(mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed().as_secs() < 20, "it takes too long");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// A namespace for the tester with ports `tx<n>` and `rx<n>`, and one for each DUT with `eth0` and `eth1`.
 pub struct Bed {

@@ -19,9 +19,9 @@ use packet::modifier::{
 use packet::permutation::Visits;
 use packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
 
-use super::bed::{ADDRESSES, Bed, Transmitted};
+use super::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
 use super::streams::{self, timing};
-use super::{Capture, allowed, bed, check_with_etherparse, skip, stream, wait_until};
+use super::{Capture, check_with_etherparse, stream};
 
 const NONCE: u16 = 0x3a7;
 
@@ -33,11 +33,16 @@ const SIGNATURE_AT: usize = packet::signature::OFFSET_IPV4_UDP;
 
 /// The senders with a socket, by the names of their modes.
 fn senders(paths: &[PathSpec]) -> Vec<(&'static str, Box<dyn Sender>)> {
+    senders_on(paths, &[])
+}
+
+/// The same on these CPUs.
+fn senders_on(paths: &[PathSpec], cpus: &[usize]) -> Vec<(&'static str, Box<dyn Sender>)> {
     let mut senders: Vec<(&'static str, Box<dyn Sender>)> = vec![];
-    if let Some(sender) = allowed(af_xdp::sender(paths, &[])) {
+    if let Some(sender) = allowed(af_xdp::sender(paths, cpus)) {
         senders.push((Mode::AfXdp.name(), Box::new(sender)));
     }
-    if let Some(sender) = allowed(af_packet::sender(paths, &[])) {
+    if let Some(sender) = allowed(af_packet::sender(paths, cpus)) {
         senders.push((Mode::AfPacket.name(), Box::new(sender)));
     }
     senders
@@ -90,9 +95,9 @@ fn kind(frame_size: u16, flows: u64, signed: bool) -> Kind {
                 source: Source::Grid {
                     // one address of the second for each round of the first
                     dimensions: vec![
-                        addresses("from", 0xc612_0001),
+                        addresses("from", 0xc612_0a01),
                         Dimension {
-                            values: Values::List(vec![0xc613_0001]),
+                            values: Values::List(vec![0xc613_0a01]),
                             ..addresses("to", 0)
                         },
                     ],
@@ -334,7 +339,7 @@ fn streams_add_up_under_overload() {
     let Some(_pass) = super::slow_dut(&bed, 1000) else {
         return;
     };
-    for (name, mut sender) in senders(&bed.paths()) {
+    for (name, mut sender) in senders_on(&bed.paths(), &[super::SENDER_CPU]) {
         for frames in [bursty(), steady()] {
             let before = bed.transmitted(0);
             let counts = send(&mut *sender, &frames, None, 30_000);
