@@ -27,6 +27,7 @@ pub mod result;
 pub mod search;
 pub mod series;
 pub mod trial;
+mod typed;
 pub mod units;
 pub mod variant;
 pub mod version;

@@ -32,13 +32,14 @@ use toml::de::DeTable;
 
 use crate::file::{FileError, Origin, Step, or_which};
 use crate::trial::{IpVersion, Stream};
+use crate::typed::Several;
 use crate::units::{FrameSize, Load};
 use procedure::Wrong;
 pub use procedure::{
     Equilibrium, ForwardingRate, Mlrsearch, Mrr, Plr, Procedure, Ramp, Rfc2544, Soak, Sweep, Test,
     Trial,
 };
-use value::{Rate, Several};
+use value::Rate;
 
 /// Name of the router without any configuration.
 pub const PLAIN: &str = "plain";

@@ -2,15 +2,11 @@
 //!
 //! A value that exists is correct. Start with [`Period`].
 
-use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
-
+use crate::typed::{Numbers, typed};
 use crate::units::{Load, UnitError, parse_duration, parse_load};
 
 /// A time above 0: `10s`, `500ms`, `20min`.
@@ -168,141 +164,28 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Reads what stands there as text; a number says the same where it has no unit.
-struct Typed<T> {
-    what: &'static str,
-    is_number: bool,
-    of: PhantomData<T>,
-}
-
-impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Typed<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
-        match self.is_number {
-            true => self.visit_str(&number.to_string()),
-            false => Err(E::invalid_type(de::Unexpected::Signed(number), &self)),
-        }
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
-        match self.is_number {
-            true => self.visit_str(&number.to_string()),
-            false => Err(E::invalid_type(de::Unexpected::Float(number), &self)),
-        }
-    }
-}
-
-macro_rules! typed {
-    ($type:ty, $number:literal, $what:literal, $schema:tt) => {
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(Typed {
-                    what: $what,
-                    is_number: $number,
-                    of: PhantomData,
-                })
-            }
-        }
-
-        impl JsonSchema for $type {
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($type).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
-            }
-        }
-    };
-}
-
-typed!(Period, false, "a time in quotes, such as \"10s\"", {
+typed!(Period, Numbers::No, "a time in quotes, such as \"10s\"", {
     "description": "A time above 0: 10s, 500ms, 20min, 1h",
     "type": "string",
     "pattern": "^\\s*[0-9.]+\\s*(ms|s|m|min|h)\\s*$"
 });
-typed!(Pause, false, "a time in quotes, such as \"1s\", or \"0s\" for none", {
+typed!(Pause, Numbers::No, "a time in quotes, such as \"1s\", or \"0s\" for none", {
     "description": "A time: 0s, 10s, 500ms",
     "type": "string",
     "pattern": "^\\s*([0-9.]+\\s*(ms|s|m|min|h)|0)\\s*$"
 });
-typed!(Share, true, "a share such as \"0.5%\" or 0.005", {
+typed!(Share, Numbers::Any, "a share such as \"0.5%\" or 0.005", {
     "description": "A share: \"0.5%\" or 0.005",
     "anyOf": [{ "type": "number", "minimum": 0, "maximum": 1 }, { "type": "string" }]
 });
-typed!(Percent, true, "a percentage such as \"50%\"", {
+typed!(Percent, Numbers::Any, "a percentage such as \"50%\"", {
     "description": "A percentage: \"50%\" or 50",
     "anyOf": [{ "type": "number", "exclusiveMinimum": 0, "maximum": 1000 }, { "type": "string" }]
 });
-typed!(Rate, true, "a load such as \"1Mpps\" or 1e6", {
+typed!(Rate, Numbers::Any, "a load such as \"1Mpps\" or 1e6", {
     "description": "A load: \"1Mpps\", 1e6 (frames per second), \"10Gbps\" (L1), \"9.4Gbps-l2\", \"max\"",
     "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }]
 });
-
-/// One value, or a list of them.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Several<T>(pub Vec<T>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrMany<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
-            type Value = Vec<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("one value, or a list of them")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
-                T::deserialize(de::value::StrDeserializer::new(text)).map(|one| vec![one])
-            }
-
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Vec<T>, E> {
-                T::deserialize(de::value::I64Deserializer::new(number)).map(|one| vec![one])
-            }
-
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Vec<T>, E> {
-                T::deserialize(de::value::F64Deserializer::new(number)).map(|one| vec![one])
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-                let mut all = Vec::new();
-                while let Some(item) = items.next_element()? {
-                    all.push(item);
-                }
-                Ok(all)
-            }
-        }
-
-        deserializer
-            .deserialize_any(OneOrMany(PhantomData))
-            .map(Several)
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for Several<T> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("Several_{}", T::schema_name()).into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let one = generator.subschema_for::<T>();
-        json_schema!({
-            "description": "One, or a list of them",
-            "anyOf": [one, { "type": "array", "items": one }]
-        })
-    }
-}
 
 #[cfg(test)]
 mod tests {

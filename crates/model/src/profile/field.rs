@@ -9,8 +9,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer};
 
-use super::value;
 use crate::file::or_which;
+use crate::typed::{Numbers, parsed};
 
 macro_rules! names {
     ($($name:ident = $text:literal),* $(,)?) => {
@@ -143,7 +143,7 @@ impl fmt::Display for Field {
 
 impl<'de> Deserialize<'de> for Field {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        value::text(deserializer, "the name of a field, in quotes")
+        parsed(deserializer, "the name of a field, in quotes", Numbers::No)
     }
 }
 

@@ -2,15 +2,14 @@
 //!
 //! Shares of a line rate stay shares: no link is known here. Start with [`Rate`].
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer};
+use schemars::JsonSchema;
 
-use super::value::{self, Time};
+use super::value::Time;
 use crate::link::LinkLoad;
+use crate::typed::{Numbers, typed};
 use crate::units::UnitError;
 
 /// A load: `1kpps`, `10%` of the line, `1Gbps`, `max` for all of the line.
@@ -31,27 +30,10 @@ impl fmt::Display for Rate {
     }
 }
 
-impl<'de> Deserialize<'de> for Rate {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        value::text(
-            deserializer,
-            "a load in quotes, such as \"1kpps\" or \"10%\"",
-        )
-    }
-}
-
-impl JsonSchema for Rate {
-    fn schema_name() -> Cow<'static, str> {
-        "Rate".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A load: 1kpps, 14.88Mpps, 10%, 1Gbps, 9.4Gbps-l2, max",
-            "type": "string"
-        })
-    }
-}
+typed!(Rate, Numbers::No, "a load in quotes, such as \"1kpps\" or \"10%\"", {
+    "description": "A load: 1kpps, 14.88Mpps, 10%, 1Gbps, 9.4Gbps-l2, max",
+    "type": "string"
+});
 
 /// Groups of frames with pauses between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]

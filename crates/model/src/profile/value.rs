@@ -2,14 +2,11 @@
 //!
 //! What they are written to is not known here. Start with [`Value`].
 
-use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use crate::typed::{Numbers, typed};
 
 /// A MAC address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,120 +147,25 @@ impl FromStr for Time {
     }
 }
 
-/// Reads what stands in a profile as text, or as a number where that says the same.
-struct FromText<T>(&'static str, PhantomData<T>);
-
-impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for FromText<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-}
-
-/// As [`FromText`], and a number is a text too.
-struct FromTextOrNumber<T>(&'static str, PhantomData<T>);
-
-impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for FromTextOrNumber<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
-        match number {
-            0.. => self.visit_str(&number.to_string()),
-            _ => Err(E::custom(format!("{number} is below 0"))),
-        }
-    }
-}
-
-/// Reads a text that is parsed.
-pub(super) fn text<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
-    deserializer: D,
-    what: &'static str,
-) -> Result<T, D::Error> {
-    deserializer.deserialize_any(FromText(what, PhantomData))
-}
-
-macro_rules! from_text {
-    ($type:ty, $visitor:ident, $what:literal, $schema:tt) => {
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any($visitor($what, PhantomData))
-            }
-        }
-
-        impl JsonSchema for $type {
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($type).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
-            }
-        }
-    };
-}
-
-from_text!(Mac, FromText, "a MAC address in quotes", {
+typed!(Mac, Numbers::No, "a MAC address in quotes", {
     "description": "A MAC address: 02:00:00:00:00:01",
     "type": "string",
     "pattern": "^[0-9A-Fa-f]{1,2}([:-][0-9A-Fa-f]{1,2}){5}$"
 });
-from_text!(Value, FromTextOrNumber, "a number or an address in quotes", {
+typed!(Value, Numbers::Whole, "a number or an address in quotes", {
     "description": "A number, or an IPv4, IPv6 or MAC address, or 0x and hexadecimal digits",
     "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string" }]
 });
-from_text!(Hex, FromText, "hexadecimal digits in quotes", {
+typed!(Hex, Numbers::No, "hexadecimal digits in quotes", {
     "description": "Bytes as hexadecimal digits: de ad be ef",
     "type": "string",
     "pattern": "^(0x)?[0-9A-Fa-f:\\s]*$"
 });
-from_text!(Time, FromText, "a time in quotes, such as \"1ms\"", {
+typed!(Time, Numbers::No, "a time in quotes, such as \"1ms\"", {
     "description": "A time: 10us, 1.5ms, 2s",
     "type": "string",
     "pattern": "^\\s*[0-9.]+\\s*(ns|us|µs|ms|s)\\s*$"
 });
-
-/// Reads one text or a list of them.
-pub(super) fn one_or_many<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    T: Deserialize<'de> + FromStr<Err: fmt::Display>,
-{
-    struct OneOrMany<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de> + FromStr<Err: fmt::Display>> Visitor<'de> for OneOrMany<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a text, or a list of texts")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
-            Ok(vec![text.parse().map_err(E::custom)?])
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(item) = items.next_element()? {
-                all.push(item);
-            }
-            Ok(all)
-        }
-    }
-
-    deserializer.deserialize_any(OneOrMany(PhantomData))
-}
 
 #[cfg(test)]
 mod tests {

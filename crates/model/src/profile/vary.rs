@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::field::{Field, FieldName};
-use super::value::{Value, one_or_many};
+use super::value::Value;
+use crate::typed::{Several, several};
 
 /// Most flows of a stream.
 pub const MOST_FLOWS: u64 = u32::MAX as u64;
@@ -18,8 +19,8 @@ pub const MOST_FLOWS: u64 = u32::MAX as u64;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Vary {
     /// Where: a field, or several that get the same value
-    #[serde(deserialize_with = "one_or_many")]
-    #[schemars(with = "Option<OneOrMany>")]
+    #[serde(deserialize_with = "several")]
+    #[schemars(with = "Option<Several<Field>>")]
     pub field: Vec<Field>,
     /// Where, by hand: bytes from the destination MAC on
     pub at: Option<u16>,
@@ -100,8 +101,8 @@ pub enum Endian {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ports {
     /// Where: a field, or several
-    #[serde(default, deserialize_with = "one_or_many")]
-    #[schemars(with = "Option<OneOrMany>")]
+    #[serde(default, deserialize_with = "several")]
+    #[schemars(with = "Option<Several<Field>>")]
     pub field: Vec<Field>,
     /// Where, by hand: bytes from the destination MAC on
     pub at: Option<u16>,
@@ -124,15 +125,6 @@ pub enum Order {
     Random,
     /// Drawn with replacement, so that some flows are late to come
     Drawn,
-}
-
-/// How one or several fields look in the file, for the schema.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum OneOrMany {
-    One(Field),
-    Many(Vec<Field>),
 }
 
 impl Vary {
