@@ -29,6 +29,8 @@ use crate::output;
 
 /// How long the tester's own floor is measured.
 const FLOOR: Duration = Duration::from_secs(1);
+/// Every probe leaves.
+const HOLD_UPS: HoldUps = HoldUps::MakeUp { most_pps: None };
 /// Engines for a probe: those first whose frames leave one by one, at the time that is written in them.
 const PROBERS: [Mode; 3] = [Mode::AfXdp, Mode::AfPacket, Mode::XdpLive];
 /// Rows of the histogram, and columns of its bars.
@@ -108,6 +110,8 @@ pub(super) struct Probe {
 pub(super) struct Probed {
     pub engine: String,
     pub sent: u64,
+    /// Of them, those that were missed and left later.
+    pub made_up: u64,
     pub received: u64,
     pub lateness: Option<engine::Histogram>,
     pub analysis: Option<Analysis>,
@@ -171,7 +175,7 @@ impl Probe {
                     load_pps: Some(self.load_pps),
                     frames: Some(self.frames),
                     at_most: self.at_most,
-                    hold_ups: HoldUps::MakeUp { most_pps: None },
+                    hold_ups: HOLD_UPS,
                     path: 0,
                 },
                 steps: Steps::one(Some(self.load_pps)),
@@ -205,6 +209,7 @@ impl Probe {
         Ok(Probed {
             engine,
             sent: whole.sent[0].frames,
+            made_up: whole.sent[0].made_up,
             received: whole.received[0].counts.received,
             lateness: whole.sent[0].lateness.clone(),
             analysis,
@@ -331,7 +336,9 @@ impl Ping {
                 "rx_port": self.rx_port.as_ref().unwrap_or(&self.port),
                 "session": self.session,
                 "engine": probed.engine,
+                "hold_ups": HOLD_UPS.name(),
                 "frames_sent": probed.sent,
+                "frames_made_up": probed.made_up,
                 "frames_received": probed.received,
                 "frames_lost": lost,
                 "timestamps": probed.taken.json(stamping),
@@ -352,9 +359,13 @@ impl Ping {
             return Ok(());
         }
         let mut text = format!(
-            "frames    {} sent by {}, {} received, lost {} ({})\n",
+            "frames    {} sent by {}, {}{} received, lost {} ({})\n",
             number::count(probed.sent),
             probed.engine,
+            match probed.made_up {
+                0 => String::new(),
+                frames => format!("{} made up, ", number::count(frames)),
+            },
             number::count(probed.received),
             number::count(lost),
             number::percent(100.0 * lost as f64 / probed.sent.max(1) as f64)
