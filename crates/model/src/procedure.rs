@@ -203,6 +203,11 @@ impl Question {
         }
     }
 
+    /// Is it one load all the time?
+    pub fn is_constant(&self) -> bool {
+        matches!(&self.stretches[..], [one] if one.from_pps == one.to_pps)
+    }
+
     /// How long frames are sent, unless it ends early.
     pub fn duration_ns(&self) -> u64 {
         self.stretches.iter().map(|s| s.duration_ns).sum()

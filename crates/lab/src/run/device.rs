@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets};
 use engine::sim::{self, Dut, Simulation};
 use engine::traffic::Kind;
-use engine::{Histogram, Schedule, Tester};
+use engine::{Histogram, Reading, Tester};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use model::latency::Bucket;
@@ -25,7 +25,7 @@ use model::variant::{Direction, DirectionCounts, Modifier, Variant};
 use super::manage::Asking;
 use super::modify::{Modified, Running};
 use super::traffic::{Traffic, file_name, words};
-use super::trial::{Bench, Counted, PROOF_FRAMES, WARM_UP, sum, until};
+use super::trial::{Bench, Counted, PROOF_FRAMES, WARM_UP, offered, sum, until, within};
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
 use crate::command::Limit;
@@ -53,7 +53,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// So often when the DUT is reset: the time without frames is known no better.
 const RESET_TICK: Duration = Duration::from_millis(1);
 
-/// A sender that was held up is given so much longer for the frames of a constant load.
+/// A sender that is held up when a constant load ends notices it so much later at most.
 const LATE_NS: u64 = 1_000_000_000;
 
 /// So many frames may be on their way when counters are read: rings of veth and of the engine.
@@ -504,11 +504,10 @@ impl Real<'_> {
                     .collect(),
             },
         });
-        let is_constant = question.stretches.len() == 1
-            && question.stretches[0].from_pps == question.stretches[0].to_pps;
-        let schedule = Schedule {
-            frames: is_constant.then(|| ways * question.frames()),
-            ..until(Some(question.load_at(0).max(1.0) * ways as f64), total)
+        let load_pps = question.load_at(0).max(1.0) * ways as f64;
+        let schedule = match question.is_constant() {
+            true => within(load_pps, total, ways * question.frames()),
+            false => until(Some(load_pps), total),
         };
         let (begin, begun) = mpsc::channel();
         let is_over = AtomicBool::new(false);
@@ -561,16 +560,15 @@ impl Real<'_> {
             // that is what was done to it
             counted.objections.retain(|why| !why.ends_with(WENT_DOWN));
         }
-        let Some((mut answers, missed_at_start)) = watched else {
+        let Some(mut answers) = watched else {
             return Ok(None);
         };
-        let is_whole = is_constant && answers.iter().all(|answer| !answer.ended_early);
-        let frames = if is_whole {
-            ways * question.frames()
-        } else {
-            0
-        };
-        counted.was_not_sent(ways, missed_at_start, frames);
+        if question.is_constant() && answers.iter().all(|answer| !answer.ended_early) {
+            counted.were_due(ways, ways * question.frames());
+            // the clock's, and not that of the look at which it was seen to be over
+            let whole = |answer: &mut Answer| answer.duration_ns = question.duration_ns();
+            answers.iter_mut().for_each(whole);
+        }
         let mut latencies = Vec::new();
         if analysis.is_some() {
             for (path, answer) in answers.iter_mut().enumerate() {
@@ -705,8 +703,7 @@ impl Device for Real<'_> {
         let began = Instant::now();
         std::thread::sleep(Duration::from_nanos(question.waits.learn_ns));
         let before = self.speed();
-        let is_plain = question.stretches.len() == 1
-            && question.stretches[0].from_pps == question.stretches[0].to_pps
+        let is_plain = question.is_constant()
             && question.sample_ns.is_none()
             && question.tagging.is_none()
             && question.ending.is_none()
@@ -804,27 +801,22 @@ impl Silence {
     }
 }
 
-/// Follows a trial: sets the load, reads counters, notices when it may end. Also says what was missed before it began; `None` when
-/// it was stopped from outside.
+/// Follows a trial: sets the load, reads counters, notices when it may end. `None` when it was stopped from outside.
 fn watch(
     tester: &mut Tester,
     control: &Control,
     question: &Question,
     ways: usize,
     trigger: Option<Trigger<'_>>,
-) -> Result<Option<(Vec<Answer>, u64)>, LabError> {
+) -> Result<Option<Vec<Answer>>, LabError> {
     let (sample_ns, total_ns) = (question.sample_ns, question.duration_ns());
     let first = tester.read()?;
-    // traffic began before the first look
-    let start_ns = first.at_ns.saturating_sub(WARM_UP.as_nanos() as u64);
-    let missed = first.not_sent;
+    let start_ns = first.at_ns - began_ns(&first, question.load_at(0) * ways as f64);
     let mut answer = Answer {
         resolution_ns: question.locate_loss.then_some(TICK.as_nanos() as u64),
         ..Answer::default()
     };
     let mut samples = vec![Vec::new(); ways];
-    let is_constant = question.stretches.len() == 1
-        && question.stretches[0].from_pps == question.stretches[0].to_pps;
     let mut load = question.load_at(0).max(1.0);
     let mut sampled = first;
     // missing frames at every look: those on their way are among them
@@ -885,7 +877,9 @@ fn watch(
         if answer.ended_early {
             break;
         }
-        if at_ns >= total_ns && (tester.is_done() || !is_constant || at_ns >= total_ns + LATE_NS) {
+        if at_ns >= total_ns
+            && (tester.is_done() || !question.is_constant() || at_ns >= total_ns + LATE_NS)
+        {
             break;
         }
         if let Some(Ending::Lost { frames }) = question.ending
@@ -922,7 +916,14 @@ fn watch(
         samples,
         ..answer.clone()
     };
-    Ok(Some((samples.into_iter().map(of_way).collect(), missed)))
+    Ok(Some(samples.into_iter().map(of_way).collect()))
+}
+
+/// How long before the first look at its counters the first frame was due: the sender takes some of the time for warming up to begin.
+fn began_ns(first: &Reading, load_pps: f64) -> u64 {
+    let due = offered(first) + first.not_sent;
+    let since = due.saturating_sub(1) as f64 / load_pps.max(1.0);
+    ((since * 1e9) as u64).min(WARM_UP.as_nanos() as u64)
 }
 
 /// How quiet the machine was beside the trials that count.

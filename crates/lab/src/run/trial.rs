@@ -91,16 +91,16 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Settles what was not sent: what was due before the sender was there is no fault of the load's, and of a certain number of
-    /// `frames` those that never left are among it.
-    pub fn was_not_sent(&mut self, ways: u64, missed_at_start: u64, frames: u64) {
+    /// Of so many frames that were due, those that never left were not sent, whether the sender was held up, was at its limit or
+    /// ended with an error.
+    pub fn were_due(&mut self, ways: u64, frames: u64) {
         let held_up: u64 = self.counters.iter().map(|c| c.generator_not_sent).sum();
         let sent = self
             .counters
             .iter()
             .map(|c| c.generator_sent + c.generator_beside);
         let never = frames.saturating_sub(sent.sum());
-        let not_sent = held_up.saturating_sub(missed_at_start).max(never);
+        let not_sent = held_up.max(never);
         for (k, counters) in self.counters.iter_mut().enumerate() {
             counters.generator_not_sent = match (ways, k) {
                 (2, _) => share(not_sent, k),
@@ -214,10 +214,9 @@ impl Bench<'_> {
         )
     }
 
-    /// Makes a trial of one load on path 0: as many frames as are due in `duration`, from when the sender has started.
-    ///
-    /// Frames that the sender could not send when they were due are counted as not sent; it goes on until it has sent
-    /// all, or the time and some patience are over. `false` when it was stopped from outside before its end.
+    /// Makes a trial of one load on path 0: as many frames as are due in `duration`, which is the clock's. What the sender could
+    /// not send in it is counted as not sent: a trial that waited for it would be longer, and its DUT better than it is.
+    /// `false` when it was stopped from outside before its end.
     pub fn load(
         &mut self,
         stream: &Stream,
@@ -238,20 +237,14 @@ impl Bench<'_> {
         // the load is that of each direction
         let ways = self.ways();
         let frames = ways * (load_pps * duration.as_secs_f64()).round() as u64;
-        let schedule = Schedule {
-            frames: Some(frames),
-            ..until(Some(rate_pps * ways as f64), duration)
-        };
-        let (result, mut counted) = self.count(stream, schedule, |tester, control| {
-            // a sender is not there at once, what was due before is no fault of the load's
-            let missed_at_start = tester.read()?.not_sent;
+        let schedule = within(rate_pps * ways as f64, duration, frames);
+        let (ended, mut counted) = self.count(stream, schedule, |tester, control| {
             while !tester.is_done() && !control.is_stopped() {
                 std::thread::sleep(WINDOW);
             }
-            Ok((!control.is_stopped(), missed_at_start))
+            Ok(!control.is_stopped())
         })?;
-        let (ended, missed_at_start) = result;
-        counted.was_not_sent(ways, missed_at_start, frames);
+        counted.were_due(ways, frames);
         Ok((ended, counted))
     }
 
@@ -466,6 +459,15 @@ pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
         // made up, they would be a load above the intended one, and what is lost by that looks like the DUT's fault
         hold_ups: HoldUps::Forgive,
         path: 0,
+    }
+}
+
+/// Sends so many frames, and none later than in this time.
+pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
+    Schedule {
+        frames: Some(frames),
+        at_most: time,
+        ..until(Some(load_pps), time)
     }
 }
 

@@ -470,9 +470,7 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
             ),
             false => seconds(whole as f64 / 1e9),
         };
-        let load = match question.stretches.len() == 1
-            && question.stretches[0].from_pps == question.stretches[0].to_pps
-        {
+        let load = match question.is_constant() {
             true => rate(question.peak_pps()),
             false => format!("up to {}", rate(question.peak_pps())),
         };

@@ -1,5 +1,5 @@
-//! Resets of the kernel in the embedded test bed, whose outage is known from outside: by the clock of the command that makes it, and
-//! by the second for which forwarding or a port is down. And how the longest silence is found.
+//! Trials in the embedded test bed: resets of the kernel, whose outage is known from outside (by the clock of the command that makes
+//! it, and by the second for which forwarding or a port is down), and loads that the sender cannot hold.
 //!
 //! The device is asked directly: no search for a load stands before it. Start with [`resets_take_as_long_as_they_take`].
 
@@ -48,10 +48,11 @@ fn skipped(test: &str, why: &str) {
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// Has the DUT reset in a trial: frames for a second, then the reset, then until it has forwarded for a second, and no more than four.
-/// Made again when the sender was held up.
-fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
-    let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
+/// Has work done with the router of a test bed.
+fn on_bed<T>(
+    stream: &Stream,
+    work: impl FnOnce(&mut Real<'_>) -> Result<T, LabError>,
+) -> Result<T, LabError> {
     let common = crate::run::Parameters {
         streams: vec![stream.clone()],
         traffic: Traffic::default(),
@@ -71,7 +72,13 @@ fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
     let bed = Bed::up(1, &common.placement, false)?;
     let (mut tester, _) = open_tester(&bed, &common)?;
     let control = Control::default();
-    let mut device = Real::new(&bed, &mut tester, &common, &control);
+    work(&mut Real::new(&bed, &mut tester, &common, &control))
+}
+
+/// Has the DUT reset in a trial: frames for a second, then the reset, then until it has forwarded for a second, and no more than four.
+/// Made again when the sender was held up.
+fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
+    let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
     let question = Question {
         reset_at_ns: Some(SECOND),
         reset: Some(what.into()),
@@ -88,27 +95,29 @@ fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
             "",
         )
     };
-    let mut best: Option<Answer> = None;
-    for _ in 0..ATTEMPTS {
-        let made = device.trial(&stream, &question)?;
-        let answer = made.ok_or(LabError::Interrupted)?.answer;
-        assert!(answer.reset_at_ns.unwrap() >= SECOND);
-        let links = |why: &&String| why.ends_with(WENT_DOWN);
-        assert_eq!(answer.objections.iter().find(links), None);
-        if best
-            .as_ref()
-            .is_none_or(|best| held_up_s(&answer) < held_up_s(best))
-        {
-            best = Some(answer);
+    on_bed(&stream, |device| {
+        let mut best: Option<Answer> = None;
+        for _ in 0..ATTEMPTS {
+            let made = device.trial(&stream, &question)?;
+            let answer = made.ok_or(LabError::Interrupted)?.answer;
+            assert!(answer.reset_at_ns.unwrap() >= SECOND);
+            let links = |why: &&String| why.ends_with(WENT_DOWN);
+            assert_eq!(answer.objections.iter().find(links), None);
+            if best
+                .as_ref()
+                .is_none_or(|best| held_up_s(&answer) < held_up_s(best))
+            {
+                best = Some(answer);
+            }
+            if best
+                .as_ref()
+                .is_some_and(|best| held_up_s(best) < HELD_UP_S)
+            {
+                break;
+            }
         }
-        if best
-            .as_ref()
-            .is_some_and(|best| held_up_s(best) < HELD_UP_S)
-        {
-            break;
-        }
-    }
-    Ok(best.unwrap())
+        Ok(best.unwrap())
+    })
 }
 
 /// For how long the sender was held up in all: while frames came, or while none did.
@@ -193,4 +202,42 @@ fn resets_take_as_long_as_they_take() {
     let words = error.to_string();
     assert!(matches!(error, LabError::NotReset { .. }), "{words}");
     assert!(words.contains("`command: exit 3`"), "{words}");
+}
+
+/// Far more than any sender of this test bed can send: it is ended by the clock, and what never left is counted. A trial that went on
+/// until all had left would be longer than it says, and its rates higher than they were.
+#[test]
+fn a_sender_that_falls_short_does_not_make_the_trial_longer() {
+    const TEST: &str = "a_sender_that_falls_short_does_not_make_the_trial_longer";
+    const FRAMES: u64 = 15_000_000;
+    if !rustix::process::geteuid().is_root() {
+        return skipped(TEST, "not root");
+    }
+    let version = IpVersion::Ipv4;
+    let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
+    let plain = Question::constant(
+        stream.frame_size_bytes,
+        50e6,
+        3 * SECOND / 10,
+        Purpose::Measure,
+        "",
+    );
+    let looked_at = Question {
+        ending: Some(Ending::Lost { frames: FRAMES }),
+        ..plain.clone()
+    };
+    let made = on_bed(&stream, |device| {
+        let mut make = |question| device.trial(&stream, question);
+        Ok([make(&plain)?, make(&looked_at)?])
+    });
+    for made in made.unwrap() {
+        let answer = made.unwrap().answer;
+        assert_eq!(answer.duration_ns, 3 * SECOND / 10);
+        assert_eq!(answer.frames_intended, FRAMES);
+        assert!(
+            (1000..FRAMES / 2).contains(&answer.frames_sent),
+            "{answer:?}"
+        );
+        assert!(!answer.ended_early);
+    }
 }
