@@ -13,6 +13,10 @@ use anyhow::Context;
 
 use crate::check;
 
+/// Property tests try the same cases in every run of `make test`, as the fuzz targets do: when it fails, a change did it. New cases
+/// come with `cargo test`, or with another seed here.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
 /// Runs everything; `true` if nothing failed. One failure keeps nothing else from running.
 pub fn all(root: &Path) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
@@ -48,7 +52,12 @@ pub fn all(root: &Path) -> anyhow::Result<bool> {
         "--",
         "--show-output",
     ];
-    let succeeded = stream(cargo(root).args(arguments), &mut |line| {
+    let mut tests = cargo(root);
+    tests.args(arguments);
+    if std::env::var_os(SEED).is_none() {
+        tests.env(SEED, "1");
+    }
+    let succeeded = stream(&mut tests, &mut |line| {
         if let Some(line) = reader.read(line) {
             println!("{line}");
         }
