@@ -299,6 +299,14 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
+/// A share in percent for people: `0.5`, `29`, and not `28.999999999999996`.
+pub(crate) fn percent(share: f64) -> f64 {
+    // a double has 15 digits that are the number's own
+    format!("{:.14e}", 100.0 * share)
+        .parse()
+        .unwrap_or(100.0 * share)
+}
+
 /// Is a load one that can be offered?
 pub(crate) fn check_load(what: &str, pps: f64) -> Result<(), String> {
     if pps.is_finite() && pps > 0.0 && pps <= 1e12 {
@@ -409,6 +417,21 @@ mod tests {
         let question =
             Question::constant(FrameSize::MIN, load, 1_000_000_000, Purpose::Measure, "");
         Session::new(Box::new(Single::new(question).unwrap()))
+    }
+
+    #[test]
+    fn shares_in_percent() {
+        for (share, text) in [
+            (0.29, "29"),
+            (1e-9, "0.0000001"),
+            (0.005, "0.5"),
+            (1.0, "100"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(percent(share).to_string(), text);
+        }
+        assert_eq!(0.29 * 100.0, 28.999999999999996);
+        assert_eq!(percent(f64::INFINITY), f64::INFINITY);
     }
 
     fn answer(sent: u64, received: u64) -> Answer {

@@ -13,7 +13,9 @@ use model::variant::Variant;
 use stats::Sample;
 
 use crate::mlr::outcome::OFFERED_SHARE;
-use crate::procedure::{Course, Procedure, TESTER_BOUND, check_load, is_tester_bound, time};
+use crate::procedure::{
+    Course, Procedure, TESTER_BOUND, check_load, is_tester_bound, percent, time,
+};
 
 /// So many consecutive samples with loss are more than a dip...
 const STREAK: usize = 3;
@@ -132,7 +134,7 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
         resolution_pps,
         at_s: begin.map(|at| samples[at].at_ns as f64 / 1e9),
         reason: match begin {
-            Some(_) => format!("more than {} % lost from there on", 100.0 * threshold),
+            Some(_) => format!("more than {} % lost from there on", percent(threshold)),
             None if short => "the generator fell short of the load: the DUT may do more".into(),
             None => "no lasting loss up to the target: the DUT may do more".into(),
         },
@@ -159,7 +161,7 @@ impl Ramp {
         if !THRESHOLDS.contains(&p.loss_threshold) {
             return Err(format!(
                 "a loss threshold of {} %: it must be 0.01 % to 100 %",
-                100.0 * p.loss_threshold
+                percent(p.loss_threshold)
             ));
         }
         if p.sample_ns == 0 || p.ramp_ns < 10 * p.sample_ns {

@@ -11,7 +11,7 @@ use model::variant::Variant;
 use super::Setup;
 use crate::compliance::FINAL_NS;
 use crate::procedure::{
-    Course, Procedure, TESTER_BOUND, check_duration, is_lossless, is_tester_bound, time,
+    Course, Procedure, TESTER_BOUND, check_duration, is_lossless, is_tester_bound, percent, time,
 };
 
 /// The resolution is relative to the rate that is found, down to this share of the full rate: somewhere a search that finds
@@ -83,14 +83,14 @@ impl Throughput {
             return Err(format!(
                 "a resolution of {} % is {frames:.2} frames in a trial of {} at the largest load: below one frame it means \
                  nothing, take a coarser resolution or longer trials",
-                100.0 * resolution,
+                percent(resolution),
                 time(search_ns)
             ));
         }
         if resolution >= 1.0 {
             return Err(format!(
                 "a resolution of {} % is no finer than the largest load",
-                100.0 * resolution
+                percent(resolution)
             ));
         }
         if final_ns < search_ns {
