@@ -381,9 +381,10 @@ fn contradictions(
     let sides = [(Side::Reference, reference), (Side::Other, other)];
     let contradicts = |warning: &Warning| match warning {
         // Ranks need no normal values, but they do need an order that means nothing.
-        Warning::Outlier { .. } | Warning::Bimodal { .. } | Warning::Unchecked { .. } => {
-            comparison.assumption != Assumption::Nothing
-        }
+        Warning::Outlier { .. }
+        | Warning::Outliers { .. }
+        | Warning::Bimodal { .. }
+        | Warning::Unchecked { .. } => comparison.assumption != Assumption::Nothing,
         Warning::TooFewValues { .. } | Warning::NoSpread { .. } | Warning::Drift { .. } => true,
     };
     let of_side = |(side, sample): (Side, &Sample)| {

@@ -42,6 +42,17 @@ pub enum Warning {
         /// `0.6745 (value - median) / MAD`; infinite when most values are equal.
         modified_z: f64,
     },
+    /// More values far from the others than anybody would read one by one.
+    Outliers {
+        /// Values far from the others.
+        n: usize,
+        /// All values.
+        of: usize,
+        /// Index of the farthest in the order of measurement, from 0.
+        index: usize,
+        /// The farthest.
+        value: f64,
+    },
     /// The values fall into two groups.
     Bimodal {
         /// Values in the lower group.
@@ -66,6 +77,8 @@ const MIN_JUDGED: usize = 5;
 /// Limit of |modified z| (Iglewicz and Hoaglin 1993; methods.md §8.7). A normal sample of 5 has a
 /// value beyond it in a fifth of the cases, so it is a reason to look, never one to drop.
 const OUTLIER_Z: f64 = 3.5;
+/// More outliers are counted, and only the farthest is named: of a million normal values 460 are.
+const MOST_NAMED: usize = 5;
 /// Two groups are two modes when their gap exceeds the wider group this many times (methods.md §8.7).
 const MODE_GAP: f64 = 3.0;
 /// Drift below this share of the median is not worth a word (methods.md §8.9).
@@ -74,7 +87,10 @@ const MIN_DRIFT_PERCENT: f64 = 1.0;
 impl Warning {
     /// Does it say that the values are not normal?
     pub fn is_not_normal(&self) -> bool {
-        matches!(self, Self::Outlier { .. } | Self::Bimodal { .. })
+        matches!(
+            self,
+            Self::Outlier { .. } | Self::Outliers { .. } | Self::Bimodal { .. }
+        )
     }
 
     /// What the size and the spread of a sample leave open.
@@ -126,26 +142,35 @@ fn outliers(sample: &Sample) -> Vec<Warning> {
     let mut deviations: Vec<f64> = sample.values().iter().map(|v| (v - median).abs()).collect();
     deviations.sort_by(f64::total_cmp);
     let mad = median_of_sorted(&deviations);
-    let judge = |(index, &value): (usize, &f64)| {
-        // Equal to the median is 0 even when MAD is 0; anything else is then infinitely far.
-        let modified_z = if value == median {
-            0.0
-        } else {
-            0.6745 * (value - median) / mad
-        };
-        let outlier = Warning::Outlier {
+    // Equal to the median is 0 even when MAD is 0; anything else is then infinitely far.
+    let modified_z = |value: f64| match value == median {
+        true => 0.0,
+        false => 0.6745 * (value - median) / mad,
+    };
+    let values = sample.values().iter().copied().enumerate();
+    let far: Vec<(usize, f64)> = values
+        .filter(|&(_, value)| modified_z(value).abs() > OUTLIER_Z)
+        .collect();
+    let distance = |value: f64| (value - median).abs();
+    let farthest = far
+        .iter()
+        .max_by(|a, b| distance(a.1).total_cmp(&distance(b.1)));
+    match farthest {
+        Some(&(index, value)) if far.len() > MOST_NAMED => vec![Warning::Outliers {
+            n: far.len(),
+            of: sample.n(),
             index,
             value,
-            modified_z,
-        };
-        (modified_z.abs() > OUTLIER_Z).then_some(outlier)
-    };
-    sample
-        .values()
-        .iter()
-        .enumerate()
-        .filter_map(judge)
-        .collect()
+        }],
+        _ => far
+            .into_iter()
+            .map(|(index, value)| Warning::Outlier {
+                index,
+                value,
+                modified_z: modified_z(value),
+            })
+            .collect(),
+    }
 }
 
 fn bimodal(sample: &Sample) -> Option<Warning> {
@@ -210,6 +235,18 @@ impl fmt::Display for Warning {
                 write!(
                     f,
                     "value {place} ({value}) lies far from the others (modified z {modified_z:.1})"
+                )
+            }
+            Self::Outliers {
+                n,
+                of,
+                index,
+                value,
+            } => {
+                let (place, value) = (index + 1, short(value));
+                write!(
+                    f,
+                    "{n} of {of} values lie far from the others, value {place} ({value}) farthest"
                 )
             }
             Self::Bimodal {
@@ -288,6 +325,11 @@ mod tests {
             ]),
             ["value 4 (3333333) lies far from the others (modified z -4587.7)"]
         );
+        // six of twenty: two below, three above, and the farthest
+        let mut many: Vec<f64> = (0..14).map(|i| 100.0 + f64::from(i % 3)).collect();
+        many.extend([80.0, 120.0, 121.0, 60.0, 122.0, 139.0]);
+        let far = "6 of 20 values lie far from the others, value 18 (60) farthest";
+        assert_eq!(texts(&many)[0], far);
         let few = Warning::TooFewValues { n: 2, needed: 3 };
         assert_eq!(few.to_string(), "too few values: 2, at least 3 are needed");
     }
@@ -296,7 +338,7 @@ mod tests {
         #[test]
         fn outliers_name_the_value_they_mean(values in prop::collection::vec(-1e9..1e9_f64, 1..40)) {
             for warning in warnings(&Sample::new(values.clone()).unwrap()) {
-                if let Warning::Outlier { index, value, .. } = warning {
+                if let Warning::Outlier { index, value, .. } | Warning::Outliers { index, value, .. } = warning {
                     prop_assert_eq!(values[index], value);
                 }
             }
