@@ -1,9 +1,9 @@
 //! Fuzz target: the frame decoder.
 //!
 //! Whatever the bytes: no panic, one line of text, and no byte claimed twice. What has nothing wrong is built again to the
-//! same layers. Start at [`frames`].
+//! same layers. No destination that is shown is missing among those that a frame may go to. Start at [`frames`].
 
-use packet::decode::decode;
+use packet::decode::{address, decode, destinations};
 use packet::stack::{Layer, Size, build};
 
 /// Panics if the decoder panics or loses something.
@@ -17,5 +17,17 @@ pub fn frames(data: &[u8]) {
         let again = build(&decoded.layers, Size::Layers).expect("a frame without notes is one");
         assert_eq!(again.bytes.len() + decoded.padding, data.len());
         assert_eq!(decode(&again.bytes).layers, decoded.layers);
+    }
+    let reached: Vec<_> = destinations(data)
+        .into_iter()
+        .map(|to| address(&data[to.field]))
+        .collect();
+    for layer in &decoded.layers {
+        let shown = match layer {
+            Layer::Ipv4(ip) => ip.destination.into(),
+            Layer::Ipv6(ip) => ip.destination.into(),
+            _ => continue,
+        };
+        assert!(reached.contains(&Some(shown)), "{shown} in {decoded}");
     }
 }

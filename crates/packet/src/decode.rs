@@ -2,7 +2,7 @@
 //!
 //! Never fails and never panics: what is not understood is payload, and what is wrong is a [`Note`]. A frame without notes
 //! loses nothing: [`stack::build`](crate::stack::build) gives its bytes again. It allocates, and is for frames that people look at, not
-//! for counting. Start with [`decode`].
+//! for counting. Start with [`decode`]; [`destinations`] says where a frame may go, whoever unpacks it.
 
 use crate::checksum;
 use crate::header::{
@@ -11,6 +11,7 @@ use crate::header::{
 use crate::stack::{Extension, Layer};
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Range;
 
 /// A frame, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,10 +52,111 @@ pub enum Note {
     },
 }
 
+/// A destination in a frame: of its IP header, of one that is packed into it, or of a hop on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// Where its 4 or 16 bytes are.
+    pub field: Range<usize>,
+    /// Name of the protocol.
+    pub name: &'static str,
+    /// What it is packed into; `None` for the first IP header behind Ethernet and its tags.
+    pub inside: Option<&'static str>,
+}
+
+impl Destination {
+    /// Where the source is that belongs to it. A hop on the way has none.
+    pub fn source(&self) -> Option<Range<usize>> {
+        // it stands just before the destination, in IPv4 and IPv6
+        let start = self.field.start - self.field.len();
+        (self.inside != Some(ROUTING)).then_some(start..self.field.start)
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        match self.inside {
+            Some(inside) => write!(f, " in {inside}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a hop on the way is inside of.
+const ROUTING: &str = "a routing header";
+
+/// The address in 4 or 16 bytes.
+pub fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => Some(IpAddr::from(*bytes.first_chunk::<4>()?)),
+        16 => Some(IpAddr::from(*bytes.first_chunk::<16>()?)),
+        _ => None,
+    }
+}
+
+/// All destinations in a frame, outermost first: behind VLAN tags, in MPLS, GRE, VXLAN and IP, and the hops of IPv6 routing
+/// headers that are left.
+///
+/// For those who must know where a frame may go at most: VXLAN is looked for behind any UDP port, first fragments are looked
+/// into, and an IP header counts even if its lengths are wrong. Empty for ARP and the like.
+pub fn destinations(bytes: &[u8]) -> Vec<Destination> {
+    let decoded = run(bytes, Purpose::Reach);
+    let mut found = Vec::new();
+    let mut inside = None;
+    let mut add = |field: Range<usize>, name, inside| {
+        if field.end <= bytes.len() {
+            found.push(Destination {
+                field,
+                name,
+                inside,
+            });
+        }
+    };
+    for (layer, &at) in decoded.layers.iter().zip(&decoded.offsets) {
+        match layer {
+            Layer::Ipv4(_) => add(at + 16..at + 20, "IPv4", inside),
+            Layer::Ipv6(_) => add(at + 24..at + 40, "IPv6", inside),
+            Layer::Extension(extension) => {
+                for hop in extension.repr().hops() {
+                    add(at + hop.start..at + hop.end, "IPv6", Some(ROUTING));
+                }
+            }
+            // what was announced as IP and has wrong lengths
+            Layer::Payload(_) => match decoded.notes.last() {
+                Some(Note::Header { name: "IPv4", .. }) => add(at + 16..at + 20, "IPv4", inside),
+                Some(Note::Header { name: "IPv6", .. }) => add(at + 24..at + 40, "IPv6", inside),
+                _ => {}
+            },
+            _ => {}
+        }
+        match layer {
+            Layer::Mpls(_) | Layer::Ipv4(_) | Layer::Ipv6(_) | Layer::Gre(_) | Layer::Vxlan(_) => {
+                inside = Some(layer.name());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Takes a frame apart. `bytes`: from the destination MAC on, without FCS.
 pub fn decode(bytes: &[u8]) -> Decoded {
+    run(bytes, Purpose::Show)
+}
+
+/// Whom a frame is taken apart for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// For people: what it is, and whether it is right.
+    Show,
+    /// For [`destinations`]: what anybody could make of it. Checksums are left alone.
+    Reach,
+}
+
+fn run(bytes: &[u8], purpose: Purpose) -> Decoded {
     let mut decoder = Decoder {
         bytes,
+        purpose,
         rest: bytes,
         ip: None,
         tunnelled: false,
@@ -71,7 +173,11 @@ pub fn decode(bytes: &[u8]) -> Decoded {
     }
     let rest = decoder.rest;
     if !rest.is_empty() {
-        decoder.push(Layer::Payload(rest.to_vec()), &[]);
+        let kept = match purpose {
+            Purpose::Show => rest,
+            Purpose::Reach => &[],
+        };
+        decoder.push(Layer::Payload(kept.to_vec()), &[]);
     }
     decoder.decoded
 }
@@ -88,13 +194,17 @@ enum Next {
     },
     /// What IPv4 or IPv6 says.
     Protocol(u8),
-    Vxlan,
+    /// What is in UDP: VXLAN if the port announces it, or for [`destinations`] if it looks like that.
+    Vxlan {
+        announced: bool,
+    },
     /// Nothing that we know, or nothing more.
     Payload,
 }
 
 struct Decoder<'a> {
     bytes: &'a [u8],
+    purpose: Purpose,
     /// What is left of the innermost packet; always a piece of `bytes`.
     rest: &'a [u8],
     /// Addresses of the innermost IP header, for checksums; the destination as the pseudo header wants it.
@@ -142,8 +252,8 @@ impl<'a> Decoder<'a> {
         Next::Payload
     }
 
-    fn verified(&mut self, name: &'static str, right: bool) {
-        if !right {
+    fn verified(&mut self, name: &'static str, is_right: impl FnOnce(&Self) -> bool) {
+        if self.purpose == Purpose::Show && !is_right(self) {
             self.decoded.notes.push(Note::WrongChecksum { name });
         }
     }
@@ -175,12 +285,20 @@ impl<'a> Decoder<'a> {
             },
             Next::Protocol(protocol) => self.protocol(protocol),
             // The port is only a hint, so what is not VXLAN is no mistake.
-            Next::Vxlan => match vxlan::Repr::parse(rest) {
-                Ok((repr, inner)) => {
+            Next::Vxlan { announced } => match (vxlan::Repr::parse(rest), rest) {
+                (Ok((repr, inner)), _) => {
                     self.push(Layer::Vxlan(repr), inner);
                     self.inner_ethernet()
                 }
-                Err(_) => Next::Payload,
+                // receivers ignore the bits that RFC 7348 reserves
+                (Err(_), &[flags, _, _, _, a, b, c, _, ref inner @ ..])
+                    if announced && flags & 8 != 0 && self.purpose == Purpose::Reach =>
+                {
+                    let vni = u32::from_be_bytes([0, a, b, c]);
+                    self.push(Layer::Vxlan(vxlan::Repr { vni }), inner);
+                    self.inner_ethernet()
+                }
+                (Err(_), _) => Next::Payload,
             },
             Next::Payload => Next::Payload,
         }
@@ -233,12 +351,13 @@ impl<'a> Decoder<'a> {
             Ok(parsed) => parsed,
             Err(error) => return self.note("IPv4", error),
         };
-        self.verified("IPv4", packet.verify_checksum());
+        self.verified("IPv4", |_| packet.verify_checksum());
         self.end("IPv4", packet.total_len().into());
         self.ip = Some((repr.source.into(), repr.destination.into()));
         let payload = &self.rest[repr.header_len()..];
         self.push(Layer::Ipv4(repr), payload);
-        match repr.is_fragment() {
+        let is_first = repr.fragment_offset == 0;
+        match repr.is_fragment() && !(is_first && self.purpose == Purpose::Reach) {
             true => Next::Payload,
             false => Next::Protocol(repr.protocol),
         }
@@ -270,7 +389,9 @@ impl<'a> Decoder<'a> {
             body: repr.body.to_vec(),
         };
         self.push(Layer::Extension(extension), rest);
-        match repr.is_part() {
+        let is_first = repr.fragment().is_some_and(|fragment| fragment.offset == 0);
+        let is_part = repr.is_part() && !(is_first && self.purpose == Purpose::Reach);
+        match is_part {
             true => Next::Payload,
             false => Next::Protocol(repr.next_header),
         }
@@ -286,8 +407,9 @@ impl<'a> Decoder<'a> {
             udp::PROTOCOL => self.udp(in_ipv6),
             tcp::PROTOCOL => match (tcp::Packet::new(rest), tcp::Repr::parse(rest)) {
                 (Ok(packet), Ok((repr, payload))) => {
-                    let right = packet.verify_checksum(self.pseudo_header(protocol));
-                    self.verified("TCP", right);
+                    self.verified("TCP", |decoder| {
+                        packet.verify_checksum(decoder.pseudo_header(protocol))
+                    });
                     self.push(Layer::Tcp(repr), payload);
                     Next::Payload
                 }
@@ -296,7 +418,7 @@ impl<'a> Decoder<'a> {
             icmp::PROTOCOL if !in_ipv6 => {
                 match (icmp::Packet::new(rest), icmp::Repr::parse(rest)) {
                     (Ok(packet), Ok((repr, payload))) => {
-                        self.verified("ICMP", packet.verify_checksum(0));
+                        self.verified("ICMP", |_| packet.verify_checksum(0));
                         self.push(Layer::Icmp(repr), payload);
                         Next::Payload
                     }
@@ -305,8 +427,9 @@ impl<'a> Decoder<'a> {
             }
             icmpv6::PROTOCOL if in_ipv6 => match icmpv6::Packet::new(rest) {
                 Ok(packet) => {
-                    let right = packet.verify_checksum(self.pseudo_header(protocol));
-                    self.verified("ICMPv6", right);
+                    self.verified("ICMPv6", |decoder| {
+                        packet.verify_checksum(decoder.pseudo_header(protocol))
+                    });
                     match (ndp::Repr::parse(rest), icmpv6::Repr::parse(rest)) {
                         (Ok(repr), _) => self.push(Layer::Ndp(repr), &[]),
                         (_, Ok((repr, payload))) => self.push(Layer::Icmpv6(repr), payload),
@@ -318,8 +441,9 @@ impl<'a> Decoder<'a> {
             },
             gre::PROTOCOL => match (gre::Packet::new(rest), gre::Repr::parse(rest)) {
                 (Ok(packet), Ok((repr, payload))) => {
-                    let right = !packet.has_checksum() || packet.verify_checksum();
-                    self.verified("GRE", right);
+                    self.verified("GRE", |_| {
+                        !packet.has_checksum() || packet.verify_checksum()
+                    });
                     self.push(Layer::Gre(repr), payload);
                     self.tunnelled = true;
                     match repr.ethertype {
@@ -343,13 +467,23 @@ impl<'a> Decoder<'a> {
     fn udp(&mut self, in_ipv6: bool) -> Next {
         let packet = match udp::Packet::new(self.rest) {
             Ok(packet) => packet,
-            Err(error) => return self.note("UDP", error),
+            // the length in a first fragment is that of the whole packet
+            Err(error) => {
+                let (header, payload) = match self.rest.split_at_checked(udp::HEADER_LEN) {
+                    Some(split) if self.purpose == Purpose::Reach => split,
+                    _ => return self.note("UDP", error),
+                };
+                self.rest = payload;
+                let announced = header[2..4] == vxlan::PORT.to_be_bytes();
+                return Next::Vxlan { announced };
+            }
         };
         self.end("UDP", packet.length().into());
-        let pseudo_header = self.pseudo_header(udp::PROTOCOL);
         match packet.checksum() {
             0 if !in_ipv6 => self.decoded.notes.push(Note::NoChecksum),
-            _ => self.verified("UDP", packet.verify_checksum(pseudo_header)),
+            _ => self.verified("UDP", |decoder| {
+                packet.verify_checksum(decoder.pseudo_header(udp::PROTOCOL))
+            }),
         }
         let repr = udp::Repr {
             source_port: packet.source_port(),
@@ -358,8 +492,9 @@ impl<'a> Decoder<'a> {
         };
         let payload = &self.rest[udp::HEADER_LEN..];
         self.push(Layer::Udp(repr), payload);
-        match repr.destination_port {
-            vxlan::PORT => Next::Vxlan,
+        match (repr.destination_port, self.purpose) {
+            (vxlan::PORT, _) => Next::Vxlan { announced: true },
+            (_, Purpose::Reach) => Next::Vxlan { announced: false },
             _ => Next::Payload,
         }
     }

@@ -7,6 +7,7 @@ pub mod beside;
 pub mod compile;
 pub mod expect;
 pub mod player;
+pub mod reach;
 
 use std::sync::Arc;
 

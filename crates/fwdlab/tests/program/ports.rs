@@ -160,6 +160,101 @@ fn destinations_of_other_people_are_refused() {
     }
 }
 
+/// A DUT may unpack a tunnel and forward what is inside: there is no public address in any layer.
+#[test]
+fn destinations_in_tunnels_are_refused() {
+    if !root("destinations_in_tunnels_are_refused") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let profile = |name: &str, layers: &str, vary: &str| {
+        let path = lab.path().join(name);
+        let text =
+            format!("about = 'a tunnel'\n[[stream]]\nlayers = [{layers}]\nvary = [{vary}]\n");
+        std::fs::write(&path, text).unwrap();
+        format!("--for 10frames --profile {}", path.display())
+    };
+    let public = "{ ipv4 = { destination = '8.8.8.8' } }, 'udp'";
+    let public6 = "{ ipv6 = { destination = '2a00:1450::1' } }, 'udp'";
+    let outer = "{ ipv4 = { destination = '198.19.1.1' } }";
+    let vxlan = profile(
+        "vxlan.toml",
+        &format!("{outer}, 'udp', 'vxlan', 'ethernet', {public}"),
+        "",
+    );
+    // an address in the packed header that leaves the block, and one of a list far behind
+    let vary = "{ field = 'ipv4[2].destination', from = '198.19.255.0', count = 1000 }";
+    let list = "{ field = 'ipv4[2].destination', values = ['198.18.0.1', '10.1.1.1', '8.8.8.8'] }, \
+                { field = 'udp[2].source-port', count = 50_000 }";
+    let layers = format!("{outer}, 'udp', 'vxlan', 'ethernet', 'ipv4', 'udp'");
+    for (arguments, words) in [
+        (vxlan.clone(), "8.8.8.8 (IPv4 in VXLAN"),
+        (
+            profile("gre.toml", &format!("{outer}, 'gre', {public}"), ""),
+            "8.8.8.8 (IPv4 in GRE",
+        ),
+        (
+            profile(
+                "gretap.toml",
+                &format!("'vlan', {outer}, 'gre', 'ethernet', {public6}"),
+                "",
+            ),
+            "2a00:1450::1 (IPv6 in GRE",
+        ),
+        (
+            profile("mpls.toml", &format!("'mpls', 'mpls', {public}"), ""),
+            "8.8.8.8 (IPv4 in MPLS",
+        ),
+        (
+            profile("6in4.toml", &format!("{outer}, {public6}"), ""),
+            "2a00:1450::1 (IPv6 in IPv4",
+        ),
+        (
+            profile("ipip.toml", &format!("{outer}, {public}"), ""),
+            "8.8.8.8 (IPv4 in IPv4",
+        ),
+        (
+            profile("vary.toml", &layers, vary),
+            "198.20.0.0 (IPv4 in VXLAN",
+        ),
+        (
+            profile("list.toml", &layers, list),
+            "8.8.8.8 (IPv4 in VXLAN",
+        ),
+    ] {
+        let refused = wire.run(&lab, &send(&arguments));
+        refused
+            .code(3)
+            .says(&[words, "RFC 6815", "--to-any-address"]);
+        assert_eq!(wire.counter("pa", "tx", "packets"), 0, "{arguments}");
+    }
+    // the same tunnel in a capture: outer header, then the frame that a packet to 8.8.8.8 is in
+    let packed = frame([8, 8, 8, 8], 1, 30);
+    let mut whole = frame([198, 19, 0, 1], 1, packed.len() + 8);
+    whole.truncate(whole.len() - packed.len() - 8);
+    let ports = whole.len() - 8;
+    whole[ports + 2..ports + 4].copy_from_slice(&4789_u16.to_be_bytes());
+    whole.extend([8, 0, 0, 0, 0, 0, 5, 0]);
+    whole.extend(packed);
+    let capture = capture_file(&lab, "vxlan.pcapng", &[(0, whole)]);
+    wire.run(&lab, &send(&format!("--pcap {}", capture.display())))
+        .code(3)
+        .says(&["frame 1 of", "8.8.8.8 (IPv4 in VXLAN", "--to-any-address"]);
+    assert_eq!(wire.counter("pa", "tx", "packets"), 0);
+
+    wire.run(&lab, &send(&format!("{vxlan} --to-any-address")))
+        .measured();
+    assert_eq!(wire.counter("pa", "tx", "packets"), 10);
+    let good = "{ field = 'ipv4[2].destination', values = ['198.18.0.1', '203.0.113.1'] }";
+    let good = profile("good.toml", &layers, good);
+    let shipped = ["vxlan", "gre", "mpls", "ipv6/routing"];
+    let shipped = shipped.map(|name| format!("--for 10frames --profile {name}"));
+    for arguments in shipped.iter().chain([&good]) {
+        wire.run(&lab, &send(arguments)).measured();
+    }
+}
+
 #[test]
 fn two_of_us_on_one_port_are_told_of_each_other() {
     if !root("two_of_us_on_one_port_are_told_of_each_other") {

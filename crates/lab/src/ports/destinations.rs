@@ -1,10 +1,10 @@
 //! Addresses that test traffic may go to without being asked for: RFC 6815 forbids benchmarks on production networks.
 //!
-//! Blocks and ranges only; which addresses a stream carries is for the caller to find out. Start with [`check`].
+//! Blocks and ranges only; which addresses frames carry says [`engine::traffic::reach`]. Start with [`check`].
 
 use std::net::IpAddr;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::ops::Range;
+
+use engine::traffic::reach::Reach;
 
 use crate::error::LabError;
 
@@ -79,63 +79,46 @@ fn block_of(first: IpAddr, last: IpAddr) -> Option<bool> {
 /// [`LabError::Preflight`] with the first range that is not wholly in a block for benchmarks, documentation, private or
 /// link-local use, and what to do.
 pub fn check(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), LabError> {
-    for (first, last) in ranges {
-        if block_of(first, last).is_none() {
-            let range = if first == last {
-                first.to_string()
-            } else {
-                format!("{first} to {last}")
+    (ranges.into_iter()).try_for_each(|range| check_range(range, ""))
+}
+
+/// May frames be sent that go there? All destinations are judged: a DUT may unpack what is in a tunnel, and forward it.
+///
+/// # Errors
+/// As of [`check`], with the layer that the destination is in.
+pub fn check_reach(reach: &[Reach]) -> Result<(), LabError> {
+    (reach.iter()).try_for_each(
+        |Reach {
+             destination, to, ..
+         }| {
+            let layer = match destination.inside {
+                Some(_) => format!(" ({destination}, which a DUT may unpack)"),
+                None => String::new(),
             };
-            return Err(LabError::Preflight(format!(
-                "nothing is sent to {range}, only to addresses for benchmarks (198.18.0.0/15, 2001:2::/48), \
-                 documentation, private and link-local use (RFC 6815). Take such addresses; or, if these are yours, say \
-                 --to-any-address"
-            )));
-        }
+            check_range(*to, &layer)
+        },
+    )
+}
+
+fn check_range((first, last): (IpAddr, IpAddr), layer: &str) -> Result<(), LabError> {
+    if block_of(first, last).is_some() {
+        return Ok(());
     }
-    Ok(())
-}
-
-/// The destination of an Ethernet frame with IP in it, behind any VLAN tags; `None` for frames of other kinds.
-pub fn of_frame(frame: &[u8]) -> Option<IpAddr> {
-    address(&frame[field(frame)?])
-}
-
-/// The source of such a frame.
-pub fn source_of_frame(frame: &[u8]) -> Option<IpAddr> {
-    let field = field(frame)?;
-    // it stands just before the destination
-    address(&frame[field.start - field.len()..field.start])
-}
-
-/// Where the destination address of such a frame is.
-pub fn field(frame: &[u8]) -> Option<Range<usize>> {
-    let half = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
-    let mut at = 12;
-    // 802.1Q, 802.1ad and its old number
-    while matches!(half(at)?, 0x8100 | 0x88a8 | 0x9100) && at < 12 + 4 * 8 {
-        at += 4;
-    }
-    let field = match half(at)? {
-        0x0800 => at + 2 + 16..at + 2 + 20,
-        0x86dd => at + 2 + 24..at + 2 + 40,
-        _ => return None,
+    let range = if first == last {
+        first.to_string()
+    } else {
+        format!("{first} to {last}")
     };
-    (field.end <= frame.len()).then_some(field)
-}
-
-/// The address in 4 or 16 bytes.
-pub fn address(bytes: &[u8]) -> Option<IpAddr> {
-    match bytes.len() {
-        4 => Some(Ipv4Addr::from(*bytes.first_chunk::<4>()?).into()),
-        16 => Some(Ipv6Addr::from(*bytes.first_chunk::<16>()?).into()),
-        _ => None,
-    }
+    Err(LabError::Preflight(format!(
+        "nothing is sent to {range}{layer}, only to addresses for benchmarks (198.18.0.0/15, 2001:2::/48), documentation, \
+         private and link-local use (RFC 6815). Take such addresses; or, if these are yours, say --to-any-address"
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn range(text: &str) -> (IpAddr, IpAddr) {
         let (first, last) = text.split_once(' ').unwrap_or((text, text));
@@ -202,27 +185,5 @@ mod tests {
             !is_for_tests("10.0.0.1".parse().unwrap()),
             "private addresses are somebody's"
         );
-    }
-
-    #[test]
-    fn destinations_are_found_behind_tags() {
-        let mut frame = vec![0; 14];
-        frame[12..14].copy_from_slice(&[8, 0]);
-        frame.extend([0x45; 16]);
-        frame.extend([198, 19, 0, 1]);
-        let expected = Some("198.19.0.1".parse().unwrap());
-        assert_eq!(of_frame(&frame), expected);
-        let mut tagged = frame.clone();
-        tagged.splice(12..12, [0x88, 0xa8, 0, 5, 0x81, 0, 0, 7]);
-        assert_eq!(of_frame(&tagged), expected);
-        for len in 0..tagged.len() {
-            assert_eq!(of_frame(&tagged[..len]), None);
-        }
-        let mut six = vec![0; 14];
-        six[12..14].copy_from_slice(&[0x86, 0xdd]);
-        six.extend([0; 24]);
-        six.extend("2001:2::9".parse::<Ipv6Addr>().unwrap().octets());
-        assert_eq!(of_frame(&six), Some("2001:2::9".parse().unwrap()));
-        assert_eq!(of_frame(&[0x81; 200]), None, "ARP, LLDP and the like");
     }
 }

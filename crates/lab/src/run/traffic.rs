@@ -8,11 +8,12 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use engine::traffic::Emission;
 use engine::traffic::beside::Beside;
 use engine::traffic::compile::{Direction, Setting, compile};
 use engine::traffic::expect::{Expectation, Flows};
 use engine::traffic::player::Player;
+use engine::traffic::reach::Reach;
+use engine::traffic::{Emission, Kind};
 use engine::{Addresses, Frames, TrafficFrames};
 use model::link::MeanSize;
 use model::procedure::Bursts;
@@ -24,7 +25,6 @@ use model::variant::{BROADCAST_EVERY, Destinations, Modifier, NETWORKS, Variant}
 use super::modify::Pairs;
 use crate::bed::MACS;
 use crate::error::LabError;
-use crate::ports::destinations;
 
 /// Link-layer addresses of frames on their way through the bed's DUT.
 pub(super) const FORWARD: Addresses = Addresses {
@@ -509,15 +509,10 @@ fn routes(traffic: &engine::Traffic) -> Vec<(IpAddr, u8)> {
     let mut routes = Vec::new();
     let kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
     for kind in kinds.filter(|kind| kind.is_forwarded()) {
-        let Some(field) = destinations::field(&kind.template) else {
+        let Some(Reach { to, .. }) = outermost(kind) else {
             continue;
         };
-        let (low, high) = kind.program.bounds(&kind.template, field);
-        let ends = (destinations::address(&low), destinations::address(&high));
-        let (Some(low), Some(high)) = ends else {
-            continue;
-        };
-        let route = covering(low, high);
+        let route = covering(to.0, to.1);
         if !routes.contains(&route) {
             routes.push(route);
         }
@@ -530,15 +525,8 @@ fn ends(traffic: &engine::Traffic) -> Pairs {
     let mut known: Vec<[(IpAddr, IpAddr); 2]> = Vec::new();
     let kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
     for kind in kinds.filter(|kind| kind.is_forwarded()) {
-        let Some(to) = destinations::field(&kind.template) else {
-            continue;
-        };
-        let from = to.start - to.len()..to.start;
-        let bounds = [from, to].map(|field| {
-            let (low, high) = kind.program.bounds(&kind.template, field);
-            destinations::address(&low).zip(destinations::address(&high))
-        });
-        let [Some(from), Some(to)] = bounds else {
+        let Some((from, to)) = outermost(kind).and_then(|reach| Some((reach.from?, reach.to)))
+        else {
             continue;
         };
         let alike = |other: &&mut [(IpAddr, IpAddr); 2]| other[0].0.is_ipv4() == from.0.is_ipv4();
@@ -559,6 +547,12 @@ fn ends(traffic: &engine::Traffic) -> Pairs {
         .iter()
         .map(|[from, to]| (prefix(*from), prefix(*to)))
         .collect()
+}
+
+/// Where frames go that nobody unpacks.
+fn outermost(kind: &Kind) -> Option<Reach> {
+    let mut reach = kind.reach().into_iter();
+    reach.find(|reach| reach.destination.inside.is_none())
 }
 
 /// The longest prefix that holds both addresses.
@@ -609,6 +603,7 @@ fn mean(traffic: &engine::Traffic) -> Result<MeanSize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::traffic::reach;
 
     fn stream(ip_version: IpVersion) -> Stream {
         Stream::new(ip_version, FrameSize::new(84).unwrap(), 2000).unwrap()
@@ -638,7 +633,7 @@ mod tests {
             for _ in 0..2 * DRAWS {
                 let path = player.path();
                 let len = player.take(&mut buffer, None, 0);
-                let network = match destinations::of_frame(&buffer[..len]).unwrap() {
+                let network = match reach::of_frame(&buffer[..len])[0].to.0 {
                     IpAddr::V4(to) => {
                         assert_eq!(to.octets()[1], 19 - path as u8);
                         to.octets()[2]

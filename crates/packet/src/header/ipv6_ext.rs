@@ -7,6 +7,7 @@
 use super::Error;
 use std::fmt;
 use std::net::Ipv6Addr;
+use std::ops::Range;
 
 /// Length of the shortest header, in bytes.
 pub const HEADER_LEN: usize = 8;
@@ -183,6 +184,26 @@ impl<'a> Repr<'a> {
             _ => return None,
         };
         Some(Ipv6Addr::from(*address))
+    }
+
+    /// Where in the header the addresses are that the packet goes to on its way: of a routing header as in
+    /// [`final_destination`](Repr::final_destination), of type 0 and 4 all, used or not.
+    pub fn hops(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let count = match *self.body {
+            _ if self.kind != Kind::Routing => 0,
+            [_, 0, ..] => 0,
+            [0, ..] => usize::MAX,
+            [2, ..] => 1,
+            [4, _, last_entry, ..] => usize::from(last_entry) + 1,
+            _ => 0,
+        };
+        // behind what follows, lengths, type, segments left and four bytes more
+        let end = self.header_len();
+        (8..end)
+            .step_by(16)
+            .map(|at| at..at + 16)
+            .take(count)
+            .filter(move |hop| hop.end <= end)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `-f tx` and `-f txseq`: frames through the engine that is chosen by itself.
 
 use engine::traffic::TrafficFrames;
+use engine::traffic::reach;
 use engine::{Frames, HoldUps, LoneSender, Schedule};
 use lab::ports::{Role, destinations};
 use model::link::MeanSize;
@@ -153,10 +154,10 @@ impl Job<'_> {
         if self.to_any_address {
             return Ok(());
         }
-        let range = match captured {
-            Some(frame) => destinations::of_frame(frame).map(|address| (address, address)),
-            None => Some(self.arguments.destinations()),
-        };
-        Ok(destinations::check(range)?)
+        match captured {
+            Some(frame) => destinations::check_reach(&reach::of_frame(frame))?,
+            None => destinations::check([self.arguments.destinations()])?,
+        }
+        Ok(())
     }
 }

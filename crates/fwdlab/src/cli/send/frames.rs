@@ -2,7 +2,6 @@
 //!
 //! Nothing is sent here; the next hop may be asked for its address. Start with [`Send::wanted`] and [`Send::plan`].
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,13 +10,15 @@ use anyhow::Context;
 use engine::replay::Recording;
 use engine::traffic::compile::{Direction, Setting, compile};
 use engine::traffic::player::Player;
-use engine::{Addresses, Frames, SignaturePlace, TestFrames, TrafficFrames};
+use engine::traffic::reach;
+use engine::{Addresses, Frames, SignaturePlace, TestFrames, Traffic, TrafficFrames};
 use lab::LabError;
 use lab::ports::{Port, destinations};
 use model::link::{LinkSpeed, MeanSize};
 use model::profile::Profile;
 use model::trial;
 use model::units::FrameSize;
+use packet::modifier::Instruction;
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Span, pcap};
 
 use super::Send;
@@ -27,8 +28,8 @@ use crate::profiles::{self, Loaded};
 
 /// Frames of a profile that are looked at for their sizes and destinations before anything is sent.
 pub(in crate::cli) const LOOKED_AT: u64 = 50_000;
-/// And so many, about a second's work, where what the profile can write allows destinations that nothing is sent to: a list
-/// of addresses from several blocks may never have one from between them.
+/// And all until they come again, or so many, some seconds' work, where what the profile can write allows destinations that
+/// nothing is sent to: a list of addresses from several blocks may never have one from between them.
 const LOOKED_AT_IN_DOUBT: u64 = 20_000_000;
 
 /// Flows when nobody says: 20 sources to 100 destinations.
@@ -225,8 +226,8 @@ impl Send {
                     wrong(format!("frame {number} is shorter than an Ethernet header")).into(),
                 );
             }
-            if let Some(to) = destinations::of_frame(&whole).filter(|_| !self.to_any_address) {
-                destinations::check([(to, to)]).map_err(|e| {
+            if !self.to_any_address {
+                destinations::check_reach(&reach::of_frame(&whole)).map_err(|e| {
                     LabError::Preflight(format!("frame {number} of {}: {e}", path.display()))
                 })?;
             }
@@ -328,11 +329,8 @@ impl Send {
             })
         };
         // the first look says where the frames go, and so whom to ask for the next hop
-        let look = look(&compiled([2, 0, 0, 0, 0, 2])?)?;
+        let look = look(&compiled([2, 0, 0, 0, 0, 2])?, self.to_any_address)?;
         fits(port, look.longest)?;
-        if !self.to_any_address {
-            destinations::check(look.destinations.iter().map(|&to| (to, to)))?;
-        }
         let destination = self.destination_mac(at, port, source_mac, look.first)?;
         Ok((
             What::Frames(Frames::Traffic(compiled(destination)?)),
@@ -413,34 +411,32 @@ struct Look {
     longest: usize,
     /// Source and destination of the first frame that has some.
     first: Option<(IpAddr, IpAddr)>,
-    destinations: BTreeSet<IpAddr>,
 }
 
-fn look(frames: &TrafficFrames) -> anyhow::Result<Look> {
-    let mut player = Player::new(frames, None)?;
+/// Looks at the first frames. Fails at the first destination that nothing is sent to, unless any is allowed.
+fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
+    // without signatures frames come again
+    let mut traffic = Traffic::clone(&frames.traffic);
+    for kind in traffic.streams.iter_mut().flat_map(|s| &mut s.kinds) {
+        (kind.program.instructions).retain(|i| !matches!(i, Instruction::Signature { .. }));
+    }
+    let mut kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
+    let in_doubt = kinds.any(|kind| destinations::check_reach(&kind.reach()).is_err());
+    let frames = TrafficFrames {
+        traffic: Arc::new(traffic),
+        nonce: frames.nonce,
+    };
+    let mut player = Player::new(&frames, None)?;
+    let looked_at = match in_doubt && !to_any_address {
+        true => (player.cycle().unwrap_or(u64::MAX)).clamp(LOOKED_AT, LOOKED_AT_IN_DOUBT),
+        false => LOOKED_AT,
+    };
     let mut buffer = vec![0; player.buffer_len()];
     let (mut count, mut bytes) = (0_u64, 0_u64);
     let mut look = Look {
         mean: FrameSize::MIN.into(),
         longest: 0,
         first: None,
-        destinations: BTreeSet::new(),
-    };
-    let in_doubt = frames
-        .traffic
-        .streams
-        .iter()
-        .flat_map(|stream| &stream.kinds)
-        .filter_map(|kind| {
-            let field = destinations::field(&kind.template)?;
-            let (low, high) = kind.program.bounds(&kind.template, field);
-            Some((destinations::address(&low)?, destinations::address(&high)?))
-        })
-        .any(|range| destinations::check([range]).is_err());
-    let looked_at = if in_doubt {
-        LOOKED_AT_IN_DOUBT
-    } else {
-        LOOKED_AT
     };
     while count < looked_at {
         let len = player.take(&mut buffer, None, 0);
@@ -450,11 +446,14 @@ fn look(frames: &TrafficFrames) -> anyhow::Result<Look> {
         count += 1;
         bytes += len as u64 + 4;
         look.longest = look.longest.max(len);
-        if let Some(to) = destinations::of_frame(&buffer[..len]) {
-            look.destinations.insert(to);
-            if look.first.is_none() {
-                look.first = destinations::source_of_frame(&buffer[..len]).map(|from| (from, to));
-            }
+        let reach = reach::of_frame(&buffer[..len]);
+        if !to_any_address {
+            destinations::check_reach(&reach)?;
+        }
+        if look.first.is_none() {
+            let mut reach = reach.into_iter();
+            let outermost = reach.find(|reach| reach.destination.inside.is_none());
+            look.first = outermost.and_then(|reach| Some((reach.from?.0, reach.to.0)));
         }
     }
     look.mean = MeanSize::new(bytes, count).context("frames without contents")?;
