@@ -43,9 +43,14 @@ fn expectation(traffic: &Arc<Traffic>) -> Expectation {
     }))
 }
 
-/// The innermost flow, as etherparse reads it and as people write it.
+/// The innermost flow and its VLANs, as etherparse reads them and as people write them.
 fn flow(frame: &[u8]) -> String {
     let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+    let vlans = match sliced.vlan_ids()[..] {
+        [] => String::new(),
+        [id] => format!(" VLAN {}", id.value()),
+        [outer, inner, ..] => format!(" VLAN {}/{}", outer.value(), inner.value()),
+    };
     let (from, to): (IpAddr, IpAddr) = match sliced.net.unwrap() {
         NetSlice::Ipv4(ip) => (
             ip.header().source_addr().into(),
@@ -66,7 +71,7 @@ fn flow(frame: &[u8]) -> String {
         IpAddr::V4(address) => format!("{address}:{port}"),
         IpAddr::V6(address) => format!("[{address}]:{port}"),
     };
-    format!("{} > {}{protocol}", end(from, a), end(to, b))
+    format!("{} > {}{protocol}{vlans}", end(from, a), end(to, b))
 }
 
 fn flows(stream: &StreamExpected) -> &Flows {
@@ -122,7 +127,7 @@ fn check(text: &str, frames: u64, is_dropped: impl Fn(usize) -> bool) {
         *sent += 1;
         let lengths = plan.streams.iter().find(|s| s.id == signature.stream);
         if let Some(lengths) = lengths.unwrap().lengths {
-            let untagged = len - if text.contains("'vlan'") { 4 } else { 0 };
+            let untagged = len - 4 * text.matches("'vlan'").count();
             assert!(lengths.contain(untagged), "{len} is not in {lengths:?}");
         }
         if !is_dropped(flow) {
@@ -164,10 +169,52 @@ fn every_flow_that_is_missing_has_its_name() {
         (format!("[[stream]]\n{imix}\nflows = 20\nshare = 3\n[[stream]]\nlayers = ['ipv6', 'udp']\nsize = 100\nflows = 7"), 900),
         // tags and addresses in lists
         ("[[stream]]\nlayers = ['vlan', 'ipv4', 'udp']\nsize = 200\nvary = [{ field = 'ipv4.destination', values = ['198.19.0.9', '198.19.7.1', '198.19.3.3'] }]".into(), 100),
+        // the same addresses in several VLANs; a priority is none
+        ("[[stream]]\nlayers = ['vlan', 'ipv4', 'udp']\nsize = 100\nvary = [{ field = 'vlan.id', from = 250, count = 9 }, { field = 'vlan.priority', count = 3 }]".into(), 100),
+        ("[[stream]]\nlayers = ['vlan', 'vlan', 'ipv4', 'udp']\nsize = 100\nvary = [{ field = 'vlan[2].id', count = 3 }, { field = 'vlan.id', count = 2 }, { field = 'ipv4.source', count = 2 }]".into(), 100),
     ] {
         check(&text, frames, |_| false);
         check(&text, frames, |flow| flow % 5 == 2);
         check(&text, frames, |flow| flow == 0 || flow == 3);
+    }
+}
+
+/// What etherparse does not take apart: flows that differ only by a label, a network or a key.
+#[test]
+fn labels_and_networks_are_flows_of_their_own() {
+    let ends = "198.18.10.1:2000 > 198.19.10.1:2000";
+    for (layers, field, inside) in [
+        (
+            "{ mpls = { label = 16 } }, 'mpls', 'ipv4', 'udp'",
+            "mpls[2].label",
+            ["MPLS 16/1048574", "MPLS 16/1048575"],
+        ),
+        (
+            "'ipv4', 'udp', 'vxlan', 'ethernet', 'ipv4', 'udp'",
+            "vxlan.vni",
+            ["VXLAN 1048574", "VXLAN 1048575"],
+        ),
+        (
+            "'ipv4', { gre = { key = 1 } }, 'ipv4', 'udp'",
+            "gre.key",
+            ["GRE 1048574", "GRE 1048575"],
+        ),
+    ] {
+        // every label with two traffic classes
+        let class = match field {
+            "mpls[2].label" => "{ field = 'mpls[2].traffic-class', count = 2 }",
+            _ => "{ field = 'ipv4.ttl', from = 9, to = 10 }",
+        };
+        let traffic = traffic(&format!(
+            "[[stream]]\nlayers = [{layers}]\nsize = 200\nvary = [{{ field = '{field}', from = 1048574, count = 2 }}, {class}]"
+        ));
+        let expectation = expectation(&traffic);
+        let found = flows(&expectation.streams[0]);
+        assert_eq!((found.cycle(), found.count()), (4, 2), "{field}");
+        assert_eq!(
+            found.names(&[0, 1], Some(&traffic.streams[0])),
+            inside.map(|inside| format!("{ends} {inside}"))
+        );
     }
 }
 

@@ -335,40 +335,68 @@ fn untagged(frame: &[u8]) -> u16 {
     (frame.len() - tags) as u16
 }
 
-/// Which bytes of a kind's frames say what flow they are of: addresses, protocol and ports, of every IP header; without one,
-/// the Ethernet header.
+/// Which bytes of a kind's frames say what flow they are of: addresses, protocol and ports of every IP header, and the tags,
+/// labels and networks that it is in; without an IP header, the Ethernet header.
+///
+/// A receiver needs none of them: it knows a frame's flow by its number. So it is all one what a DUT does to tags, and
+/// whether the receiving port takes them off.
 struct Key {
     /// Frames with different headers are not of one flow, whatever their bytes are.
     headers: Vec<u8>,
-    ranges: Vec<Range<usize>>,
+    parts: Vec<Part>,
 }
+
+/// Bytes of a frame, without the bits before and behind an identifier.
+struct Part {
+    at: Range<usize>,
+    first_mask: u8,
+    last_mask: u8,
+}
+
+const WHOLE: [u8; 2] = [0xff; 2];
 
 impl Key {
     fn of(template: &[u8]) -> Key {
         let decoded = decode(template);
         let mut key = Key {
             headers: Vec::new(),
-            ranges: Vec::new(),
+            parts: Vec::new(),
         };
+        let mut has_ip = false;
         for (layer, &at) in decoded.layers.iter().zip(&decoded.offsets) {
-            match layer {
-                Layer::Ipv4(_) => {
-                    key.headers.push(4);
-                    key.ranges.extend([at + 9..at + 10, at + 12..at + 20]);
-                }
-                Layer::Ipv6(_) => {
-                    key.headers.push(6);
-                    key.ranges.extend([at + 6..at + 7, at + 8..at + 40]);
-                }
-                Layer::Udp(_) | Layer::Tcp(_) => {
-                    key.headers.push(1);
-                    key.ranges.push(at..at + 4);
-                }
-                _ => {}
-            }
+            // what the header is called here, its fields, and the bits of an identifier in its first and its last byte
+            let (header, fields, [first_mask, last_mask]): (u8, &[(usize, usize)], [u8; 2]) =
+                match layer {
+                    Layer::Ipv4(_) => (4, &[(9, 10), (12, 20)], WHOLE),
+                    Layer::Ipv6(_) => (6, &[(6, 7), (8, 40)], WHOLE),
+                    Layer::Udp(_) | Layer::Tcp(_) => (1, &[(0, 4)], WHOLE),
+                    // without priority
+                    Layer::Vlan(_) => (2, &[(0, 2)], [0x0f, 0xff]),
+                    // without traffic class and bottom of stack
+                    Layer::Mpls(_) => (3, &[(0, 3)], [0xff, 0xf0]),
+                    Layer::Vxlan(_) => (5, &[(4, 7)], WHOLE),
+                    Layer::Gre(gre) => match (gre.key, gre.checksum) {
+                        (Some(_), false) => (7, &[(4, 8)], WHOLE),
+                        (Some(_), true) => (7, &[(8, 12)], WHOLE),
+                        (None, _) => continue,
+                    },
+                    _ => continue,
+                };
+            has_ip |= matches!(layer, Layer::Ipv4(_) | Layer::Ipv6(_));
+            key.headers.push(header);
+            key.parts.extend(fields.iter().map(|&(from, to)| Part {
+                at: at + from..at + to,
+                first_mask,
+                last_mask,
+            }));
         }
-        if key.ranges.is_empty() {
-            key.ranges.push(0..14);
+        if !has_ip {
+            let [first_mask, last_mask] = WHOLE;
+            key.parts.push(Part {
+                at: 0..14,
+                first_mask,
+                last_mask,
+            });
         }
         key
     }
@@ -377,8 +405,13 @@ impl Key {
     fn read(&self, frame: &[u8], key: &mut Vec<u8>) {
         key.clear();
         key.extend(&self.headers);
-        for range in &self.ranges {
-            key.extend(frame.get(range.clone()).unwrap_or_default());
+        for part in &self.parts {
+            let start = key.len();
+            key.extend(frame.get(part.at.clone()).unwrap_or_default());
+            if let [first, .., last] = &mut key[start..] {
+                *first &= part.first_mask;
+                *last &= part.last_mask;
+            }
         }
     }
 }
@@ -398,11 +431,21 @@ fn name_in_set(set: &FlowSet, index: u64) -> String {
     ends(from, to, Some((flow.source_port, flow.destination_port)))
 }
 
-/// The innermost addresses and ports of a frame: `198.18.10.3:2000 > 198.19.10.7:2000`. What is not UDP is said behind it.
+/// The innermost addresses and ports of a frame: `198.18.10.3:2000 > 198.19.10.7:2000`. What is not UDP is said behind it, and
+/// then what it is in, as `VLAN 100/7`.
 fn name_of(frame: &[u8]) -> String {
     let decoded = decode(frame);
     let (mut addresses, mut ports, mut protocol) = (None, None, None);
+    let mut inside = String::new();
+    let mut before = "";
     for layer in &decoded.layers {
+        if let Some(identifier) = identifier(layer) {
+            inside += &match layer.name() {
+                name if name == before => format!("/{identifier}"),
+                name => format!(" {name} {identifier}"),
+            };
+        }
+        before = layer.name();
         match layer {
             Layer::Ipv4(ip) => {
                 addresses = Some((IpAddr::from(ip.source), IpAddr::from(ip.destination)));
@@ -421,7 +464,7 @@ fn name_of(frame: &[u8]) -> String {
             other => protocol = protocol.or(Some(other.name())),
         }
     }
-    match (addresses, decoded.layers.first()) {
+    let name = match (addresses, decoded.layers.first()) {
         (Some((from, to)), _) => match protocol {
             Some(protocol) => format!("{} {protocol}", ends(from, to, ports)),
             None => ends(from, to, ports),
@@ -430,6 +473,18 @@ fn name_of(frame: &[u8]) -> String {
             format!("{} > {}", ethernet.source, ethernet.destination)
         }
         _ => "a frame without addresses".into(),
+    };
+    name + &inside
+}
+
+/// What tells frames in such a header from others in the same.
+fn identifier(layer: &Layer) -> Option<u32> {
+    match layer {
+        Layer::Vlan(tag) => Some(tag.id.into()),
+        Layer::Mpls(entry) => Some(entry.label),
+        Layer::Vxlan(network) => Some(network.vni),
+        Layer::Gre(tunnel) => tunnel.key,
+        _ => None,
     }
 }
 

@@ -61,7 +61,7 @@ impl Dut {
 
     /// How many frames each rule has dropped.
     fn dropped(&self) -> Vec<u64> {
-        let text = self.router.exec("nft list table ip t");
+        let text = self.router.exec("nft list ruleset");
         (text.split("packets ").skip(1))
             .map(|rest| rest.split(' ').next().unwrap().parse().unwrap())
             .collect()
@@ -336,4 +336,82 @@ fn people_read_which_flows_never_arrived() {
         )
         .code(2)
         .says(&["carry a signature"]);
+}
+
+/// A bridge drops one VLAN and one label. The kernel takes tags off frames on their way; both receivers tell the same.
+#[test]
+fn flows_that_differ_only_by_vlan_or_label_are_told_apart() {
+    const TEST: &str = "flows_that_differ_only_by_vlan_or_label_are_told_apart";
+    if !root(TEST) {
+        return;
+    }
+    let Some(dut) = Dut::new(&[]) else {
+        return skipped(TEST, "no nft");
+    };
+    dut.router.ip("link add name br0 type bridge");
+    for port in ["e0", "e1"] {
+        dut.router.ip(&format!("link set {port} master br0"));
+    }
+    dut.router.ip("link set br0 up");
+    dut.router.exec(
+        "nft 'table bridge t { chain f { type filter hook forward priority 0; vlan id 107 counter drop; \
+         ether type 0x8847 @nh,0,20 1003 counter drop; }; }'",
+    );
+    let profile = dut.profile(
+        "
+[[stream]]
+name = 'tagged'
+layers = ['vlan', 'ipv4', 'udp']
+size = 100
+vary = [{ field = 'vlan.id', from = 101, count = 10 }]
+
+[[stream]]
+name = 'labelled'
+layers = ['mpls', 'ipv4', 'udp']
+size = 100
+vary = [{ field = 'mpls.label', from = 1001, count = 10 }]
+",
+    );
+    let missing = ["VLAN 107", "MPLS 1003"];
+    let missing = missing.map(|inside| [format!("198.18.10.1:2000 > 198.19.10.1:2000 {inside}")]);
+    let send = format!(
+        "send --port pa --dst-mac {MAC_C} --profile {} --for 1000frames --load 2kpps",
+        profile.display()
+    );
+    for engine in ["xdp", "af-packet"] {
+        let mut receive = dut.ours.start(
+            &dut.lab,
+            &format!(
+                "receive --port pc --profile {} --for 400frames --engine {engine} --json-stream",
+                profile.display()
+            ),
+        );
+        receive.event("started");
+        dut.ours.json(&dut.lab, &send);
+        let ended = receive.wait(PATIENCE);
+        ended.code(0);
+        let document: Value = serde_json::from_str(ended.out.lines().last().unwrap()).unwrap();
+        let streams = list(&document["receive"][0]["streams"]);
+        assert_eq!(streams.len(), 2);
+        for (stream, missing) in streams.iter().zip(&missing) {
+            assert_eq!(
+                words(&stream["flows_missing"]),
+                missing,
+                "{engine} {stream}"
+            );
+            assert_eq!(
+                (count(&stream["flows"]), count(&stream["frames_corrupt"])),
+                (10, 0)
+            );
+        }
+    }
+    let before = dut.dropped();
+    let sent = (dut.ours).json(&dut.lab, &format!("{send} --rx-port pc --analyse"));
+    let dropped = dut.dropped();
+    assert!(before.iter().all(|frames| *frames > 0), "{before:?}");
+    let streams = list(&sent["receive"][0]["streams"]);
+    for (n, (stream, missing)) in streams.iter().zip(&missing).enumerate() {
+        assert_eq!(words(&stream["flows_missing"]), missing, "{stream}");
+        assert_eq!(count(&stream["frames_lost"]), dropped[n] - before[n]);
+    }
 }
