@@ -138,6 +138,9 @@ impl Screen {
                 self.line(
                     "test bed  [generator]==veth==[DUT: Linux kernel forwarding]==veth==[receiver]",
                 );
+                if let Some(link) = &facts.link {
+                    self.line(&format!("link      {link}"));
+                }
                 self.line(&format!("engine    {}", facts.engine));
                 for (subject, words) in &facts.placement {
                     self.line(&format!("placement {subject}: {words}"));

@@ -3,6 +3,7 @@
 //! Fails closed: a standard's name stands alone only when every condition is known to have been met. Start with
 //! [`Conditions`].
 
+use model::link::Line;
 use model::outcome::Compliance;
 use model::procedure::Waits;
 
@@ -30,8 +31,16 @@ pub struct Conditions {
     pub single_and_random: bool,
     /// The largest load is the rate of the full line.
     pub reaches_line_rate: bool,
+    /// The line, where there is one.
+    pub line: Option<Line>,
     /// No device was measured.
     pub simulated: bool,
+}
+
+/// What keeps a line from being the medium that standards speak of: an emulated one has neither clock nor gaps of its own.
+pub fn no_medium(line: Option<Line>) -> Option<String> {
+    line.filter(|line| !line.simulated)
+        .map(|line| format!("{line}, no medium"))
 }
 
 impl Conditions {
@@ -43,6 +52,7 @@ impl Conditions {
             both_directions: true,
             single_and_random: true,
             reaches_line_rate: true,
+            line: None,
             simulated: false,
         }
     }
@@ -102,6 +112,7 @@ impl Conditions {
                 shortened.push(words.into());
             }
         }
+        shortened.extend(no_medium(self.line));
         Compliance {
             standard: standard.into(),
             shortened,
@@ -111,6 +122,8 @@ impl Conditions {
 
 #[cfg(test)]
 mod tests {
+    use model::link::LinkSpeed;
+
     use super::*;
 
     #[test]
@@ -119,7 +132,8 @@ mod tests {
         let label = met.label("RFC 2544 §26.1 throughput", FINAL_NS, Vec::new());
         assert_eq!(label.label(), "RFC 2544 §26.1 throughput");
         type Change<'a> = &'a dyn Fn(&mut Conditions);
-        let changes: [(Change<'_>, &str); 7] = [
+        let emulated = Line::emulated(LinkSpeed::megabits(1000));
+        let changes: [(Change<'_>, &str); 8] = [
             (
                 &|c| c.waits.learn_ns = 0,
                 "no wait after learning addresses instead of 2 s",
@@ -136,6 +150,10 @@ mod tests {
             (&|c| c.both_directions = false, "one direction"),
             (&|c| c.single_and_random = false, "address pair"),
             (&|c| c.simulated = true, "simulated"),
+            (
+                &|c| c.line = Some(emulated),
+                "emulated link 1 Gbit/s, no medium",
+            ),
         ];
         for (change, words) in changes {
             let mut conditions = met.clone();

@@ -5,10 +5,10 @@
 
 use model::campaign::value::Rate;
 use model::campaign::{self, Sweep, Test};
-use model::link::MeanSize;
+use model::link::{Line, MeanSize};
 use model::procedure::{Purpose, Question, Tagging, Waits};
 use model::reset::Reset;
-use model::units::{FrameSize, Load};
+use model::units::FrameSize;
 
 use crate::compliance::Conditions;
 use crate::mlr::{machine as mlr, typed};
@@ -24,10 +24,50 @@ pub struct Limit {
     pub frame_size: FrameSize,
     /// The mean size.
     pub mean: MeanSize,
-    /// Frames per second of the full line; `None` where there is no line.
-    pub line_rate_pps: Option<f64>,
+    /// The line; `None` where there is none, as between namespaces.
+    pub line: Option<Line>,
     /// What is offered at most.
     pub max_load_pps: f64,
+}
+
+impl Limit {
+    /// The largest load that was asked for, or that the tester holds, and no more than the line carries.
+    pub fn new(
+        frame_size: FrameSize,
+        mean: MeanSize,
+        line: Option<Line>,
+        max_load_pps: f64,
+    ) -> Limit {
+        let line_rate_pps = line.map_or(f64::INFINITY, |line| line.rate_pps(mean));
+        Limit {
+            frame_size,
+            mean,
+            line,
+            max_load_pps: max_load_pps.min(line_rate_pps),
+        }
+    }
+
+    /// Frames per second of the full line.
+    pub fn line_rate_pps(&self) -> Option<f64> {
+        self.line.map(|line| line.rate_pps(self.mean))
+    }
+
+    /// Is the line there, and can it be filled?
+    pub fn reaches_line_rate(&self) -> bool {
+        (self.line_rate_pps()).is_some_and(|line| self.max_load_pps >= line)
+    }
+
+    /// A load as it was typed, on this line; `None` is the largest.
+    fn pps(&self, what: &str, typed: Option<Rate>) -> Result<Option<f64>, String> {
+        typed.map_or(Ok(None), |Rate(load)| {
+            load.on_line(what, self.mean, self.line)
+        })
+    }
+
+    fn smallest(&self, Rate(load): Rate) -> Result<f64, String> {
+        let pps = load.on_line("the smallest load", self.mean, self.line)?;
+        pps.ok_or_else(|| "min: say a load such as 9001 or 10kpps".into())
+    }
 }
 
 /// What is asked for: a procedure, and what a sweep varies.
@@ -105,16 +145,16 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
     use campaign::Procedure as Of;
     let limit = only(limits)?;
     let size = limit.frame_size;
-    let load = |typed: Option<Rate>| {
-        let asked = typed.and_then(|Rate(load)| load.pps(limit.mean));
-        asked.unwrap_or(limit.max_load_pps)
+    let load = |typed: Option<Rate>| -> Result<f64, String> {
+        let asked = limit.pps("the load", typed)?;
+        Ok(asked.unwrap_or(limit.max_load_pps))
     };
     Ok(match &asked.procedure {
         Of::Trial(p) => {
             let duration_ns = p.duration.ns();
             let question = Question::constant(
                 size,
-                load(p.load),
+                load(p.load)?,
                 duration_ns,
                 Purpose::Measure,
                 "as asked for",
@@ -132,7 +172,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
         Of::ForwardingRate(p) => Box::new(forwarding_rate::ForwardingRate::new(
             forwarding_rate::Parameters {
                 frame_size: size,
-                load_pps: load(p.load),
+                load_pps: load(p.load)?,
                 duration_ns: p.duration.ns(),
                 sample_ns: p.sample.ns(),
                 trim_start_ns: p.trim_start.ns(),
@@ -146,7 +186,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             sample_ns: p.sample.ns(),
             up_down: p.up_down,
             loss_threshold: p.threshold.0,
-            ..ramp::Parameters::standard(size, load(p.target))
+            ..ramp::Parameters::standard(size, load(p.target)?)
         })?),
         Of::Throughput(p) => suite(asked, p, Some(Test::Throughput), limits)?,
         Of::Latency(p) => suite(asked, p, Some(Test::Latency), limits)?,
@@ -159,8 +199,9 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
         Of::Mlrsearch(p) => Box::new(mlr::Machine::new(mlr::Parameters {
             frame_size: size,
             goals: typed::parse(&p.goals.join(";"))?,
-            min_load_pps: smallest(p.min, limit.mean)?,
+            min_load_pps: limit.smallest(p.min)?,
             max_load_pps: limit.max_load_pps,
+            line: limit.line,
             warm_up_ns: p.warm_up.ns(),
             time_limit_ns: p.time_limit.ns(),
             early_end: p.early_end.unwrap_or(!asked.simulated),
@@ -172,7 +213,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             ..mrr::Parameters::standard(size, limit.max_load_pps)
         })?),
         Of::Soak(p) => {
-            let Some(load_pps) = p.load.and_then(|Rate(load)| load.pps(limit.mean)) else {
+            let Some(load_pps) = limit.pps("the load", p.load)? else {
                 return Err("a soak needs a load such as 1Mpps; at the largest it measures overload (plr finds the load)".into());
             };
             Box::new(soak::Soak::new(soak::Parameters {
@@ -182,7 +223,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             })?)
         }
         Of::Plr(p) => {
-            let min = smallest(p.min, limit.mean)?;
+            let min = limit.smallest(p.min)?;
             Box::new(plr::Plr::new(plr::Parameters {
                 duration_ns: p.duration.ns(),
                 loss_ratio: p.loss.0,
@@ -230,16 +271,15 @@ fn suite(
     let sizes: Vec<u16> = of_one_size.map(|limit| limit.frame_size.bytes()).collect();
     let setups = limits.iter().map(|limit| Setup {
         frame_size: limit.frame_size,
-        line_rate_pps: limit.line_rate_pps,
+        line_rate_pps: limit.line_rate_pps(),
         max_load_pps: limit.max_load_pps,
         conditions: Conditions {
             waits,
             frame_sizes: sizes.clone(),
             both_directions: asked.series.both_directions,
             single_and_random: asked.series.single_and_random,
-            reaches_line_rate: limit
-                .line_rate_pps
-                .is_some_and(|line| limit.max_load_pps >= line),
+            reaches_line_rate: limit.reaches_line_rate(),
+            line: limit.line,
             simulated: asked.simulated,
         },
     });
@@ -301,13 +341,6 @@ pub fn waits(p: &campaign::Rfc2544) -> Waits {
     }
 }
 
-fn smallest(Rate(load): Rate, size: MeanSize) -> Result<f64, String> {
-    match load {
-        Load::Max => Err("min: say a load such as 9001 or 10kpps".into()),
-        load => load.pps(size).ok_or_else(|| "min: say a load".into()),
-    }
-}
-
 /// The first limit: of a procedure that measures one size.
 fn only(limits: &[Limit]) -> Result<Limit, String> {
     let first = limits.first().copied();
@@ -319,6 +352,7 @@ fn only(limits: &[Limit]) -> Result<Limit, String> {
 #[cfg(test)]
 mod tests {
     use model::campaign::Campaign;
+    use model::link::LinkSpeed;
 
     use super::*;
 
@@ -338,7 +372,7 @@ mod tests {
         Limit {
             frame_size: FrameSize::MIN,
             mean: FrameSize::MIN.into(),
-            line_rate_pps: None,
+            line: None,
             max_load_pps: 1e6,
         }
     }
@@ -363,6 +397,82 @@ mod tests {
                     || *id == "latency"
                     || found == Some("throughput"),
                 "{id}: {found:?}"
+            );
+        }
+    }
+
+    /// Of a link of 100 Mbit/s: 148,809.5 frames of 64 bytes per second (methods.md §9.1).
+    #[test]
+    fn no_load_is_above_the_line() {
+        let speed = LinkSpeed::megabits(100);
+        let (emulated, simulated) = (Some(Line::emulated(speed)), Some(Line::simulated(speed)));
+        let full = 1e8 / 672.0;
+        let of = |line, held| Limit::new(FrameSize::MIN, FrameSize::MIN.into(), line, held);
+        let filled = of(emulated, 2e6);
+        assert_eq!(
+            (filled.max_load_pps, filled.reaches_line_rate()),
+            (full, true)
+        );
+        let short = of(emulated, 1e5);
+        assert_eq!(
+            (short.max_load_pps, short.reaches_line_rate()),
+            (1e5, false)
+        );
+        assert_eq!(short.line_rate_pps(), Some(full));
+        assert_eq!(of(None, 2e6).max_load_pps, 2e6);
+        assert!(!of(None, 2e6).reaches_line_rate());
+
+        let peak = |keys: &str, limit| {
+            let mut machine = make(&asked(keys), &[limit]).unwrap();
+            machine.next_trial().unwrap().peak_pps()
+        };
+        for (keys, pps) in [
+            ("id = 'trial'\nload = '50%'", full / 2.0),
+            ("id = 'trial'\nload = '100%'", full),
+            ("id = 'trial'\nload = 'max'", full),
+            ("id = 'trial'", full),
+            ("id = 'mrr'", full),
+            ("id = 'frame-loss'", full),
+            ("id = 'ramp'\ntarget = '10%'\nwarm-up = '1s'", full / 10.0),
+            ("id = 'soak'\nload = '95%'", 0.95 * full),
+        ] {
+            let asked = peak(keys, filled);
+            assert!((asked / pps - 1.0).abs() < 1e-12, "{keys}: {asked}");
+        }
+        // a tester that holds less offers less, and what is in percent stays of the line
+        assert_eq!(peak("id = 'mrr'", short), 1e5);
+        assert_eq!(peak("id = 'trial'\nload = '50%'", short), full / 2.0);
+        for (keys, limit, words) in [
+            (
+                "id = 'trial'\nload = '200%'",
+                filled,
+                "more than the emulated link 100 Mbit/s",
+            ),
+            (
+                "id = 'ramp'\ntarget = 2e5",
+                filled,
+                "more than the emulated link",
+            ),
+            (
+                "id = 'mlrsearch'\nmin = '101%'",
+                filled,
+                "the smallest load: 101%",
+            ),
+            ("id = 'trial'\nload = '50%'", of(None, 2e6), "say --link 1G"),
+        ] {
+            let error = make(&asked(keys), &[limit]).err().unwrap_or_default();
+            assert!(error.contains(words), "{keys}: {error}");
+        }
+        // an emulated link is no medium: the name of the standard does not stand alone
+        for (line, says) in [(emulated, true), (simulated, false), (None, false)] {
+            let limits = [of(line, 2e6)];
+            let mut machine = make(&asked("id = 'throughput'\nfull = true"), &limits).unwrap();
+            machine.next_trial().unwrap();
+            let label = machine.outcomes()[0].compliance.label();
+            assert_eq!(
+                label.contains("emulated link 100 Mbit/s, no medium"),
+                says,
+                "{label}"
             );
         }
     }

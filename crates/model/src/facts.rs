@@ -43,6 +43,9 @@ pub struct Facts {
     /// Driver of the ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
+    /// The link whose line rate bounds all loads, where there is one: `emulated link 1 Gbit/s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// Offloads of the DUT's ports: `port:feature`, `on` or `off`.
     pub offloads: BTreeMap<String, String>,
     /// Why this engine and no other.

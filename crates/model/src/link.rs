@@ -2,11 +2,12 @@
 //!
 //! Arithmetic of numbers only; nothing here was measured, and what mixes of sizes there are is in [`crate::mix`]. Rates
 //! are one way, frame sizes count the FCS and no VLAN tag. Start with [`RateOnLink`]; [`MeanSize`] holds the one fact
-//! about frames that all of it needs.
+//! about frames that all of it needs, and [`Line`] the link that bounds a measurement.
 
 use std::fmt;
 use std::str::FromStr;
 
+use crate::typed::{Numbers, typed};
 use crate::units::{
     ETHERNET_OVERHEAD_BYTES, FrameSize, Load, UnitError, WIRE_OVERHEAD_BYTES, decimal,
 };
@@ -105,6 +106,12 @@ impl LinkSpeed {
         LinkSpeed(mbps as u64 * 1_000_000)
     }
 
+    /// So many bits per second, from 1 kbit/s to 10 Tbit/s; `None` when it is no whole number of them.
+    pub fn of_bps(bps: f64) -> Option<LinkSpeed> {
+        let is_one = (1e3..=Self::FASTEST_BPS as f64).contains(&bps) && bps.fract() == 0.0;
+        is_one.then_some(LinkSpeed(bps as u64))
+    }
+
     /// Bits per second on the wire.
     pub fn bps(self) -> u64 {
         self.0
@@ -127,6 +134,17 @@ impl LinkSpeed {
         let bits = u128::from(self.0) * u128::from(directions) * u128::from(frames.frames);
         (bits, frames.l1_total() * 8)
     }
+
+    /// The number to print, and the prefix of its unit.
+    fn scaled(self) -> (f64, &'static str) {
+        let (divisor, prefix) = match self.0 {
+            bps if bps >= 1_000_000_000_000 => (1e12, "T"),
+            bps if bps >= 1_000_000_000 => (1e9, "G"),
+            bps if bps >= 1_000_000 => (1e6, "M"),
+            _ => (1e3, "k"),
+        };
+        (self.0 as f64 / divisor, prefix)
+    }
 }
 
 /// Ways of a link that carry load.
@@ -140,13 +158,8 @@ pub enum Directions {
 
 impl fmt::Display for LinkSpeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (divisor, prefix) = match self.0 {
-            bps if bps >= 1_000_000_000_000 => (1e12, "T"),
-            bps if bps >= 1_000_000_000 => (1e9, "G"),
-            bps if bps >= 1_000_000 => (1e6, "M"),
-            _ => (1e3, "k"),
-        };
-        write!(f, "{}{prefix}", self.0 as f64 / divisor)
+        let (number, prefix) = self.scaled();
+        write!(f, "{number}{prefix}")
     }
 }
 
@@ -171,11 +184,57 @@ impl FromStr for LinkSpeed {
             return Err(bad(RIGHT));
         }
         let bps = decimal::parse(number, exponent).ok_or_else(|| bad(RIGHT))?;
-        if (1e3..=Self::FASTEST_BPS as f64).contains(&bps) && bps.fract() == 0.0 {
-            Ok(LinkSpeed(bps as u64))
-        } else {
-            Err(bad("it must be 1k to 10T, in whole bit/s"))
+        LinkSpeed::of_bps(bps).ok_or_else(|| bad("it must be 1k to 10T, in whole bit/s"))
+    }
+}
+
+typed!(LinkSpeed, Numbers::No, "the speed of a link, such as \"1G\"", {
+    "description": "The speed of a link on the wire: \"1G\", \"2.5G\", \"100M\"",
+    "type": "string"
+});
+
+/// The link of a measurement: in each direction no more than its line rate is offered, and loads in percent are of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// Its speed.
+    pub speed: LinkSpeed,
+    /// It belongs to a simulated tester. Otherwise it is emulated: the tester keeps to it on ports that know no speed.
+    pub simulated: bool,
+}
+
+impl Line {
+    /// An emulated link of this speed.
+    pub const fn emulated(speed: LinkSpeed) -> Line {
+        Line {
+            speed,
+            simulated: false,
         }
+    }
+
+    /// The link of a simulated tester.
+    pub const fn simulated(speed: LinkSpeed) -> Line {
+        Line {
+            speed,
+            simulated: true,
+        }
+    }
+
+    /// Frames per second of the full line, one way.
+    pub fn rate_pps(self, frames: impl Into<MeanSize>) -> f64 {
+        self.speed.line_rate_pps(frames)
+    }
+}
+
+/// `emulated link 1 Gbit/s`.
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.simulated {
+            "simulated"
+        } else {
+            "emulated"
+        };
+        let (number, prefix) = self.speed.scaled();
+        write!(f, "{kind} link {number} {prefix}bit/s")
     }
 }
 
@@ -196,6 +255,38 @@ impl LinkLoad {
             LinkLoad::Share(percent) => percent / 100.0 * line_rate,
             LinkLoad::Load(load) => load.pps(frames).unwrap_or(line_rate),
         }
+    }
+
+    /// The load in frames per second as a measurement may ask for it; `None` is the largest there is. `what` names it in errors.
+    ///
+    /// # Errors
+    /// A share where there is no line, or more than the line carries.
+    pub fn on_line(
+        self,
+        what: &str,
+        frames: impl Into<MeanSize>,
+        line: Option<Line>,
+    ) -> Result<Option<f64>, String> {
+        let frames = frames.into();
+        let (load, line) = match (self, line) {
+            (LinkLoad::Load(Load::Max), _) => return Ok(None),
+            (LinkLoad::Load(load), None) => return Ok(load.pps(frames)),
+            (LinkLoad::Share(_), None) => {
+                return Err(format!(
+                    "{what}: {self} of what? These links are virtual and have no speed: say --link 1G (in a campaign link = \"1G\" \
+                     in [bed]), or a load such as 1Mpps"
+                ));
+            }
+            (load, Some(line)) => (load, line),
+        };
+        let (pps, most) = (load.pps(frames, line.speed), line.rate_pps(frames));
+        if pps > most * (1.0 + 1e-9) {
+            return Err(format!(
+                "{what}: {self} is more than the {line} carries: {most:.0} frames per second of {:.0} bytes",
+                frames.bytes()
+            ));
+        }
+        Ok(Some(pps.min(most)))
     }
 }
 
@@ -430,6 +521,40 @@ mod tests {
         }
         assert!(!rate(1e10 / 672.0, 64).exceeds_line());
         assert!(rate(14_880_953.0, 64).exceeds_line());
+    }
+
+    #[test]
+    fn loads_of_a_measurement() {
+        let speed = |text: &str| -> LinkSpeed { text.parse().unwrap() };
+        let on = |text: &str, line| {
+            let load: LinkLoad = text.parse().unwrap();
+            load.on_line("the load", size(64), line)
+        };
+        let gigabit = Some(Line::emulated(speed("1G")));
+        // methods.md §9.1: 1,488,095.2 frames per second
+        near(on("100%", gigabit).unwrap().unwrap(), 1e9 / 672.0, 1e-6);
+        near(on("50%", gigabit).unwrap().unwrap(), 0.5e9 / 672.0, 1e-6);
+        near(on("1Gbps", gigabit).unwrap().unwrap(), 1e9 / 672.0, 1e-6);
+        assert_eq!(on("1488095pps", gigabit), Ok(Some(1_488_095.0)));
+        assert_eq!(on("2Mpps", None), Ok(Some(2e6)));
+        // the largest is whatever the line and the tester allow
+        assert_eq!(on("max", gigabit), Ok(None));
+        assert_eq!(on("max", None), Ok(None));
+        let error = on("50%", None).unwrap_err();
+        assert!(error.contains("the load: 50% of what?") && error.contains("--link 1G"));
+        for text in ["200%", "100.001%", "1488096pps", "1.1Gbps", "1Gbps-l2"] {
+            let error = on(text, gigabit).unwrap_err();
+            let words = "is more than the emulated link 1 Gbit/s carries: 1488095 frames per second of 64 bytes";
+            assert!(error.contains(words), "{error}");
+        }
+        assert_eq!(
+            Line::simulated(speed("2.5G")).to_string(),
+            "simulated link 2.5 Gbit/s"
+        );
+        assert_eq!(
+            Line::emulated(speed("100M")).to_string(),
+            "emulated link 100 Mbit/s"
+        );
     }
 
     #[test]

@@ -236,6 +236,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
         .chain(named("warning", all_warnings(summary)))
         .chain(named("method", methods(all)))
         .chain(named("method", vec![order_words(info)]))
+        .chain(named("link", info.facts.link.iter().cloned().collect()))
         .chain(named("engine", vec![info.facts.engine.clone()]))
         .collect()
 }

@@ -158,6 +158,7 @@ fn sentences(
     sentences.extend(all_warnings(summary).into_iter().map(|w| ("warning", w)));
     sentences.push(("trials", extent(search)));
     sentences.push(("method", method(search)));
+    sentences.extend(info.facts.link.iter().map(|link| ("link", link.clone())));
     sentences.push(("engine", info.facts.engine.clone()));
     sentences
 }

@@ -59,6 +59,9 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     if let Some(imix) = words::imix_words(summary) {
         text.push_str(&paragraph("estimate", &imix));
     }
+    if let Some(link) = &info.facts.link {
+        text.push_str(&paragraph("link", link));
+    }
     text.push_str(&paragraph("method", &words::method_words(info, summary)));
     text.push_str(&paragraph("", words::signs_words(summary)));
     // Commands and reasons come from outside: none of them shall steer the terminal.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use model::link::{Layer, MeanSize};
+use model::link::{Line, LinkSpeed, MeanSize};
 
 /// Every key, an example, and what it means: what errors and the manual say.
 pub const KEYS: [(&str, &str, &str); 22] = [
@@ -109,7 +109,7 @@ pub struct Dut {
     /// Most that the tester can send.
     pub generator_pps: Option<f64>,
     /// Speed of the tester's link.
-    pub link_bps: Option<f64>,
+    pub link: Option<LinkSpeed>,
     /// Time through an idle DUT.
     pub latency: Duration,
     /// Mean of the exponentially distributed time that is added to it.
@@ -184,7 +184,7 @@ impl Default for Dut {
             slow_start: Duration::ZERO,
             stall: None,
             generator_pps: None,
-            link_bps: None,
+            link: None,
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
             drop_every: None,
@@ -203,10 +203,28 @@ impl Dut {
     /// The most that the tester can send in frames of this size; `None` when there is no limit.
     pub fn tester_limit_pps(&self, size: impl Into<MeanSize>) -> Option<f64> {
         let size = size.into();
-        let line_rate = self.link_bps.map(|bps| size.pps(Layer::L1, bps));
+        let line_rate = self.link.map(|link| link.line_rate_pps(size));
         match (self.generator_pps, line_rate) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
+        }
+    }
+
+    /// The line that it is measured on, where the tester's link has a speed.
+    pub fn line(&self) -> Option<Line> {
+        self.link.map(Line::simulated)
+    }
+
+    /// Gives the tester's link this speed.
+    ///
+    /// # Errors
+    /// It has another one.
+    pub fn set_link(&mut self, speed: LinkSpeed) -> Result<(), String> {
+        match self.link.replace(speed) {
+            Some(own) if own != speed => Err(format!(
+                "the link is {speed}, and link= of the simulated DUT says {own}: say one of them"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -325,9 +343,9 @@ impl Dut {
                 );
             }
             "link" => {
-                self.link_bps = Some(
-                    rate(value, "bps").ok_or("it must be bits per second above 0, at most 1e12")?,
-                );
+                let speed = rate(value, "bps").and_then(LinkSpeed::of_bps);
+                self.link =
+                    Some(speed.ok_or("it must be whole bits per second, 1 kbit/s to 1 Tbit/s")?);
             }
             "latency" => self.latency = duration(value).ok_or(TIME)?,
             "jitter" => self.jitter = duration(value).ok_or(TIME)?,
@@ -402,8 +420,8 @@ impl fmt::Display for Dut {
         if let Some(pps) = self.generator_pps {
             write!(f, ",generator={}", Scaled(pps, "pps"))?;
         }
-        if let Some(bps) = self.link_bps {
-            write!(f, ",link={}", Scaled(bps, "bps"))?;
+        if let Some(link) = self.link {
+            write!(f, ",link={}", Scaled(link.bps() as f64, "bps"))?;
         }
         for (key, time) in [
             ("latency", self.latency),
@@ -566,7 +584,7 @@ mod tests {
                     period: ms(1000)
                 }),
                 generator_pps: Some(12e6),
-                link_bps: Some(10e9),
+                link: Some(LinkSpeed::megabits(10_000)),
                 latency: Duration::from_micros(20),
                 jitter: Duration::from_micros(5),
                 drop_every: Some(100_000),
@@ -637,6 +655,8 @@ mod tests {
             ("capacity=1e6,", 14, "key=value"),
             ("ä=1,b", 1, "no key `ä`"),
             ("generator=µpps", 1, "above 0"),
+            ("link=999bps", 1, "1 kbit/s"),
+            ("link=1000.5bps", 1, "whole bits"),
         ] {
             let error = Dut::parse(text).unwrap_err();
             assert_eq!(error.position, position, "{text}: {error}");
@@ -665,7 +685,7 @@ mod tests {
                 slow_start: ns(times.0),
                 stall: Some(Stall { length: ns(times.1), period: ns(times.1 + times.2) }),
                 generator_pps: some.then_some(rates[1]),
-                link_bps: Some(round as f64 * 1e6),
+                link: Some(LinkSpeed::megabits(round as u32)),
                 latency: ns(times.1),
                 jitter: ns(times.0),
                 drop_every: some.then_some(times.2),

@@ -1,8 +1,7 @@
 //! `fwdlab ping`: how long frames are under way, by a probe of few frames.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
@@ -24,7 +23,6 @@ use super::send::Mac;
 use super::session::back_to_back::BackToBack;
 use super::session::options::{Ports, Timestamps};
 use super::session::stamping::{self, Stamping, Taken};
-use super::session::streams::Timed;
 use super::session::{Receiving, SECOND, Sending, Session, Signals, Source, Steps, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -81,9 +79,6 @@ pub struct Ping {
     /// Who takes the times of departure and arrival
     #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
     timestamps: Timestamps,
-    /// Write latencies to a file, as an HDR histogram log (V2): tag probe, and tag floor for those of the tester itself
-    #[arg(long, value_name = "FILE")]
-    hdr: Option<PathBuf>,
     /// Do not measure the tester's own floor
     #[arg(long)]
     no_floor: bool,
@@ -113,8 +108,6 @@ pub(super) struct Probe {
 
 /// What a probe found.
 pub(super) struct Probed {
-    began: SystemTime,
-    duration_s: f64,
     pub engine: String,
     pub sent: u64,
     /// Of them, those that were missed and left later.
@@ -128,16 +121,6 @@ pub(super) struct Probed {
 impl Probed {
     pub fn stream(&self) -> Option<&StreamAnalysis> {
         self.analysis.as_ref()?.streams.first()
-    }
-
-    /// Its line in a log.
-    fn timed(&self, tag: &str) -> Option<Timed<'_>> {
-        Some(Timed {
-            tag: tag.into(),
-            began: self.began,
-            duration_s: self.duration_s,
-            found: self.stream()?,
-        })
     }
 
     /// The latencies in figures; `None` when nothing was timed.
@@ -218,15 +201,12 @@ impl Probe {
             interval: SECOND,
         };
         let begun = session.begin(signals)?;
-        let began = SystemTime::now();
         let whole = session.run(begun, signals, &mut |_| {})?;
         let source = &mut session.sending[0].source;
         let engine = source.engine().name.to_owned();
         let found = stamping::analysis(Some(source), &mut session.receiving[0].receiver)?;
         let (analysis, taken) = found.unzip();
         Ok(Probed {
-            began,
-            duration_s: whole.duration_s,
             engine,
             sent: whole.sent[0].frames,
             made_up: whole.sent[0].made_up,
@@ -318,15 +298,6 @@ impl Ping {
             Some(floor(&probe, &signals))
         };
         self.tell(global, &stamping, &probed, floor.as_ref())?;
-        // what is known is told, even if the file cannot be written
-        if let Some(path) = &self.hdr {
-            let floor = floor.iter().flatten();
-            let all = [("probe", &probed)]
-                .into_iter()
-                .chain(floor.map(|f| ("floor", f)));
-            let timed: Vec<_> = all.filter_map(|(tag, probed)| probed.timed(tag)).collect();
-            streams::write_hdr(path, "ping", &timed)?;
-        }
         Ok(match signals.code(false) {
             Code::Done if probed.received == 0 => Code::TestBed,
             Code::Done if probed.taken.invalid().is_some() => Code::NotValid,

@@ -17,10 +17,10 @@ use lab::user_namespace;
 use measure::machine::{Asked, Series, sends_bursts};
 use model::campaign::Procedure;
 use model::campaign::value::Rate;
-use model::link::MeanSize;
+use model::link::{Line, LinkLoad, LinkSpeed};
 use model::result::Summary;
 use model::trial::{IpVersion, Stream};
-use model::units::FrameSize;
+use model::units::{FrameSize, Load};
 
 use super::Global;
 use super::run::{self, random_seed};
@@ -30,9 +30,13 @@ use crate::exit_code::{Code, Usage};
 /// On what is measured, and with which frames beside their size.
 #[derive(Debug, Args)]
 pub struct Arrangement {
-    /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1) [default: what the tester can offer]
+    /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1), 50% of --link [default: what the tester can offer]
     #[arg(long, value_name = "LOAD")]
     pub max: Option<Rate>,
+    /// Speed of the links, such as 1G: loads in percent are of it, and in each direction no more than its line rate is ever
+    /// offered; emulated on the test bed, whose links have none
+    #[arg(long, value_name = "SPEED")]
+    link: Option<LinkSpeed>,
     /// Number of flows
     #[arg(long, value_name = "N", default_value_t = 2000)]
     flows: u32,
@@ -110,18 +114,17 @@ impl Arrangement {
     /// Everything that is wrong with the question is told here, before a run is made.
     pub fn parameters(&self, plan: Plan, privileged: bool) -> anyhow::Result<Parameters> {
         let dut = self.dut()?;
-        let traffic = self.traffic.traffic(dut.is_some())?;
+        let line = self.line(dut.as_ref());
+        let traffic = self.traffic.traffic(dut.is_some(), line)?;
         let mut common = self.common(&plan.sizes, traffic, dut.as_ref(), privileged)?;
         if sends_bursts(&plan.procedure) && common.engine.is_none() {
             common.engine = Some(Mode::AfPacket);
         }
-        let size = common.mean_size();
-        let own = || plan.procedure.load()?.pps(size);
-        let max_load_pps = self.max_load_pps(size).or_else(own);
+        let max = self.max().or_else(|| plan.procedure.load());
         let parameters = Parameters {
             kind: plan.kind,
             values: plan.values,
-            max_load_pps,
+            max,
             asked: Asked {
                 procedure: plan.procedure,
                 sweep: None,
@@ -141,8 +144,14 @@ impl Arrangement {
     }
 
     /// The largest load, where one was given.
-    pub fn max_load_pps(&self, size: MeanSize) -> Option<f64> {
-        self.max.and_then(|Rate(max)| max.pps(size))
+    pub fn max(&self) -> Option<LinkLoad> {
+        let given = self.max.map(|Rate(max)| max);
+        given.filter(|max| *max != LinkLoad::Load(Load::Max))
+    }
+
+    /// The line, where there is one.
+    pub fn line(&self, dut: Option<&Dut>) -> Option<Line> {
+        lab::run::line(dut, self.link)
     }
 
     /// What every run needs, with a stream of each size; no size is the smallest of the IP version.
@@ -173,6 +182,7 @@ impl Arrangement {
             iterations: 1,
             trial: Duration::ZERO,
             load: None,
+            line: self.line(dut),
             configuration: configuration.transpose()?,
             versus: Vec::new(),
             rebuilds: 0,
@@ -210,6 +220,10 @@ impl Arrangement {
         }
         let text = self.dut.as_deref().unwrap_or("capacity=1e6");
         let mut dut = Dut::parse(text).map_err(|error| Usage(format!("--dut: {error}")))?;
+        if let Some(speed) = self.link {
+            let said = dut.set_link(speed);
+            said.map_err(|why| Usage(format!("--link: {why}")))?;
+        }
         if let Some(seed) = self.seed {
             if text.contains("seed") {
                 return Err(Usage("--seed and seed= in --dut: say one of them".into()));

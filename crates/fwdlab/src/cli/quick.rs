@@ -8,9 +8,10 @@ use lab::configuration::Configuration;
 use lab::placement::Placement;
 use lab::run::Parameters;
 use lab::user_namespace;
+use model::link::{LinkLoad, LinkSpeed};
 use model::result::Summary;
 use model::trial::{IpVersion, Stream};
-use model::units::{FrameSize, Load, parse_duration};
+use model::units::{FrameSize, parse_duration};
 
 use super::Global;
 use super::run::{self, random_seed};
@@ -47,9 +48,12 @@ pub struct Quick {
     /// Shortest duration of a trial [default: 1s to 2s, so that the trials take some 40 s together]
     #[arg(long, value_parser = parse_duration)]
     trial: Option<Duration>,
-    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2 [default: 1.6 times of what the DUT forwards]
+    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2, 50% of --link [default: 1.6 times of what the DUT forwards]
     #[arg(long)]
-    load: Option<Load>,
+    load: Option<LinkLoad>,
+    /// Emulate links of this speed, such as 1G: no more than their line rate is ever offered
+    #[arg(long, value_name = "SPEED")]
+    link: Option<LinkSpeed>,
     /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     set: Option<String>,
@@ -118,7 +122,7 @@ impl Quick {
         if !versus.is_empty() && self.duration < Duration::from_secs(5) {
             return Err(Usage("--for: a comparison needs 5s or more".into()).into());
         }
-        Ok(Parameters {
+        let parameters = Parameters {
             traffic: lab::run::traffic::Traffic::default(),
             trial: self.trial.unwrap_or_else(|| {
                 // the first test case is measured twice
@@ -128,6 +132,7 @@ impl Quick {
             streams,
             iterations: self.iterations,
             load: self.load,
+            line: lab::run::line(None, self.link),
             configuration,
             versus,
             rebuilds: self.rebuilds,
@@ -142,7 +147,14 @@ impl Quick {
             privileged,
             seed: self.seed.unwrap_or_else(random_seed),
             command_line: std::env::args().collect(),
-        })
+        };
+        if let Some(load) = self.load {
+            let mut streams = parameters.streams.iter();
+            streams
+                .try_for_each(|stream| parameters.load_pps(load, stream).map(|_| ()))
+                .map_err(Usage)?;
+        }
+        Ok(parameters)
     }
 
     /// The test cases, the most telling one first: smallest frames, many flows.
@@ -259,6 +271,9 @@ mod tests {
             (&["--flows", "0"], "1 to 60000"),
             (&["--iterations", "0"], "0 is not in"),
             (&["--load", "fast"], "1.5Mpps"),
+            (&["--load", "50%"], "--link 1G"),
+            (&["--load", "101%", "--link", "1G"], "101% is more than"),
+            (&["--load", "1Mpps", "--link", "1G"], "of 512 bytes"),
             (&["--vs", "true", "--size", "64,512"], "one --size"),
             (&["--vs", "true", "--for", "1s"], "5s or more"),
             (&["--set", ""], "empty"),

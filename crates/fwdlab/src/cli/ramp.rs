@@ -15,7 +15,7 @@ use crate::exit_code::Code;
 /// namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Ramp {
-    /// Load at the end of the ramp [default: the largest]
+    /// Load at the end of the ramp, such as 1Mpps, or 50% of --link [default: the largest]
     #[arg(long, value_name = "LOAD")]
     target: Option<Rate>,
     /// Frame size in bytes, FCS counted [default: the smallest]

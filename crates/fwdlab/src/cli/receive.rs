@@ -1,9 +1,8 @@
 //! `fwdlab receive`: a receiver by hand, with a line each second.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use engine::capture::{self, Captured};
@@ -63,9 +62,6 @@ pub struct Receive {
     /// Who takes the times of arrival; auto: the program at the driver, or the packet socket
     #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
     timestamps: Timestamps,
-    /// Write latencies of the streams that are checked to a file, as an HDR histogram log (V2) with a tag for each
-    #[arg(long, value_name = "FILE")]
-    hdr: Option<PathBuf>,
     /// Do not say what kinds of frames the foreign ones are
     #[arg(long)]
     no_kinds: bool,
@@ -81,13 +77,6 @@ impl Receive {
             Some(frames) => Some(streams::expectation(frames)?),
             None => self.typed(),
         };
-        if self.hdr.is_some() && checked.is_none() {
-            return Err(Usage(
-                "--hdr: frames are only counted, so that they have no latencies. Say what to check: --profile, --streams or --flows"
-                    .into(),
-            )
-            .into());
-        }
         let place = match &frames {
             Some(Frames::Traffic(frames)) => frames.traffic.place(),
             _ if self.tail => Some(SignaturePlace::Tail),
@@ -158,7 +147,6 @@ impl Receive {
             }
         }
         let ports = [self.port.clone()];
-        let began = SystemTime::now();
         let whole = session.run(begun, &signals, &mut |second| {
             if global.json_stream {
                 output::result(&words::period_json("second", &[], &ports, second).to_string());
@@ -182,11 +170,6 @@ impl Receive {
         };
         drop(session);
         self.tell(global, name, &rejected, &whole, &ends, kinds.as_ref())?;
-        // what is known is told, even if the file cannot be written
-        if let Some(path) = &self.hdr {
-            let timed = ends.iter().map(|end| end.timed(began, whole.duration_s));
-            streams::write_hdr(path, "receive", &timed.collect::<Vec<_>>())?;
-        }
         if let Some(why) = taken.invalid() {
             output::note(&format!("invalid   {why}"));
         }

@@ -3,6 +3,7 @@
 use clap::Args;
 use model::campaign::value::{Period, Rate, Share};
 use model::campaign::{self, Procedure};
+use model::link::LinkLoad;
 use model::units::{FrameSize, Load};
 
 use super::Global;
@@ -15,7 +16,7 @@ use crate::exit_code::{Code, Usage};
 /// average loss ratio of --loss. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Soak {
-    /// Load to hold; 95 % of the no-drop rate by custom [default: search the critical load]
+    /// Load to hold, such as 1Mpps, or 50% of --link; 95 % of the no-drop rate by custom [default: search the critical load]
     #[arg(long, value_name = "LOAD")]
     load: Option<Rate>,
     /// Smallest load of the search
@@ -48,7 +49,7 @@ impl Soak {
             None => default,
         };
         let (loss, procedure) = match self.load {
-            Some(Rate(Load::Max)) => {
+            Some(Rate(LinkLoad::Load(Load::Max))) => {
                 return Err(Usage(
                     "--load: say a load such as 1Mpps; a soak at the largest load measures overload"
                         .into(),

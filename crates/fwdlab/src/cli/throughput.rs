@@ -40,7 +40,7 @@ pub struct Throughput {
     /// One goal as a definition: loss=0,exceed=0.5,initial=1s,final=1s,sum=21s,width=0.005; may be repeated
     #[arg(long, value_name = "GOAL")]
     goal: Vec<String>,
-    /// Smallest load: 9001 (frames per second), 10kpps, 100Mbps (L1)
+    /// Smallest load: 9001 (frames per second), 10kpps, 100Mbps (L1), 1% of --link
     #[arg(long, value_name = "LOAD", default_value_t = campaign::Mlrsearch::default().min)]
     min: Rate,
     /// A first trial at the largest load whose result is not used; 0s for none
@@ -86,19 +86,19 @@ impl Throughput {
     /// Everything that is wrong with the question is told here, before a run is made.
     fn parameters(&self, privileged: bool) -> anyhow::Result<Parameters> {
         let dut = self.on.dut()?;
-        let traffic = self.on.traffic.one_series(dut.is_some())?;
+        let line = self.on.line(dut.as_ref());
+        let traffic = self.on.traffic.one_series(dut.is_some(), line)?;
         let common = self
             .on
             .common(self.size.as_slice(), traffic, dut.as_ref(), privileged)?;
         let size = common.mean_size();
         let parameters = Parameters {
             goals: self.goals()?,
-            min_load_pps: self
-                .min
-                .0
-                .pps(size)
+            min_load_pps: (self.min.0)
+                .on_line("the smallest load", size, line)
+                .map_err(Usage)?
                 .ok_or_else(|| Usage("--min: say a load such as 9001 or 10kpps".into()))?,
-            max_load_pps: self.on.max_load_pps(size),
+            max: self.on.max(),
             warm_up: self.warm_up.0,
             time_limit: self.time_limit.0,
             early_end: match self.early_end.as_deref() {
@@ -186,13 +186,17 @@ mod tests {
         let names: Vec<&str> = p.goals.iter().map(|g| g.name.as_str()).collect();
         assert_eq!(names.len(), 3);
         assert_eq!(names[0], "pdr");
-        assert_eq!((p.min_load_pps, p.max_load_pps), (1e4, None));
+        assert_eq!((p.min_load_pps, p.max), (1e4, None));
         assert_eq!(p.dut.unwrap().seed, 7);
         // bits per second on the wire: 672 a frame of 64 bytes
         let p = parameters(&["--min", "672kbps", "--max", "1Gbps", "--warm-up", "0s"]).unwrap();
         assert_eq!(p.min_load_pps, 1000.0);
-        assert_eq!(p.max_load_pps.unwrap().round(), 1_488_095.0);
+        assert_eq!(largest_load(&p).unwrap().unwrap().round(), 1_488_095.0);
         assert_eq!(p.goals.len(), 2);
+        // and 1 % and half of the line rate of 1 Gbit/s
+        let p = parameters(&["--min", "1%", "--max", "50%", "--link", "1G"]).unwrap();
+        assert_eq!(p.min_load_pps.round(), 14_881.0);
+        assert_eq!(largest_load(&p).unwrap().unwrap().round(), 744_048.0);
     }
 
     #[test]
@@ -226,6 +230,20 @@ mod tests {
             (sim(&["--time-limit", "0s"]), "above 0"),
             (sim(&["--warm-up", "5"]), "500ms"),
             (vec!["--engine", "sim"], "--max"),
+            (vec!["--max", "50%"], "--link 1G"),
+            (vec!["--min", "1%"], "--link 1G"),
+            (
+                vec!["--max", "2Mpps", "--link", "1G"],
+                "2Mpps is more than the emulated link 1 Gbit/s carries: 1488095",
+            ),
+            (
+                vec!["--max", "120%", "--link", "1G"],
+                "120% is more than the emulated link",
+            ),
+            (
+                sim(&["--dut", "link=10G", "--link", "1G"]),
+                "link= of the simulated DUT says 10G",
+            ),
             (vec!["--dut", "capacity=1e6"], "--engine sim"),
             (vec!["--min", "10"], "below one frame"),
             (vec!["--goals", "width=0"], "never reached"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lab::run::traffic::{ProfileFrames, Traffic};
+use model::link::Line;
 use model::units::parse_duration;
 use model::variant::{Destinations, Modifier, Variant};
 
@@ -62,13 +63,18 @@ impl TrafficOptions {
     }
 
     /// The series, each with its frames compiled: whatever is wrong with them is told here.
-    pub fn traffic(&self, simulated: bool) -> anyhow::Result<Traffic> {
+    pub fn traffic(&self, simulated: bool, line: Option<Line>) -> anyhow::Result<Traffic> {
         let profile = match &self.profile {
             None => None,
             Some(name) => {
                 let loaded = profiles::load(name)?;
                 let read = |name: &str| loaded.read_capture(name);
-                let frames = ProfileFrames::new(&loaded.profile, self.both_directions, &read);
+                let frames = ProfileFrames::new(
+                    &loaded.profile,
+                    self.both_directions,
+                    line.map(|line| line.speed),
+                    &read,
+                );
                 Some(Arc::new(frames.map_err(Usage)?))
             }
         };
@@ -97,8 +103,8 @@ impl TrafficOptions {
     }
 
     /// The same for a command that makes one series in a run: with modifiers it is the modified one.
-    pub fn one_series(&self, simulated: bool) -> anyhow::Result<Traffic> {
-        let mut traffic = self.traffic(simulated)?;
+    pub fn one_series(&self, simulated: bool, line: Option<Line>) -> anyhow::Result<Traffic> {
+        let mut traffic = self.traffic(simulated, line)?;
         if self.single_and_random() || self.modifier.len() > 1 {
             return Err(Usage(
                 "a search makes one series in a run: say --destinations single or random and one --modifier, and compare two runs \

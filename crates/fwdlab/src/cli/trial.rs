@@ -14,7 +14,7 @@ use crate::exit_code::Code;
 /// The smallest experiment. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Trial {
-    /// Load: 1e6 (frames per second), 10kpps, 100Mbps (L1) [default: the largest]
+    /// Load: 1e6 (frames per second), 10kpps, 100Mbps (L1), 50% of --link [default: the largest]
     #[arg(long, value_name = "LOAD")]
     load: Option<Rate>,
     /// Frame size in bytes, FCS counted [default: the smallest]
@@ -87,6 +87,16 @@ mod tests {
         for (arguments, words) in [
             (vec!["--engine", "sim"], "--max"),
             (vec!["--dut", "capacity=1e6"], "--engine sim"),
+            (vec!["--load", "50%"], "--link 1G"),
+            (
+                vec!["--load", "200%", "--link", "1G"],
+                "the load: 200% is more than the emulated link 1 Gbit/s carries",
+            ),
+            (
+                vec!["--load", "10%", "--max", "2Mpps", "--link", "1G"],
+                "the load: 2Mpps is more than",
+            ),
+            (vec!["--link", "1"], "say 1G"),
             (
                 vec!["--engine", "sim", "--max", "1e6", "--load", "0"],
                 "above 0",

@@ -21,6 +21,7 @@ mod faults;
 mod formats;
 mod import;
 mod interrupts;
+mod line;
 mod links;
 mod ministat;
 mod pacing;

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use model::latency::LatencySummary;
 use serde_json::Value;
 
-use crate::support::{
-    Lab, PATIENCE, count, hdr_logs, is_in_log, list, root, skipped, try_tool, words,
-};
+use crate::support::{Lab, PATIENCE, count, list, root, skipped, try_tool, words};
 use crate::wire::{MAC_A, Wire};
 
 const MAC_E0: &str = "02:00:00:00:00:e0";
@@ -194,13 +192,11 @@ fn a_receiver_that_knows_the_profile_names_them_too() {
     };
     let profile = dut.profile(TWO_STREAMS);
     for engine in ["xdp", "af-packet"] {
-        let hdr = dut.lab.path().join(engine);
         let mut receive = dut.ours.start(
             &dut.lab,
             &format!(
-                "receive --port pc --profile {} --for 2000frames --engine {engine} --json-stream --hdr {}",
-                profile.display(),
-                hdr.display()
+                "receive --port pc --profile {} --for 2000frames --engine {engine} --json-stream",
+                profile.display()
             ),
         );
         receive.event("started");
@@ -222,19 +218,7 @@ fn a_receiver_that_knows_the_profile_names_them_too() {
         assert!(lost.abs_diff(expected / 10) <= 12 * 2, "{mix}");
         assert_eq!(count(&blocked["frames_received"]), 0);
         is_latency(&mix["latency"]);
-        if let Some(read) = hdr_logs(TEST, &[hdr]) {
-            let [(first, mix_read), (second, nothing)] = &read[..] else {
-                panic!("{read:?}");
-            };
-            assert_eq!([first, second], ["0_mix", "2_blocked"]);
-            is_in_log(&mix["latency"], mix_read);
-            assert_eq!(nothing[0], 0.0);
-        }
     }
-    dut.ours
-        .run(&dut.lab, "receive --port pc --for 1frames --hdr x")
-        .code(2)
-        .says(&["--profile, --streams or --flows"]);
 }
 
 #[test]
@@ -268,12 +252,11 @@ fn two_ports_check_each_others_frames() {
         words(&reverse["streams"][0]["flows_missing"]),
         ["198.19.10.2:2000 > 198.18.10.1:2000"]
     );
-    let read = hdr_logs(TEST, &[hdr]).unwrap_or_default();
-    for (received, (tag, read)) in [forward, reverse].iter().zip(&read) {
-        assert_eq!(tag, "0_test_frames");
-        is_in_log(&received["streams"][0]["latency"], read);
-    }
-    assert!(read.is_empty() || read.len() == 2);
+    let log = std::fs::read_to_string(&hdr).unwrap();
+    let lines = log
+        .lines()
+        .filter(|line| line.starts_with("Tag=0_test_frames,"));
+    assert_eq!(lines.count(), 2, "{log}");
     // counted and not checked
     let document = dut.ours.json(&dut.lab, &format!("{arguments} --count"));
     let reverse = &document["receive"][1];

@@ -449,62 +449,6 @@ pub fn json_lines(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// What another reader finds in HDR histogram logs, of each interval: its tag, how many values, the 50th percentile and the
-/// 99.9th. `None`: there is none on this host, and the test is skipped.
-pub fn hdr_logs(test: &str, logs: &[PathBuf]) -> Option<Vec<(String, [f64; 3])>> {
-    const READER: &str = "
-import sys
-from hdrh.histogram import HdrHistogram
-from hdrh.log import HistogramLogReader
-for path in sys.argv[1:]:
-    reader = HistogramLogReader(path, HdrHistogram(1, (1 << 40) - 1, 3))
-    while h := reader.get_next_interval_histogram():
-        print(h.get_tag(), h.get_total_count(), h.get_value_at_percentile(50), h.get_value_at_percentile(99.9))
-";
-    let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
-    let has_reader = |python: &&str| {
-        let probe = Command::new(python)
-            .args(["-c", "import hdrh.log"])
-            .output();
-        probe.is_ok_and(|probe| probe.status.success())
-    };
-    let Some(python) = [venv, "python3"].into_iter().find(has_reader) else {
-        skipped(
-            test,
-            "Python's hdrhistogram is not installed; scripts/bootstrap --tests installs it",
-        );
-        return None;
-    };
-    let read = Command::new(python)
-        .args(["-c", READER])
-        .args(logs)
-        .output()
-        .unwrap();
-    assert!(read.status.success(), "{read:?}");
-    let lines = String::from_utf8(read.stdout).unwrap();
-    let interval = |line: &str| {
-        let (tag, figures) = line.split_once(' ').unwrap();
-        let figures: Vec<f64> = figures.split(' ').map(|n| n.parse().unwrap()).collect();
-        (tag.to_owned(), figures.try_into().unwrap())
-    };
-    Some(lines.lines().map(interval).collect())
-}
-
-/// Does an interval of a log have what was said of these latencies?
-#[track_caller]
-pub fn is_in_log(latency: &Value, read: &[f64; 3]) {
-    assert_eq!(number(&latency["latency_frames"]), read[0], "{latency}");
-    for (name, read) in [("latency_p50_ns", read[1]), ("latency_p999_ns", read[2])] {
-        // percentiles that too few frames stand for are not said
-        if let Some(said) = latency[name].as_f64() {
-            assert!(
-                (read / said - 1.0).abs() < 0.001,
-                "{name} {read}: {latency}"
-            );
-        }
-    }
-}
-
 /// Configuration sets that we ship.
 pub fn example(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets");

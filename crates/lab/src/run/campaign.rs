@@ -17,6 +17,7 @@ use model::campaign::{Campaign, Case, Engine, PLAIN};
 use model::campaign_outcome::Iteration;
 use model::event::{Event, EventKind};
 use model::file::FileError;
+use model::link::Line;
 use model::outcome::Outcome;
 use model::result::{Noise, Summary};
 use model::trial::Stream;
@@ -25,6 +26,7 @@ use model::version::RUN_FORMAT;
 
 use super::course::{Ahead, Course, invalid};
 use super::device::{OVERHEAD, Real, Simulated, doubts, noise, simulated_noise};
+use super::largest::Bounds;
 use super::procedure::{estimated, likely_limits};
 use super::traffic::Traffic;
 use super::{Control, Measured, Run, carry_out, configure, keep_inputs, open_tester};
@@ -133,17 +135,27 @@ impl Parameters {
             let size = stream.frame_size_bytes;
             (size, size.into())
         });
-        let limits = likely_limits(sizes, self.dut.as_ref(), self.max_load_pps(&streams[0]));
-        limits.map_err(|_| {
-            let why = "the simulated tester has no limit: say max here, or generator=12Mpps or link=10Gbps in dut";
-            self.campaign.error(&["bed"], why)
+        let limits = likely_limits(sizes, self.dut.as_ref(), self.bounds());
+        limits.map_err(|error| {
+            let way = match (&self.campaign.bed.max, self.campaign.procedure.load()) {
+                (Some(_), _) => &["bed", "max"][..],
+                (None, Some(_)) => &["procedure", "load"],
+                (None, None) => &["bed"],
+            };
+            self.campaign.error(way, error.to_string())
         })
     }
 
-    fn max_load_pps(&self, stream: &Stream) -> Option<f64> {
+    fn bounds(&self) -> Bounds {
         let most = self.campaign.bed.max.map(|Rate(most)| most);
-        let load = most.or_else(|| self.campaign.procedure.load())?;
-        load.pps(stream.frame_size_bytes)
+        Bounds {
+            asked: most.or_else(|| self.campaign.procedure.load()),
+            line: self.line(),
+        }
+    }
+
+    fn line(&self) -> Option<Line> {
+        super::line(self.dut.as_ref(), self.campaign.bed.link)
     }
 
     fn asked(&self, seed: u64) -> Asked {
@@ -166,6 +178,7 @@ impl Parameters {
             traffic: Traffic::default(),
             trial: Duration::ZERO,
             load: None,
+            line: self.line(),
             configuration: self.configurations.get(configuration).cloned(),
             versus: Vec::new(),
             rebuilds: 0,
@@ -205,6 +218,9 @@ impl Parameters {
         ]
         .map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value))
         .into();
+        if let Some(line) = self.line() {
+            values.insert("link_bps".into(), line.speed.bps().into());
+        }
         if let Some(sweep) = &campaign.sweep {
             values.insert("sweep".into(), sweep.parameter.clone().into());
         }
@@ -227,6 +243,10 @@ fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
     let text = campaign.bed.dut.as_deref().unwrap_or("capacity=1e6");
     let wrong = |why: String| campaign.error(&["bed", "dut"], why);
     let mut dut = Dut::parse(text).map_err(|error| wrong(error.to_string()))?;
+    if let Some(speed) = campaign.bed.link {
+        let said = dut.set_link(speed);
+        said.map_err(|why| campaign.error(&["bed", "link"], why))?;
+    }
     match (campaign.seed, text.contains("seed")) {
         (Some(_), true) => {
             let why = "seed stands in dut and in the campaign: say one of them";
@@ -337,6 +357,7 @@ pub fn start<'a>(
             control,
             gate: None,
             limits: BTreeMap::new(),
+            short: Vec::new(),
             stands: false,
             made: vec![Vec::new(); campaign.cases.len()],
             invalid: 0,
@@ -359,7 +380,9 @@ struct Running<'a> {
     control: &'a Control,
     gate: Option<Gate>,
     /// Largest load of every stream: the same in all iterations.
-    limits: BTreeMap<String, f64>,
+    limits: BTreeMap<String, Limit>,
+    /// Streams with which the tester cannot fill the line, in words.
+    short: Vec<String>,
     /// A bed has been told of.
     stands: bool,
     made: Vec<Vec<Iteration>>,
@@ -521,29 +544,32 @@ impl Running<'_> {
         common: &super::Parameters,
     ) -> Result<Vec<Limit>, LabError> {
         let mut limits = Vec::new();
+        let (bounds, procedure) = (
+            self.parameters.bounds(),
+            &self.parameters.campaign.procedure,
+        );
         for stream in &common.streams {
-            let known = self.parameters.max_load_pps(stream);
-            let known = known.or_else(|| self.limits.get(&stream.id()).copied());
-            let max_load_pps = match known {
-                Some(max) => max,
-                None => {
-                    let overload = match wants_overload(&self.parameters.campaign.procedure) {
-                        true => device.overload(stream)?,
-                        false => None,
-                    };
-                    let max = match overload {
-                        Some(load) => load,
-                        None => device.sustained(stream)?.0,
-                    };
-                    *self.limits.entry(stream.id()).or_insert(max)
+            if let Some(known) = self.limits.get(&stream.id()) {
+                limits.push(*known);
+                continue;
+            }
+            let size = stream.frame_size_bytes;
+            let mut is_overload = false;
+            let found = bounds.largest(size, size.into(), || {
+                let overload = match wants_overload(procedure) {
+                    true => device.overload(stream)?,
+                    false => None,
+                };
+                is_overload = overload.is_some();
+                match overload {
+                    Some(load) => Ok((load, "overload".into())),
+                    None => device.sustained(stream),
                 }
-            };
-            limits.push(Limit {
-                frame_size: stream.frame_size_bytes,
-                mean: stream.frame_size_bytes.into(),
-                line_rate_pps: None,
-                max_load_pps,
-            });
+            })?;
+            self.short
+                .extend(found.warning(&bounds).filter(|_| !is_overload));
+            self.limits.insert(stream.id(), found.limit);
+            limits.push(found.limit);
         }
         Ok(limits)
     }
@@ -558,6 +584,7 @@ impl Running<'_> {
             Some(_) => Vec::new(),
             None => doubts(&self.parameters.common(Vec::new(), PLAIN)),
         };
+        warnings.append(&mut self.short);
         warnings.extend(invalid(self.invalid, measured.trials.len()));
         let made = std::mem::take(&mut self.made);
         let cases = campaign.cases.iter().zip(made);

@@ -14,7 +14,6 @@ use engine::{Histogram, Reading, Tester};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use model::latency::Bucket;
-use model::link::MeanSize;
 use model::loss::Counters;
 use model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
 use model::reset::Reset;
@@ -169,21 +168,6 @@ impl Device for Simulated<'_> {
 
     fn names(&self) -> (&'static str, &'static str) {
         (sim::NAME, sim::NAME)
-    }
-}
-
-/// The largest load on a simulated DUT, and where it comes from in words.
-pub(super) fn simulated_limit(
-    dut: &Dut,
-    size: impl Into<MeanSize>,
-    asked_pps: Option<f64>,
-) -> Result<(f64, &'static str), String> {
-    match (asked_pps, dut.tester_limit_pps(size)) {
-        (Some(max), _) => Ok((max, "as asked for")),
-        (None, Some(limit)) => Ok((limit, "what the simulated tester can offer")),
-        (None, None) => Err(
-            "the simulated tester has no limit: say --max, or generator=12Mpps or link=10Gbps in --dut".into(),
-        ),
     }
 }
 

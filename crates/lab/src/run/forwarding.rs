@@ -79,10 +79,16 @@ pub(super) fn run(
                     let found = match parameters.load {
                         // whether frames are lost inside is then not known before; a configuration may do it
                         Some(load) => Overload {
-                            load_pps: load.pps(stream.frame_size_bytes),
+                            load_pps: parameters
+                                .load_pps(load, stream)
+                                .map_err(LabError::Preflight)?,
                             loses_inside: parameters.configuration.is_some(),
                         },
                         None => bench.overload(stream)?,
+                    };
+                    let found = Overload {
+                        load_pps: parameters.within_line(found.load_pps, stream),
+                        ..found
                     };
                     *loads[planned.case].insert(found)
                 }

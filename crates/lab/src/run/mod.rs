@@ -9,6 +9,7 @@ pub mod campaign;
 mod course;
 mod device;
 pub mod forwarding;
+mod largest;
 pub mod manage;
 mod modify;
 pub mod paired;
@@ -23,13 +24,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use engine::sim::Dut;
 use engine::{Mode, Tester};
 use jiff::Timestamp;
 use model::event::{Event, EventKind, RebuildRecord};
-use model::link::MeanSize;
+use model::facts::Facts;
+use model::link::{Line, LinkLoad, LinkSpeed, MeanSize};
 use model::result::{RunInfo, RunState, Summary, TrialRecord};
 use model::trial::{IpVersion, Stream};
-use model::units::{FrameSize, Load};
+use model::units::FrameSize;
 use model::version::{EVENT_FORMAT, RUN_FORMAT};
 use store::{RunId, RunWriter};
 
@@ -50,7 +53,9 @@ pub struct Parameters {
     /// Shortest duration of a trial.
     pub trial: Duration,
     /// Intended load; `None` chooses 1.6 times of what the DUT forwards.
-    pub load: Option<Load>,
+    pub load: Option<LinkLoad>,
+    /// The line: no more than its rate is offered, and loads in percent are of it.
+    pub line: Option<Line>,
     /// Applied to the DUT before it is measured.
     pub configuration: Option<Configuration>,
     /// Compared with the plain DUT by paired slices; not empty means a comparison.
@@ -90,6 +95,11 @@ impl Control {
     pub fn flag(&self) -> Arc<AtomicBool> {
         self.0.clone()
     }
+}
+
+/// The line of a measurement: the link of the simulated tester, or on the test bed an emulated one of this speed.
+pub fn line(dut: Option<&Dut>, link: Option<LinkSpeed>) -> Option<Line> {
+    dut.map_or(link.map(Line::emulated), Dut::line)
 }
 
 /// What a run leaves.
@@ -190,7 +200,10 @@ impl<'a> Run<'a> {
             state: RunState::Running,
             error: None,
             parameters: values,
-            facts: crate::facts::host(&parameters.placement, parameters.privileged),
+            facts: Facts {
+                link: parameters.line.map(|line| line.to_string()),
+                ..crate::facts::host(&parameters.placement, parameters.privileged)
+            },
         };
         let writer = RunWriter::create(runs, &info)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
@@ -301,6 +314,23 @@ impl Parameters {
         self.traffic.mean().unwrap_or_else(of_stream)
     }
 
+    /// The intended load of a stream in frames per second as it was asked for; `None` is flat out.
+    ///
+    /// # Errors
+    /// It means nothing here, or is more than the line carries.
+    pub fn load_pps(&self, load: LinkLoad, stream: &Stream) -> Result<Option<f64>, String> {
+        load.on_line("the load", stream.frame_size_bytes, self.line)
+    }
+
+    /// A load of a stream that nobody asked for, `None` being flat out: no more than the line carries.
+    fn within_line(&self, load_pps: Option<f64>, stream: &Stream) -> Option<f64> {
+        let Some(line) = self.line else {
+            return load_pps;
+        };
+        let most = line.rate_pps(stream.frame_size_bytes);
+        Some(load_pps.map_or(most, |pps| pps.min(most)))
+    }
+
     fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = BTreeMap::new();
         let mut set = |name: &str, value: serde_json::Value| {
@@ -324,6 +354,9 @@ impl Parameters {
                     l.to_string().into()
                 }),
         );
+        if let Some(line) = self.line {
+            set("link_bps", line.speed.bps().into());
+        }
         for (name, value) in self.traffic.as_values() {
             set(name, value);
         }

@@ -158,10 +158,8 @@ fn intended(
     tester: &mut engine::Tester,
     stop: &Control,
 ) -> Result<f64, LabError> {
-    if let Some(pps) = parameters
-        .load
-        .and_then(|load| load.pps(stream.frame_size_bytes))
-    {
+    let asked = (parameters.load).map_or(Ok(None), |load| parameters.load_pps(load, stream));
+    if let Some(pps) = asked.map_err(LabError::Preflight)? {
         return Ok(pps);
     }
     let mut bench = Bench {
@@ -175,7 +173,13 @@ fn intended(
     // a busy host may keep the generator from showing what it can
     for _ in 0..OVERLOAD_LOOKS {
         if let Some(pps) = bench.overload(stream)?.load_pps {
-            return Ok(pps);
+            return match (parameters.within_line(Some(pps), stream), parameters.line) {
+                (Some(most), Some(line)) if most < pps => Err(LabError::Preflight(format!(
+                    "a comparison needs overload, {pps:.0} frames per second of this DUT, and the {line} carries {most:.0}. A \
+                     load below saturation can be forced with --load 100%, but shows no difference"
+                ))),
+                _ => Ok(pps),
+            };
         }
     }
     Err(LabError::Preflight(

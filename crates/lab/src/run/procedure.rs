@@ -12,13 +12,14 @@ use measure::gate::Gate;
 use measure::machine::{Asked, Limit, make};
 use measure::procedure::estimate;
 use model::event::Event;
-use model::link::{Layer, MeanSize};
+use model::link::{LinkLoad, MeanSize};
 use model::result::{Noise, Summary};
 use model::units::FrameSize;
 use model::version::RUN_FORMAT;
 
 use super::course::{self, Ahead, Course, Followed};
 use super::device::{self, OVERHEAD, doubts, noise, simulated_noise};
+use super::largest::Bounds;
 use super::{Control, Measured, Run, carry_out, manage};
 use crate::error::LabError;
 
@@ -36,8 +37,8 @@ pub struct Parameters {
     pub kind: &'static str,
     /// The parameters of the procedure, as they are kept.
     pub values: BTreeMap<String, serde_json::Value>,
-    /// Largest load in frames per second; `None` is what the tester can offer.
-    pub max_load_pps: Option<f64>,
+    /// Largest load; `None` is what the tester can offer, at most the line rate.
+    pub max: Option<LinkLoad>,
     /// Measure this simulated DUT instead of the test bed.
     pub dut: Option<Dut>,
     /// The procedure.
@@ -71,45 +72,21 @@ pub fn check(parameters: &Parameters) -> Result<(), String> {
 }
 
 fn assumed(parameters: &Parameters) -> Result<Vec<Limit>, String> {
-    let Parameters {
-        common,
-        dut,
-        max_load_pps,
-        ..
-    } = parameters;
-    let sizes = common.streams.iter().map(|stream| {
-        let size = stream.frame_size_bytes;
-        (size, common.traffic.mean().unwrap_or_else(|| size.into()))
-    });
-    likely_limits(sizes, dut.as_ref(), *max_load_pps)
+    let sizes = parameters.sizes().into_iter();
+    likely_limits(sizes, parameters.dut.as_ref(), parameters.bounds()).map_err(|e| e.to_string())
 }
 
 /// The limits that are known of frames of these sizes and mean sizes, or likely ones.
 pub(super) fn likely_limits(
     sizes: impl Iterator<Item = (FrameSize, MeanSize)>,
     dut: Option<&Dut>,
-    max_load_pps: Option<f64>,
-) -> Result<Vec<Limit>, String> {
-    sizes
-        .map(|(frame_size, mean)| {
-            let Some(dut) = dut else {
-                return Ok(Limit {
-                    frame_size,
-                    mean,
-                    line_rate_pps: None,
-                    max_load_pps: max_load_pps.unwrap_or(TYPICAL_MAX_PPS),
-                });
-            };
-            let (max_load_pps, _) = device::simulated_limit(dut, mean, max_load_pps)?;
-            let line_rate_pps = dut.link_bps.map(|bps| mean.pps(Layer::L1, bps));
-            Ok(Limit {
-                frame_size,
-                mean,
-                line_rate_pps,
-                max_load_pps: line_rate_pps.map_or(max_load_pps, |line| line.min(max_load_pps)),
-            })
-        })
-        .collect()
+    bounds: Bounds,
+) -> Result<Vec<Limit>, LabError> {
+    let largest = sizes.map(|(size, mean)| match dut {
+        Some(dut) => bounds.on(dut, size, mean),
+        None => bounds.likely(size, mean, TYPICAL_MAX_PPS),
+    });
+    largest.map(|found| Ok(found?.limit)).collect()
 }
 
 fn on_simulation(
@@ -125,7 +102,7 @@ fn on_simulation(
     device::on_simulation(dut, traffic, estimate.0, control, run, |device, run| {
         let course = parameters.course(limits, estimate, None, control);
         let followed = course.follow(device, run, measured)?;
-        parameters.sum_up(run, measured, followed, simulated_noise(dut))
+        parameters.sum_up(run, measured, followed, Vec::new(), simulated_noise(dut))
     })
 }
 
@@ -139,23 +116,18 @@ fn on_bed(
     let likely = assumed(parameters).map_err(LabError::Preflight)?;
     let estimate = parameters.estimated(&likely, OVERHEAD)?;
     device::on_bed(common, estimate, control, run, |device, gate, run| {
-        let mut limits = Vec::new();
-        for stream in &common.streams {
-            let max_load_pps = match parameters.max_load_pps {
-                Some(max) => max,
-                None => device.sustained_in_all(stream, run)?.0,
-            };
-            limits.push(Limit {
-                frame_size: stream.frame_size_bytes,
-                mean: (common.traffic.mean()).unwrap_or_else(|| stream.frame_size_bytes.into()),
-                line_rate_pps: None,
-                max_load_pps,
-            });
+        let bounds = parameters.bounds();
+        let (mut limits, mut short) = (Vec::new(), Vec::new());
+        for (stream, (size, mean)) in common.streams.iter().zip(parameters.sizes()) {
+            let held = || device.sustained_in_all(stream, run);
+            let found = bounds.largest(size, mean, held)?;
+            short.extend(found.warning(&bounds));
+            limits.push(found.limit);
         }
         let course = parameters.course(limits, estimate, gate.as_ref(), control);
         let followed = course.follow(device, run, measured)?;
         let noise = noise(gate.as_ref(), &measured.trials);
-        parameters.sum_up(run, measured, followed, noise)
+        parameters.sum_up(run, measured, followed, short, noise)
     })
 }
 
@@ -175,6 +147,22 @@ pub(super) fn estimated(
 }
 
 impl Parameters {
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            asked: self.max,
+            line: self.common.line,
+        }
+    }
+
+    /// The size of the frames of each stream, and their mean size.
+    fn sizes(&self) -> Vec<(FrameSize, MeanSize)> {
+        let sizes = self.common.streams.iter().map(|s| s.frame_size_bytes);
+        let mean = self.common.traffic.mean();
+        sizes
+            .map(|size| (size, mean.unwrap_or_else(|| size.into())))
+            .collect()
+    }
+
     fn course<'a>(
         &'a self,
         limits: Vec<Limit>,
@@ -211,12 +199,14 @@ impl Parameters {
         run: &Run<'_>,
         measured: &mut Measured,
         followed: Followed,
+        short: Vec<String>,
         noise: Noise,
     ) -> Result<(), LabError> {
         let mut warnings = match self.dut {
             Some(_) => Vec::new(),
             None => doubts(&self.common),
         };
+        warnings.extend(short);
         if let Some(profile) = &self.common.traffic.profile {
             warnings.extend(profile.notes.clone());
         }
@@ -245,10 +235,7 @@ impl Parameters {
         values.retain(|name, _| !matches!(name.as_str(), "load" | "iterations" | "trial_s"));
         values.extend(self.values.clone());
         values.insert("procedure".into(), self.kind.into());
-        let most = self
-            .max_load_pps
-            .map_or("what the tester can offer".into(), Into::into);
-        values.insert("max_load_pps".into(), most);
+        values.insert("max_load_pps".into(), self.bounds().as_value());
         if let Some(dut) = &self.dut {
             for real in ["generator_cpus", "dut_cpus"] {
                 values.remove(real);

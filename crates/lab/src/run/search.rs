@@ -15,6 +15,7 @@ use measure::mlr::typed::Named;
 use measure::mlr::{self, ID, Planned, Search};
 use measure::procedure::ended_too_early;
 use model::event::{Event, EventKind};
+use model::link::LinkLoad;
 use model::procedure::{Purpose, Question};
 use model::result::{HoldUps, Noise, Summary, TrialRecord, Validity};
 use model::search::{SearchOutcome, SearchTrial};
@@ -22,6 +23,7 @@ use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
 use super::device::{self, Device, Made, OVERHEAD, doubts, noise, simulated_noise};
+use super::largest::{Bounds, Largest};
 use super::traffic::test_case;
 use super::{Control, Measured, Run, carry_out, manage, timestamp};
 use crate::error::LabError;
@@ -41,8 +43,8 @@ pub struct Parameters {
     pub goals: Vec<Named>,
     /// Smallest load in frames per second.
     pub min_load_pps: f64,
-    /// Largest load in frames per second; `None` is what the tester can offer.
-    pub max_load_pps: Option<f64>,
+    /// Largest load; `None` is what the tester can offer, at most the line rate.
+    pub max: Option<LinkLoad>,
     /// A first trial whose result is not used; zero for none.
     pub warm_up: Duration,
     /// The search ends when its trials took longer.
@@ -80,14 +82,14 @@ pub fn start<'a>(
 /// The largest load, where it is known before any traffic.
 ///
 /// # Errors
-/// A simulated tester without a limit was given none.
+/// A simulated tester without a limit was given none, or what was asked for is more than the line carries.
 pub fn largest_load(parameters: &Parameters) -> Result<Option<f64>, String> {
-    let size = parameters.common.mean_size();
     match &parameters.dut {
-        Some(dut) => {
-            device::simulated_limit(dut, size, parameters.max_load_pps).map(|(max, _)| Some(max))
-        }
-        None => Ok(parameters.max_load_pps),
+        Some(dut) => match parameters.on(dut) {
+            Ok(largest) => Ok(Some(largest.limit.max_load_pps)),
+            Err(error) => Err(error.to_string()),
+        },
+        None => parameters.bounds().asked_pps(parameters.common.mean_size()),
     }
 }
 
@@ -107,15 +109,12 @@ fn on_simulation(
     run: &mut Run<'_>,
     measured: &mut Measured,
 ) -> Result<(), LabError> {
-    let size = parameters.common.mean_size();
-    let limit = device::simulated_limit(dut, size, parameters.max_load_pps);
-    let (max, source) = limit.map_err(LabError::Preflight)?;
-    let estimate = estimate(parameters, max, Duration::ZERO);
+    let largest = parameters.on(dut)?;
+    let estimate = estimate(parameters, largest.limit.max_load_pps, Duration::ZERO);
     let noise = simulated_noise(dut);
     let question = Asked {
         parameters,
-        max,
-        source: source.into(),
+        largest,
         estimate,
     };
     let traffic = &parameters.common.traffic;
@@ -132,26 +131,20 @@ fn on_bed(
 ) -> Result<(), LabError> {
     let common = &parameters.common;
     let stream = &common.streams[0];
-    let assumed = parameters
-        .max_load_pps
-        .unwrap_or(TYPICAL_MAX_PPS.max(parameters.min_load_pps * 2.0));
+    let (size, mean) = (stream.frame_size_bytes, common.mean_size());
+    let bounds = parameters.bounds();
+    let typical = TYPICAL_MAX_PPS.max(parameters.min_load_pps * 2.0);
+    let assumed = bounds.likely(size, mean, typical)?.limit.max_load_pps;
     let estimate = estimate(parameters, assumed, OVERHEAD);
     device::on_bed(common, estimate, control, run, |device, gate, run| {
-        let (max, source) = match parameters.max_load_pps {
-            Some(max) => (max, "as asked for".to_owned()),
-            None => {
-                let (max, source) = device.sustained_in_all(stream, run)?;
-                check(parameters, max).map_err(LabError::Preflight)?;
-                (max, source)
-            }
-        };
+        let largest = bounds.largest(size, mean, || device.sustained_in_all(stream, run))?;
+        check(parameters, largest.limit.max_load_pps).map_err(LabError::Preflight)?;
         if control.is_stopped() {
             return Err(LabError::Interrupted);
         }
         let question = Asked {
             parameters,
-            max,
-            source,
+            largest,
             estimate,
         };
         let gate = gate.as_ref();
@@ -191,8 +184,7 @@ fn estimate(parameters: &Parameters, max_load_pps: f64, overhead: Duration) -> (
 /// A search with everything known.
 struct Asked<'a> {
     parameters: &'a Parameters,
-    max: f64,
-    source: String,
+    largest: Largest,
     estimate: (u32, Duration),
 }
 
@@ -207,7 +199,8 @@ impl Asked<'_> {
         gate: Option<&Gate>,
         noise: impl FnOnce(&[TrialRecord]) -> Noise,
     ) -> Result<(), LabError> {
-        let mut search = search(self.parameters, self.max).map_err(LabError::Preflight)?;
+        let max_load_pps = self.largest.limit.max_load_pps;
+        let mut search = search(self.parameters, max_load_pps).map_err(LabError::Preflight)?;
         device.begin(self.variant(), run)?;
         // the smallest load at which the generator fell short
         let mut short_from: Option<f64> = None;
@@ -231,6 +224,7 @@ impl Asked<'_> {
             true => Vec::new(),
             false => doubts(&self.parameters.common),
         };
+        warnings.extend(self.largest.warning(&self.parameters.bounds()));
         warnings.extend(outcome::inversions(&search, goals));
         warnings.extend(manage::doubts(&measured.trials));
         let trials = &measured.trials;
@@ -263,7 +257,7 @@ impl Asked<'_> {
                 variant: self.variant().clone(),
                 min_load_pps: grid.load(0),
                 max_load_pps: grid.load(grid.last()),
-                max_load_source: self.source.clone(),
+                max_load_source: self.largest.source.clone(),
                 max_load_index: grid.last(),
                 trials: trials.len() as u32,
                 trials_invalid: trials.iter().filter(|t| !t.validity.is_valid()).count() as u32,
@@ -271,7 +265,8 @@ impl Asked<'_> {
                 goals: outcome::goals(&search, goals, short_from),
                 failure: outcome::failure(&search, goals),
                 shortened: {
-                    let mut shortened = outcome::shortened(goals, simulated);
+                    let mut shortened =
+                        outcome::shortened(goals, self.parameters.common.line, simulated);
                     shortened.extend(self.variant().deviations());
                     shortened
                 },
@@ -480,6 +475,18 @@ impl Asked<'_> {
 }
 
 impl Parameters {
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            asked: self.max,
+            line: self.common.line,
+        }
+    }
+
+    fn on(&self, dut: &Dut) -> Result<Largest, LabError> {
+        let size = self.common.streams[0].frame_size_bytes;
+        self.bounds().on(dut, size, self.common.mean_size())
+    }
+
     fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = self.common.as_values();
         values.retain(|name, _| !matches!(name.as_str(), "load" | "iterations" | "trial_s"));
@@ -490,11 +497,7 @@ impl Parameters {
         set("procedure", ID.into());
         set("goals", goals.collect::<Vec<_>>().into());
         set("min_load_pps", self.min_load_pps.into());
-        set(
-            "max_load_pps",
-            self.max_load_pps
-                .map_or("what the tester can offer".into(), Into::into),
-        );
+        set("max_load_pps", self.bounds().as_value());
         set("warm_up_s", self.warm_up.as_secs_f64().into());
         set("time_limit_s", self.time_limit.as_secs_f64().into());
         set("early_end", self.early_end.into());

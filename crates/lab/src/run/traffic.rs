@@ -15,7 +15,7 @@ use engine::traffic::player::Player;
 use engine::traffic::reach::Reach;
 use engine::traffic::{Emission, Kind};
 use engine::{Addresses, Frames, TrafficFrames};
-use model::link::MeanSize;
+use model::link::{LinkSpeed, MeanSize};
 use model::procedure::Bursts;
 use model::profile::Profile;
 use model::trial::{IpVersion, Stream};
@@ -80,7 +80,7 @@ impl Default for Traffic {
 }
 
 impl ProfileFrames {
-    /// Compiles the profile for both directions, or for the forward one alone.
+    /// Compiles the profile for both directions, or for the forward one alone, on a link of this speed.
     ///
     /// # Errors
     /// In words: the profile is impossible, has frames that would not be known when they come back, or nothing that a router
@@ -88,6 +88,7 @@ impl ProfileFrames {
     pub fn new(
         profile: &Profile,
         both_ways: bool,
+        link: Option<LinkSpeed>,
         read: &dyn Fn(&str) -> std::io::Result<Vec<u8>>,
     ) -> Result<ProfileFrames, String> {
         let compiled = |direction, addresses| {
@@ -95,7 +96,7 @@ impl ProfileFrames {
                 direction,
                 addresses,
                 vlan: None,
-                link: None,
+                link,
                 read,
             };
             compile(profile, &setting).map_err(|e| e.to_string())
@@ -685,7 +686,7 @@ mod tests {
         let read = |_: &str| Err(std::io::ErrorKind::NotFound.into());
         let of = |text: &str| {
             let profile = Profile::parse("test.toml", text).unwrap();
-            ProfileFrames::new(&profile, false, &read)
+            ProfileFrames::new(&profile, false, None, &read)
         };
         let imix = of("[[stream]]\nsize = \"imix\"\n").unwrap();
         assert!((imix.mean.bytes() - 4342.0 / 12.0).abs() < 1e-9);

@@ -3,6 +3,7 @@
 //! It only translates: a planned trial into a question, an answer into a loss ratio, the bounds into an outcome. Start with
 //! [`Machine`].
 
+use model::link::Line;
 use model::outcome::{Compliance, Found, Outcome};
 use model::procedure::{Answer, Purpose, Question};
 use model::search::SearchOutcome;
@@ -31,6 +32,8 @@ pub struct Parameters {
     pub time_limit_ns: u64,
     /// Trials end as soon as they are bad for every goal.
     pub early_end: bool,
+    /// The line, where there is one.
+    pub line: Option<Line>,
     /// No device is measured.
     pub simulated: bool,
 }
@@ -68,6 +71,11 @@ impl Machine {
             traffic_ns: 0,
             course: Course::default(),
         })
+    }
+
+    fn shortened(&self) -> Vec<String> {
+        let p = &self.parameters;
+        outcome::shortened(&p.goals, p.line, p.simulated)
     }
 }
 
@@ -138,7 +146,7 @@ impl Procedure for Machine {
             answered,
             compliance: Compliance {
                 standard: "RFC 2544 §26.1 throughput".into(),
-                shortened: outcome::shortened(named, self.parameters.simulated),
+                shortened: self.shortened(),
             },
             warnings: outcome::inversions(search, named),
             trials: self.course.trials,
@@ -153,7 +161,7 @@ impl Procedure for Machine {
                 traffic_s: self.traffic_ns as f64 / 1e9,
                 goals,
                 failure,
-                shortened: outcome::shortened(named, self.parameters.simulated),
+                shortened: self.shortened(),
             }),
         }]
     }

@@ -3,12 +3,14 @@
 //!
 //! Words without figures: these stand beside them. Start with [`goals`] and [`reason`].
 
+use model::link::Line;
 use model::search::{GoalDefinition, GoalResult};
 
 use super::bounds::{Class, classify};
 use super::goal::Goal;
 use super::typed::Named;
 use super::{Failure, Planned, Reason, Search};
+use crate::compliance::no_medium;
 use crate::procedure::{TESTER_BOUND, is_tester_bound};
 
 /// A generator that sends less than this share of what was intended has fallen short.
@@ -177,7 +179,7 @@ pub fn inversions(search: &Search, goals: &[Named]) -> Vec<String> {
 }
 
 /// In which points a search with these goals is no RFC 2544 throughput test. The waits are those of the lab: none is made.
-pub fn shortened(goals: &[Named], simulated: bool) -> Vec<String> {
+pub fn shortened(goals: &[Named], line: Option<Line>, simulated: bool) -> Vec<String> {
     let mut points = Vec::new();
     let mut point = |holds: &dyn Fn(&Goal) -> bool, words: &str| {
         let of: Vec<&str> = goals
@@ -205,6 +207,7 @@ pub fn shortened(goals: &[Named], simulated: bool) -> Vec<String> {
     if simulated {
         points.push("the DUT is simulated".into());
     }
+    points.extend(no_medium(line));
     points
 }
 
@@ -290,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_standard_is_named_only_for_what_it_says() {
-        let of = |text: &str| shortened(&typed::parse(text).unwrap(), false).join("; ");
+        let of = |text: &str| shortened(&typed::parse(text).unwrap(), None, false).join("; ");
         assert!(of("ndr").contains("shorter than 60 s"));
         assert!(!of("rfc2544").contains("60 s"), "{}", of("rfc2544"));
         assert!(of("rfc2544").contains("late frames"));

@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 
 use crate::file::{FileError, Origin, Step, or_which};
+use crate::link::{LinkLoad, LinkSpeed};
 use crate::trial::{IpVersion, Stream};
 use crate::typed::Several;
 use crate::units::{FrameSize, Load};
@@ -128,7 +129,9 @@ pub struct Bed {
     pub dut: Option<String>,
     /// CPUs of the DUT; by default the last one
     pub dut_cpus: Vec<usize>,
-    /// Largest load; by default what the tester can offer
+    /// Speed of the links, such as 1G: no more than their line rate is offered, and loads in percent are of it
+    pub link: Option<LinkSpeed>,
+    /// Largest load; by default what the tester can offer, at most the line rate
     pub max: Option<Rate>,
 }
 
@@ -379,7 +382,7 @@ impl Campaign {
     fn check_bed(&self) -> Result<(), FileError> {
         let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
         let bed = &self.bed;
-        if matches!(bed.max, Some(Rate(Load::Max))) {
+        if matches!(bed.max, Some(Rate(LinkLoad::Load(Load::Max)))) {
             return wrong(
                 &["bed", "max"],
                 "say a load such as \"1Mpps\", or leave max out",

@@ -10,11 +10,12 @@ use toml::de::{DeValue, ValueDeserializer};
 
 use super::value::{Pause, Percent, Period, Rate, Share};
 use crate::file::{Step, or_which};
+use crate::link::LinkLoad;
 use crate::outcome::LatencyMode;
 use crate::units::Load;
 
 /// Smallest load of a search, in frames per second: FD.io CSIT's.
-const MIN_LOAD: Rate = Rate(Load::Frames(9001.0));
+const MIN_LOAD: Rate = Rate(LinkLoad::Load(Load::Frames(9001.0)));
 
 macro_rules! procedures {
     ($($(#[$about:meta])* $id:literal $variant:ident($type:ty),)*) => {
@@ -36,7 +37,7 @@ macro_rules! procedures {
             }
 
             /// The one load that it offers, when it says one: then nothing has to be known of the largest.
-            pub fn load(&self) -> Option<Load> {
+            pub fn load(&self) -> Option<LinkLoad> {
                 match self {
                     Procedure::Trial(Trial { load, .. }) | Procedure::Soak(Soak { load, .. }) => load.map(|Rate(load)| load),
                     _ => None,

@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::link::LinkLoad;
 use crate::typed::{Numbers, typed};
 use crate::units::{Load, UnitError, parse_duration, parse_load};
 
@@ -25,9 +26,9 @@ pub struct Share(pub f64);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percent(pub f64);
 
-/// A load: `1Mpps`, `1e6`, `10Gbps`, `max`.
+/// A load: `1Mpps`, `1e6`, `10Gbps`, `50%` of the line rate, `max`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate(pub Load);
+pub struct Rate(pub LinkLoad);
 
 impl Period {
     /// So many seconds.
@@ -115,7 +116,10 @@ impl FromStr for Rate {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse_load(text).map(Rate)
+        match text.trim().ends_with('%') {
+            true => text.parse().map(Rate),
+            false => parse_load(text).map(|load| Rate(LinkLoad::Load(load))),
+        }
     }
 }
 
@@ -158,7 +162,7 @@ impl fmt::Display for Percent {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Load::Frames(pps) => pps.fmt(f),
+            LinkLoad::Load(Load::Frames(pps)) => pps.fmt(f),
             other => other.fmt(f),
         }
     }
@@ -183,7 +187,7 @@ typed!(Percent, Numbers::Any, "a percentage such as \"50%\"", {
     "anyOf": [{ "type": "number", "exclusiveMinimum": 0, "maximum": 1000 }, { "type": "string" }]
 });
 typed!(Rate, Numbers::Any, "a load such as \"1Mpps\" or 1e6", {
-    "description": "A load: \"1Mpps\", 1e6 (frames per second), \"10Gbps\" (L1), \"9.4Gbps-l2\", \"max\"",
+    "description": "A load: \"1Mpps\", 1e6 (frames per second), \"10Gbps\" (L1), \"9.4Gbps-l2\", \"50%\" (of link), \"max\"",
     "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }]
 });
 
@@ -216,6 +220,9 @@ mod tests {
         }
         assert_eq!("29%".parse::<Percent>().unwrap().0, 29.0);
         assert!("0%".parse::<Percent>().is_err());
-        assert_eq!("9001".parse::<Rate>().unwrap().to_string(), "9001");
+        for text in ["9001", "50%", "12.5%"] {
+            assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
+        }
+        assert!("0%".parse::<Rate>().is_err());
     }
 }

@@ -431,6 +431,7 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         optional("clock source", facts.clock_source.clone());
         optional("root of the host", Some(yes_no(facts.privileged)));
         optional("driver of the ports", facts.driver.clone());
+        optional("link", facts.link.clone());
         optional("engine", Some(facts.engine.clone()));
         optional("kernel command line", facts.kernel_command_line.clone());
         let host = host
@@ -505,6 +506,7 @@ fn shell_word(word: &str) -> String {
 fn test_bed(m: &mut Markup, info: &RunInfo) {
     let facts = &info.facts;
     let link = facts.driver.as_deref().unwrap_or("link");
+    let title = facts.link.as_deref().unwrap_or(link);
     // `engine` is a name and a reason: the name is enough here.
     let engine = facts
         .engine
@@ -528,7 +530,7 @@ fn test_bed(m: &mut Markup, info: &RunInfo) {
             });
             if name != "receiver" {
                 m.within("div", &[("class", "wire")], |m| {
-                    m.leaf("span", &[("title", link)], link)
+                    m.leaf("span", &[("title", title)], link)
                 });
             }
         };

@@ -330,6 +330,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
             .into_iter()
             .map(|method| ("method", method)),
     );
+    sentences.extend(info.facts.link.iter().map(|link| ("link", link.clone())));
     sentences.push(("engine", info.facts.engine.clone()));
     sentences
 }

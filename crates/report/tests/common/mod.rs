@@ -102,6 +102,7 @@ fn facts() -> Facts {
             ("gen:net.ipv6.conf.all.accept_dad", "0"),
         ]),
         driver: Some("veth".into()),
+        link: None,
         offloads: map(&[("d0:gro", "off"), ("d0:tso", "off"), ("d1:gro", "off"), ("d1:tso", "off")]),
         engine: "live-frames: XDP test run of frames in the kernel, proven by 1000 of 1000 frames forwarded"
             .into(),

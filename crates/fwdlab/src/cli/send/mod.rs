@@ -56,7 +56,7 @@ pub struct Send {
     /// Who takes the times of departure and arrival; all but user need an answer of the kernel for each frame, from af-packet
     #[arg(long, value_enum, default_value_t = Timestamps::User, requires = "analyse")]
     timestamps: Timestamps,
-    /// Write latencies to a file, as an HDR histogram log (V2) with a tag for each stream
+    /// Write latencies to a file, as an HDR histogram log (V2)
     #[arg(long, value_name = "FILE", requires = "analyse")]
     hdr: Option<PathBuf>,
     /// Traffic profile: a name (`fwdlab profile ls`) or a file
@@ -289,9 +289,8 @@ impl Send {
         self.tell_end(global, &mut session, &loads, &whole, &ends)?;
         // what is known is told, even if the file cannot be written
         if let Some(path) = &self.hdr {
-            let all = ends.iter().flat_map(|end| &end.streams);
-            let timed: Vec<_> = all.map(|s| s.timed(began, whole.duration_s)).collect();
-            streams::write_hdr(path, "send", &timed)?;
+            let all: Vec<&StreamEnd> = ends.iter().flat_map(|end| &end.streams).collect();
+            streams::write_hdr(path, began, whole.duration_s, &all)?;
         }
         let endless = self.amount.is_none() && (self.pcap.is_none() || self.rounds == 0);
         Ok(match signals.code(endless) {

@@ -2,7 +2,6 @@
 //!
 //! The receiver found it out; here it becomes lines and JSON. Start with [`StreamEnd`].
 
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
@@ -297,45 +296,24 @@ fn variation(latency: &LatencySummary) -> String {
     .join("  ")
 }
 
-/// Latencies of a stream as a line of an HDR histogram log.
-pub struct Timed<'a> {
-    /// Its name there.
-    pub tag: String,
-    /// When frames began to be counted.
-    pub began: SystemTime,
-    /// How long they were.
-    pub duration_s: f64,
-    /// What was found.
-    pub found: &'a StreamAnalysis,
-}
-
-impl StreamEnd {
-    /// Its line in a log, tagged with its number and its name.
-    pub fn timed(&self, began: SystemTime, duration_s: f64) -> Timed<'_> {
-        Timed {
-            tag: format!("{} {}", self.id, self.name),
-            began,
-            duration_s,
-            found: &self.found,
-        }
-    }
-}
-
-/// Writes `--hdr FILE` of a command: an HDR histogram log with a line for each of these.
-pub fn write_hdr(path: &Path, command: &str, streams: &[Timed<'_>]) -> anyhow::Result<()> {
-    let begin = (streams.iter().map(|stream| stream.began).min()).unwrap_or_else(SystemTime::now);
-    let buckets: Vec<_> = (streams.iter())
-        .map(|stream| analysis::buckets(&stream.found.latency))
+/// The latencies of all streams as an HDR histogram log.
+pub fn write_hdr(
+    path: &std::path::Path,
+    begin: SystemTime,
+    duration_s: f64,
+    ends: &[&StreamEnd],
+) -> anyhow::Result<()> {
+    let buckets: Vec<_> = (ends.iter())
+        .map(|end| analysis::buckets(&end.found.latency))
         .collect();
-    let intervals: Vec<hdr::Interval<'_>> = (streams.iter().zip(&buckets))
-        .map(|(stream, latencies)| hdr::Interval {
-            tag: Some(stream.tag.clone()),
-            start: stream.began.duration_since(begin).unwrap_or_default(),
-            duration: Duration::from_secs_f64(stream.duration_s),
+    let intervals: Vec<hdr::Interval<'_>> = (ends.iter().zip(&buckets))
+        .map(|(end, latencies)| hdr::Interval {
+            tag: Some(format!("{} {}", end.id, end.name)),
+            start: Duration::ZERO,
+            duration: Duration::from_secs_f64(duration_s),
             latencies,
         })
         .collect();
-    let about = format!("fwdlab {command}: latencies in ns");
-    let log = hdr::log(&about, begin, &intervals);
+    let log = hdr::log("fwdlab send: latencies in ns", begin, &intervals);
     std::fs::write(path, log).with_context(|| format!("cannot write {}", path.display()))
 }

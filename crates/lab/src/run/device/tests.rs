@@ -59,6 +59,7 @@ fn on_bed<T>(
         iterations: 1,
         trial: Duration::ZERO,
         load: None,
+        line: None,
         configuration: None,
         versus: Vec::new(),
         rebuilds: 0,
