@@ -5,9 +5,14 @@
 //! and modifiers are made is in `engine` and `lab`. Start with [`Variant`].
 
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::trial::Stream;
+use crate::typed::{Numbers, typed};
+use crate::units::parse_duration;
 
 /// A variant of a series; the default is the plain one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +70,113 @@ pub enum Modifier {
 /// One of so many frames is a broadcast in [`Modifier::Broadcast`].
 pub const BROADCAST_EVERY: u32 = 100;
 
+/// Names of modifiers, for errors.
+const NAMES: &str = "broadcast, management, filters=1, filters=25, updates, updates=10s, all";
+
+/// Time between two routing updates in seconds, when nobody says: that of RIP (RFC 2544 §11.3).
+const UPDATES_S: f64 = 30.0;
+
+/// The modifiers of a series as people type them: `none`, `broadcast,filters=25`, `updates=10s`, `all`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Modifiers(pub Vec<Modifier>);
+
+impl Modifiers {
+    /// Says which of them a simulated DUT cannot have.
+    ///
+    /// # Errors
+    /// In words: it has neither rules nor routes nor management.
+    pub fn check_simulated(&self) -> Result<(), String> {
+        match self.0.iter().find(|m| **m != Modifier::Broadcast) {
+            None => Ok(()),
+            Some(modifier) => Err(format!(
+                "a simulated DUT has neither rules nor routes nor management, so that {modifier} means nothing; measure on the test bed"
+            )),
+        }
+    }
+}
+
+/// In words: `broadcast + filters=25`.
+impl fmt::Display for Modifiers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_empty() {
+            true => f.write_str("none"),
+            false => {
+                let all: Vec<String> = self.0.iter().map(Modifier::to_string).collect();
+                f.write_str(&all.join(" + "))
+            }
+        }
+    }
+}
+
+/// As it is typed.
+impl fmt::Display for Destinations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Destinations::Flows => "flows",
+            Destinations::Single => "single",
+            Destinations::Random => "random",
+        })
+    }
+}
+
+impl FromStr for Modifiers {
+    type Err = String;
+
+    fn from_str(list: &str) -> Result<Modifiers, String> {
+        let mut modifiers: Vec<Modifier> = Vec::new();
+        if list.trim() == "none" {
+            return Ok(Modifiers(modifiers));
+        }
+        for text in list.split(',').map(str::trim) {
+            let (name, value) = match text.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (text, None),
+            };
+            let updates = Modifier::Updates {
+                interval_s: UPDATES_S,
+            };
+            let more = match (name, value) {
+                ("all", None) => vec![
+                    Modifier::Broadcast,
+                    Modifier::Management,
+                    updates,
+                    Modifier::Filters { rules: 25 },
+                ],
+                ("broadcast", None) => vec![Modifier::Broadcast],
+                ("management", None) => vec![Modifier::Management],
+                ("filters", Some("1")) => vec![Modifier::Filters { rules: 1 }],
+                ("filters", Some("25")) => vec![Modifier::Filters { rules: 25 }],
+                ("updates", None) => vec![updates],
+                ("updates", Some(every)) => {
+                    let every = parse_duration(every).map_err(|error| error.to_string())?;
+                    vec![Modifier::Updates {
+                        interval_s: every.as_secs_f64(),
+                    }]
+                }
+                _ => return Err(format!("there is no `{text}`; there are {NAMES}")),
+            };
+            for modifier in more {
+                let kind = std::mem::discriminant(&modifier);
+                if modifiers
+                    .iter()
+                    .any(|known| std::mem::discriminant(known) == kind)
+                {
+                    return Err(format!(
+                        "{modifier} and another of its kind: say one of them"
+                    ));
+                }
+                modifiers.push(modifier);
+            }
+        }
+        Ok(Modifiers(modifiers))
+    }
+}
+
+typed!(Modifiers, Numbers::No, "modifiers in quotes, such as \"broadcast\"", {
+    "description": "Modifiers of RFC 2544 §11, with commas between them: none, broadcast, management, filters=1, filters=25, updates, updates=10s, all",
+    "type": "string"
+});
+
 impl Variant {
     /// A stream of one size, one way, and nothing else.
     pub fn is_plain(&self) -> bool {
@@ -83,6 +195,51 @@ impl Variant {
             modifiers: Vec::new(),
             ..self.clone()
         }
+    }
+
+    /// A stream as it is sent in this series: with one flow to a single destination.
+    #[must_use]
+    pub fn stream(&self, stream: &Stream) -> Stream {
+        Stream {
+            flows: match self.destinations {
+                Destinations::Flows => stream.flows,
+                Destinations::Single => 1,
+                Destinations::Random => NETWORKS,
+            },
+            ..stream.clone()
+        }
+    }
+
+    /// Name of a stream's test case in this series: `64B-2000flows-ipv4`, `imix/both-directions`.
+    pub fn id(&self, stream: &Stream) -> String {
+        let name = match &self.profile {
+            Some(profile) => profile.clone(),
+            None => self.stream(stream).id(),
+        };
+        let rest = Variant {
+            profile: None,
+            ..self.clone()
+        };
+        match rest.is_plain() {
+            true => name,
+            false => format!(
+                "{name}/{}",
+                rest.to_string().replace(", ", "/").replace(' ', "-")
+            ),
+        }
+    }
+
+    /// Only what makes its frames others: what the DUT is asked for besides is left out.
+    #[must_use]
+    pub fn frames(&self) -> Variant {
+        let mut frames = self.clone();
+        frames.modifiers.retain(|m| *m == Modifier::Broadcast);
+        frames
+    }
+
+    /// Do streams of its own share the load, so that it cannot be offered in bursts?
+    pub fn has_own_times(&self) -> bool {
+        self.profile.is_some() || self.has(|m| *m == Modifier::Broadcast)
     }
 
     /// What keeps a series from being what RFC 2544 describes, for labels.
@@ -121,8 +278,7 @@ impl fmt::Display for Variant {
             parts.push("both directions".into());
         }
         if !self.modifiers.is_empty() {
-            let all: Vec<String> = self.modifiers.iter().map(Modifier::to_string).collect();
-            parts.push(all.join(" + "));
+            parts.push(Modifiers(self.modifiers.clone()).to_string());
         }
         f.write_str(&parts.join(", "))
     }
@@ -174,6 +330,38 @@ impl DirectionCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trial::IpVersion;
+    use crate::units::FrameSize;
+
+    #[test]
+    fn modifiers_as_they_are_typed() {
+        let of = |text: &str| text.parse::<Modifiers>().map(|all| all.0);
+        assert_eq!(of("none"), Ok(vec![]));
+        let all = of("all").unwrap();
+        assert_eq!(all.len(), 4);
+        assert!(Modifiers(all).check_simulated().is_err());
+        assert_eq!(
+            Modifiers(vec![Modifier::Broadcast]).check_simulated(),
+            Ok(())
+        );
+        assert_eq!(
+            of("filters=1, updates=10s"),
+            Ok(vec![
+                Modifier::Filters { rules: 1 },
+                Modifier::Updates { interval_s: 10.0 }
+            ])
+        );
+        for (text, told) in [
+            ("", "there is no ``"),
+            ("filters=2", "there is no `filters=2`; there are broadcast"),
+            ("broadcast,none", "there is no `none`"),
+            ("filters=1,filters=25", "filters=25 and another of its kind"),
+            ("updates=0s", "above 0"),
+        ] {
+            let error = of(text).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn a_variant_says_what_is_not_plain() {
@@ -192,6 +380,17 @@ mod tests {
             variant.to_string(),
             "profile imix, random destinations, both directions, broadcast + filters=25 + updates every 30 s"
         );
+        let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 7).unwrap();
+        assert_eq!(Variant::default().id(&stream), "64B-7flows-ipv4");
+        assert_eq!(
+            variant.id(&stream),
+            "imix/random-destinations/both-directions/broadcast-+-filters=25-+-updates-every-30-s"
+        );
+        let single = Variant {
+            destinations: Destinations::Single,
+            ..Variant::default()
+        };
+        assert_eq!(single.id(&stream), "64B-1flow-ipv4/one-address-pair");
         assert_eq!(variant.deviations().len(), 2);
         let managed = Variant {
             modifiers: vec![Modifier::Management],

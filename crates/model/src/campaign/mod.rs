@@ -20,6 +20,7 @@
 //! # Ok::<(), model::file::FileError>(())
 //! ```
 
+mod matrix;
 mod procedure;
 pub mod value;
 
@@ -30,11 +31,13 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
 
-use crate::file::{FileError, Origin, Step, or_which};
+use crate::file::{FileError, Origin, Step};
 use crate::link::{LinkLoad, LinkSpeed};
-use crate::trial::{IpVersion, Stream};
+use crate::trial::Stream;
 use crate::typed::Several;
 use crate::units::{FrameSize, Load};
+use crate::variant::Variant;
+use matrix::Matrix;
 use procedure::Wrong;
 pub use procedure::{
     Equilibrium, ForwardingRate, Mlrsearch, Mrr, Plr, Procedure, Ramp, Rfc2544, Soak, Sweep, Test,
@@ -51,17 +54,13 @@ pub const FLOWS: u32 = 2000;
 /// Largest file, in bytes.
 pub const LARGEST_FILE: usize = 1 << 20;
 
-/// More test cases are a mistake.
-const MOST_CASES: usize = 10_000;
-
 /// What a campaign will say in a later version.
-const NOT_YET: [(&[&str], &str); 6] = [
+const NOT_YET: [(&[&str], &str); 5] = [
     (&["telemetry"], "telemetry of the DUT"),
     (&["hooks"], "commands before and after"),
     (&["threshold"], "limits that set the exit code"),
     (&["resume"], "going on after a crash"),
     (&["bed", "host"], "test beds on other hosts"),
-    (&["matrix", "profile"], "traffic profiles in a matrix"),
 ];
 
 /// A campaign.
@@ -92,19 +91,22 @@ pub struct Campaign {
 }
 
 /// A test case: a configuration of the DUT and what is sent through it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
     /// Name of the configuration; `plain` is the router without any.
     pub configuration: String,
-    /// What is sent.
+    /// What is sent; for a profile a stream of its mean size and with its flows, once it has been read.
     #[serde(flatten)]
     pub stream: Stream,
+    /// What is not plain in the series.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
 }
 
 impl Case {
     /// A name for tables, files and filters: `nft-stateful/64B-2000flows-ipv4`.
     pub fn id(&self) -> String {
-        format!("{}/{}", self.configuration, self.stream.id())
+        format!("{}/{}", self.configuration, self.variant.id(&self.stream))
     }
 }
 
@@ -162,48 +164,6 @@ impl Engine {
             Engine::AfPacket => "af-packet",
             Engine::Sim => "sim",
         }
-    }
-}
-
-/// Which test cases there are: every combination
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct Matrix {
-    /// Names of configurations, and plain; by default all that are defined, or plain where there are none
-    configuration: Option<Several<String>>,
-    /// Frame sizes in bytes, FCS counted; by default the smallest of the IP version
-    size: Option<Several<u16>>,
-    /// Numbers of flows; by default 2000
-    flows: Option<Several<u32>>,
-    /// IP versions
-    ip: Option<Several<IpVersion>>,
-    /// Combinations to leave out: { configuration = "a", size = 64 }
-    exclude: Vec<Excluded>,
-}
-
-/// What is left out: every test case that is so in all keys that are said.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct Excluded {
-    /// This configuration
-    configuration: Option<String>,
-    /// This frame size
-    size: Option<u16>,
-    /// So many flows
-    flows: Option<u32>,
-    /// This IP version
-    ip: Option<IpVersion>,
-}
-
-impl Excluded {
-    fn leaves_out(&self, case: &Case) -> bool {
-        fn agrees<T: PartialEq>(said: Option<&T>, is: &T) -> bool {
-            said.is_none_or(|said| said == is)
-        }
-        agrees(self.configuration.as_ref(), &case.configuration)
-            && agrees(self.size.as_ref(), &case.stream.frame_size_bytes.bytes())
-            && agrees(self.flows.as_ref(), &case.stream.flows)
-            && agrees(self.ip.as_ref(), &case.stream.ip_version)
     }
 }
 
@@ -451,132 +411,6 @@ impl Campaign {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Every combination that is not excluded.
-    fn expand(&self, matrix: &Matrix) -> Result<Vec<Case>, FileError> {
-        let defined: Vec<String> = self.configurations.keys().cloned().collect();
-        let configurations = match (&matrix.configuration, defined.is_empty()) {
-            (Some(said), _) => said.0.clone(),
-            (None, true) => vec![PLAIN.to_owned()],
-            (None, false) => defined.clone(),
-        };
-        let known: Vec<String> = std::iter::once(PLAIN.to_owned()).chain(defined).collect();
-        let item = |key: &'static str, n: usize, why: String| {
-            let way = [Step::Key("matrix"), Step::Key(key), Step::Item(n)];
-            self.origin.error(&way, why)
-        };
-        for (n, name) in configurations.iter().enumerate() {
-            if !known.contains(name) {
-                let why = format!(
-                    "there is no configuration `{name}`; {}",
-                    or_which(name, &known)
-                );
-                return Err(item("configuration", n, why));
-            }
-        }
-        let swept = |key: &str| {
-            self.sweep
-                .as_ref()
-                .is_some_and(|sweep| sweep.parameter == key)
-        };
-        for (key, is_said) in [
-            ("flows", matrix.flows.is_some()),
-            ("size", matrix.size.is_some()),
-        ] {
-            if is_said && swept(key) {
-                let why = format!("{key} is what the sweep varies: leave it out of the matrix");
-                return Err(self.error(&["matrix", key], why));
-            }
-        }
-        let unique = |key: &'static str, values: &[String]| {
-            if values.is_empty() {
-                let why = format!(
-                    "no {key} at all: there would be no test case; leave {key} out for the default"
-                );
-                return Err(self.error(&["matrix", key], why));
-            }
-            match first_twice(values) {
-                Some(twice) => Err(self.error(&["matrix", key], format!("{twice} is there twice"))),
-                None => Ok(()),
-            }
-        };
-        let texts = |values: &[u32]| values.iter().map(u32::to_string).collect::<Vec<_>>();
-        let sizes = matrix.size.as_ref().map(|sizes| sizes.0.as_slice());
-        let flows = matrix.flows.as_ref().map_or(&[FLOWS][..], |flows| &flows.0);
-        let versions = matrix
-            .ip
-            .as_ref()
-            .map_or(&[IpVersion::Ipv4][..], |ip| &ip.0);
-        unique("configuration", &configurations)?;
-        if let Some(sizes) = sizes {
-            unique(
-                "size",
-                &sizes.iter().map(u16::to_string).collect::<Vec<_>>(),
-            )?;
-        }
-        unique("flows", &texts(flows))?;
-        unique(
-            "ip",
-            &versions
-                .iter()
-                .map(IpVersion::to_string)
-                .collect::<Vec<_>>(),
-        )?;
-
-        let mut cases = Vec::new();
-        for configuration in &configurations {
-            for version in versions {
-                let smallest = [version.smallest_frame().bytes()];
-                for (n, bytes) in sizes.unwrap_or(&smallest).iter().enumerate() {
-                    let size = FrameSize::new(*bytes);
-                    let size = size.map_err(|error| item("size", n, error.to_string()))?;
-                    for (m, flows) in flows.iter().enumerate() {
-                        let stream = Stream::new(*version, size, *flows);
-                        let key = if (1..=60_000).contains(flows) {
-                            ("size", n)
-                        } else {
-                            ("flows", m)
-                        };
-                        let stream =
-                            stream.map_err(|error| item(key.0, key.1, error.to_string()))?;
-                        cases.push(Case {
-                            configuration: configuration.clone(),
-                            stream,
-                        });
-                    }
-                }
-            }
-        }
-        if cases.len() > MOST_CASES {
-            let why = format!("{} test cases; {MOST_CASES} are the most", cases.len());
-            return Err(self.error(&["matrix"], why));
-        }
-        for (n, excluded) in matrix.exclude.iter().enumerate() {
-            if !cases.iter().any(|case| excluded.leaves_out(case)) {
-                let why = "no test case is so, or it was left out before".into();
-                return Err(item("exclude", n, why));
-            }
-            cases.retain(|case| !excluded.leaves_out(case));
-            if cases.is_empty() {
-                return Err(self.error(&["matrix", "exclude"], "every test case is excluded"));
-            }
-        }
-        if let (true, Some(first)) = (swept("size"), cases.first()) {
-            self.streams(first)?;
-        }
-        if swept("flows")
-            && let Some(sweep) = &self.sweep
-        {
-            for value in &sweep.values {
-                let flows = u32::try_from(*value).unwrap_or(u32::MAX);
-                let stream = &cases[0].stream;
-                Stream::new(stream.ip_version, stream.frame_size_bytes, flows).map_err(
-                    |error| self.error(&["procedure", "sweep", "values"], error.to_string()),
-                )?;
-            }
-        }
-        Ok(cases)
     }
 }
 

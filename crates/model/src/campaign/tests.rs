@@ -275,3 +275,78 @@ fn mistakes_are_told_with_their_place() {
         assert!(error.contains(told), "{text}: {error}");
     }
 }
+
+#[test]
+fn traffic_of_the_matrix() {
+    let ids = |more: &str| -> Vec<String> {
+        let campaign = parse(&least(more)).unwrap();
+        campaign.cases.iter().map(Case::id).collect()
+    };
+    assert_eq!(
+        ids("[matrix]\nprofile = ['imix', 'flows/5000']\ndirections = ['one', 'both']"),
+        [
+            "plain/imix",
+            "plain/imix/both-directions",
+            "plain/flows/5000",
+            "plain/flows/5000/both-directions"
+        ]
+    );
+    // one address pair is a test case once
+    assert_eq!(
+        ids(
+            "[matrix]\nflows = [5, 7]\ndestinations = ['flows', 'single', 'random']\nexclude = [{ destinations = 'flows', flows = 5 }]"
+        ),
+        [
+            "plain/64B-1flow-ipv4/one-address-pair",
+            "plain/64B-256flows-ipv4/random-destinations",
+            "plain/64B-7flows-ipv4"
+        ]
+    );
+    let modified = "[matrix]\nmodifier = ['none', 'filters=25', 'broadcast,updates=10s']\nexclude = [{ modifier = 'filters=25' }]";
+    assert_eq!(
+        ids(modified),
+        [
+            "plain/64B-2000flows-ipv4",
+            "plain/64B-2000flows-ipv4/broadcast-+-updates-every-10-s"
+        ]
+    );
+    // what is not plain is kept, and what is plain looks as it always did
+    let case = &parse(&least(modified)).unwrap().cases[1];
+    let kept = serde_json::to_value(case).unwrap();
+    assert_eq!(kept["variant"]["modifiers"][0]["kind"], "broadcast");
+    let back: Case = serde_json::from_value(kept).unwrap();
+    assert_eq!(back, *case);
+    let plain = serde_json::to_value(&parse(&least("")).unwrap().cases[0]).unwrap();
+    assert_eq!(plain.get("variant"), None);
+
+    for (more, told) in [
+        (
+            "[matrix]\nprofile = 'imix'\nsize = 64",
+            "4:8: profiles say what is sent: leave size out, or profile",
+        ),
+        (
+            "[matrix]\nprofile = []",
+            "no profile at all: there would be no test case; leave profile out for the default",
+        ),
+        (
+            "[matrix]\nmodifier = ['none', 'none']",
+            "none is there twice",
+        ),
+        (
+            "[matrix]\nmodifier = 'brodcast'",
+            "3:12: there is no `brodcast`; there are broadcast, management",
+        ),
+        (
+            "[bed]\nengine = 'sim'\n[matrix]\nmodifier = ['none', 'filters=1']",
+            "5:21: a simulated DUT has neither rules nor routes",
+        ),
+        ("[matrix]\ndirections = 'tow'", "3:14: unknown name `tow`"),
+        (
+            "[matrix]\nprofile = 'imix'\n[procedure.sweep]\nparameter = 'flows'\nvalues = [1, 2]",
+            "profiles say what is sent, flows too",
+        ),
+    ] {
+        let error = parse(&least(more)).unwrap_err().to_string();
+        assert!(error.contains(told), "{more}: {error}");
+    }
+}

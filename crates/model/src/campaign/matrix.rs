@@ -1,0 +1,330 @@
+//! The test cases of a campaign: every combination of what its matrix lists, without those that it excludes.
+//!
+//! What a profile or a configuration is, is not known here. Start with [`Campaign::expand`].
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Campaign, Case, FLOWS, PLAIN, first_twice};
+use crate::file::{FileError, Step, or_which};
+use crate::trial::{IpVersion, Stream};
+use crate::typed::Several;
+use crate::units::FrameSize;
+use crate::variant::{Destinations, Modifiers, Variant};
+
+/// More test cases are a mistake.
+const MOST_CASES: usize = 10_000;
+
+/// Which test cases there are: every combination
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Matrix {
+    /// Names of configurations, and plain; by default all that are defined, or plain where there are none
+    configuration: Option<Several<String>>,
+    /// Frame sizes in bytes, FCS counted; by default the smallest of the IP version
+    size: Option<Several<u16>>,
+    /// Numbers of flows; by default 2000
+    flows: Option<Several<u32>>,
+    /// IP versions
+    ip: Option<Several<IpVersion>>,
+    /// Traffic profiles, by name or file, instead of sizes, flows and IP versions
+    profile: Option<Several<String>>,
+    /// Where frames go: flows (so many as flows says), single (one address pair), random (over 256 networks; RFC 2544 §12)
+    destinations: Option<Several<Destinations>>,
+    /// One way, or both ways at once with the load of each (RFC 2544 §14)
+    directions: Option<Several<Directions>>,
+    /// Modifiers (RFC 2544 §11); none, or those of a test case with commas between them
+    modifier: Option<Several<Modifiers>>,
+    /// Combinations to leave out: { configuration = "a", size = 64 }
+    exclude: Vec<Excluded>,
+}
+
+/// Which way frames go
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Directions {
+    /// One way
+    #[default]
+    One,
+    /// Both ways
+    Both,
+}
+
+impl fmt::Display for Directions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Directions::One => "one",
+            Directions::Both => "both",
+        })
+    }
+}
+
+/// What is left out: every test case that is so in all keys that are said.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+struct Excluded {
+    /// This configuration
+    configuration: Option<String>,
+    /// This frame size
+    size: Option<u16>,
+    /// So many flows
+    flows: Option<u32>,
+    /// This IP version
+    ip: Option<IpVersion>,
+    /// This profile
+    profile: Option<String>,
+    /// These destinations
+    destinations: Option<Destinations>,
+    /// This way
+    directions: Option<Directions>,
+    /// These modifiers
+    modifier: Option<Modifiers>,
+}
+
+impl Excluded {
+    fn leaves_out(&self, case: &Case) -> bool {
+        fn agrees<T: PartialEq>(said: Option<&T>, is: &T) -> bool {
+            said.is_none_or(|said| said == is)
+        }
+        let (stream, variant) = (&case.stream, &case.variant);
+        let directions = match variant.both_directions {
+            true => Directions::Both,
+            false => Directions::One,
+        };
+        // what stands for the stream of a profile is not known yet, and is nothing that was said
+        let of_profile = variant.profile.is_some();
+        let of_stream = agrees(self.size.as_ref(), &stream.frame_size_bytes.bytes())
+            && agrees(self.flows.as_ref(), &stream.flows)
+            && agrees(self.ip.as_ref(), &stream.ip_version);
+        let says_stream = self.size.is_some() || self.flows.is_some() || self.ip.is_some();
+        agrees(self.configuration.as_ref(), &case.configuration)
+            && if of_profile { !says_stream } else { of_stream }
+            && (self.profile.is_none() || self.profile == variant.profile)
+            && agrees(self.destinations.as_ref(), &variant.destinations)
+            && agrees(self.directions.as_ref(), &directions)
+            && agrees(
+                self.modifier.as_ref().map(|said| &said.0),
+                &variant.modifiers,
+            )
+    }
+}
+
+impl Campaign {
+    /// Every combination that is not excluded.
+    pub(super) fn expand(&self, matrix: &Matrix) -> Result<Vec<Case>, FileError> {
+        let defined: Vec<String> = self.configurations.keys().cloned().collect();
+        let configurations = match (&matrix.configuration, defined.is_empty()) {
+            (Some(said), _) => said.0.clone(),
+            (None, true) => vec![PLAIN.to_owned()],
+            (None, false) => defined.clone(),
+        };
+        let known: Vec<String> = std::iter::once(PLAIN.to_owned()).chain(defined).collect();
+        for (n, name) in configurations.iter().enumerate() {
+            if !known.contains(name) {
+                let why = format!(
+                    "there is no configuration `{name}`; {}",
+                    or_which(name, &known)
+                );
+                return Err(self.item("configuration", n, why));
+            }
+        }
+        let swept = |key: &str| {
+            self.sweep
+                .as_ref()
+                .is_some_and(|sweep| sweep.parameter == key)
+        };
+        for (key, is_said) in [
+            ("flows", matrix.flows.is_some()),
+            ("size", matrix.size.is_some()),
+        ] {
+            if is_said && swept(key) {
+                let why = format!("{key} is what the sweep varies: leave it out of the matrix");
+                return Err(self.error(&["matrix", key], why));
+            }
+        }
+        self.unique("configuration", &configurations)?;
+        let mut cases: Vec<Case> = Vec::new();
+        let mut ids = BTreeSet::new();
+        for configuration in &configurations {
+            for (stream, variant) in self.offers(matrix)? {
+                let case = Case {
+                    configuration: configuration.clone(),
+                    stream,
+                    variant,
+                };
+                // one address pair is one, however many flows there are otherwise
+                if ids.insert(case.id()) {
+                    cases.push(case);
+                }
+            }
+        }
+        if cases.len() > MOST_CASES {
+            let why = format!("{} test cases; {MOST_CASES} are the most", cases.len());
+            return Err(self.error(&["matrix"], why));
+        }
+        for (n, excluded) in matrix.exclude.iter().enumerate() {
+            if !cases.iter().any(|case| excluded.leaves_out(case)) {
+                let why = "no test case is so, or it was left out before".into();
+                return Err(self.item("exclude", n, why));
+            }
+            cases.retain(|case| !excluded.leaves_out(case));
+            if cases.is_empty() {
+                return Err(self.error(&["matrix", "exclude"], "every test case is excluded"));
+            }
+        }
+        if swept("flows") && matrix.destinations.is_some() {
+            let why = "flows are what the sweep varies: leave destinations out of the matrix";
+            return Err(self.error(&["matrix", "destinations"], why));
+        }
+        if let (true, Some(first)) = (swept("size"), cases.first()) {
+            self.streams(first)?;
+        }
+        if swept("flows")
+            && let Some(sweep) = &self.sweep
+        {
+            for value in &sweep.values {
+                let flows = u32::try_from(*value).unwrap_or(u32::MAX);
+                let stream = &cases[0].stream;
+                Stream::new(stream.ip_version, stream.frame_size_bytes, flows).map_err(
+                    |error| self.error(&["procedure", "sweep", "values"], error.to_string()),
+                )?;
+            }
+        }
+        Ok(cases)
+    }
+
+    /// What is sent in the test cases of a configuration.
+    fn offers(&self, matrix: &Matrix) -> Result<Vec<(Stream, Variant)>, FileError> {
+        let streams = match &matrix.profile {
+            Some(profiles) => {
+                self.unique("profile", &profiles.0)?;
+                self.check_profiles(matrix)?;
+                // a stand-in, until the profile has been read
+                let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1);
+                let stream = stream
+                    .map_err(|error| self.error(&["matrix", "profile"], error.to_string()))?;
+                let named = |name: &String| (stream.clone(), Some(name.clone()));
+                profiles.0.iter().map(named).collect()
+            }
+            None => self.streams_of(matrix)?,
+        };
+        let destinations = matrix.destinations.as_ref();
+        let destinations = destinations.map_or(&[Destinations::Flows][..], |all| &all.0);
+        let directions = matrix.directions.as_ref();
+        let directions = directions.map_or(&[Directions::One][..], |all| &all.0);
+        let none = [Modifiers::default()];
+        let modifiers = matrix.modifier.as_ref().map_or(&none[..], |all| &all.0);
+        self.unique("destinations", &texts(destinations))?;
+        self.unique("directions", &texts(directions))?;
+        self.unique("modifier", &texts(modifiers))?;
+        if self.is_simulated() {
+            for (n, modifiers) in modifiers.iter().enumerate() {
+                modifiers
+                    .check_simulated()
+                    .map_err(|why| self.item("modifier", n, why))?;
+            }
+        }
+        let mut offers = Vec::new();
+        for (stream, profile) in streams {
+            for &destinations in destinations {
+                for directions in directions {
+                    for modifiers in modifiers {
+                        let variant = Variant {
+                            profile: profile.clone(),
+                            destinations,
+                            both_directions: *directions == Directions::Both,
+                            modifiers: modifiers.0.clone(),
+                        };
+                        offers.push((stream.clone(), variant));
+                    }
+                }
+            }
+        }
+        Ok(offers)
+    }
+
+    /// Refuses what a profile says itself.
+    fn check_profiles(&self, matrix: &Matrix) -> Result<(), FileError> {
+        for (key, is_said) in [
+            ("size", matrix.size.is_some()),
+            ("flows", matrix.flows.is_some()),
+            ("ip", matrix.ip.is_some()),
+            ("destinations", matrix.destinations.is_some()),
+        ] {
+            if is_said {
+                let why = format!("profiles say what is sent: leave {key} out, or profile");
+                return Err(self.error(&["matrix", key], why));
+            }
+        }
+        match &self.sweep {
+            Some(sweep) if matches!(sweep.parameter.as_str(), "flows" | "size") => Err(self.error(
+                &["procedure", "sweep", "parameter"],
+                format!(
+                    "profiles say what is sent, {} too: sweep something else, or leave profile out",
+                    sweep.parameter
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Streams of every size, number of flows and IP version.
+    fn streams_of(&self, matrix: &Matrix) -> Result<Vec<(Stream, Option<String>)>, FileError> {
+        let sizes = matrix.size.as_ref().map(|sizes| sizes.0.as_slice());
+        let flows = matrix.flows.as_ref().map_or(&[FLOWS][..], |flows| &flows.0);
+        let versions = matrix.ip.as_ref();
+        let versions = versions.map_or(&[IpVersion::Ipv4][..], |ip| &ip.0);
+        if let Some(sizes) = sizes {
+            self.unique("size", &texts(sizes))?;
+        }
+        self.unique("flows", &texts(flows))?;
+        self.unique("ip", &texts(versions))?;
+        let mut streams = Vec::new();
+        for version in versions {
+            let smallest = [version.smallest_frame().bytes()];
+            for (n, bytes) in sizes.unwrap_or(&smallest).iter().enumerate() {
+                let size = FrameSize::new(*bytes);
+                let size = size.map_err(|error| self.item("size", n, error.to_string()))?;
+                for (m, flows) in flows.iter().enumerate() {
+                    let stream = Stream::new(*version, size, *flows);
+                    let key = if (1..=60_000).contains(flows) {
+                        ("size", n)
+                    } else {
+                        ("flows", m)
+                    };
+                    let stream =
+                        stream.map_err(|error| self.item(key.0, key.1, error.to_string()))?;
+                    streams.push((stream, None));
+                }
+            }
+        }
+        Ok(streams)
+    }
+
+    /// An error about an item of a list.
+    fn item(&self, key: &'static str, n: usize, why: String) -> FileError {
+        let way = [Step::Key("matrix"), Step::Key(key), Step::Item(n)];
+        self.origin.error(&way, why)
+    }
+
+    /// Refuses lists that are empty or name something twice.
+    fn unique(&self, key: &'static str, values: &[String]) -> Result<(), FileError> {
+        let wrong = |why: String| Err(self.error(&["matrix", key], why));
+        if values.is_empty() {
+            return wrong(format!(
+                "no {key} at all: there would be no test case; leave {key} out for the default"
+            ));
+        }
+        match first_twice(values) {
+            Some(twice) => wrong(format!("{twice} is there twice")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn texts<T: ToString>(values: &[T]) -> Vec<String> {
+    values.iter().map(T::to_string).collect()
+}
