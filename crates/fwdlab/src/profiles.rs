@@ -108,10 +108,14 @@ impl Loaded {
 
 /// The profile of this name: a path, a name in `./profiles`, or a shipped one.
 pub fn load(name: &str) -> anyhow::Result<Loaded> {
-    let path = Path::new(name);
-    let local = Path::new(LOCAL).join(format!("{name}.toml"));
-    if name.ends_with(".toml") || name.starts_with('.') || path.is_absolute() {
-        return read(path);
+    load_from(Path::new(""), name)
+}
+
+/// The same, for a name that stands in a file of this folder.
+pub fn load_from(folder: &Path, name: &str) -> anyhow::Result<Loaded> {
+    let local = folder.join(LOCAL).join(format!("{name}.toml"));
+    if name.ends_with(".toml") || name.starts_with('.') || Path::new(name).is_absolute() {
+        return read(&folder.join(name));
     }
     if local.is_file() {
         let mut loaded = read(&local)?;

@@ -228,6 +228,7 @@ mod tests {
         let case = Case {
             configuration: "plain".into(),
             stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1).unwrap(),
+            variant: model::variant::Variant::default(),
         };
         let values = [Some(3.0), Some(1.0), None, Some(10.0), Some(2.0), Some(4.0)];
         let iterations = values

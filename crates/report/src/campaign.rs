@@ -6,6 +6,7 @@
 use model::campaign_outcome::{CaseFigure, CaseOutcome, Iteration};
 use model::outcome::{Found, Outcome, Unit};
 use model::result::{RunInfo, Summary};
+use model::variant::Variant;
 
 use crate::markdown;
 use crate::number::{count, delay, percent, rate, seconds};
@@ -44,24 +45,50 @@ pub(crate) fn headline(cases: &[CaseOutcome]) -> String {
 
 /// The name of a test case, without what is the same in all.
 pub(crate) fn label(case: &CaseOutcome, all: &[CaseOutcome]) -> String {
-    let stream = &case.case.stream;
+    let (stream, variant) = (&case.case.stream, &case.case.variant);
     let differ = |same: &dyn Fn(&CaseOutcome) -> bool| !all.iter().all(same);
     let mut parts = Vec::new();
     if differ(&|other| other.case.configuration == case.case.configuration) {
         parts.push(case.case.configuration.clone());
     }
-    if parts.is_empty()
-        || differ(&|other| other.case.stream.frame_size_bytes == stream.frame_size_bytes)
-    {
-        parts.push(format!("{} B", stream.frame_size_bytes));
+    let is_first = parts.is_empty();
+    match &variant.profile {
+        Some(profile) => {
+            if is_first || differ(&|other| other.case.variant.profile == variant.profile) {
+                parts.push(profile.clone());
+            }
+        }
+        None => {
+            if is_first
+                || differ(&|other| other.case.stream.frame_size_bytes == stream.frame_size_bytes)
+            {
+                parts.push(format!("{} B", stream.frame_size_bytes));
+            }
+            if differ(&|other| other.case.stream.flows == stream.flows) {
+                parts.push(several(stream.flows as usize, "flow"));
+            }
+            if differ(&|other| other.case.stream.ip_version == stream.ip_version) {
+                parts.push(stream.ip_version.to_string());
+            }
+        }
     }
-    if differ(&|other| other.case.stream.flows == stream.flows) {
-        parts.push(several(stream.flows as usize, "flow"));
-    }
-    if differ(&|other| other.case.stream.ip_version == stream.ip_version) {
-        parts.push(stream.ip_version.to_string());
+    let series = series(variant);
+    if differ(&|other| self::series(&other.case.variant) == series) {
+        parts.push(match series.as_str() {
+            "" => "plain series".into(),
+            _ => series,
+        });
     }
     parts.join(", ")
+}
+
+/// What is not plain in a series, but for its profile.
+fn series(variant: &Variant) -> String {
+    let rest = Variant {
+        profile: None,
+        ..variant.clone()
+    };
+    rest.to_string()
 }
 
 /// A figure with its unit.

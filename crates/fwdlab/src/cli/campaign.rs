@@ -8,8 +8,10 @@ use anyhow::Context;
 use clap::Args;
 use lab::placement::Placement;
 use lab::run::campaign::{Host, Parameters, plan, start};
+use lab::run::traffic::ProfileFrames;
 use lab::user_namespace;
 use model::campaign::{Campaign, Case};
+use model::link::LinkSpeed;
 use model::profile::Profile;
 use model::result::Summary;
 use report::number::seconds;
@@ -19,6 +21,7 @@ use super::Global;
 use super::run::{self, random_seed};
 use crate::exit_code::{Code, Usage};
 use crate::output;
+use crate::profiles;
 
 /// Carry out a campaign: every test case of a file, by its procedure, as often as it says, unattended
 ///
@@ -177,15 +180,22 @@ fn read(file: &Path, seed: Option<u64>) -> anyhow::Result<Parameters> {
         true => Placement::default(),
         false => Placement::choose(&campaign.bed.dut_cpus)?,
     };
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let profile = |name: &str, both_ways: bool, speed: Option<LinkSpeed>| {
+        let loaded = profiles::load_from(folder, name).map_err(|error| format!("{error:#}"))?;
+        let read = |name: &str| loaded.read_capture(name);
+        ProfileFrames::new(&loaded.profile, both_ways, speed, &read)
+    };
     Ok(Parameters::new(
         campaign,
-        file.parent().unwrap_or(Path::new("")),
+        folder,
         Host {
             placement,
             privileged: user_namespace::is_root(),
             seed: seed.unwrap_or_else(random_seed),
             command_line: std::env::args().collect(),
         },
+        &profile,
     )?)
 }
 

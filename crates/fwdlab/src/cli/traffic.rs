@@ -7,17 +7,10 @@ use std::sync::Arc;
 use clap::Args;
 use lab::run::traffic::{ProfileFrames, Traffic};
 use model::link::Line;
-use model::units::parse_duration;
-use model::variant::{Destinations, Modifier, Variant};
+use model::variant::{Destinations, Modifier, Modifiers, Variant};
 
 use crate::exit_code::Usage;
 use crate::profiles;
-
-/// Names of modifiers, for errors.
-const MODIFIERS: &str = "broadcast, management, filters=1, filters=25, updates, updates=10s, all";
-
-/// Time between two routing updates in seconds, when nobody says: that of RIP (RFC 2544 §11.3).
-const UPDATES_S: f64 = 30.0;
 
 /// What is offered beside streams of one size.
 #[derive(Debug, Args)]
@@ -119,57 +112,10 @@ impl TrafficOptions {
 
     fn modifiers(&self, list: &str, simulated: bool) -> Result<Vec<Modifier>, Usage> {
         let wrong = |why: String| Usage(format!("--modifier: {why}"));
-        let mut modifiers: Vec<Modifier> = Vec::new();
-        for text in list.split(',').map(str::trim) {
-            let (name, value) = match text.split_once('=') {
-                Some((name, value)) => (name, Some(value)),
-                None => (text, None),
-            };
-            let updates = Modifier::Updates {
-                interval_s: UPDATES_S,
-            };
-            let more = match (name, value) {
-                ("all", None) => vec![
-                    Modifier::Broadcast,
-                    Modifier::Management,
-                    updates,
-                    Modifier::Filters { rules: 25 },
-                ],
-                ("broadcast", None) => vec![Modifier::Broadcast],
-                ("management", None) => vec![Modifier::Management],
-                ("filters", Some("1")) => vec![Modifier::Filters { rules: 1 }],
-                ("filters", Some("25")) => vec![Modifier::Filters { rules: 25 }],
-                ("updates", None) => vec![updates],
-                ("updates", Some(every)) => {
-                    let every = parse_duration(every).map_err(|e| wrong(e.to_string()))?;
-                    vec![Modifier::Updates {
-                        interval_s: every.as_secs_f64(),
-                    }]
-                }
-                _ => {
-                    return Err(wrong(format!(
-                        "there is no `{text}`; there are {MODIFIERS}"
-                    )));
-                }
-            };
-            for modifier in more {
-                let kind = std::mem::discriminant(&modifier);
-                if modifiers
-                    .iter()
-                    .any(|known| std::mem::discriminant(known) == kind)
-                {
-                    return Err(wrong(format!(
-                        "{modifier} and another of its kind: say one of them"
-                    )));
-                }
-                if simulated && modifier != Modifier::Broadcast {
-                    return Err(wrong(format!(
-                        "a simulated DUT has neither rules nor routes nor management, so that {modifier} means nothing; measure on the test bed"
-                    )));
-                }
-                modifiers.push(modifier);
-            }
+        let modifiers: Modifiers = list.parse().map_err(wrong)?;
+        if simulated {
+            modifiers.check_simulated().map_err(wrong)?;
         }
-        Ok(modifiers)
+        Ok(modifiers.0)
     }
 }

@@ -464,6 +464,134 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
     lab.assert_clean("a campaign with failures");
 }
 
+/// Profiles and directions on a simulated DUT that forwards a million frames per second of any kind, each way.
+#[test]
+fn what_is_sent_is_a_part_of_the_matrix() {
+    let lab = Lab::new();
+    let own = "[[stream]]\nlayers = ['ipv4', 'udp']\nsize = 200\n";
+    file(&lab, "own.toml", own);
+    let text = "campaign = 'traffic'\niterations = 2\nseed = 1\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\nmax = '4Mpps'\n\
+                [matrix]\nprofile = ['imix', 'own.toml']\ndirections = ['one', 'both']\nmodifier = ['none', 'broadcast']\n\
+                exclude = [{ profile = 'own.toml', directions = 'both' }]\n\
+                [procedure]\nid = 'mrr'\ntrials = 3";
+    let path = file(&lab, "campaign.toml", text);
+    let ended = lab.run(&["run", &path]);
+    tells(
+        &ended,
+        &[
+            "imix, plain series",
+            "imix, both directions, broadcast",
+            "own.toml, broadcast",
+        ],
+    );
+    let document = document(&lab.run(&["run", &path, "--json"]), 0);
+    let cases = list(&document["cases"]);
+    let ids: Vec<&str> = cases
+        .iter()
+        .map(|case| case["test_case"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        ids,
+        [
+            "plain/imix",
+            "plain/imix/broadcast",
+            "plain/imix/both-directions",
+            "plain/imix/both-directions/broadcast",
+            "plain/own.toml",
+            "plain/own.toml/broadcast"
+        ]
+    );
+    for case in cases {
+        // loads and rates are those of a direction, and the DUT has one capacity for both
+        let rate = number(&case["figures"][0]["median"]);
+        let both = case["test_case"]
+            .as_str()
+            .unwrap()
+            .contains("both-directions");
+        let capacity = if both { 0.5e6 } else { 1e6 };
+        assert!((rate / capacity - 1.0).abs() < 1e-3, "{case}");
+    }
+    // the mean size stands for the profile
+    assert_eq!(number(&cases[0]["frame_size_bytes"]), 362.0);
+    let trials = list(&document["trials"]);
+    let both = |trial: &&Value| trial["test_case"] == ids[2];
+    assert!(
+        trials
+            .iter()
+            .filter(both)
+            .all(|trial| list(&trial["directions"]).len() == 2)
+    );
+    let directory = Path::new(document["directory"].as_str().unwrap());
+    let kept = fs::read_to_string(directory.join("inputs/profiles/own.toml")).unwrap();
+    assert_eq!(kept, own);
+    lab.assert_clean("a campaign of profiles");
+}
+
+/// On the kernel of this host: rules are there in the test cases that say so, and frames go both ways in those.
+#[test]
+fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
+    const THIS: &str = "modifiers_and_profiles_of_the_matrix_on_the_bed";
+    if !root(THIS) {
+        return;
+    }
+    if try_tool(&["nft", "--version"]).is_err() {
+        return skipped(THIS, "no nft");
+    }
+    let lab = Lab::new();
+    let campaign = |matrix: &str| {
+        let text = format!(
+            "campaign = 'bed'\niterations = 2\nseed = 3\n[matrix]\n{matrix}\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'"
+        );
+        let path = file(&lab, "campaign.toml", &text);
+        let ended = lab.run(&["run", &path, "--json"]);
+        let document: Value =
+            serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+        let fails: Vec<&str> = list(&document["cases"])
+            .iter()
+            .flat_map(|case| list(&case["iterations"]))
+            .filter_map(|iteration| iteration["failure"].as_str())
+            .collect();
+        match fails.iter().all(|why| why.contains("fell short")) {
+            true if !fails.is_empty() => {
+                skipped(THIS, "the sender was held up in every trial of a test case")
+            }
+            _ => assert!(fails.is_empty(), "{fails:?}"),
+        }
+        document
+    };
+    let valid = |document: &Value, test_case: &str| -> Vec<Value> {
+        let trials = list(&document["trials"]).iter();
+        let of_case = |trial: &&Value| trial["test_case"] == test_case;
+        let counts = |trial: &&Value| list(&trial["validity"]["reasons"]).is_empty();
+        trials.filter(of_case).filter(counts).cloned().collect()
+    };
+    let document = campaign("modifier = ['none', 'filters=25']\nflows = 1");
+    let directory = Path::new(document["directory"].as_str().unwrap());
+    let rules = directory.join("inputs/series/filters=25/filters.txt");
+    let rules = fs::read_to_string(rules).unwrap();
+    assert_eq!(rules.matches("counter drop").count(), 25, "{rules}");
+    assert_eq!(rules.matches("counter accept").count(), 1, "{rules}");
+    for test_case in ["plain/64B-1flow-ipv4", "plain/64B-1flow-ipv4/filters=25"] {
+        for trial in valid(&document, test_case) {
+            assert_eq!(
+                number(&trial["frames_received"]),
+                number(&trial["frames_sent"]),
+                "{trial}"
+            );
+        }
+    }
+    let document = campaign("profile = 'imix'\ndirections = 'both'");
+    for trial in valid(&document, "plain/imix/both-directions") {
+        let ways = list(&trial["directions"]);
+        assert!(
+            ways.iter()
+                .all(|way| number(&way["frames_received"]) > 900.0),
+            "{trial}"
+        );
+    }
+    lab.assert_clean("a campaign with modifiers");
+}
+
 #[test]
 fn a_signal_keeps_what_was_measured() {
     if !root("a_signal_keeps_what_was_measured") {

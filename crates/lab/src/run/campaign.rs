@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Mode;
@@ -13,11 +14,11 @@ use measure::campaign::{Turn, failure_of, seed_of, sequence, summarise};
 use measure::gate::Gate;
 use measure::machine::{Asked, Limit, Series, sends_bursts, wants_overload};
 use model::campaign::value::Rate;
-use model::campaign::{Campaign, Case, Engine, PLAIN};
+use model::campaign::{Campaign, Case, Engine};
 use model::campaign_outcome::Iteration;
 use model::event::{Event, EventKind};
 use model::file::FileError;
-use model::link::Line;
+use model::link::{Line, LinkSpeed};
 use model::outcome::Outcome;
 use model::result::{Noise, Summary};
 use model::trial::Stream;
@@ -25,12 +26,11 @@ use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
 use super::course::{Ahead, Course, invalid};
-use super::device::{OVERHEAD, Real, Simulated, doubts, noise, simulated_noise};
+use super::device::{self, Device, OVERHEAD, Real, Simulated, doubts, noise, simulated_noise};
 use super::largest::Bounds;
 use super::procedure::{estimated, likely_limits};
-use super::traffic::Traffic;
+use super::traffic::{ProfileFrames, Traffic};
 use super::{Control, Measured, Run, carry_out, configure, keep_inputs, open_tester};
-use crate::bed::Bed;
 use crate::configuration::Configuration;
 use crate::error::LabError;
 use crate::placement::Placement;
@@ -45,8 +45,14 @@ pub struct Parameters {
     configurations: BTreeMap<String, Configuration>,
     dut: Option<Dut>,
     swept: Option<Swept>,
+    /// By their names in the matrix.
+    profiles: BTreeMap<String, Arc<ProfileFrames>>,
     host: Host,
 }
+
+/// Compiles the profile of this name, for both directions or for one, on lines of this speed.
+pub type ProfileReader<'a> =
+    dyn Fn(&str, bool, Option<LinkSpeed>) -> Result<ProfileFrames, String> + 'a;
 
 /// Who carries it out.
 #[derive(Debug, Clone)]
@@ -82,7 +88,12 @@ impl Parameters {
     ///
     /// # Errors
     /// The first thing that is wrong, with its place in the file where it has one.
-    pub fn new(campaign: Campaign, folder: &Path, host: Host) -> Result<Parameters, LabError> {
+    pub fn new(
+        mut campaign: Campaign,
+        folder: &Path,
+        host: Host,
+        profile: &ProfileReader<'_>,
+    ) -> Result<Parameters, LabError> {
         let mut configurations = BTreeMap::new();
         for (name, parts) in &campaign.configurations {
             let read = Configuration::named(name, parts, folder);
@@ -103,17 +114,20 @@ impl Parameters {
             let why = "xdp-live sends no bursts; say af-packet or af-xdp, or leave engine out";
             return Err(campaign.error(&["bed", "engine"], why).into());
         }
+        let speed = super::line(dut.as_ref(), campaign.bed.link).map(|line| line.speed);
+        let profiles = profiles(&mut campaign, speed, profile)?;
         let parameters = Parameters {
             configurations,
             dut,
             swept,
+            profiles,
             host,
             campaign,
         };
         for case in &parameters.campaign.cases {
             let at = |why| parameters.campaign.error(&["procedure"], why);
             let limits = parameters.likely(case)?;
-            measure::machine::make(&parameters.asked(0), &limits).map_err(at)?;
+            measure::machine::make(&parameters.asked(0, case), &limits).map_err(at)?;
         }
         Ok(parameters)
     }
@@ -131,9 +145,10 @@ impl Parameters {
 
     fn likely(&self, case: &Case) -> Result<Vec<Limit>, FileError> {
         let streams = self.campaign.streams(case)?;
+        let traffic = self.traffic(case);
         let sizes = streams.iter().map(|stream| {
             let size = stream.frame_size_bytes;
-            (size, size.into())
+            (size, traffic.mean().unwrap_or_else(|| size.into()))
         });
         let limits = likely_limits(sizes, self.dut.as_ref(), self.bounds());
         limits.map_err(|error| {
@@ -158,28 +173,42 @@ impl Parameters {
         super::line(self.dut.as_ref(), self.campaign.bed.link)
     }
 
-    fn asked(&self, seed: u64) -> Asked {
+    /// What a test case offers: one series.
+    fn traffic(&self, case: &Case) -> Traffic {
+        let profile = case.variant.profile.as_ref();
+        Traffic {
+            profile: profile.and_then(|name| self.profiles.get(name).cloned()),
+            variants: vec![case.variant.clone()],
+        }
+    }
+
+    fn asked(&self, seed: u64, case: &Case) -> Asked {
         Asked {
             procedure: self.campaign.procedure.clone(),
             sweep: self.campaign.sweep.clone(),
             simulated: self.dut.is_some(),
             seed,
-            series: Series::default(),
+            series: Series {
+                of_profile: case.variant.profile.is_some(),
+                both_directions: case.variant.both_directions,
+                // series are test cases of their own here
+                single_and_random: false,
+            },
         }
     }
 
-    /// What every run needs, for these streams and this configuration.
-    fn common(&self, streams: Vec<Stream>, configuration: &str) -> super::Parameters {
+    /// What every run needs, for these streams of this test case.
+    fn common(&self, streams: Vec<Stream>, case: &Case) -> super::Parameters {
         let engine = self.campaign.bed.engine.name();
         let bursts = sends_bursts(&self.campaign.procedure);
         super::Parameters {
             streams,
             iterations: self.campaign.iterations,
-            traffic: Traffic::default(),
+            traffic: self.traffic(case),
             trial: Duration::ZERO,
             load: None,
             line: self.line(),
-            configuration: self.configurations.get(configuration).cloned(),
+            configuration: self.configurations.get(&case.configuration).cloned(),
             versus: Vec::new(),
             rebuilds: 0,
             total: Duration::ZERO,
@@ -235,6 +264,39 @@ impl Parameters {
     }
 }
 
+/// Compiles the profiles of the matrix, and says what stands for them in records.
+fn profiles(
+    campaign: &mut Campaign,
+    speed: Option<LinkSpeed>,
+    read: &ProfileReader<'_>,
+) -> Result<BTreeMap<String, Arc<ProfileFrames>>, FileError> {
+    let mut cases = campaign.cases.iter();
+    let both_ways = cases.any(|case| case.variant.both_directions);
+    let mut cases = std::mem::take(&mut campaign.cases);
+    let mut profiles: BTreeMap<String, Arc<ProfileFrames>> = BTreeMap::new();
+    for case in &mut cases {
+        if sends_bursts(&campaign.procedure) && case.variant.has_own_times() {
+            let why =
+                "a profile and broadcasts have times of their own; measure bursts without them";
+            return Err(campaign.error(&["procedure"], why));
+        }
+        let Some(name) = &case.variant.profile else {
+            continue;
+        };
+        let frames = match profiles.get(name) {
+            Some(frames) => frames,
+            None => {
+                let frames = read(name, both_ways, speed);
+                let frames = frames.map_err(|why| campaign.error(&["matrix", "profile"], why))?;
+                profiles.entry(name.clone()).or_insert(Arc::new(frames))
+            }
+        };
+        case.stream = frames.as_stream();
+    }
+    campaign.cases = cases;
+    Ok(profiles)
+}
+
 /// The simulated DUT, if it is one.
 fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
     if !campaign.is_simulated() {
@@ -269,8 +331,8 @@ pub fn plan(parameters: &Parameters) -> Result<Plan, LabError> {
         Some(_) => (Duration::ZERO, Duration::ZERO),
         None => (OVERHEAD, BED),
     };
-    let asked = parameters.asked(parameters.seed());
     let cases = campaign.cases.iter().map(|case| {
+        let asked = parameters.asked(parameters.seed(), case);
         let (trials, time) = estimated(&asked, &parameters.likely(case)?, overhead)?;
         Ok((trials, time + each))
     });
@@ -338,13 +400,24 @@ pub fn start<'a>(
     let plan = plan(parameters)?;
     let campaign = &parameters.campaign;
     let first = campaign.streams(&campaign.cases[0])?;
-    let common = parameters.common(first, PLAIN);
+    // what test cases are of is kept below, with their names
+    let common = super::Parameters {
+        traffic: Traffic::default(),
+        configuration: None,
+        ..parameters.common(first, &campaign.cases[0])
+    };
     let values = parameters.as_values();
     let mut run = Run::named(&common, &campaign.name, "campaign", values, runs, listener)?;
     run.writer
         .input("campaign.toml", campaign.origin.text.as_bytes())?;
     for (name, configuration) in &parameters.configurations {
         keep_inputs(&run.writer, configuration, &format!("{name}/"))?;
+    }
+    for (name, profile) in &parameters.profiles {
+        let name = name.trim_end_matches(".toml");
+        let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let text = profile.text.as_bytes();
+        run.writer.input(&format!("profiles/{name}.toml"), text)?;
     }
     if let Some(dut) = &parameters.dut {
         run.info.facts.engine = format!("sim: {dut}");
@@ -439,8 +512,8 @@ impl Running<'_> {
         let case = &parameters.campaign.cases[turn.case];
         let id = case.id();
         let streams = parameters.campaign.streams(case)?;
-        let common = parameters.common(streams, &case.configuration);
-        let asked = parameters.asked(seed_of(turn, parameters.seed()));
+        let common = parameters.common(streams, case);
+        let asked = parameters.asked(seed_of(turn, parameters.seed()), case);
         let ahead = Ahead {
             steps: self.plan.trials,
             time: self.plan.cases[turn.case].1,
@@ -487,7 +560,7 @@ impl Running<'_> {
         if self.gate.is_none() {
             self.gate = Gate::calibrate(&super::forwarding::calibrate(common));
         }
-        let bed = Bed::up(1, &common.placement, false)?;
+        let (bed, _) = device::erect(common)?;
         let (mut tester, words) = open_tester(&bed, common)?;
         if !self.stands {
             run.bed_ready(&bed, &words)?;
@@ -502,7 +575,7 @@ impl Running<'_> {
         let mut device = Real::new(&bed, &mut tester, common, self.control);
         device.setting = setting;
         // what fails from here on is this test case's
-        let limits = match self.limits(&mut device, common) {
+        let limits = match self.limits(&mut device, common, run) {
             Ok(limits) => limits,
             Err(error) => return Ok((Vec::new(), Some(error))),
         };
@@ -542,20 +615,25 @@ impl Running<'_> {
         &mut self,
         device: &mut Real<'_>,
         common: &super::Parameters,
+        run: &mut Run<'_>,
     ) -> Result<Vec<Limit>, LabError> {
+        let frames = common.traffic.variants[0].frames();
         let mut limits = Vec::new();
         let (bounds, procedure) = (
             self.parameters.bounds(),
             &self.parameters.campaign.procedure,
         );
         for stream in &common.streams {
-            if let Some(known) = self.limits.get(&stream.id()) {
+            let id = frames.id(stream);
+            if let Some(known) = self.limits.get(&id) {
                 limits.push(*known);
                 continue;
             }
             let size = stream.frame_size_bytes;
             let mut is_overload = false;
-            let found = bounds.largest(size, size.into(), || {
+            let mean = common.traffic.mean().unwrap_or_else(|| size.into());
+            let found = bounds.largest(size, mean, || {
+                device.begin(&frames, run)?;
                 let overload = match wants_overload(procedure) {
                     true => device.overload(stream)?,
                     false => None,
@@ -568,7 +646,7 @@ impl Running<'_> {
             })?;
             self.short
                 .extend(found.warning(&bounds).filter(|_| !is_overload));
-            self.limits.insert(stream.id(), found.limit);
+            self.limits.insert(id, found.limit);
             limits.push(found.limit);
         }
         Ok(limits)
@@ -582,7 +660,7 @@ impl Running<'_> {
         };
         let mut warnings = match self.parameters.dut {
             Some(_) => Vec::new(),
-            None => doubts(&self.parameters.common(Vec::new(), PLAIN)),
+            None => doubts(&self.parameters.common(Vec::new(), &campaign.cases[0])),
         };
         warnings.append(&mut self.short);
         warnings.extend(invalid(self.invalid, measured.trials.len()));

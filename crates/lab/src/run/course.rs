@@ -16,7 +16,7 @@ use model::trial::Stream;
 use model::variant::Variant;
 
 use super::device::{self, Device};
-use super::traffic::{Traffic, test_case};
+use super::traffic::Traffic;
 use super::{Control, Measured, Run, timestamp};
 use crate::error::LabError;
 
@@ -216,16 +216,15 @@ impl Course<'_> {
         let duration_s = answer.duration_ns as f64 / 1e9;
         let per_second = |frames: u64| frames as f64 / duration_s.max(f64::MIN_POSITIVE);
         TrialRecord {
-            test_case: self.case.map_or_else(
-                || test_case(self.traffic, stream, variant),
-                |(case, _)| case.to_owned(),
-            ),
+            test_case: self
+                .case
+                .map_or_else(|| variant.id(stream), |(case, _)| case.to_owned()),
             procedure: self.procedure.into(),
             iteration: 1,
             trial: 0,
             control: false,
             started_at: String::new(),
-            stream: self.traffic.stream(stream, variant),
+            stream: variant.stream(stream),
             variant: variant.clone(),
             directions: answer.directions.clone(),
             engine: names.0.into(),

@@ -19,7 +19,7 @@ use model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recov
 use model::reset::Reset;
 use model::result::{Noise, Stratum, TrialRecord};
 use model::trial::Stream;
-use model::variant::{Direction, DirectionCounts, Modifier, Variant};
+use model::variant::{Direction, DirectionCounts, Variant};
 
 use super::manage::Asking;
 use super::modify::{Modified, Running};
@@ -128,7 +128,7 @@ impl Device for Simulated<'_> {
         let question = apart.as_ref().unwrap_or(question);
         let offer = self.traffic.offer(stream, &self.variant)?;
         self.simulation.offer(offer);
-        let flows = self.traffic.stream(stream, &self.variant).flows;
+        let flows = self.variant.stream(stream).flows;
         let ways = match self.variant.both_directions {
             true => self.simulation.answer_both_ways(question, flows).to_vec(),
             false => vec![self.simulation.answer(question, flows)],
@@ -203,13 +203,9 @@ pub(super) fn on_bed<'a>(
 ) -> Result<(), LabError> {
     run.started(steps, time)?;
     let gate = Gate::calibrate(&super::forwarding::calibrate(common));
-    let bed = match common.traffic.both_ways() {
-        true => Bed::up_both_ways(&common.placement)?,
-        false => Bed::up(1, &common.placement, false)?,
-    };
-    if common.traffic.is_managed() {
-        // before the DUT is configured, and the same in all series
-        bed.add_management()?;
+    let (bed, routes) = erect(common)?;
+    if !routes.is_empty() {
+        run.info.facts.placement.insert("routes".into(), routes);
     }
     let (mut tester, words) = open_tester(&bed, common)?;
     run.bed_ready(&bed, &words)?;
@@ -217,13 +213,25 @@ pub(super) fn on_bed<'a>(
         let stream = &common.streams[0];
         configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
     }
+    let mut device = Real::new(&bed, &mut tester, common, control);
+    work(&mut device, gate, run)
+}
+
+/// Erects a test bed for what is offered, before the DUT is configured, and the same in all series. Returns the routes, too, that the
+/// DUT got for it.
+pub(super) fn erect(common: &super::Parameters) -> Result<(Bed, String), LabError> {
+    let bed = match common.traffic.both_ways() {
+        true => Bed::up_both_ways(&common.placement)?,
+        false => Bed::up(1, &common.placement, false)?,
+    };
+    if common.traffic.is_managed() {
+        bed.add_management()?;
+    }
     let routes = common.traffic.routes(&common.streams)?;
     if !routes.is_empty() {
         bed.ip_batch(0, &routes)?;
-        run.info.facts.placement.insert("routes".into(), routes);
     }
-    let mut device = Real::new(&bed, &mut tester, common, control);
-    work(&mut device, gate, run)
+    Ok((bed, routes))
 }
 
 /// What makes a reader doubt a whole run on the test bed.
@@ -309,7 +317,7 @@ impl Real<'_> {
     /// The stream, and what measures it in this series.
     fn bench(&mut self, stream: &Stream) -> Result<(Stream, Bench<'_>), LabError> {
         let traffic = self.frames(stream)?;
-        let stream = self.common.traffic.stream(stream, &self.variant);
+        let stream = self.variant.stream(stream);
         Ok((
             stream,
             Bench {
@@ -398,8 +406,7 @@ impl Real<'_> {
         let mut known: Vec<Variant> = Vec::new();
         let mut least: Option<(f64, String)> = None;
         for variant in &common.traffic.variants {
-            let mut frames = variant.clone();
-            frames.modifiers.retain(|m| *m == Modifier::Broadcast);
+            let frames = variant.frames();
             if !known.contains(&frames) {
                 self.begin(&frames, run)?;
                 let held = self.sustained(stream)?;
@@ -669,7 +676,7 @@ impl Device for Real<'_> {
             return Ok(());
         }
         let name = file_name(variant);
-        let mut tell = |kind: &str, text| run.note(&format!("series/{name}/{kind}.txt"), text);
+        let mut tell = |kind: &str, text| run.note(&format!("series/{name}/{kind}"), text);
         let (traffic, streams) = (&common.traffic, &common.streams);
         let cpus = &common.placement.dut_cpus;
         let modified = Modified::begin(self.bed, traffic, streams, variant, cpus, &mut tell)?;

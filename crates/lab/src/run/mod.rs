@@ -118,6 +118,8 @@ pub struct Run<'a> {
     /// The head of the run.
     pub info: RunInfo,
     writer: RunWriter,
+    /// What was noted, by its names.
+    notes: BTreeMap<String, String>,
     began: Instant,
     listener: &'a mut dyn FnMut(&Event),
 }
@@ -216,6 +218,7 @@ impl<'a> Run<'a> {
         Ok(Run {
             info,
             writer,
+            notes: BTreeMap::new(),
             began: Instant::now(),
             listener,
         })
@@ -276,9 +279,19 @@ impl<'a> Run<'a> {
         self.tell(EventKind::Warning { text: text.into() })
     }
 
-    /// Tells what was done on the DUT, and keeps it with the run.
+    /// Tells what was done on the DUT, and keeps it with the run as `name.txt`; once, however often it is done.
     fn note(&mut self, name: &str, text: String) -> Result<(), LabError> {
-        self.writer.input(name, text.as_bytes())?;
+        let mut file = format!("{name}.txt");
+        let mut others = 1;
+        while let Some(known) = self.notes.get(&file) {
+            if *known == text {
+                return Ok(());
+            }
+            others += 1;
+            file = format!("{name}-{others}.txt");
+        }
+        self.writer.input(&file, text.as_bytes())?;
+        self.notes.insert(file, text.clone());
         self.tell(EventKind::Note { text })
     }
 

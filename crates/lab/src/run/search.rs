@@ -24,7 +24,6 @@ use model::version::RUN_FORMAT;
 
 use super::device::{self, Device, Made, OVERHEAD, doubts, noise, simulated_noise};
 use super::largest::{Bounds, Largest};
-use super::traffic::test_case;
 use super::{Control, Measured, Run, carry_out, manage, timestamp};
 use crate::error::LabError;
 
@@ -420,7 +419,7 @@ impl Asked<'_> {
         }
         let stream = &self.parameters.common.streams[0];
         TrialRecord {
-            test_case: test_case(&self.parameters.common.traffic, stream, self.variant()),
+            test_case: self.variant().id(stream),
             procedure: ID.into(),
             iteration: 1,
             trial: 0,
@@ -428,11 +427,7 @@ impl Asked<'_> {
             started_at,
             variant: self.variant().clone(),
             directions: made.answer.directions.clone(),
-            stream: self
-                .parameters
-                .common
-                .traffic
-                .stream(stream, self.variant()),
+            stream: self.variant().stream(stream),
             engine: names.0.into(),
             hold_ups: (self.parameters.dut.is_none()).then_some(HoldUps::Forgive),
             receiver: names.1.into(),

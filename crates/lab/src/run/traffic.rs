@@ -193,18 +193,6 @@ impl Traffic {
         self.profile.as_ref().map(|profile| profile.mean)
     }
 
-    /// The stream as it is sent in this series: with one flow to a single destination.
-    pub(super) fn stream(&self, stream: &Stream, variant: &Variant) -> Stream {
-        Stream {
-            flows: match variant.destinations {
-                Destinations::Flows => stream.flows,
-                Destinations::Single => 1,
-                Destinations::Random => NETWORKS,
-            },
-            ..stream.clone()
-        }
-    }
-
     /// The frames of a stream in this series; `None`: the engine's test frames.
     ///
     /// # Errors
@@ -230,12 +218,7 @@ impl Traffic {
             });
             let traffic = match known.flatten() {
                 Some(traffic) => traffic,
-                None => of_stream(
-                    &self.stream(stream, variant),
-                    is_random,
-                    direction,
-                    addresses,
-                )?,
+                None => of_stream(&variant.stream(stream), is_random, direction, addresses)?,
             };
             Ok(match broadcast {
                 true => traffic.with_broadcasts(BROADCAST_EVERY, path, &addresses)?,
@@ -259,12 +242,7 @@ impl Traffic {
     ) -> Result<Arc<engine::Traffic>, LabError> {
         let traffic = match self.frames(stream, variant)? {
             Some(traffic) => traffic.as_ref().clone(),
-            None => of_stream(
-                &self.stream(stream, variant),
-                false,
-                Direction::Forward,
-                FORWARD,
-            )?,
+            None => of_stream(&variant.stream(stream), false, Direction::Forward, FORWARD)?,
         };
         let streams = traffic.streams.into_iter().map(|mut stream| {
             stream.timing.mode = Emission::Bursts {
@@ -379,25 +357,6 @@ pub(super) fn file_name(variant: &Variant) -> String {
         }
     };
     words(variant).chars().map(plain).collect()
-}
-
-/// Name of the test case of a stream in a series.
-pub(super) fn test_case(traffic: &Traffic, stream: &Stream, variant: &Variant) -> String {
-    let mut name = match &traffic.profile {
-        Some(profile) => profile.name.clone(),
-        None => traffic.stream(stream, variant).id(),
-    };
-    let rest = Variant {
-        profile: None,
-        ..variant.clone()
-    };
-    if !rest.is_plain() {
-        name.push_str(&format!(
-            "/{}",
-            rest.to_string().replace(", ", "/").replace(' ', "-")
-        ));
-    }
-    name
 }
 
 /// A variant in words, in which the plain one has some, too.
@@ -678,7 +637,7 @@ mod tests {
                 .unwrap()
                 .is_none()
         );
-        assert_eq!(plain.stream(&stream(IpVersion::Ipv4), &single).flows, 1);
+        assert_eq!(single.stream(&stream(IpVersion::Ipv4)).flows, 1);
     }
 
     #[test]
