@@ -42,12 +42,12 @@ frames = [
     eth() / v4(options=[IPOption_RR(routers=["10.9.9.9"])]) / inner6(),
     eth() / v6() / inner(),
     eth() / v6() / IPv6ExtHdrDestOpt() / inner6(),
-    eth() / v4() / UDP(dport=4789) / VXLAN(vni=5, flags=8) / eth() / inner(),
-    eth() / v6() / UDP(dport=4789) / VXLAN(vni=5, flags=8) / eth() / Dot1Q(vlan=3) / inner6(),
-    eth() / v4() / UDP(dport=8472) / VXLAN(vni=5, flags=8) / eth() / inner(),
-    eth() / v4() / UDP(dport=4789) / VXLAN(vni=5, flags=0x88, gpid=9) / eth() / inner(),
-    eth() / v4() / UDP(dport=4789) / VXLAN(flags=8) / eth() / v4() / GRE() / v6() / inner(),
-    eth() / v4() / UDP(dport=8472) / VXLAN(flags=8) / eth() / v6() / UDP(dport=4789) / VXLAN(flags=8) / eth() / inner(),
+    eth() / v4() / UDP(sport=50000, dport=4789) / VXLAN(vni=5, flags=8) / eth() / inner(),
+    eth() / v6() / UDP(sport=50000, dport=4789) / VXLAN(vni=5, flags=8) / eth() / Dot1Q(vlan=3) / inner6(),
+    eth() / v4() / UDP(sport=50000, dport=8472) / VXLAN(vni=5, flags=8) / eth() / inner(),
+    eth() / v4() / UDP(sport=50000, dport=4789) / VXLAN(vni=5, flags=0x88, gpid=9) / eth() / inner(),
+    eth() / v4() / UDP(sport=50000, dport=4789) / VXLAN(flags=8) / eth() / v4() / GRE() / v6() / inner(),
+    eth() / v4() / UDP(sport=50000, dport=8472) / VXLAN(flags=8) / eth() / v6() / UDP(sport=50000, dport=4789) / VXLAN(flags=8) / eth() / inner(),
     eth() / ARP(pdst="8.8.8.8"),
     eth() / v4() / ICMP(type=11) / v4() / UDP(),
 ]
@@ -64,7 +64,7 @@ for frame in frames:
 # scapy's own cut: the rest of these tunnels is elsewhere
 for frame, found in [
     (eth() / fragment(IP(dst="10.0.0.1") / GRE() / IP(dst="10.0.0.2") / UDP() / (b"x" * 200), 64)[0], "10.0.0.1 10.0.0.2"),
-    (eth() / fragment(IP(dst="10.0.0.1") / UDP(dport=4789) / VXLAN(flags=8) / eth() / IP(dst="10.0.0.2") / UDP() / (b"x" * 200), 64)[0], "10.0.0.1 10.0.0.2"),
+    (eth() / fragment(IP(dst="10.0.0.1") / UDP(sport=50000, dport=4789) / VXLAN(flags=8) / eth() / IP(dst="10.0.0.2") / UDP() / (b"x" * 200), 64)[0], "10.0.0.1 10.0.0.2"),
     (eth() / fragment(IP(dst="10.0.0.1") / GRE() / IP(dst="10.0.0.2") / UDP() / (b"x" * 200), 64)[1], "10.0.0.1"),
     (eth() / IPv6(dst="fd00::1") / IPv6ExtHdrRouting(type=0, segleft=2, addresses=["fd00::2", "fd00::3"]) / UDP(), "fd00::1 fd00::2 fd00::3"),
     (eth() / IPv6(dst="fd00::1") / IPv6ExtHdrSegmentRouting(segleft=1, lastentry=1, addresses=["fd00::4", "fd00::1"]) / IP(dst="10.0.0.5") / UDP(), "fd00::1 fd00::4 fd00::1 10.0.0.5"),
