@@ -133,10 +133,14 @@ impl fmt::Display for FrameSize {
 impl FromStr for FrameSize {
     type Err = UnitError;
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let bytes = text
-            .trim()
-            .parse()
-            .map_err(|_| UnitError::new(text, "frame size", "a number of bytes such as 64"))?;
+        let advice = match text.contains("imix") {
+            true => {
+                "a number of bytes such as 64; mixes are profiles, as in fwdlab trial --profile imix"
+            }
+            false => "a number of bytes such as 64",
+        };
+        let bytes = text.trim().parse();
+        let bytes = bytes.map_err(|_| UnitError::new(text, "frame size", advice))?;
         FrameSize::new(bytes)
     }
 }

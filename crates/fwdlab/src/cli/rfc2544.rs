@@ -18,7 +18,7 @@ use crate::exit_code::{Code, Usage};
 #[derive(Debug, Args)]
 pub struct Rfc2544 {
     /// Frame sizes in bytes, FCS counted
-    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_values_t = [64u16, 128, 256, 512, 1024, 1280, 1518], conflicts_with = "profile")]
+    #[arg(long, alias = "size", value_name = "BYTES,...", value_delimiter = ',', default_values_t = [64u16, 128, 256, 512, 1024, 1280, 1518], conflicts_with = "profile")]
     sizes: Vec<u16>,
     /// Tests [default: all that apply]
     #[arg(long, value_name = "TEST,...", value_delimiter = ',', value_parser = Test::ALL.map(Test::name))]
