@@ -96,15 +96,13 @@ pub(super) struct Counted {
 
 impl Counted {
     /// Of so many frames that were due, those that never left were not sent, whether the sender was held up, was at its limit or
-    /// ended with an error.
+    /// ended with an error. (Its schedule may have counted one more: that a frame is due just as the time ends is a rounding.)
     pub fn were_due(&mut self, ways: u64, frames: u64) {
-        let held_up: u64 = self.counters.iter().map(|c| c.generator_not_sent).sum();
         let sent = self
             .counters
             .iter()
             .map(|c| c.generator_sent + c.generator_beside);
-        let never = frames.saturating_sub(sent.sum());
-        let not_sent = held_up.max(never);
+        let not_sent = frames.saturating_sub(sent.sum());
         for (k, counters) in self.counters.iter_mut().enumerate() {
             counters.generator_not_sent = match (ways, k) {
                 (2, _) => share(not_sent, k),
