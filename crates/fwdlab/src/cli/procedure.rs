@@ -21,6 +21,7 @@ use model::link::{Line, LinkLoad, LinkSpeed};
 use model::result::Summary;
 use model::trial::{IpVersion, Stream};
 use model::units::{FrameSize, Load};
+use model::variant::Variant;
 
 use super::Global;
 use super::run::{self, random_seed};
@@ -116,8 +117,15 @@ impl Arrangement {
         let dut = self.dut()?;
         let line = self.line(dut.as_ref());
         let traffic = self.traffic.traffic(dut.is_some(), line)?;
+        let bursts = sends_bursts(&plan.procedure);
+        if bursts && traffic.variants.iter().any(Variant::has_own_times) {
+            return Err(Usage(
+                "--burst: a profile and broadcasts have times of their own; measure bursts without them".into(),
+            )
+            .into());
+        }
         let mut common = self.common(&plan.sizes, traffic, dut.as_ref(), privileged)?;
-        if sends_bursts(&plan.procedure) && common.engine.is_none() {
+        if bursts && common.engine.is_none() {
             common.engine = Some(Mode::AfPacket);
         }
         let max = self.max().or_else(|| plan.procedure.load());

@@ -86,12 +86,6 @@ impl Rfc2544 {
             burst: self.burst.clone(),
         };
         let plan = machine::suite_plan(&procedure, None);
-        if !plan.burst_frames.is_empty() && self.arrangement.traffic.has_own_times() {
-            return Err(Usage(
-                "--burst: a profile and broadcasts have times of their own; measure bursts without them".into(),
-            )
-            .into());
-        }
         if !plan.burst_frames.is_empty() && !self.arrangement.can_send_bursts() {
             return Err(Usage(
                 "--burst: xdp-live sends no bursts; say --engine af-packet or af-xdp, or leave the choice to us".into(),

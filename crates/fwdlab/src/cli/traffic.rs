@@ -36,15 +36,6 @@ impl TrafficOptions {
         self.profile.is_some()
     }
 
-    /// Do streams of their own share the load, so that it cannot be offered in bursts?
-    pub fn has_own_times(&self) -> bool {
-        let broadcasts = self
-            .modifier
-            .iter()
-            .any(|list| list.contains("broadcast") || list.contains("all"));
-        self.has_profile() || broadcasts
-    }
-
     /// Is the same load offered both ways?
     pub fn both_directions(&self) -> bool {
         self.both_directions
