@@ -56,7 +56,7 @@ pub fn analysis(data: &[u8]) {
             let arrived: u64 = stream.flows.iter().map(|&frames| u64::from(frames)).sum();
             assert_eq!(arrived, stream.delivered());
         }
-        if let Some(summary) = stream.latency_summary(3, &found.timestamps) {
+        if let Some(summary) = stream.latency_summary(3, None, &found.timestamps) {
             assert!(summary.latency_frames == stream.latency.len());
         }
     }

@@ -16,6 +16,7 @@ use crate::generator::{
     Capabilities, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts, Sender,
     SignaturePlace, TestFrames,
 };
+use crate::histogram::Histogram;
 use crate::pacer::HoldUps;
 use crate::port::PathSpec;
 use crate::sys::monotonic_ns;
@@ -337,6 +338,14 @@ impl Tester {
     pub fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, EngineError> {
         self.check(path)?;
         self.receivers[path].analysis()
+    }
+
+    /// How late the frames of this trial left ([`Sender::lateness`]).
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
+        self.sender.lateness()
     }
 
     /// Sends with another intended load from now on ([`Sender::set_load`]).

@@ -311,7 +311,7 @@ fn the_analysis_says_exactly_what_the_dut_did() {
             "{name}: {found_ns} where {median_ns} is known"
         );
         let summary = found
-            .latency_summary(found.lost(FRAMES), &Origins::default())
+            .latency_summary(found.lost(FRAMES), None, &Origins::default())
             .unwrap();
         assert_eq!(summary.latency_p50_ns, Some(found_ns));
         assert_eq!(summary.latency_lost_frames, found.lost(FRAMES));

@@ -3,6 +3,7 @@
 //! A [`Procedure`] is a machine without traffic, clock or thread; a [`Session`] stands between it and whoever makes the trials,
 //! and keeps from it what is invalid. How long it will take is found by letting it measure an ideal DUT ([`estimate`]).
 
+use model::latency::HeldUp;
 use model::outcome::{Outcome, Spread};
 use model::procedure::{Answer, Delays, Ending, Interval, Outage, Purpose, Question};
 use model::result::Validity;
@@ -290,6 +291,23 @@ pub fn ideal(question: &Question, capacity_pps: f64) -> Answer {
     }
 }
 
+/// What the sender's hold-ups have to do with the delays of these trials, where there were any.
+pub(crate) fn held_up<'a>(trials: impl Iterator<Item = &'a Delays>) -> Option<String> {
+    let held_up: Vec<HeldUp> = (trials.map(Delays::held_up))
+        .filter(|held_up| held_up.frames > 0)
+        .collect();
+    let longest_ns = held_up.iter().map(|held_up| held_up.longest_ns).max()?;
+    let sum = |of: fn(&HeldUp) -> u64| held_up.iter().map(of).sum::<u64>();
+    Some(format!(
+        "the sender was held up, for {} at most: {} frames were due meanwhile, and {} of them never left, in {} of the trials; \
+         delays with * may say more of that than of the DUT",
+        time(longest_ns),
+        sum(|of| of.frames),
+        sum(|of| of.not_sent),
+        held_up.len(),
+    ))
+}
+
 /// A time for people: `60 s`, `250 ms`, `1.5 s`.
 pub(crate) fn time(ns: u64) -> String {
     match ns {
@@ -391,7 +409,7 @@ impl Procedure for Single {
             }),
             answered: self.answer.is_some(),
             compliance: model::outcome::Compliance::default(),
-            warnings: Vec::new(),
+            warnings: held_up(answer.delays.iter()).into_iter().collect(),
             trials: self.course.trials,
             found: model::outcome::Found::Trial(model::outcome::SingleTrial {
                 intended_load_pps: self.question.peak_pps(),
@@ -442,6 +460,33 @@ mod tests {
             duration_ns: 1_000_000_000,
             ..Answer::default()
         }
+    }
+
+    #[test]
+    fn what_a_sender_was_too_late_for_is_told_with_the_delays() {
+        let warnings = |held_up_frames| {
+            let mut session = single(1000.0);
+            session.next_trial();
+            session.record(&Answer {
+                delays: Some(Delays {
+                    frames: 998,
+                    held_up_frames,
+                    not_sent_frames: 2,
+                    held_up_max_ns: 2_200_000,
+                    ..Delays::default()
+                }),
+                ..answer(998, 998)
+            });
+            session.outcomes()[0].warnings.clone()
+        };
+        assert!(warnings(0).is_empty());
+        let told = warnings(3).concat();
+        assert!(
+            told.contains(
+                "for 2.2 ms at most: 3 frames were due meanwhile, and 2 of them never left"
+            ),
+            "{told}"
+        );
     }
 
     #[test]

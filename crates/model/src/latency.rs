@@ -33,6 +33,39 @@ pub struct Exact {
     pub jitter_ns: u64,
 }
 
+/// Frames that were due while their sender was held up for more than 100 us.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeldUp {
+    /// How many: they left later, or never.
+    pub frames: u64,
+    /// Of them, those that never left. They have no latency, or an endless one.
+    pub not_sent: u64,
+    /// The longest time for which the sender was held up; 0: it was not, for more than 100 us.
+    pub longest_ns: u64,
+}
+
+impl HeldUp {
+    /// The part of a stream that sent so many of all frames, if its frames were held up as often as others.
+    #[must_use]
+    pub fn share(self, sent: u64, of: u64) -> HeldUp {
+        let part = |frames: u64| {
+            let part = u128::from(frames) * u128::from(sent);
+            part.div_ceil(u128::from(of.max(1))) as u64
+        };
+        HeldUp {
+            frames: part(self.frames),
+            not_sent: part(self.not_sent),
+            longest_ns: self.longest_ns,
+        }
+    }
+
+    /// Does a percentile of so many frames say more of the sender than of the DUT? It may when fewer frames lie above it than
+    /// were held up: those that were would be enough to make it what it is, or, where they never left, are missing above it.
+    pub fn speaks(self, all: u64, share: f64) -> bool {
+        self.frames > 0 && (all as f64) * (1.0 - share) < self.frames as f64 * (1.0 - 1e-9)
+    }
+}
+
 /// One-way latency of the frames of a trial or a stream, from intended departure to arrival.
 ///
 /// A percentile is the upper bound of the bucket it falls into (nearest rank). It is absent when fewer than 10 frames lie
@@ -44,6 +77,21 @@ pub struct LatencySummary {
     /// Frames that never arrived and have no latency: percentiles are of those that did. The ones with `with_loss` take the
     /// latency of these as endless.
     pub latency_lost_frames: u64,
+    /// Frames that were due while their sender was held up for more than 100 us, and left later or never; in several streams, in
+    /// proportion to what each sent. Absent where the sender is not known, and where departures are stamped: they are no part
+    /// of such latencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_held_up_frames: Option<u64>,
+    /// Of these, frames that never left: `with_loss` takes their latency as endless too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_not_sent_frames: Option<u64>,
+    /// The longest time for which the sender was held up; 0: never for more than 100 us.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_held_up_max_ns: Option<u64>,
+    /// The names of the figures here that may say more of the sender than of the DUT: fewer frames lie above them than were held
+    /// up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latency_of_sender: Vec<String>,
     /// The shortest.
     pub latency_min_ns: u64,
     /// The mean.
@@ -67,13 +115,13 @@ pub struct LatencySummary {
     pub latency_p9999_ns: Option<u64>,
     /// The longest.
     pub latency_max_ns: u64,
-    /// The median with lost frames counted as endless; absent too when it is endless.
+    /// The median with frames that were lost or never left counted as endless; absent too when it is endless.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_with_loss_p50_ns: Option<u64>,
-    /// The 99th percentile with lost frames counted as endless; absent too when it is endless.
+    /// The 99th percentile of the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_with_loss_p99_ns: Option<u64>,
-    /// The 99.9th percentile with lost frames counted as endless; absent too when it is endless.
+    /// The 99.9th percentile of the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_with_loss_p999_ns: Option<u64>,
     /// Packet delay variation (RFC 5481): the 99.9th percentile less the shortest (RFC 8219 section 7.3.1).
@@ -124,15 +172,18 @@ pub enum TimestampKind {
 }
 
 impl LatencySummary {
-    /// The figures of times in ascending buckets, none of them empty; of the differences between neighbours; of so many lost.
+    /// The figures of times in ascending buckets, none of them empty; of the differences between neighbours; of so many lost; of
+    /// what is known of the sender.
     pub fn new(
         times: &[Bucket],
         differences: &[Bucket],
         exact: &Exact,
         lost: u64,
+        held_up: Option<HeldUp>,
         timestamps: &str,
     ) -> LatencySummary {
         let frames = count(times);
+        let endless = lost + held_up.map_or(0, |held_up| held_up.not_sent);
         let mean = exact.sum_ns as f64 / frames.max(1) as f64;
         let squares: f64 = times
             .iter()
@@ -143,12 +194,17 @@ impl LatencySummary {
             .sum();
         // the upper bound of the last bucket may lie above all values
         let of = |share| percentile(times, frames, share).map(|high| high.min(exact.max_ns));
-        let with_loss =
-            |share| percentile(times, frames + lost, share).map(|high: u64| high.min(exact.max_ns));
+        let with_loss = |share| {
+            percentile(times, frames + endless, share).map(|high: u64| high.min(exact.max_ns))
+        };
         let difference = |share| percentile(differences, count(differences), share);
-        LatencySummary {
+        let mut summary = LatencySummary {
             latency_frames: frames,
             latency_lost_frames: lost,
+            latency_held_up_frames: held_up.map(|held_up| held_up.frames),
+            latency_not_sent_frames: held_up.map(|held_up| held_up.not_sent),
+            latency_held_up_max_ns: held_up.map(|held_up| held_up.longest_ns),
+            latency_of_sender: Vec::new(),
             latency_min_ns: exact.min_ns,
             latency_mean_ns: mean,
             latency_stdev_ns: (squares / frames.max(1) as f64).sqrt(),
@@ -169,7 +225,50 @@ impl LatencySummary {
             timestamps: timestamps.to_owned(),
             departure_timestamps: None,
             arrival_timestamps: None,
-        }
+        };
+        let (all, pairs) = (frames + endless, count(differences));
+        let told = [
+            ("latency_p50_ns", summary.latency_p50_ns, frames, 0.5),
+            ("latency_p90_ns", summary.latency_p90_ns, frames, 0.9),
+            ("latency_p99_ns", summary.latency_p99_ns, frames, 0.99),
+            ("latency_p999_ns", summary.latency_p999_ns, frames, 0.999),
+            ("latency_p9999_ns", summary.latency_p9999_ns, frames, 0.9999),
+            ("latency_max_ns", Some(exact.max_ns), frames, 1.0),
+            (
+                "latency_with_loss_p50_ns",
+                summary.latency_with_loss_p50_ns,
+                all,
+                0.5,
+            ),
+            (
+                "latency_with_loss_p99_ns",
+                summary.latency_with_loss_p99_ns,
+                all,
+                0.99,
+            ),
+            (
+                "latency_with_loss_p999_ns",
+                summary.latency_with_loss_p999_ns,
+                all,
+                0.999,
+            ),
+            ("pdv_p999_ns", summary.pdv_p999_ns, frames, 0.999),
+            ("ipdv_p50_ns", summary.ipdv_p50_ns, pairs, 0.5),
+            ("ipdv_p99_ns", summary.ipdv_p99_ns, pairs, 0.99),
+            ("ipdv_p999_ns", summary.ipdv_p999_ns, pairs, 0.999),
+        ];
+        let held_up = held_up.unwrap_or_default();
+        summary.latency_of_sender = told
+            .into_iter()
+            .filter(|(_, value, of, share)| value.is_some() && held_up.speaks(*of, *share))
+            .map(|(name, ..)| name.to_owned())
+            .collect();
+        summary
+    }
+
+    /// May this figure say more of the sender than of the DUT?
+    pub fn is_of_sender(&self, name: &str) -> bool {
+        self.latency_of_sender.iter().any(|marked| marked == name)
     }
 }
 
@@ -235,7 +334,7 @@ mod tests {
             sum_ns: times.iter().map(|bucket| bucket.low).sum(),
             jitter_ns: 3,
         };
-        LatencySummary::new(times, times, &exact, lost, "made up")
+        LatencySummary::new(times, times, &exact, lost, None, "made up")
     }
 
     #[test]
@@ -272,6 +371,65 @@ mod tests {
         assert_eq!(found.latency_with_loss_p99_ns, Some(99_000));
         assert_eq!(found.latency_with_loss_p999_ns, None);
         assert!(found.latency_p999_ns.is_some());
+    }
+
+    /// 1000 of 100,000 frames were held up: more than lie above the 99.9th percentile, and as many as above the 99th.
+    #[test]
+    fn figures_with_fewer_frames_above_them_than_were_held_up_are_marked() {
+        let exact = Exact {
+            min_ns: 1,
+            max_ns: 100_000,
+            sum_ns: 1,
+            jitter_ns: 3,
+        };
+        let of = |frames, not_sent| {
+            let held_up = HeldUp {
+                frames,
+                not_sent,
+                longest_ns: 7,
+            };
+            let times = up_to(100_000 - not_sent);
+            LatencySummary::new(&times, &times, &exact, 0, Some(held_up), "made up")
+        };
+        let left_later = of(1000, 0);
+        assert_eq!(
+            left_later.latency_of_sender,
+            [
+                "latency_p999_ns",
+                "latency_p9999_ns",
+                "latency_max_ns",
+                "latency_with_loss_p999_ns",
+                "pdv_p999_ns",
+                "ipdv_p999_ns"
+            ]
+        );
+        assert!(of(1001, 0).is_of_sender("latency_p99_ns"));
+        assert_eq!(of(1, 0).latency_of_sender, ["latency_max_ns"]);
+        assert!(of(0, 0).latency_of_sender.is_empty());
+        // those that never left are endlessly late, and nothing of what came is
+        let never_left = of(1000, 1000);
+        assert_eq!(never_left.latency_not_sent_frames, Some(1000));
+        assert_eq!(never_left.latency_p999_ns, Some(98_901));
+        assert_eq!(never_left.latency_with_loss_p99_ns, Some(99_000));
+        assert_eq!(never_left.latency_with_loss_p999_ns, None);
+        assert!(never_left.is_of_sender("latency_p999_ns"));
+        assert!(
+            never_left.is_of_sender("latency_p99_ns"),
+            "990 of those that came are above it"
+        );
+    }
+
+    #[test]
+    fn a_stream_was_held_up_as_others_were() {
+        let all = HeldUp {
+            frames: 1000,
+            not_sent: 10,
+            longest_ns: 7,
+        };
+        let part = all.share(40, 40_000);
+        assert_eq!((part.frames, part.not_sent, part.longest_ns), (1, 1, 7));
+        assert_eq!(all.share(5, 5), all);
+        assert_eq!(all.share(0, 0).frames, 0);
     }
 
     #[test]

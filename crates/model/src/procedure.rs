@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::latency::{self, Bucket};
+use crate::latency::{self, Bucket, HeldUp};
 use crate::units::FrameSize;
 use crate::variant::DirectionCounts;
 
@@ -313,6 +313,24 @@ pub struct Delays {
     pub p9999_ns: Option<u64>,
     /// The largest.
     pub max_ns: u64,
+    /// Frames that were due while the sender was held up for more than 100 us, and left late or never.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held_up_frames: u64,
+    /// Of these, frames that never left.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_sent_frames: u64,
+    /// The longest time for which the sender was held up; 0: never for more than 100 us.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held_up_max_ns: u64,
+    /// The median with frames that were lost or never left counted as endless; absent when it is endless, or where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_loss_p50_ns: Option<u64>,
+    /// The 99th percentile of the same; absent, too, when fewer than 10 frames lie above it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_loss_p99_ns: Option<u64>,
+    /// The 99.9th percentile of the same; absent, too, when fewer than 10 frames lie above it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_loss_p999_ns: Option<u64>,
 }
 
 impl Delays {
@@ -332,7 +350,39 @@ impl Delays {
             p999_ns: at(0.999)?,
             p9999_ns: if_many(0.9999),
             max_ns,
+            ..Delays::default()
         })
+    }
+
+    /// The same, with what became of frames that have no delay: so many were lost, and others never left or left late.
+    #[must_use]
+    pub fn beside(self, times: &[Bucket], lost: u64, held_up: HeldUp) -> Delays {
+        let all = self.frames + lost + held_up.not_sent;
+        let at = |share| latency::at_rank(times, all, share).map(|high| high.min(self.max_ns));
+        let if_many = |share| at(share).filter(|_| latency::is_told(all, share));
+        Delays {
+            held_up_frames: held_up.frames,
+            not_sent_frames: held_up.not_sent,
+            held_up_max_ns: held_up.longest_ns,
+            with_loss_p50_ns: at(0.5),
+            with_loss_p99_ns: if_many(0.99),
+            with_loss_p999_ns: if_many(0.999),
+            ..self
+        }
+    }
+
+    /// What is known of the sender's hold-ups.
+    pub fn held_up(&self) -> HeldUp {
+        HeldUp {
+            frames: self.held_up_frames,
+            not_sent: self.not_sent_frames,
+            longest_ns: self.held_up_max_ns,
+        }
+    }
+
+    /// May the delay that this share of the frames does not exceed say more of the sender than of the DUT?
+    pub fn is_of_sender(&self, share: f64) -> bool {
+        self.held_up().speaks(self.frames, share)
     }
 
     /// The 99th percentile, when there are frames enough above it to tell it.
@@ -477,6 +527,30 @@ pub struct Asked {
 mod tests {
     use super::*;
     use crate::latency::exact_buckets;
+
+    /// 200 of 10,000 frames were never sent, 50 were lost.
+    #[test]
+    fn frames_that_never_left_are_endlessly_late_in_delays_too() {
+        let times = exact_buckets((1..=9750).collect());
+        let delays = Delays::of(&times, 1, 9750, 4875.5).unwrap();
+        assert_eq!(
+            (delays.with_loss_p50_ns, delays.is_of_sender(1.0)),
+            (None, false)
+        );
+        let held_up = HeldUp {
+            frames: 203,
+            not_sent: 200,
+            longest_ns: 9,
+        };
+        let beside = delays.beside(&times, 50, held_up);
+        assert_eq!(beside.held_up(), held_up);
+        assert_eq!((beside.p99_ns, beside.with_loss_p50_ns), (9653, Some(5000)));
+        assert_eq!(
+            (beside.with_loss_p99_ns, beside.with_loss_p999_ns),
+            (None, None)
+        );
+        assert!(beside.is_of_sender(0.99) && !beside.is_of_sender(0.9));
+    }
 
     #[test]
     fn frames_due() {

@@ -17,7 +17,7 @@
 //!
 //! Frames of in 5 are timed: their latency is the time of arrival less the intended departure that is in the signature. So
 //! the time a frame waited because its sender was held up is part of the latency, and no wait is left out (no "coordinated
-//! omission"). A frame without a departure is not timed; one that arrived before its departure is *early*, which shows that
+//! omission"); what [`HoldUps`](crate::HoldUps) does about frames that were missed is said there. A frame without a departure is not timed; one that arrived before its departure is *early*, which shows that
 //! the clocks of the two ends are not one, and is not timed either.
 
 mod analyser;
@@ -30,12 +30,13 @@ pub use self::analyser::{Analyser, Seen};
 
 use std::collections::{HashMap, HashSet};
 
-use model::latency::{Bucket, Exact, LatencySummary};
+use model::latency::{Bucket, Exact, HeldUp, LatencySummary};
 
 use crate::error::EngineError;
 use crate::generator::{Expected, SignaturePlace};
 use crate::histogram::Histogram;
-use crate::stamps::{Log, Origins};
+use crate::pacer::CATCH_UP_US;
+use crate::stamps::{Kind, Log, Origins};
 
 /// How many frames of a stream, back from the newest, are remembered one by one. One that is older can be told neither
 /// from a duplicate nor from one that is late. At 10 Mpps that is 6.5 ms.
@@ -221,8 +222,14 @@ impl StreamAnalysis {
 
     /// The latencies in figures, for results; `None` when nothing was timed.
     ///
-    /// `lost` frames have no latency, or an endless one: percentiles that count them stand beside those that do not.
-    pub fn latency_summary(&self, lost: u64, timestamps: &Origins) -> Option<LatencySummary> {
+    /// `lost` frames have no latency, or an endless one: percentiles that count them stand beside those that do not. What is known
+    /// of the sender's hold-ups is part of latencies from intended departures, and of no others.
+    pub fn latency_summary(
+        &self,
+        lost: u64,
+        held_up: Option<HeldUp>,
+        timestamps: &Origins,
+    ) -> Option<LatencySummary> {
         let frames = self.latency.len();
         if frames == 0 {
             return None;
@@ -238,11 +245,26 @@ impl StreamAnalysis {
             &buckets(&self.delay_variation),
             &exact,
             lost,
+            held_up.filter(|_| timestamps.departures.kind == Kind::User),
             &timestamps.to_string(),
         );
         summary.departure_timestamps = Some(timestamps.departures.kept());
         summary.arrival_timestamps = Some(timestamps.arrivals.kept());
         Some(summary)
+    }
+}
+
+/// What a sender's counts and the [lateness](crate::Sender::lateness) of its frames say of its hold-ups. The frames that were due in one
+/// are those that it missed and the one that left when it was over.
+pub fn held_up(made_up: u64, not_sent: u64, lateness: Option<&Histogram>) -> HeldUp {
+    let late = || {
+        let buckets = lateness.into_iter().flat_map(Histogram::buckets);
+        buckets.filter(|(low, ..)| *low > u64::from(CATCH_UP_US) * 1000)
+    };
+    HeldUp {
+        frames: made_up + not_sent + late().map(|(.., count)| count).sum::<u64>(),
+        not_sent,
+        longest_ns: late().map(|(_, high, _)| high).max().unwrap_or(0),
     }
 }
 
@@ -351,7 +373,9 @@ mod tests {
         assert_eq!(first.delay_variation.len(), 2);
         assert_eq!((second.latency.len(), second.early), (0, 1));
         assert_eq!(analysis.timestamps.departures, Origin::LEAVING);
-        let summary = first.latency_summary(0, &analysis.timestamps).unwrap();
+        let summary = first
+            .latency_summary(0, None, &analysis.timestamps)
+            .unwrap();
         let kept = serde_json::to_value(&summary).unwrap();
         assert_eq!(kept["departure_timestamps"]["kind"], "software");
         assert_eq!(kept["arrival_timestamps"]["clock"], "CLOCK_REALTIME");

@@ -11,7 +11,7 @@ use engine::{
 };
 use lab::LabError;
 use lab::ports::{Port, Role};
-use model::latency::LatencySummary;
+use model::latency::{HeldUp, LatencySummary};
 use model::trial;
 use model::units::{FrameSize, Load, parse_duration};
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
@@ -112,6 +112,7 @@ pub(super) struct Probed {
     pub sent: u64,
     /// Of them, those that were missed and left later.
     pub made_up: u64,
+    pub held_up: Option<HeldUp>,
     pub received: u64,
     pub lateness: Option<engine::Histogram>,
     pub analysis: Option<Analysis>,
@@ -127,7 +128,7 @@ impl Probed {
     pub fn latency(&self) -> Option<LatencySummary> {
         let analysis = self.analysis.as_ref()?;
         let stream = analysis.streams.first()?;
-        stream.latency_summary(stream.lost(self.sent), &analysis.timestamps)
+        stream.latency_summary(stream.lost(self.sent), self.held_up, &analysis.timestamps)
     }
 }
 
@@ -210,6 +211,7 @@ impl Probe {
             engine,
             sent: whole.sent[0].frames,
             made_up: whole.sent[0].made_up,
+            held_up: whole.sent[0].held_up(),
             received: whole.received[0].counts.received,
             lateness: whole.sent[0].lateness.clone(),
             analysis,
@@ -373,6 +375,9 @@ impl Ping {
         match (probed.latency(), probed.stream()) {
             (Some(latency), Some(stream)) => {
                 text += &format!("latency   {}\n", streams::percentiles(&latency));
+                if let Some(words) = streams::held_up(&latency) {
+                    text += &format!("held up   {words}\n");
+                }
                 match floor {
                     Some(Ok(floor)) => match floor.latency() {
                         Some(latency) => {
@@ -380,7 +385,10 @@ impl Ping {
                                 "floor     {}  (the tester alone, {})\n",
                                 streams::percentiles(&latency),
                                 floor.engine
-                            )
+                            );
+                            if let Some(words) = streams::held_up(&latency) {
+                                text += &format!("          {words}\n");
+                            }
                         }
                         None => text += "floor     not measured\n",
                     },

@@ -164,7 +164,7 @@ impl Receive {
         let (ends, taken) = match &checked {
             Some(checked) => {
                 let receiver = &mut session.receiving[0].receiver;
-                streams::ends(receiver, checked, None, frames.as_ref(), None)?
+                streams::ends(receiver, checked, None, frames.as_ref(), None, None)?
             }
             None => Default::default(),
         };

@@ -402,6 +402,9 @@ fn text(document: &Document, own: bool) -> String {
             streams::percentiles(&floor.latency),
             floor.latency.timestamps,
         );
+        if let Some(words) = streams::held_up(&floor.latency) {
+            text += &format!("{:<10} {words}\n", "");
+        }
     }
     for reason in &document.engines_that_do_not_work {
         text += &format!("\nnot {reason}");

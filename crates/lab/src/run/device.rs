@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets};
+use engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
 use engine::sim::{self, Dut, Simulation};
 use engine::traffic::Kind;
 use engine::{Histogram, Reading, Tester};
@@ -562,10 +562,15 @@ impl Real<'_> {
         }
         let mut latencies = Vec::new();
         if analysis.is_some() {
+            let late = self.tester.lateness()?;
             for (path, answer) in answers.iter_mut().enumerate() {
                 if let Some(found) = self.tester.analysis(path)? {
                     let times = times(&found);
-                    answer.delays = delays(&found, &times);
+                    let of = &counted.counters[path];
+                    let lost = of.generator_sent.saturating_sub(of.receiver_received);
+                    let held_up = held_up(0, of.generator_not_sent, late.as_ref());
+                    let delays = delays(&found, &times);
+                    answer.delays = delays.map(|delays| delays.beside(&times, lost, held_up));
                     latencies.push(times);
                 }
             }

@@ -9,7 +9,9 @@ use model::procedure::{Answer, Delays, Purpose, Question, Tagging};
 use model::variant::Variant;
 
 use super::Setup;
-use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio, spread, time};
+use crate::procedure::{
+    Course, Procedure, check_duration, check_load, held_up, loss_ratio, spread, time,
+};
 
 /// Repetitions that both RFCs ask for.
 pub const REPETITIONS: u32 = 20;
@@ -224,6 +226,7 @@ impl Procedure for Latency {
             ));
         }
         let timed = || self.points.iter().flat_map(|point| &point.repetitions);
+        warnings.extend(held_up(timed()));
         let fewest = timed().min_by_key(|delays| delays.frames);
         if let (LatencyMode::Rfc8219, Some(delays)) = (p.mode, fewest)
             && delays.told_p999_ns().is_none()

@@ -515,6 +515,50 @@ mod tests {
         }
     }
 
+    /// 20 of 20,000 frames were due while the sender was held up: more than lie above p99.99, and as many as above p99.9.
+    #[test]
+    fn delays_that_may_be_the_senders_are_marked() {
+        let table = |held_up_frames| {
+            let found = Found::Trial(model::outcome::SingleTrial {
+                intended_load_pps: 1e6,
+                offered_load_pps: 1e6,
+                forwarding_rate_pps: 1e6,
+                frame_loss_ratio: 0.0,
+                directions: Vec::new(),
+                duration_s: 1.0,
+                delays: Some(model::procedure::Delays {
+                    frames: 20_000,
+                    p50_ns: 500,
+                    p90_ns: Some(900),
+                    p99_ns: 990,
+                    p999_ns: 999,
+                    max_ns: 1_000,
+                    held_up_frames,
+                    ..model::procedure::Delays::default()
+                }),
+                samples: Vec::new(),
+            });
+            let outcomes = [Outcome {
+                found,
+                ..outcome(64, "", &[], "w")
+            }];
+            let all = groups(&outcomes);
+            all.iter()
+                .map(|g| tables_text(g, &outcomes))
+                .collect::<String>()
+        };
+        assert!(!table(0).contains('*'), "{}", table(0));
+        let (few, many) = (table(20), table(21));
+        assert!(
+            few.contains("1.00 us*") && !few.contains("999 ns*"),
+            "{few}"
+        );
+        assert!(
+            many.contains("999 ns*") && !many.contains("990 ns*"),
+            "{many}"
+        );
+    }
+
     #[test]
     fn series_are_told_apart_and_compared() {
         let with = |pps: f64, variant: Variant| Outcome {

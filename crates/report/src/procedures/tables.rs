@@ -387,8 +387,12 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                             cells.push(between(point.latency_ns.map(mean), delays));
                         }
                         LatencyMode::Rfc8219 => {
-                            cells.push(between(point.typical_ns.map(middle), delays));
-                            cells.push(between(point.worst_case_ns.map(middle), delays));
+                            let of = |spread: Option<Spread>, share| {
+                                let cell = between(spread.map(middle), delays);
+                                marked(cell, &point.repetitions, share)
+                            };
+                            cells.push(of(point.typical_ns, 0.5));
+                            cells.push(of(point.worst_case_ns, 0.999));
                         }
                     }
                     cells
@@ -551,26 +555,27 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
     }
 }
 
-/// What a percentile is called, its field, and where it is in the delays of a trial.
+/// What a percentile is called, its field, of which share of the frames it is, and where it is in the delays of a trial.
 pub(crate) type Percentile = (
     &'static str,
     &'static [&'static str],
+    f64,
     fn(&Delays) -> Option<u64>,
 );
 
 /// The percentiles that are shown, from the smallest.
 pub(crate) const PERCENTILES: [Percentile; 6] = [
-    ("p50", &["p50_ns"], |d| Some(d.p50_ns)),
-    ("p90", &["p90_ns"], |d| d.p90_ns),
-    ("p99", &["p99_ns"], Delays::told_p99_ns),
-    ("p99.9", &["p999_ns"], Delays::told_p999_ns),
-    ("p99.99", &["p9999_ns"], |d| d.p9999_ns),
-    ("max", &["max_ns"], |d| Some(d.max_ns)),
+    ("p50", &["p50_ns"], 0.5, |d| Some(d.p50_ns)),
+    ("p90", &["p90_ns"], 0.9, |d| d.p90_ns),
+    ("p99", &["p99_ns"], 0.99, Delays::told_p99_ns),
+    ("p99.9", &["p999_ns"], 0.999, Delays::told_p999_ns),
+    ("p99.99", &["p9999_ns"], 0.9999, |d| d.p9999_ns),
+    ("max", &["max_ns"], 1.0, |d| Some(d.max_ns)),
 ];
 
 /// A percentile over the trials of a load: their median, of the largest values the largest. `None` where it cannot be told
 /// of every trial.
-pub(crate) fn over_trials(trials: &[Delays], (name, _, of): Percentile) -> Option<f64> {
+pub(crate) fn over_trials(trials: &[Delays], (name, _, _, of): Percentile) -> Option<f64> {
     let values: Option<Vec<f64>> = trials.iter().map(|d| Some(of(d)? as f64)).collect();
     let mut values = values.filter(|values| !values.is_empty())?;
     values.sort_by(f64::total_cmp);
@@ -580,6 +585,14 @@ pub(crate) fn over_trials(trials: &[Delays], (name, _, of): Percentile) -> Optio
         (_, 1) => values[middle],
         (_, _) => f64::midpoint(values[middle - 1], values[middle]),
     })
+}
+
+/// A delay with a `*` behind it where in any of its trials it may say more of the sender than of the DUT.
+fn marked(mut cell: Cell, trials: &[Delays], share: f64) -> Cell {
+    if trials.iter().any(|trial| trial.is_of_sender(share)) {
+        cell.text.push('*');
+    }
+    cell
 }
 
 /// Loads with the delays of each of their trials.
@@ -603,7 +616,7 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
         right("load", &["percent"]),
         right("timed", &["frames_timed"]),
     ];
-    columns.extend(PERCENTILES.map(|(name, field, _)| right(name, field)));
+    columns.extend(PERCENTILES.map(|(name, field, ..)| right(name, field)));
     let mut table = table_of(columns);
     for outcome in outcomes {
         for (percent, trials) in delays_of(outcome) {
@@ -620,11 +633,14 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
                 },
                 Cell::number(count(fewest), fewest),
             ];
-            cells.extend(
-                PERCENTILES.map(|percentile| {
-                    Cell::optional(over_trials(&trials, percentile), "n/a", delay)
-                }),
-            );
+            cells.extend(PERCENTILES.map(|percentile| {
+                let told = over_trials(&trials, percentile);
+                let cell = Cell::optional(told, "n/a", delay);
+                match told {
+                    Some(_) => marked(cell, &trials, percentile.2),
+                    None => cell,
+                }
+            }));
             add_row(&mut table, outcome, cells);
         }
     }

@@ -281,6 +281,7 @@ impl Send {
                     Some(&mut session.sending[sender].source),
                     Some(&frames),
                     Some(of_streams),
+                    sent.held_up(),
                 )?;
                 end.unsigned = expectation.unsigned;
             }

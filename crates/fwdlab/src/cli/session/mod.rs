@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use engine::analysis;
 use engine::replay::Replay;
 use engine::{
     EngineError, Expected, Frames, Histogram, HoldUps, LoneReceiver, LoneSender, Mode,
@@ -25,6 +26,7 @@ use lab::LabError;
 use lab::ports::counters::{self, Counters};
 use lab::ports::{Port, state};
 use lab::run::Control;
+use model::latency::HeldUp;
 use model::link::{Layer, MeanSize};
 
 use crate::exit_code::Code;
@@ -210,6 +212,16 @@ pub struct Sent {
 }
 
 impl Sent {
+    /// What this host's hold-ups did to frames that were to leave at certain times.
+    pub fn held_up(&self) -> Option<HeldUp> {
+        self.intended_pps?;
+        Some(analysis::held_up(
+            self.made_up,
+            self.not_sent,
+            self.lateness.as_ref(),
+        ))
+    }
+
     /// Less was sent than was intended: the generator was the limit (the default of our methods, 0.5 %).
     pub fn is_limited(&self) -> bool {
         let due = self.frames + self.not_sent;

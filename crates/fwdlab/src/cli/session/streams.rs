@@ -10,7 +10,7 @@ use engine::stamps::Origins;
 use engine::traffic::Stream;
 use engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
 use engine::{Frames, LoneReceiver};
-use model::latency::LatencySummary;
+use model::latency::{HeldUp, LatencySummary};
 use report::number;
 use serde_json::{Value, json};
 use store::hdr;
@@ -65,13 +65,14 @@ struct FlowsEnd {
 }
 
 /// The streams of a receiver at the end, as far as it was asked for an analysis, and who timed them. `sent`: frames of each
-/// stream of the traffic.
+/// stream of the traffic. `held_up`: frames of all of them that their sender sent late or never.
 pub fn ends(
     receiver: &mut LoneReceiver,
     expectation: &Expectation,
     sender: Option<&mut Source>,
     frames: Option<&Frames>,
     sent: Option<&[u64]>,
+    held_up: Option<HeldUp>,
 ) -> anyhow::Result<(Vec<StreamEnd>, Taken)> {
     let Some((analysis, taken)) = stamping::analysis(sender, receiver)? else {
         return Ok((Vec::new(), Taken::default()));
@@ -80,15 +81,18 @@ pub fn ends(
         Some(Frames::Traffic(frames)) => &frames.traffic.streams[..],
         _ => &[],
     };
+    let of_all = sent.map_or(0, |sent| sent.iter().sum());
     let ends = (expectation.streams.iter()).zip(&analysis.streams);
     let ends = ends
         .map(|(expected, found)| {
             let sent = sent.and_then(|sent| sent.get(expected.index).copied());
+            let held_up = held_up.map(|all| all.share(sent.unwrap_or(0), of_all));
             StreamEnd::new(
                 expected,
                 streams.get(expected.index),
                 sent,
                 found,
+                held_up,
                 &analysis.timestamps,
             )
         })
@@ -102,6 +106,7 @@ impl StreamEnd {
         stream: Option<&Stream>,
         sent: Option<u64>,
         found: &StreamAnalysis,
+        held_up: Option<HeldUp>,
         timestamps: &Origins,
     ) -> StreamEnd {
         let flows = expected.flows.as_ref().ok().filter(|f| f.cycle() > 0);
@@ -134,7 +139,7 @@ impl StreamEnd {
             },
             latency: None,
         };
-        end.latency = found.latency_summary(end.lost().max(0) as u64, timestamps);
+        end.latency = found.latency_summary(end.lost().max(0) as u64, held_up, timestamps);
         end
     }
 
@@ -221,6 +226,9 @@ impl StreamEnd {
         if let Some(latency) = &self.latency {
             text += &format!("\nlatency   {id}  {}", percentiles(latency));
             text += &format!("\nvariation {id}  {}", variation(latency));
+            if let Some(words) = held_up(latency) {
+                text += &format!("\nheld up   {id}  {words}");
+            }
         }
         text
     }
@@ -264,36 +272,68 @@ impl StreamEnd {
     }
 }
 
-/// `min 579 ns  p50 887 ns  p90 1.0 us ...`: those percentiles that there are frames enough for.
+/// `min 579 ns  p50 887 ns  p90 1.0 us ...`: those percentiles that there are frames enough for. A `*` is behind those that may say more of
+/// the sender than of the DUT.
 pub fn percentiles(latency: &LatencySummary) -> String {
-    [
-        ("min", Some(latency.latency_min_ns)),
-        ("p50", latency.latency_p50_ns),
-        ("p90", latency.latency_p90_ns),
-        ("p99", latency.latency_p99_ns),
-        ("p99.9", latency.latency_p999_ns),
-        ("p99.99", latency.latency_p9999_ns),
-        ("max", Some(latency.latency_max_ns)),
-    ]
-    .into_iter()
-    .filter_map(|(name, ns)| Some(format!("{name} {}", short_time(ns?))))
-    .collect::<Vec<_>>()
-    .join("  ")
+    figures(
+        latency,
+        &[
+            ("min", "latency_min_ns", Some(latency.latency_min_ns)),
+            ("p50", "latency_p50_ns", latency.latency_p50_ns),
+            ("p90", "latency_p90_ns", latency.latency_p90_ns),
+            ("p99", "latency_p99_ns", latency.latency_p99_ns),
+            ("p99.9", "latency_p999_ns", latency.latency_p999_ns),
+            ("p99.99", "latency_p9999_ns", latency.latency_p9999_ns),
+            ("max", "latency_max_ns", Some(latency.latency_max_ns)),
+        ],
+    )
 }
 
 /// `jitter 12 ns  IPDV p50 8 ns ...`: how latencies differ from each other.
 fn variation(latency: &LatencySummary) -> String {
-    [
-        ("jitter", Some(latency.jitter_ns)),
-        ("IPDV p50", latency.ipdv_p50_ns),
-        ("IPDV p99", latency.ipdv_p99_ns),
-        ("IPDV p99.9", latency.ipdv_p999_ns),
-        ("PDV p99.9", latency.pdv_p999_ns),
-    ]
-    .into_iter()
-    .filter_map(|(name, ns)| Some(format!("{name} {}", short_time(ns?))))
-    .collect::<Vec<_>>()
-    .join("  ")
+    figures(
+        latency,
+        &[
+            ("jitter", "jitter_ns", Some(latency.jitter_ns)),
+            ("IPDV p50", "ipdv_p50_ns", latency.ipdv_p50_ns),
+            ("IPDV p99", "ipdv_p99_ns", latency.ipdv_p99_ns),
+            ("IPDV p99.9", "ipdv_p999_ns", latency.ipdv_p999_ns),
+            ("PDV p99.9", "pdv_p999_ns", latency.pdv_p999_ns),
+        ],
+    )
+}
+
+/// Those that are known, each by its name and its field.
+fn figures(latency: &LatencySummary, figures: &[(&str, &str, Option<u64>)]) -> String {
+    let known = figures.iter().filter_map(|(name, field, ns)| {
+        let mark = if latency.is_of_sender(field) { "*" } else { "" };
+        Some(format!("{name} {}{mark}", short_time((*ns)?)))
+    });
+    known.collect::<Vec<_>>().join("  ")
+}
+
+/// What the sender's hold-ups have to do with the figures of latencies, where there were any.
+pub fn held_up(latency: &LatencySummary) -> Option<String> {
+    let frames = latency
+        .latency_held_up_frames
+        .filter(|&frames| frames > 0)?;
+    let of = match latency.latency_held_up_max_ns {
+        Some(longest_ns) if longest_ns > 0 => format!(", for {} at most", short_time(longest_ns)),
+        _ => String::new(),
+    };
+    let not_sent = match latency.latency_not_sent_frames {
+        Some(frames) if frames > 0 => format!(" ({} of them never left)", number::count(frames)),
+        _ => String::new(),
+    };
+    Some(format!(
+        "{} {} due while this host held the sender up{of}{not_sent}: * may say more of that than of the DUT",
+        number::count(frames),
+        if frames == 1 {
+            "frame was"
+        } else {
+            "frames were"
+        },
+    ))
 }
 
 /// The latencies of all streams as an HDR histogram log.
@@ -316,4 +356,57 @@ pub fn write_hdr(
         .collect();
     let log = hdr::log("fwdlab send: latencies in ns", begin, &intervals);
     std::fs::write(path, log).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::latency::{Bucket, Exact};
+
+    use super::*;
+
+    /// 10,000 frames of a microsecond each, of which some were held up.
+    fn latency(held_up: Option<HeldUp>) -> LatencySummary {
+        let times = [Bucket {
+            low: 1000,
+            high: 1000,
+            count: 10_000,
+        }];
+        let exact = Exact {
+            min_ns: 1000,
+            max_ns: 1000,
+            sum_ns: 10_000_000,
+            jitter_ns: 0,
+        };
+        LatencySummary::new(&times, &times, &exact, 0, held_up, "made up")
+    }
+
+    #[test]
+    fn what_the_sender_did_to_latencies_is_seen() {
+        let all = "min 1.0 us  p50 1.0 us  p90 1.0 us  p99 1.0 us  p99.9 1.0 us";
+        let quiet = latency(Some(HeldUp::default()));
+        assert_eq!(percentiles(&quiet), format!("{all}  max 1.0 us"));
+        assert_eq!((held_up(&quiet), held_up(&latency(None))), (None, None));
+        let mut times = HeldUp {
+            frames: 1,
+            not_sent: 0,
+            longest_ns: 3_400_000,
+        };
+        let once = latency(Some(times));
+        assert_eq!(percentiles(&once), format!("{all}  max 1.0 us*"));
+        assert_eq!(
+            held_up(&once).unwrap(),
+            "1 frame was due while this host held the sender up, for 3.4 ms at most: * may say more of that than of the DUT"
+        );
+        (times.frames, times.not_sent) = (1053, 50);
+        let often = latency(Some(times));
+        assert_eq!(
+            percentiles(&often),
+            "min 1.0 us  p50 1.0 us  p90 1.0 us*  p99 1.0 us*  p99.9 1.0 us*  max 1.0 us*"
+        );
+        assert_eq!(
+            held_up(&often).unwrap(),
+            "1,053 frames were due while this host held the sender up, for 3.4 ms at most (50 of them never left): \
+             * may say more of that than of the DUT"
+        );
+    }
 }
