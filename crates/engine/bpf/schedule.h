@@ -25,6 +25,9 @@
 #define MOST_OWED (1000000000ull << FRACTION)
 #define OVERTIME (100000000ull << FRACTION)
 
+/* Hold-ups that are told apart as long as not all frames that were due in them have left, a power of two. */
+#define HOLD_UPS 16
+
 /* schedule_test.bpf.c has a clock that a test sets. */
 #ifndef NOW
 #define NOW() bpf_ktime_get_ns()
@@ -40,6 +43,13 @@ struct control {
 	__u32 catch_up_us;      /* a sender that was held up longer than this has missed frames */
 	__u32 batch_mask;       /* calls in a batch, a power of two, less one */
 	__u32 relief;           /* missed frames are made up: gaps are so many 65536ths shorter; 0 = they are forgiven */
+};
+
+/* Frames planned from one time to another were due while the sender was held up, and waited until a third. */
+struct waited {
+	__u64 from;
+	__u64 to;
+	__u64 until;
 };
 
 /* Written by the sender alone. */
@@ -61,6 +71,9 @@ struct progress {
 	__u32 destination;
 	__u32 source_port;
 	__u32 destination_port;
+	__u32 first;            /* hold-ups whose frames have not all left: the oldest, and how many there are */
+	__u32 kept;
+	struct waited hold_ups[HOLD_UPS];
 };
 
 struct {
@@ -109,16 +122,68 @@ static __always_inline void forgive(struct progress *p, __u64 frames)
 	p->lag -= time < p->lag ? time : p->lag;
 }
 
+/* The sender was held up: what should have left at the first of these times leaves at the second, and the rest after it. */
+static __always_inline void held_up(struct progress *p, __u64 from, __u64 to)
+{
+	struct waited *newest;
+
+	if (from >= to)
+		return;
+	if (p->kept < HOLD_UPS) {
+		newest = &p->hold_ups[(p->first + p->kept++) & (HOLD_UPS - 1)];
+		newest->from = from;
+	} else {
+		newest = &p->hold_ups[(p->first + p->kept - 1) & (HOLD_UPS - 1)];
+	}
+	newest->to = newest->until = to;
+}
+
+/* How long the next frame, which is due, waited for the end of the hold-up in which it was due. */
+static __always_inline __u64 wait(struct progress *p)
+{
+	for (int i = 0; i < HOLD_UPS && p->kept; i++) {
+		const struct waited *oldest = &p->hold_ups[p->first & (HOLD_UPS - 1)];
+
+		if (p->next < oldest->from)
+			break;
+		if (p->next < oldest->to)
+			return oldest->until > p->next ? oldest->until - p->next : 0;
+		p->first++;
+		p->kept--;
+	}
+	return 0;
+}
+
+/* The next frame is planned for another time than before. The longest wait stays as long: all that is owed was due in one hold-up. */
+static __always_inline void replan(struct progress *p, __u64 before)
+{
+	__u64 longest = 0;
+
+	for (int i = 0; i < HOLD_UPS && i < p->kept; i++) {
+		const struct waited *w = &p->hold_ups[(p->first + i) & (HOLD_UPS - 1)];
+		__u64 from = w->from > before ? w->from : before;
+
+		if (w->until > from && w->until - from > longest)
+			longest = w->until - from;
+	}
+	p->first = 0;
+	p->kept = longest > 0;
+	p->hold_ups[0].from = p->next;
+	p->hold_ups[0].to = p->next + p->lag;
+	p->hold_ups[0].until = p->next + longest;
+}
+
 /* All frames that are due but the newest were missed. */
 static __always_inline void miss(const volatile struct control *c, struct progress *p, __u64 behind)
 {
-	__u64 frames = behind / p->gap;
+	__u64 frames = behind / p->gap, slot = p->next + p->lag;
 
 	if (!c->relief) {
 		forgive(p, frames);
 		return;
 	}
 	p->lag += frames * p->gap;
+	held_up(p, slot, p->next + p->lag);
 	/* more is not owed */
 	if (p->lag > MOST_OWED)
 		forgive(p, (p->lag - MOST_OWED + p->gap - 1) / p->gap);
@@ -127,7 +192,7 @@ static __always_inline void miss(const volatile struct control *c, struct progre
 /* As many frames are owed when the gap changes, unless they are more than a second's; and the next leaves when it would. */
 static __always_inline void change_gap(struct progress *p, __u64 elapsed, __u64 gap)
 {
-	__u64 slot = p->next + p->lag, most = MOST_OWED, frames, rest;
+	__u64 slot = p->next + p->lag, before = p->next, most = MOST_OWED, frames, rest;
 
 	/* the gap under way becomes as long as the others, but does not end in the past: nothing is owed for it */
 	if (slot > elapsed) {
@@ -152,6 +217,8 @@ static __always_inline void change_gap(struct progress *p, __u64 elapsed, __u64 
 	}
 	p->next = slot - p->lag;
 	p->gap = gap;
+	if (p->kept)
+		replan(p, before);
 }
 
 /* Reads the clock. Returns it when a frame is due, else 0. `flushed`: the port has all frames of earlier calls. */
@@ -171,6 +238,7 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 		p->gap = gap;
 		p->steps = 0;
 		p->oldest = 0;
+		p->kept = 0;
 	}
 	if (flushed && p->oldest) {
 		__u32 zero = 0;
@@ -222,8 +290,9 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 }
 
 /*
- * When the frame is to leave that is due now, in ns of CLOCK_MONOTONIC; flat out, that is now or at most 15 frames ago.
- * 0: none is due. Keeps the mean rate exact: the plan advances by the gap, not by the time of sending.
+ * The intended departure of the frame that is due now, in ns of CLOCK_MONOTONIC: when it is to leave, less what it waited
+ * because the sender was held up; flat out, that is now or at most 15 frames ago. 0: none is due. Keeps the mean rate exact:
+ * the plan advances by the gap, not by the time of sending.
  */
 static __always_inline __u64 due(const volatile struct control *c, struct progress *p)
 {
@@ -243,6 +312,8 @@ static __always_inline __u64 due(const volatile struct control *c, struct progre
 	departure = p->next + p->lag;
 	if (!p->oldest)
 		p->oldest = departure + 1;
+	if (p->kept)
+		departure -= wait(p);
 	return p->start_ns + (departure >> FRACTION);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * For tests/schedule.rs: the schedule of the live-frames senders by a clock that the test sets, without frames. The first eight
- * bytes of the frame are the time; when a frame is due, they become its departure.
+ * bytes of the frame are the time; when a frame is due, they become its intended departure, and the next eight the time at which
+ * it leaves, in 1/65536 ns after the start.
  */
 static unsigned long long set_clock;
 #define NOW() set_clock
@@ -17,13 +18,14 @@ int tick(struct xdp_md *ctx)
 	struct progress *p = bpf_map_lookup_elem(&progress, &zero);
 	__u64 departure;
 
-	if (!c || !p || data + 8 > end)
+	if (!c || !p || data + 16 > end)
 		return XDP_ABORTED;
 	set_clock = *(__u64 *)data;
 	departure = due(c, p);
 	if (!departure)
 		return XDP_DROP;
 	*(__u64 *)data = departure;
+	*(__u64 *)(data + 8) = p->next + p->lag;
 	advance(c, p, ONE_GAP);
 	return XDP_PASS;
 }

@@ -28,7 +28,10 @@ pub enum HoldUps {
     /// - When the sender is stopped, what is owed is not sent.
     /// - When the load changes, as many frames stay owed.
     ///
-    /// A frame's intended departure is its time in the schedule as it was put off.
+    /// A frame that was due while the sender was held up has waited from its own time until that was over, and its intended
+    /// departure is earlier by this wait than when it leaves. Leaving later because gaps are only a quarter shorter is what the
+    /// sender chose, for the DUT's sake, and no wait: a hold-up of 100 ms at 10 kpps is in the latencies of the 1000 frames that
+    /// were due in it, from 100 ms down to nothing, and not in those of the 3000 that were due later and leave while it is made up.
     ///
     /// Note: gaps half as long would pay back three times as soon, and overload every DUT that is loaded with more than
     /// half of what it can do. With gaps of 7/8 a sender that loses more than an eighth of the time never catches up, and on
@@ -69,6 +72,19 @@ pub(crate) const OVERTIME_NS: u64 = 100_000_000;
 /// The same in the unit of schedules.
 const OVERTIME: u64 = OVERTIME_NS << FRACTION;
 
+/// Hold-ups that are told apart as long as not all frames that were due in them have left; of more, the last ones count as one, with
+/// what lies between them.
+const HOLD_UPS: usize = 16;
+
+/// Frames that are planned from one time to another were due while the sender was held up, and waited until a third: the end of the
+/// hold-up, which is the second, unless the load has changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waited {
+    from: u64,
+    to: u64,
+    until: u64,
+}
+
 /// How far a schedule is behind its plan, and how it catches up. A frame leaves at its planned time and the lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lag {
@@ -79,6 +95,10 @@ pub(crate) struct Lag {
     over: bool,
     /// Frames that were missed and have left since, in 1/65536: of four that leave in the time of three, one.
     made_up: u64,
+    /// Hold-ups whose frames have not all left, a ring: the oldest, and how many there are.
+    hold_ups: [Waited; HOLD_UPS],
+    oldest: usize,
+    kept: usize,
 }
 
 impl Lag {
@@ -88,6 +108,13 @@ impl Lag {
             relief: hold_ups.relief(load_pps),
             over: false,
             made_up: 0,
+            hold_ups: [Waited {
+                from: 0,
+                to: 0,
+                until: 0,
+            }; HOLD_UPS],
+            oldest: 0,
+            kept: 0,
         }
     }
 
@@ -137,6 +164,48 @@ impl Lag {
         self.time.saturating_sub(MOST_OWED)
     }
 
+    /// The sender was held up: what should have left at the first of these times leaves at the second, and the rest after it.
+    pub(crate) fn held_up(&mut self, from: u64, to: u64) {
+        if from >= to {
+            return;
+        }
+        if self.kept == HOLD_UPS {
+            let newest = &mut self.hold_ups[(self.oldest + self.kept - 1) % HOLD_UPS];
+            (newest.to, newest.until) = (to, to);
+            return;
+        }
+        let until = to;
+        self.hold_ups[(self.oldest + self.kept) % HOLD_UPS] = Waited { from, to, until };
+        self.kept += 1;
+    }
+
+    /// The intended departure of the next frame, which is planned then: when it leaves, less what it waited for the end of the
+    /// hold-up in which it was due.
+    #[inline]
+    pub(crate) fn intended(&mut self, planned: u64) -> u64 {
+        let leaves = planned.wrapping_add(self.time);
+        if self.kept == 0 {
+            return leaves;
+        }
+        leaves.wrapping_sub(self.wait(planned))
+    }
+
+    #[cold]
+    fn wait(&mut self, planned: u64) -> u64 {
+        while self.kept > 0 {
+            let held_up = self.hold_ups[self.oldest];
+            if planned < held_up.from {
+                break;
+            }
+            if planned < held_up.to {
+                return held_up.until.saturating_sub(planned);
+            }
+            self.oldest = (self.oldest + 1) % HOLD_UPS;
+            self.kept -= 1;
+        }
+        0
+    }
+
     /// Gaps change, and as many frames stay owed.
     pub(crate) fn change(&mut self, relief: u32, from: u128, to: u128) {
         self.relief = relief;
@@ -144,6 +213,22 @@ impl Lag {
             let time = scaled(u128::from(self.time) << FINE, to as f64 / from as f64);
             self.time = (time >> FINE) as u64;
         }
+    }
+
+    /// Gaps have changed, and the next frame is planned for another time than before. The longest wait stays as long as it was, and all
+    /// that is owed counts as due in one hold-up: no wait is hidden, and some may be told too long.
+    pub(crate) fn replan(&mut self, before: u64, planned: u64) {
+        let waits = (0..self.kept).map(|at| {
+            let held_up = self.hold_ups[(self.oldest + at) % HOLD_UPS];
+            held_up.until.saturating_sub(held_up.from.max(before))
+        });
+        let longest = waits.max().unwrap_or(0);
+        (self.oldest, self.kept) = (0, usize::from(longest > 0));
+        self.hold_ups[0] = Waited {
+            from: planned,
+            to: planned.saturating_add(self.time),
+            until: planned.saturating_add(longest),
+        };
     }
 
     /// Can what is left, from the next frame to the end, be made up now that it is so late after the end?
@@ -159,7 +244,7 @@ impl Lag {
 
     /// Nothing is owed any more.
     pub(crate) fn settle(&mut self) {
-        self.time = 0;
+        (self.time, self.kept) = (0, 0);
     }
 }
 
@@ -302,17 +387,27 @@ impl Pacer {
         let late = fine(elapsed.saturating_sub(self.lag.time)).saturating_sub(self.next);
         let missed = (late / self.gap) as u64;
         if self.lag.makes_up() {
+            let from = self.slot();
             self.lag.lengthen(self.time(missed));
+            self.lag.held_up(from, self.slot());
             self.forgive(self.frames(self.lag.excess()));
         } else {
             self.forgive(missed);
         }
     }
 
-    /// When the oldest frame not taken is due, CLOCK_MONOTONIC.
+    /// When the oldest frame not taken leaves, CLOCK_MONOTONIC.
     #[inline]
     pub fn departure_ns(&self) -> u64 {
         self.start_ns + (self.slot() >> FRACTION)
+    }
+
+    /// Its intended departure, which is in its signature and from which its latency counts: the same, less what it waited because
+    /// the sender was held up when it was due ([`HoldUps::MakeUp`]).
+    #[inline]
+    pub fn intended_ns(&mut self) -> u64 {
+        let planned = (self.next >> FINE) as u64;
+        self.start_ns + (self.lag.intended(planned) >> FRACTION)
     }
 
     /// The sender has taken care of so many due frames.
@@ -343,7 +438,9 @@ impl Pacer {
         let dropped = self.frames(self.lag.excess().max(before));
         self.lag.shorten(self.time(dropped));
         self.not_sent += dropped;
+        let before = (self.next >> FINE) as u64;
         self.next = slot - fine(self.lag.time);
+        self.lag.replan(before, (self.next >> FINE) as u64);
     }
 
     /// The time is over at `now_ns`. Does anything still leave? Otherwise what was planned and not taken will never leave.
@@ -627,6 +724,97 @@ mod tests {
             );
         }
         assert!(departures.windows(2).all(|pair| pair[1] - pair[0] >= 749));
+    }
+
+    /// The second hold-up comes while the first is made up: each is in what the frames waited that were due in it, and in nothing else.
+    #[test]
+    fn frames_wait_for_the_end_of_the_hold_up_in_which_they_were_due() {
+        const MS: u64 = 1_000_000;
+        let mut pacer = Pacer::new(1e5, MAKE_UP, START, START + 200 * MS);
+        let held_up = [(10 * MS, 30 * MS), (40 * MS, 45 * MS)];
+        let (mut now, mut frame) = (START, 0);
+        while now < START + 200 * MS {
+            let mut due = pacer.due(now);
+            while due > 0 {
+                let planned = frame * 10_000;
+                let waited = pacer.departure_ns() - pacer.intended_ns();
+                let begun = held_up
+                    .iter()
+                    .find(|(from, to)| (*from..*to).contains(&planned));
+                let expected = match begun {
+                    // a hold-up begins when the next frame should have left
+                    Some((from, _)) if planned - from < 10_000 => waited,
+                    Some((_, to)) => to - planned,
+                    None => 0,
+                };
+                assert!(
+                    waited.abs_diff(expected) <= 20_000,
+                    "frame {frame} waited {waited} ns, not {expected}"
+                );
+                pacer.taken(1);
+                frame += 1;
+                due -= 1;
+            }
+            now += 1000;
+            if let Some((from, to)) = held_up.iter().find(|(from, _)| now == START + from) {
+                now += to - from;
+            }
+        }
+        assert_eq!((frame, pacer.not_sent()), (20_000, 0));
+        assert_eq!(pacer.lag.kept, 0);
+    }
+
+    /// Of more hold-ups than are told apart the last ones are one: nothing that waited is said to have waited less.
+    #[test]
+    fn many_hold_ups_are_not_forgotten() {
+        const MS: u64 = 1_000_000;
+        let mut pacer = Pacer::new(1e5, MAKE_UP, START, u64::MAX);
+        let mut now = START;
+        let mut held_up = vec![];
+        for _ in 0..40 {
+            while pacer.due(now) > 0 {
+                pacer.taken(1);
+                now += 1000;
+            }
+            held_up.push((now - START, now - START + 5 * MS));
+            now += 5 * MS;
+        }
+        // longer than all before it: whoever was due then is still owed
+        let mut frame = ((pacer.next >> FINE) as u64 >> FRACTION) / 10_000;
+        while pacer.due(now) > 0 {
+            let (planned, intended) = (frame * 10_000, pacer.intended_ns() - START);
+            let waited = pacer.departure_ns() - START - intended;
+            let begun = held_up
+                .iter()
+                .find(|(from, to)| (from + 10_000..*to).contains(&planned));
+            let expected = begun.map_or(0, |(_, to)| to - planned);
+            assert!(
+                waited + 20_000 >= expected,
+                "frame {frame}: {waited} of {expected}"
+            );
+            assert!(
+                intended + 1 >= planned,
+                "frame {frame} is intended before its time"
+            );
+            pacer.taken(1);
+            frame += 1;
+            now += 7500;
+        }
+        assert!(frame > 10_000);
+    }
+
+    #[test]
+    fn the_longest_wait_survives_a_change_of_the_load() {
+        for load in [1e4, 1e6] {
+            let mut pacer = Pacer::new(1e5, MAKE_UP, START, u64::MAX);
+            pacer.due(START);
+            pacer.taken(1);
+            assert_eq!(pacer.due(START + 100_000_000), 1);
+            pacer.set_load(load, START + 100_000_000);
+            // the frame after the first was due after 10 us
+            let waited = pacer.departure_ns() - pacer.intended_ns();
+            assert!(waited.abs_diff(99_990_000) <= 10_000, "{load}: {waited}");
+        }
     }
 
     #[test]

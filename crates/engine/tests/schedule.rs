@@ -10,8 +10,11 @@ use std::io::Write;
 use aya::Ebpf;
 use aya::maps::Array;
 use aya::programs::{TestRun, TestRunOptions, Xdp};
-use engine::HoldUps;
+use engine::analysis::{Analyser, AnalysisPlan, Seen, StreamAnalysis, StreamPlan, held_up};
 use engine::pacer::Pacer;
+use engine::stamps::Origins;
+use engine::{Expected, HoldUps, SignaturePlace};
+use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/schedule_test.o"));
 
@@ -20,7 +23,7 @@ const MS: u64 = 1_000_000;
 
 /// `struct control` and `struct progress` of `bpf/schedule.h`, in words of 8 bytes.
 type Control = [u64; 6];
-type Progress = [u64; 29];
+type Progress = [u64; 78];
 const NOT_SENT: usize = 16;
 const MADE_UP: usize = 17;
 const LAG: usize = 20;
@@ -59,7 +62,7 @@ impl Sender {
 
     fn reset(&mut self) {
         let map = self.programs.map_mut("progress").unwrap();
-        let nothing: Progress = [0; 29];
+        let nothing: Progress = [0; 78];
         Array::<_, Progress>::try_from(map)
             .unwrap()
             .set(0, nothing, 0)
@@ -74,8 +77,8 @@ impl Sender {
             .unwrap()
     }
 
-    /// All frames that leave at this time.
-    fn departures(&mut self, now: u64) -> Vec<u64> {
+    /// All frames that leave at this time: when they are to leave, and what their signatures say of it.
+    fn departures(&mut self, now: u64) -> Vec<(u64, u64)> {
         let program: &mut Xdp = self
             .programs
             .program_mut("tick")
@@ -96,7 +99,9 @@ impl Sender {
             if program.test_run(options).unwrap().return_value != PASS {
                 return departures;
             }
-            departures.push(u64::from_ne_bytes(out[..8].try_into().unwrap()));
+            let [intended, slot] =
+                [0, 8].map(|at| u64::from_ne_bytes(out[at..at + 8].try_into().unwrap()));
+            departures.push((START + (slot >> 16), intended));
         }
     }
 }
@@ -144,7 +149,7 @@ fn bpf_and_rust_keep_the_same_schedule() {
             if !over {
                 // after a hold-up the newest frame is due, and then perhaps another one already
                 while pacer.due(now) > 0 {
-                    due.push(pacer.departure_ns());
+                    due.push((pacer.departure_ns(), pacer.intended_ns()));
                     pacer.taken(1);
                 }
             }
@@ -163,6 +168,132 @@ fn bpf_and_rust_keep_the_same_schedule() {
             (length * load).div_ceil(1_000_000_000)
         );
     }
+}
+
+/// 10 s at 10 kpps through a DUT that takes 20 us, by a sender that is stopped for 100 ms: what it sends at a time, by the intended
+/// departures that are in its frames. Returns what a receiver finds.
+fn stopped_once(mut send: impl FnMut(u64) -> Vec<u64>) -> StreamAnalysis {
+    const DELAY_NS: u64 = 20_000;
+    let template = FrameTemplate::new(&FrameSpec {
+        source: MacAddr([2, 0, 0, 0, 0, 1]),
+        destination: MacAddr([2, 0, 0, 0, 0, 2]),
+        version: IpVersion::V4,
+        frame_size: 64,
+    })
+    .unwrap();
+    let flow = FlowSet::default_v4(1).unwrap().flow(0);
+    let mut frame = vec![0; template.buffer_len()];
+    let plan = AnalysisPlan {
+        streams: vec![StreamPlan::default()],
+    };
+    let mut analyser = Analyser::new(
+        "test",
+        &Expected {
+            nonce: 1,
+            buffer_bytes: None,
+            place: SignaturePlace::UdpPayload,
+            analysis: Some(plan),
+        },
+    )
+    .unwrap();
+    let (mut now, mut sequence) = (START, 0);
+    while now < START + 10_000 * MS {
+        for timestamp_ns in send(now) {
+            let signature = Signature {
+                nonce: 1,
+                sequence,
+                timestamp_ns,
+                ..Signature::default()
+            };
+            template.write(&mut frame, &flow, &signature);
+            assert_eq!(analyser.frame(&frame, now + DELAY_NS), Seen::Ours);
+            sequence += 1;
+        }
+        now += match (now - START) / MS {
+            5000 if now == START + 5000 * MS => 100 * MS,
+            // while it is made up, frames do not leave with the clock's ticks
+            5100..5600 => 5_000,
+            _ => 100_000,
+        };
+    }
+    let analysis = analyser.analysis(Origins::default());
+    analysis.streams.into_iter().next().unwrap()
+}
+
+/// What lies above a percentile of 100,000 frames of which 999 were due while the sender was stopped.
+fn is_told_of_the_stop(found: &StreamAnalysis) {
+    let ms = |share| found.latency.quantile(share).unwrap() as f64 / 1e6;
+    assert_eq!((found.received, found.early), (100_000, 0));
+    assert!(ms(0.989) < 0.03, "{}", ms(0.989));
+    assert!((49.5..51.0).contains(&ms(0.995)), "{}", ms(0.995));
+    assert!((89.5..91.5).contains(&ms(0.999)), "{}", ms(0.999));
+    assert_eq!(found.latency_max_ns, 99_920_000);
+}
+
+#[test]
+fn a_stop_of_the_sender_is_in_the_latency_of_the_frames_that_were_due() {
+    let end = START + 10_000 * MS;
+    let mut pacer = Pacer::new(1e4, HoldUps::MakeUp { most_pps: None }, START, end);
+    let found = stopped_once(|now| {
+        let mut sent = vec![];
+        while pacer.due(now) > 0 {
+            sent.push(pacer.intended_ns());
+            pacer.taken(1);
+        }
+        sent
+    });
+    is_told_of_the_stop(&found);
+    assert_eq!((pacer.made_up(), pacer.not_sent()), (999, 0));
+    let summary = |held_up| found.latency_summary(0, Some(held_up), &Origins::default());
+    let summary = summary(held_up(pacer.made_up(), 0, None)).unwrap();
+    assert!(summary.is_of_sender("latency_p999_ns") && summary.is_of_sender("latency_max_ns"));
+    assert!(
+        !summary.is_of_sender("latency_p99_ns"),
+        "1000 frames are above it"
+    );
+}
+
+#[test]
+fn a_stop_of_the_bpf_sender_is_in_the_latency_of_the_frames_that_were_due() {
+    let Some(mut sender) = Sender::load() else {
+        return;
+    };
+    sender.reset();
+    sender.steer(10_000, true, START + 10_000 * MS, 0);
+    let found = stopped_once(|now| {
+        sender
+            .departures(now)
+            .into_iter()
+            .map(|(_, at)| at)
+            .collect()
+    });
+    is_told_of_the_stop(&found);
+    assert_eq!(sender.progress()[MADE_UP] >> 16, 999);
+}
+
+#[test]
+fn frames_that_a_stopped_sender_forgives_are_endlessly_late() {
+    let end = START + 10_000 * MS;
+    let mut pacer = Pacer::new(1e4, HoldUps::Forgive, START, end);
+    let found = stopped_once(|now| {
+        let due = pacer.due(now);
+        let take = |_| {
+            let at = pacer.intended_ns();
+            pacer.taken(1);
+            at
+        };
+        (0..due).map(take).collect()
+    });
+    assert_eq!((found.received, pacer.not_sent()), (99_001, 999));
+    let held_up = held_up(0, pacer.not_sent(), None);
+    let summary = found.latency_summary(0, Some(held_up), &Origins::default());
+    let summary = summary.unwrap();
+    // of what came back nothing was late, and that is said to be the sender's doing
+    assert_eq!(summary.latency_max_ns, 20_000);
+    assert_eq!(summary.latency_p999_ns, Some(20_000));
+    assert!(summary.is_of_sender("latency_p999_ns"));
+    assert_eq!(summary.latency_with_loss_p99_ns, Some(20_000));
+    assert_eq!(summary.latency_with_loss_p999_ns, None);
 }
 
 /// As many frames are owed after a change of the load, and what is intended stays so but for a part of a frame.

@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::generator::{Frames, Schedule, SignaturePlace, TestFrames};
 use crate::pacer::{CATCH_UP, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, gap};
 use crate::traffic::TrafficFrames;
-use crate::traffic::player::Player;
+use crate::traffic::player::{Player, Upcoming};
 
 /// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.
 pub(crate) const CACHE_BYTES: usize = 1 << 20;
@@ -243,7 +243,7 @@ impl Source for TestSource {
     #[inline]
     fn write(&mut self, buffer: &mut [u8], slot: &mut Slot) {
         if let Some(pacer) = &mut self.pacer {
-            self.signature.timestamp_ns = pacer.departure_ns();
+            self.signature.timestamp_ns = pacer.intended_ns();
             pacer.taken(1);
         }
         self.due -= 1;
@@ -367,6 +367,14 @@ impl TrafficSource {
             .wrapping_add(self.lag.time())
     }
 
+    /// The intended departure of the next frame: see [`HoldUps::MakeUp`].
+    #[inline]
+    fn intended_ns(&mut self, next: Upcoming) -> u64 {
+        let planned = next.due.wrapping_add_signed(self.moved);
+        let intended = self.lag.intended(planned) - self.player.waited();
+        self.start_ns + (intended >> FRACTION)
+    }
+
     /// Is it planned for a time before the end?
     fn is_planned(&self, due: u64) -> bool {
         i128::from(due) + i128::from(self.moved) <= i128::from(self.last)
@@ -401,7 +409,9 @@ impl TrafficSource {
             return self.player.forgive(self.of_player(elapsed));
         }
         let gap = self.gap();
-        self.lag.lengthen(late / gap * gap);
+        let missed = late / gap * gap;
+        self.lag.lengthen(missed);
+        self.lag.held_up(elapsed - late, elapsed - late + missed);
         self.give_up_while(|source, _| source.lag.excess() > 0);
     }
 
@@ -458,7 +468,7 @@ impl Source for TrafficSource {
             return;
         };
         let timestamp_ns = if self.load_pps.is_some() {
-            self.start_ns + (self.slot(upcoming.due) >> FRACTION)
+            self.intended_ns(upcoming)
         } else {
             self.now_ns
         };
@@ -535,8 +545,13 @@ impl Source for TrafficSource {
         self.player.set_load(load_pps, self.of_player(now));
         self.load_pps = Some(load_pps);
         let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
+        let planned = due.wrapping_add_signed(self.moved);
         self.lag.change(relief, gap(before), gap(load_pps));
         self.moved += lag as i64 - self.lag.time() as i64;
+        if let Some(due) = self.player.due() {
+            self.lag
+                .replan(planned, due.wrapping_add_signed(self.moved));
+        }
         self.give_up_while(|source, _| source.lag.excess() > 0);
     }
 }
@@ -653,6 +668,68 @@ mod tests {
         for (played, planned) in played.windows(2).zip(planned.windows(2)) {
             let (gap, own) = (played[1].1 - played[0].1, planned[1].1 - planned[0].1);
             assert!(gap + 1 >= own * 3 / 4, "{gap} ns in place of {own}");
+        }
+    }
+
+    /// When frames are planned, leave and are intended to (ns after the start), of a sender that looks every 100 ns and is held up from
+    /// 10 to 30 ms and, while it makes that up, from 40 to 45 ms.
+    fn held_up_twice(source: &mut TrafficSource) -> Vec<(u64, u64, u64)> {
+        let (mut now, mut frames) = (START, vec![]);
+        while now < START + 150 * MS {
+            if source.look(now).is_some() {
+                while source.has_next() {
+                    let next = source.player.upcoming().expect("there is a next");
+                    let planned = next.due >> FRACTION;
+                    let leaves = source.slot(next.due) >> FRACTION;
+                    let intended = source.intended_ns(next) - START;
+                    frames.push((planned, leaves, intended));
+                    source.skip();
+                }
+            }
+            now += match now - START {
+                at if at == 10 * MS => 20 * MS,
+                at if at == 40 * MS => 5 * MS,
+                _ => 100,
+            };
+        }
+        frames
+    }
+
+    #[test]
+    fn frames_of_chains_wait_for_the_end_of_the_hold_up_in_which_they_were_due() {
+        let frames = held_up_twice(&mut source(MAKE_UP, 150 * MS, None));
+        for &(planned, leaves, intended) in &frames {
+            let expected = match planned {
+                at if (10 * MS..30 * MS).contains(&at) => 30 * MS - at,
+                at if (40 * MS..45 * MS).contains(&at) => 45 * MS - at,
+                _ => 0,
+            };
+            let waited = leaves - intended;
+            assert!(
+                waited.abs_diff(expected) <= 2000,
+                "planned for {planned} ns, waited {waited} ns, not {expected}"
+            );
+        }
+        assert!(frames.iter().any(|frame| frame.1 - frame.2 > 19 * MS));
+    }
+
+    /// Forgiven are frames of streams that go on for ever. A stream that sends so many goes on later with all of them, and those that
+    /// were due have waited.
+    #[test]
+    fn forgiven_groups_say_what_they_waited() {
+        let mut source = source(HoldUps::Forgive, 150 * MS, None);
+        let frames = held_up_twice(&mut source);
+        let late: Vec<u64> = (frames.iter().map(|(_, leaves, intended)| leaves - intended))
+            .filter(|waited| *waited > 0)
+            .collect();
+        // the next of its group was due at once after 10 ms, and the others of it; their pause was over long before 30 ms
+        assert!(
+            late.first().is_some_and(|first| *first > 18 * MS),
+            "{late:?}"
+        );
+        assert!(late.len() > 1 && source.not_sent() > 0, "{late:?}");
+        for pair in frames.windows(2) {
+            assert!(pair[0].1 <= pair[1].1, "frames leave in their order");
         }
     }
 

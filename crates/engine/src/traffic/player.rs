@@ -245,6 +245,14 @@ impl Player {
         }
     }
 
+    /// How long the next frame waited because it was to leave before the `now` of a [`forgive`](Self::forgive), in 1/65536 ns: it is
+    /// of a stream that goes on from there.
+    #[inline]
+    pub(crate) fn waited(&self) -> u64 {
+        let stream = self.next.map(|next| next.stream as usize);
+        stream.map_or(0, |stream| self.timeline.tracks[stream].waited)
+    }
+
     /// Frames that were due and forgiven.
     pub fn not_sent(&self) -> u64 {
         self.timeline.not_sent
@@ -454,6 +462,8 @@ struct Track {
     own_gap: u128,
     gap: u128,
     next: u128,
+    /// By how much the next frame is late because what was due was put off.
+    waited: u64,
     /// Frames in a group; without end: as many as can be counted.
     group: u64,
     /// Left in this group, and groups after it.
@@ -575,7 +585,10 @@ impl Timeline {
             }
             match track.mode {
                 Emission::Continuous => self.not_sent += track.catch_up(now),
-                _ => track.next = at(now),
+                _ => {
+                    track.next = at(now);
+                    track.waited = track.waited.saturating_add(behind);
+                }
             }
         }
         self.requeue();
@@ -585,8 +598,11 @@ impl Timeline {
         let factor = self.own_load_pps / load_pps;
         for track in &mut self.tracks {
             if track.sends && track.next < at(now) {
-                if track.mode == Emission::Continuous {
-                    self.not_sent += track.catch_up(now);
+                match track.mode {
+                    Emission::Continuous => self.not_sent += track.catch_up(now),
+                    _ => {
+                        track.waited = track.waited.saturating_add(now.saturating_sub(track.due()))
+                    }
                 }
                 track.next = at(now);
             }
@@ -642,6 +658,7 @@ impl Track {
             own_gap,
             gap: own_gap,
             next: 0,
+            waited: 0,
             group,
             frames: group,
             groups,
@@ -665,20 +682,30 @@ impl Track {
     fn advance(&mut self) -> bool {
         self.frames -= 1;
         if self.frames > 0 {
-            self.next = self.next.saturating_add(self.gap);
+            self.go_on(self.gap);
             return true;
         }
         self.frames = self.group;
         if self.groups > 0 {
             self.groups -= 1;
-            self.next = self.next.saturating_add(self.pause);
+            self.go_on(self.pause);
             return true;
         }
+        self.waited = 0;
         self.groups = match self.mode {
             Emission::Bursts { bursts, .. } => bursts.unwrap_or(u64::MAX) - 1,
             _ => 0,
         };
         false
+    }
+
+    /// The next frame is due so much later, and waited so much less.
+    #[inline]
+    fn go_on(&mut self, step: u128) {
+        self.next = self.next.saturating_add(step);
+        if self.waited > 0 {
+            self.waited = self.waited.saturating_sub((step >> FINE) as u64);
+        }
     }
 
     /// Leaves out all due frames but the newest; returns how many.

@@ -6,7 +6,7 @@
 //! peer must run NAPI, or frames vanish without any counter: [`crate::Tester`] proves every path first. Needs Linux 5.18,
 //! CAP_BPF and CAP_NET_ADMIN.
 //!
-//! The signature says when a frame was to leave, not when it did: a receiver that subtracts sees our own delay as well. Flat
+//! The signature says when a frame was intended to leave, not when it did: a receiver that subtracts sees our own delay as well. Flat
 //! out it says when the frame was written, to some 15 frames. [`Sender::lateness`] is about the first frame of each batch and
 //! counts until the kernel had the whole batch handed to the port.
 //!

@@ -63,7 +63,13 @@ pub(super) struct Progress {
     pub destination: u32,
     pub source_port: u32,
     pub destination_port: u32,
+    pub first: u32,
+    pub kept: u32,
+    pub hold_ups: [[u64; 3]; HOLD_UPS],
 }
+
+/// `HOLD_UPS` of `bpf/schedule.h`.
+const HOLD_UPS: usize = 16;
 
 /// `LINE_BYTES`, `FIRST_BYTES` and `MAX_LINES` of `bpf/cycle.bpf.c`.
 pub(super) const LINE_BYTES: usize = 128;
@@ -131,7 +137,7 @@ unsafe impl aya::Pod for CycleSize {}
 
 const _: () = assert!(size_of::<Stream>() == 80 + 4 * 4 + 2 * 4 + 4 * 2);
 const _: () = assert!(size_of::<Control>() == 8 * 4 + 4 * 4);
-const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 10) + 4 * 6);
+const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 10 + 3 * HOLD_UPS) + 4 * 8);
 
 /// Answers questions about interfaces of the namespace in which it was opened.
 pub(super) struct Interfaces {

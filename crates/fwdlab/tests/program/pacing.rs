@@ -6,17 +6,17 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Lab, PATIENCE, Started, count, root};
+use crate::support::{Lab, PATIENCE, Started, count, root, skipped, words};
 use crate::wire::{MAC_B, Wire};
 
 const HELD_UP: Duration = Duration::from_millis(20);
 
 /// Stops the process a while after its begin, and later lets it go on.
-fn hold_up(sender: &mut Started) {
+fn hold_up(sender: &mut Started, time: Duration) {
     sender.event("started");
     sleep(Duration::from_millis(300));
     sender.signal(Signal::STOP);
-    sleep(HELD_UP);
+    sleep(time);
     sender.signal(Signal::CONT);
 }
 
@@ -25,7 +25,7 @@ fn sent(lab: &Lab, wire: &Wire, words: &str) -> Value {
     let before = wire.counter("pa", "tx", "packets") + wire.counter("pa", "tx", "dropped");
     let words = format!("send --port pa --dst-mac {MAC_B} --json-stream {words}");
     let mut sender = wire.start(lab, &words);
-    hold_up(&mut sender);
+    hold_up(&mut sender, HELD_UP);
     let finished = sender.event("finished");
     sender.wait(PATIENCE);
     let after = wire.counter("pa", "tx", "packets") + wire.counter("pa", "tx", "dropped");
@@ -109,5 +109,77 @@ fn a_number_of_frames_is_sent_whatever_happens() {
                 format!("--load 20kpps --for 12000frames --engine {engine} --hold-ups {policy}");
             assert_eq!(count(&sent(&lab, &wire, &words)["frames_sent"]), 12_000);
         }
+    }
+}
+
+/// A second at 10 kpps, of which the sender is stopped for a tenth. Another process may hold it up as well: so what is asked of
+/// latencies is what the same run says of its lateness.
+#[test]
+fn a_sender_that_was_stopped_does_not_hide_it_from_latencies() {
+    const TEST: &str = "a_sender_that_was_stopped_does_not_hide_it_from_latencies";
+    const STOPPED: Duration = Duration::from_millis(100);
+    const GAP_NS: u64 = 100_000;
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let analysed = |arguments: &str| {
+        let command = format!(
+            "send --port pa --rx-port pb --dst-mac {MAC_B} --load 10kpps --for 1s --analyse --json-stream {arguments}"
+        );
+        let mut sender = wire.start(&lab, &command);
+        hold_up(&mut sender, STOPPED);
+        let finished = sender.event("finished");
+        sender.wait(PATIENCE);
+        let figures = Figures::of(&finished["send"][0]);
+        (
+            figures,
+            finished["receive"][0]["streams"][0]["latency"].clone(),
+        )
+    };
+    for engine in ["xdp-live", "af-xdp", "af-packet"] {
+        for frames in ["", "--profile imix"] {
+            let arguments = format!("--engine {engine} {frames}");
+            let (figures, latency) = analysed(&arguments);
+            let at = |name: &str| count(&latency[name]);
+            if figures.not_sent > 0 {
+                skipped(
+                    TEST,
+                    &format!("{arguments}: this machine is too busy: {figures:?}"),
+                );
+                continue;
+            }
+            let told = format!("{arguments}: {figures:?}, {latency}");
+            // a lateness is told as the upper end of a 64th
+            let stopped_ns = figures.latest_ns - figures.latest_ns / 64;
+            assert!(stopped_ns >= 98_000_000, "{told}");
+            assert!(at("latency_max_ns") + 2 * GAP_NS >= stopped_ns, "{told}");
+            // 1000 of 10,000 frames were due meanwhile, evenly: of the 100 that waited longest, all but a tenth of it
+            assert!(at("latency_p99_ns") >= 88_000_000, "{told}");
+            assert!(at("latency_held_up_frames") >= 990, "{told}");
+            assert_eq!(at("latency_held_up_max_ns"), figures.latest_ns, "{told}");
+            let marked = words(&latency["latency_of_sender"]);
+            assert!(marked.contains(&"latency_p99_ns".to_owned()), "{told}");
+        }
+        let arguments = format!("--engine {engine} --hold-ups forgive");
+        let (figures, latency) = analysed(&arguments);
+        let told = format!("{arguments}: {figures:?}, {latency}");
+        assert!(figures.not_sent >= 990, "{told}");
+        assert_eq!(
+            count(&latency["latency_not_sent_frames"]),
+            figures.not_sent,
+            "{told}"
+        );
+        assert!(
+            latency["latency_p99_ns"].is_u64() || figures.sent < 1000,
+            "{told}"
+        );
+        // every tenth frame and more never left: endless
+        assert!(latency["latency_with_loss_p99_ns"].is_null(), "{told}");
+        assert!(
+            words(&latency["latency_of_sender"]).contains(&"latency_max_ns".to_owned()),
+            "{told}"
+        );
     }
 }
