@@ -66,9 +66,11 @@ struct progress {
 	__u64 oldest;           /* departure of the first frame of this batch plus 1; 0 = there is none yet */
 	__u64 sequence;         /* frames sent on all paths, and what a port that is gone refused */
 	__u32 steps;            /* gaps between the last frame and `next`, in 1/65536 */
+	__u32 spare;            /* flat out: so many more frames leave before the clock is read again */
 	__u32 slot;             /* cached frames: which is next */
-	__u32 source;           /* test frames: where the flow counter stands */
-	__u32 destination;
+	__u32 left;             /* test frames: flows left in the row that stream.row is about */
+	__u32 destination;      /* the next of them */
+	__u32 source;           /* and where the counter of rows stands */
 	__u32 source_port;
 	__u32 destination_port;
 	__u32 first;            /* hold-ups whose frames have not all left: the oldest, and how many there are */
@@ -296,16 +298,28 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
  */
 static __always_inline __u64 due(const volatile struct control *c, struct progress *p)
 {
-	__u64 calls = p->calls++, frames = c->frames, departure;
-	int flushed = !(calls & c->batch_mask);
-	int finished = frames && p->sequence >= frames;
+	__u64 calls, frames, departure;
+	int flushed, finished;
 
+	if (p->spare) {
+		p->spare--;
+		return p->until;
+	}
+	calls = p->calls++;
+	frames = c->frames;
+	flushed = !(calls & c->batch_mask);
+	finished = frames && p->sequence >= frames;
 	if (flushed || finished || p->next + p->lag >= p->until) {
-		__u64 now;
+		__u64 now = look(c, p, flushed, finished);
 
-		if (!p->gap && p->until && !finished && calls & CLOCK_MASK)
-			return p->until;
-		now = look(c, p, flushed, finished);
+		if (now && !p->gap) {
+			__u32 spare = ~calls & CLOCK_MASK;
+
+			if (frames && frames - p->sequence <= spare)
+				spare = frames - p->sequence - 1;
+			p->spare = spare;
+			p->calls += spare;
+		}
 		if (!now || !p->gap)
 			return now;
 	}
@@ -320,11 +334,14 @@ static __always_inline __u64 due(const volatile struct control *c, struct progre
 /* A frame is about to leave; the next is planned so many steps later, and what is owed makes it leave earlier than that. */
 static __always_inline void advance(const volatile struct control *c, struct progress *p, __u32 steps)
 {
-	__u64 step = interval(p->gap, steps), relief;
+	__u64 step, relief;
 
+	p->sequence++;
+	if (!p->gap)
+		return;
+	step = interval(p->gap, steps);
 	p->next += step;
 	p->steps = steps;
-	p->sequence++;
 	/* after the end, when the clock is read for every frame, each is one that was missed */
 	if (!p->until)
 		p->made_up += ONE_GAP;

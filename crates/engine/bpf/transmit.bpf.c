@@ -3,22 +3,27 @@
  * The live-frames sender of test frames. The kernel runs this program once for every frame of a BPF_PROG_TEST_RUN in live
  * mode; the program writes the whole head of the frame (the page is recycled, and the DUT has changed it), and redirects it
  * to the port of the current path. When is the business of schedule.h.
+ *
+ * A row of flows differs in the destination address alone: the rest of its head and of its sums is kept from frame to frame.
  */
 #include "schedule.h"
 
-/* Constant while a stream is armed. */
+/* Constant while a stream is armed, but for the row. */
 struct stream {
-	__u8 head[80];          /* template of headers and signature, checksums zero */
+	__u64 head[10];         /* headers and signature of this row, checksums zero */
 	__u32 source_base;      /* low 32 bits of the first source address, host order */
 	__u32 source_count;
 	__u32 destination_base;
-	__u32 destination_count;
+	__u32 row;              /* frames in a row, and how far the destination moves after each */
+	__u32 destination_step;
 	__u16 source_port_base;
 	__u16 source_port_count;
 	__u16 destination_port_base;
 	__u16 destination_port_count;
 	__u32 ip_sum;           /* IPv4 header sum without the addresses, folded to 16 bits */
-	__u32 udp_sum;          /* UDP sum without addresses, ports and signature, folded to 16 bits */
+	__u32 udp_sum;          /* UDP sum without addresses, ports, sequence and time, folded to 16 bits */
+	__u16 row_ip_sum;       /* the same with the source address of the row */
+	__u16 row_udp_sum;      /* and its ports */
 };
 
 struct {
@@ -28,112 +33,100 @@ struct {
 	__type(value, struct stream);
 } stream SEC(".maps");
 
-static __always_inline __u32 words(__u32 value)
+/*
+ * Sums are of numbers in host order, of any width: 2^16 = 1 modulo 0xffff, so what is a word further up counts the same
+ * (RFC 1071 section 2 (B), (C)).
+ */
+static __always_inline __u64 fold(__u64 sum)
 {
-	return (value >> 16) + (value & 0xffff);
+	return (sum >> 16) + (sum & 0xffff);
 }
 
-static __always_inline __u16 fold(__u32 sum)
+/* The checksum of a sum of at most 2^32 + 2^16 - 2. */
+static __always_inline __u16 checksum(__u64 sum)
 {
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	return sum;
+	sum = fold(sum);
+	return ~(sum + (sum >> 16));
 }
 
-struct tuple {
-	__u32 source;
-	__u32 destination;
-	__u16 source_port;
-	__u16 destination_port;
-};
-
-/* The next flow: a mixed-radix counter as in packet::FlowSet, so that every flow is sent equally often. */
-static __always_inline struct tuple next_flow(const struct stream *s, struct progress *p)
+/* The next row: a mixed-radix counter as in packet::FlowSet, so that every flow is sent equally often. */
+static __always_inline void begin_row(struct stream *s, struct progress *p, const int source, const int udp)
 {
-	struct tuple t = {
-		.source = s->source_base + p->source,
-		.destination = s->destination_base + p->destination,
-		.source_port = s->source_port_base + p->source_port,
-		.destination_port = s->destination_port_base + p->destination_port,
-	};
+	__u32 from = s->source_base + p->source;
+	__u32 ports = (__u32)(s->source_port_base + p->source_port) << 16 |
+		      (__u16)(s->destination_port_base + p->destination_port);
 
-	if (++p->destination >= s->destination_count) {
-		p->destination = 0;
-		if (++p->source >= s->source_count) {
-			p->source = 0;
-			if (++p->source_port >= s->source_port_count) {
-				p->source_port = 0;
-				if (++p->destination_port >= s->destination_port_count)
-					p->destination_port = 0;
-			}
+	*(__u32 *)((void *)s->head + source) = bpf_htonl(from);
+	*(__u32 *)((void *)s->head + udp) = bpf_htonl(ports);
+	s->row_ip_sum = fold(fold((__u64)s->ip_sum + from));
+	s->row_udp_sum = fold(fold(fold((__u64)s->udp_sum + from + ports)));
+	p->left = s->row;
+	p->destination = s->destination_base;
+	if (++p->source >= s->source_count) {
+		p->source = 0;
+		if (++p->source_port >= s->source_port_count) {
+			p->source_port = 0;
+			if (++p->destination_port >= s->destination_port_count)
+				p->destination_port = 0;
 		}
 	}
-	return t;
 }
 
-static __always_inline int transmit(struct xdp_md *ctx, const int head, const int ip4)
+static __always_inline int transmit(struct xdp_md *ctx, const int ip4)
 {
+	const int udp = ip4 ? UDP_OFFSET_V4 : UDP_OFFSET_V6, signature = udp + 8;
+	const int source = ip4 ? 26 : 34, destination = ip4 ? 30 : 50;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 zero = 0;
-	const struct stream *s = bpf_map_lookup_elem(&stream, &zero);
+	struct stream *s = bpf_map_lookup_elem(&stream, &zero);
 	const volatile struct control *c = bpf_map_lookup_elem(&control, &zero);
 	struct progress *p = bpf_map_lookup_elem(&progress, &zero);
 
-	if (!s || !c || !p || data + head > end)
+	if (!s || !c || !p || data + signature + SIGNATURE_BYTES > end)
 		return XDP_ABORTED;
 
 	__u64 stamp = due(c, p);
 
 	if (!stamp)
 		return XDP_DROP;
+	if (!p->left)
+		begin_row(s, p, source, udp);
+	p->left--;
 
-	__u32 *to = data;
-	const __u32 *from = (const void *)s->head;
-#pragma clang loop unroll(full)
-	for (int i = 0; i < head / 4; i++)
-		to[i] = from[i];
+	__u32 to = p->destination;
+	__u64 sequence = p->sequence, sum = sequence + stamp + to + s->row_udp_sum;
+	__u16 check = checksum(fold((sum >> 32) + (__u32)sum));
+	__u64 *words = data;
 
-	struct tuple t = next_flow(s, p);
-	__u64 sequence = p->sequence;
-	const int udp = ip4 ? UDP_OFFSET_V4 : UDP_OFFSET_V6;
-	const int signature = udp + 8;
-	const int source = ip4 ? 26 : 34, destination = ip4 ? 30 : 50;
+	p->destination = to + s->destination_step;
 
 	/* Alignment: the frame starts at a page boundary plus headroom, so +2 offsets are fine on every CPU that has BPF JIT. */
-	*(__u32 *)(data + source) = bpf_htonl(t.source);
-	*(__u32 *)(data + destination) = bpf_htonl(t.destination);
-	*(__u16 *)(data + udp) = bpf_htons(t.source_port);
-	*(__u16 *)(data + udp + 2) = bpf_htons(t.destination_port);
-	/* magic 2, stream 2 stay from the template; sequence 6, time 8 */
-	*(__u16 *)(data + signature + 4) = bpf_htons((__u16)(sequence >> 32));
-	*(__u32 *)(data + signature + 6) = bpf_htonl((__u32)sequence);
-	*(__u64 *)(data + signature + 10) = bpf_cpu_to_be64(stamp);
-
-	__u32 addresses = words(t.source) + words(t.destination);
-
-	if (ip4)
-		*(__u16 *)(data + 24) = bpf_htons(~fold(s->ip_sum + addresses));
-
-	__u32 sum = s->udp_sum + addresses + t.source_port + t.destination_port +
-		    (__u16)(sequence >> 32) + words((__u32)sequence) +
-		    words(stamp >> 32) + words((__u32)stamp);
-	__u16 check = ~fold(sum);
-
+#pragma clang loop unroll(full)
+	for (int i = 0; i < (signature + 2) / 8; i++)
+		words[i] = s->head[i];
+	if (ip4) {
+		/* half a word is left, UDP checksum and magic */
+		*(__u32 *)(data + 40) = *(__u32 *)((void *)s->head + 40);
+		*(__u16 *)(data + 24) = bpf_htons(checksum((__u64)s->row_ip_sum + to));
+	}
+	*(__u32 *)(data + destination) = bpf_htonl(to);
 	*(__u16 *)(data + udp + 6) = check ? bpf_htons(check) : 0xffff;
-
+	/* magic 2 is in the head; stream 2, which is 0, and sequence 6; time 8 */
+	*(__u64 *)(data + signature + 2) = bpf_cpu_to_be64(sequence);
+	*(__u64 *)(data + signature + 10) = bpf_cpu_to_be64(stamp);
 	return leave(c, p, 0, ONE_GAP);
 }
 
 SEC("xdp")
 int transmit_v4(struct xdp_md *ctx)
 {
-	return transmit(ctx, HEAD_BYTES_V4, 1);
+	return transmit(ctx, 1);
 }
 
 SEC("xdp")
 int transmit_v6(struct xdp_md *ctx)
 {
-	return transmit(ctx, HEAD_BYTES_V6, 0);
+	return transmit(ctx, 0);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -22,10 +22,13 @@ use engine::{
 };
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use model::profile::Profile;
+use packet::flow::{
+    DEFAULT_DESTINATION_V4, DEFAULT_DESTINATION_V6, DEFAULT_SOURCE_V4, DEFAULT_SOURCE_V6,
+};
 use packet::header::{ethernet, icmp, icmpv6, ipv4, ipv6, tcp, udp, vlan};
 use packet::modifier::{self, Endian, Instruction, Program, Source, Transport, Variable, Width};
 use packet::stack::{Layer, Size, build};
-use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, signature};
+use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, Span, signature};
 
 use self::bed::{ADDRESSES, Bed, allowed, bed, skip, wait_until};
 
@@ -98,18 +101,46 @@ fn take(Listener { capture, .. }: &mut Listener, frames: usize) -> Vec<(u64, Vec
     taken
 }
 
-fn test_frames(frame_size: u16) -> Frames {
-    let template = FrameTemplate::new(&FrameSpec {
+fn template(version: IpVersion, frame_size: u16) -> FrameTemplate {
+    FrameTemplate::new(&FrameSpec {
         source: MacAddr(ADDRESSES.source_mac),
         destination: MacAddr(ADDRESSES.destination_mac),
-        version: IpVersion::V4,
+        version,
         frame_size,
-    });
+    })
+    .unwrap()
+}
+
+fn test_frames(frame_size: u16) -> Frames {
     Frames::Test(TestFrames {
-        template: template.unwrap(),
+        template: template(IpVersion::V4, frame_size),
         flows: FlowSet::default_v4(64).unwrap(),
         nonce: NONCE,
     })
+}
+
+/// So many sources, destinations, source ports and destination ports.
+fn flow_set(version: IpVersion, counts: [u32; 4]) -> FlowSet {
+    fn spans<T: Copy>(first: [T; 2], counts: [u32; 2]) -> [Span<T>; 2] {
+        [0, 1].map(|side| Span {
+            first: first[side],
+            count: counts[side],
+        })
+    }
+    let [from_ports, to_ports] = spans([2000, 3000], [counts[2], counts[3]]);
+    match version {
+        IpVersion::V4 => {
+            let first = [DEFAULT_SOURCE_V4, DEFAULT_DESTINATION_V4];
+            let [sources, destinations] = spans(first, [counts[0], counts[1]]);
+            FlowSet::v4(sources, destinations, from_ports, to_ports)
+        }
+        IpVersion::V6 => {
+            let first = [DEFAULT_SOURCE_V6, DEFAULT_DESTINATION_V6];
+            let [sources, destinations] = spans(first, [counts[0], counts[1]]);
+            FlowSet::v6(sources, destinations, from_ports, to_ports)
+        }
+    }
+    .unwrap()
 }
 
 /// A kind of frames that differ in four bytes, with its signature at the end or at a place.
@@ -456,6 +487,49 @@ fn checksums_are_right_flat_out_and_never_none_in_udp() {
     assert_eq!(captured.len() as u64, port.packets);
     for (_, frame) in &captured {
         check_with_etherparse(frame);
+    }
+}
+
+/// Sets of all shapes, flat out: row after row, each frame is the one that the template writes.
+#[test]
+fn test_frames_flat_out_are_those_of_the_template() {
+    const FRAMES: u64 = 20_000;
+    let Some(bed) = bed(1) else { return };
+    let Some(mut sender) = live(&bed.paths()) else {
+        return;
+    };
+    for (version, frame_size) in [(IpVersion::V4, 64), (IpVersion::V6, 84)] {
+        for flows in [
+            flow_set(version, [1, 1, 1, 1]),
+            flow_set(version, [3, 1, 5, 1]),
+            flow_set(version, [2, 7, 3, 5]),
+            flow_set(version, [1, 1000, 1, 1]),
+        ] {
+            let frames = TestFrames {
+                template: template(version, frame_size),
+                flows,
+                nonce: NONCE,
+            };
+            sender.arm(&Frames::Test(frames.clone())).unwrap();
+            let mut capture = listen(&bed, 0);
+            let before = bed.transmitted(0);
+            let counts = send(&mut sender, None, FRAMES);
+            let port = bed.transmitted(0).since(before);
+            assert_eq!(counts.sent, [port.packets + port.dropped]);
+            let captured = take(&mut capture, port.packets as usize);
+            assert_eq!(captured.len() as u64, port.packets);
+            for (_, frame) in &captured {
+                let at = match version {
+                    IpVersion::V4 => signature::OFFSET_IPV4_UDP,
+                    IpVersion::V6 => signature::OFFSET_IPV6_UDP,
+                };
+                let signature = Signature::read(&frame[at..]).unwrap();
+                let flow = flows.flow(signature.sequence % flows.len());
+                let mut expected = vec![0; frames.template.buffer_len()];
+                frames.template.write(&mut expected, &flow, &signature);
+                assert_eq!(frame, &expected, "{flows:?}, {signature:?}");
+            }
+        }
     }
 }
 

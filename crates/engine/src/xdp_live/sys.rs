@@ -19,13 +19,17 @@ pub(super) struct Stream {
     pub source_base: u32,
     pub source_count: u32,
     pub destination_base: u32,
-    pub destination_count: u32,
+    pub row: u32,
+    pub destination_step: u32,
     pub source_port_base: u16,
     pub source_port_count: u16,
     pub destination_port_base: u16,
     pub destination_port_count: u16,
     pub ip_sum: u32,
     pub udp_sum: u32,
+    /// The sender's own.
+    pub row_ip_sum: u16,
+    pub row_udp_sum: u16,
 }
 
 /// `struct control`.
@@ -58,9 +62,11 @@ pub(super) struct Progress {
     pub oldest: u64,
     pub sequence: u64,
     pub steps: u32,
+    pub spare: u32,
     pub slot: u32,
-    pub source: u32,
+    pub left: u32,
     pub destination: u32,
+    pub source: u32,
     pub source_port: u32,
     pub destination_port: u32,
     pub first: u32,
@@ -135,9 +141,9 @@ unsafe impl aya::Pod for Line {}
 // SAFETY: as above.
 unsafe impl aya::Pod for CycleSize {}
 
-const _: () = assert!(size_of::<Stream>() == 80 + 4 * 4 + 2 * 4 + 4 * 2);
+const _: () = assert!(size_of::<Stream>() == 80 + 7 * 4 + 6 * 2);
 const _: () = assert!(size_of::<Control>() == 8 * 4 + 4 * 4);
-const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 10 + 3 * HOLD_UPS) + 4 * 8);
+const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 10 + 3 * HOLD_UPS) + 4 * 10);
 
 /// Answers questions about interfaces of the namespace in which it was opened.
 pub(super) struct Interfaces {
