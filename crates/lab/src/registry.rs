@@ -1,14 +1,16 @@
 //! Which labs stand on this host: the undo record of every lab, and the sweeping of labs whose process died.
 //!
-//! Before a lab changes anything it writes down here what it will make. It holds a lock on that record as long as it
-//! lives; a record whose lock is free belongs to nobody and is undone by the next lab, or by `fwdlab bed down`. Records
-//! live in `/run/fwdlab`, which a reboot empties together with the namespaces. Start with [`Registry::register`].
+//! Before a lab changes anything it writes down here what it will make. It holds a lock on that record from before the record
+//! has its name, as long as it lives; a record whose lock is free belongs to nobody and is undone by the next lab, or by
+//! `fwdlab bed down`. Records live in `/run/fwdlab`, which a reboot empties together with the namespaces. Start with [`Registry::register`].
 
 use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::command::run;
@@ -16,6 +18,13 @@ use crate::error::LabError;
 
 /// Every namespace of ours begins like this.
 pub const PREFIX: &str = "fwdlab-";
+
+/// How the names of records end, and those of records that are being written.
+const RECORD: &str = "json";
+const DRAFT: &str = "new";
+
+/// So many drafts that others swept, or whose letters were taken, are no accident.
+const ATTEMPTS: u32 = 100;
 
 /// What a lab has made, as written down before it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,8 +59,21 @@ pub struct Registry {
 pub struct Registration {
     record: Record,
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
+
+/// A record that has no name yet.
+#[derive(Debug)]
+struct Draft {
+    record: Record,
+    path: PathBuf,
+    /// The name it gets.
+    name: PathBuf,
+    lock: File,
+}
+
+/// A file of the registry that has no owner, held so that only one sweep deals with it.
+struct Abandoned(File);
 
 impl Registry {
     /// Opens the registry, making its directory.
@@ -71,42 +93,59 @@ impl Registry {
 
     /// Writes down a lab with this many DUTs and takes hold of it. Nothing is made yet.
     ///
+    /// The record is written into a draft that only its lock tells from a dead one, and gets its name when it is whole and held:
+    /// whoever finds a record finds it held, or its lab is dead.
+    ///
     /// # Errors
     /// The record cannot be written.
     pub fn register(&self, duts: usize, keep: bool) -> Result<Registration, LabError> {
-        let mut attempt = 0;
+        let mut attempts = 0;
         loop {
-            let id = letters(entropy() ^ attempt);
-            let path = self.directory.join(format!("{id}.json"));
-            let lock = match File::create_new(&path) {
-                Ok(file) => file,
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && attempt < 100 => {
-                    attempt += 1;
-                    continue;
+            let mut draft = self.draft()?;
+            draft.hold()?;
+            draft.write(duts, keep)?;
+            match draft.publish() {
+                // its letters are another's, or somebody swept it before it was held
+                Err(e) if [Errno::EXIST, Errno::NOENT].contains(&e) && attempts < ATTEMPTS => {
+                    attempts += 1;
                 }
-                Err(e) => return Err(LabError::system(format!("write {}", path.display()), e)),
-            };
-            // the lock first: a sweep that finds the file before its content must find it held
-            flock(lock.as_fd(), FlockOperation::NonBlockingLockExclusive)
-                .map_err(|e| LabError::system(format!("lock {}", path.display()), e))?;
-            let namespaces = std::iter::once(format!("{PREFIX}{id}-gen"))
-                .chain((0..duts).map(|k| format!("{PREFIX}{id}-dut{k}")))
-                .collect();
-            let record = Record {
+                Err(e) => {
+                    let _ = fs::remove_file(&draft.path);
+                    return Err(LabError::system(
+                        format!("write {}", draft.name.display()),
+                        e,
+                    ));
+                }
+                Ok(()) => {
+                    return Ok(Registration {
+                        record: draft.record,
+                        path: draft.name,
+                        lock: draft.lock,
+                    });
+                }
+            }
+            let _ = fs::remove_file(&draft.path);
+        }
+    }
+
+    /// A file for a record, which is neither held nor written.
+    fn draft(&self) -> Result<Draft, LabError> {
+        let number = entropy();
+        let id = letters(number);
+        let path = self.directory.join(format!("{id}-{number:016x}.{DRAFT}"));
+        let lock = File::create_new(&path)
+            .map_err(|e| LabError::system(format!("write {}", path.display()), e))?;
+        Ok(Draft {
+            name: self.directory.join(format!("{id}.json")),
+            path,
+            lock,
+            record: Record {
                 id,
                 pid: std::process::id(),
-                namespaces,
-                keep,
-            };
-            let text = serde_json::to_vec(&record).expect("strings and numbers serialise");
-            fs::write(&path, text)
-                .map_err(|e| LabError::system(format!("write {}", path.display()), e))?;
-            return Ok(Registration {
-                record,
-                path,
-                _lock: lock,
-            });
-        }
+                namespaces: Vec::new(),
+                keep: false,
+            },
+        })
     }
 
     /// All labs on this host. A record that is damaged counts by its name alone.
@@ -114,16 +153,8 @@ impl Registry {
     /// # Errors
     /// The directory cannot be read.
     pub fn list(&self) -> Result<Vec<Found>, LabError> {
-        let what = |e| LabError::system(format!("read {}", self.directory.display()), e);
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.directory).map_err(what)? {
-            let path = entry.map_err(what)?.path();
-            if path.extension().is_some_and(|e| e == "json")
-                && let Some(lab) = look(&path)
-            {
-                found.push(lab);
-            }
-        }
+        let records = self.files(RECORD)?;
+        let mut found: Vec<Found> = records.iter().filter_map(|path| look(path)).collect();
         found.sort_by(|a, b| a.record.id.cmp(&b.record.id));
         Ok(found)
     }
@@ -133,18 +164,39 @@ impl Registry {
     /// # Errors
     /// The registry cannot be read. A lab that resists is left for the next sweep.
     pub fn sweep(&self, kept: bool) -> Result<Vec<String>, LabError> {
-        let mut swept = Vec::new();
-        for lab in self.list()? {
-            if lab.in_use || (lab.record.keep && !kept) {
-                continue;
+        for draft in self.files(DRAFT)? {
+            if let Some(_held) = Abandoned::take(&draft) {
+                let _ = fs::remove_file(&draft);
             }
-            undo(
-                &lab.record,
-                &self.directory.join(format!("{}.json", lab.record.id)),
-            );
-            swept.push(lab.record.id);
         }
+        let mut swept = Vec::new();
+        for path in self.files(RECORD)? {
+            // held until the lab is gone: nobody else undoes half of it
+            let Some(mut lab) = Abandoned::take(&path) else {
+                continue;
+            };
+            let Some(record) = read(&mut lab.0, &path) else {
+                continue;
+            };
+            if !record.keep || kept {
+                undo(&record, &path);
+                swept.push(record.id);
+            }
+        }
+        swept.sort();
         Ok(swept)
+    }
+
+    fn files(&self, kind: &str) -> Result<Vec<PathBuf>, LabError> {
+        let what = |e| LabError::system(format!("read {}", self.directory.display()), e);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.directory).map_err(what)? {
+            let path = entry.map_err(what)?.path();
+            if path.extension().is_some_and(|e| e == kind) {
+                files.push(path);
+            }
+        }
+        Ok(files)
     }
 
     /// A lock that only one lab at a time holds while it builds.
@@ -155,9 +207,37 @@ impl Registry {
         let path = self.directory.join("build.lock");
         let what = || format!("lock {}", path.display());
         let file = File::create(&path).map_err(|e| LabError::system(what(), e))?;
-        flock(file.as_fd(), FlockOperation::LockExclusive)
-            .map_err(|e| LabError::system(what(), e))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|e| LabError::system(what(), e))?;
         Ok(file)
+    }
+}
+
+impl Draft {
+    /// From here on it is held. Waits for a sweep that takes it away just now; the draft is then not published.
+    fn hold(&self) -> Result<(), LabError> {
+        flock(&self.lock, FlockOperation::LockExclusive)
+            .map_err(|e| LabError::system(format!("lock {}", self.path.display()), e))
+    }
+
+    fn write(&mut self, duts: usize, keep: bool) -> Result<(), LabError> {
+        let id = &self.record.id;
+        self.record.namespaces = std::iter::once(format!("{PREFIX}{id}-gen"))
+            .chain((0..duts).map(|k| format!("{PREFIX}{id}-dut{k}")))
+            .collect();
+        self.record.keep = keep;
+        let text = serde_json::to_vec(&self.record).expect("strings and numbers serialise");
+        self.lock
+            .write_all(&text)
+            .map_err(|e| LabError::system(format!("write {}", self.path.display()), e))
+    }
+
+    fn publish(&self) -> Result<(), Errno> {
+        // of a lab whose record was lost
+        let stand = |name: &String| Path::new("/run/netns").join(name).exists();
+        if self.record.namespaces.iter().any(stand) {
+            return Err(Errno::EXIST);
+        }
+        renameat_with(CWD, &self.path, CWD, &self.name, RenameFlags::NOREPLACE)
     }
 }
 
@@ -169,11 +249,9 @@ impl Registration {
 
     /// Lets go of the lab without undoing it.
     pub fn leave_standing(self) {
-        // the lock goes with the file handle, the record and what it lists stay
-        let mut this = std::mem::ManuallyDrop::new(self);
-        if let Ok(nothing) = File::open("/dev/null") {
-            drop(std::mem::replace(&mut this._lock, nothing));
-        }
+        // what it lists stays, and so does its record; the lock goes even where a child that was just forked has the file, too
+        let this = std::mem::ManuallyDrop::new(self);
+        let _ = flock(&this.lock, FlockOperation::Unlock);
     }
 }
 
@@ -183,22 +261,51 @@ impl Drop for Registration {
     }
 }
 
+impl Abandoned {
+    /// Takes a file that nobody holds; `None` when somebody does, or when it is gone.
+    ///
+    /// A shared lock finds out whether it has an owner, as those that only look do: they are not in each other's way. Once free, a file
+    /// is free for ever, but another sweep may have taken it away before this one had it for itself.
+    fn take(path: &Path) -> Option<Abandoned> {
+        let file = File::options().read(true).write(true).open(path).ok()?;
+        flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+        let taken = Abandoned(file);
+        flock(&taken.0, FlockOperation::LockExclusive).ok()?;
+        let (ours, there) = (taken.0.metadata().ok()?, fs::metadata(path).ok()?);
+        ((ours.dev(), ours.ino()) == (there.dev(), there.ino())).then_some(taken)
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        // not only ours: a child that was just forked has the file, too
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// A lab as it is found. The lock is let go at once and only asked for shared, so that nobody who starts or sweeps fails by it.
 fn look(path: &Path) -> Option<Found> {
-    let file = File::open(path).ok()?;
-    let in_use = flock(file.as_fd(), FlockOperation::NonBlockingLockShared).is_err();
-    let record = fs::read(path)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+    let mut file = File::open(path).ok()?;
+    let in_use = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
+    let _ = flock(&file, FlockOperation::Unlock);
+    let record = read(&mut file, path)?;
+    Some(Found { record, in_use })
+}
+
+/// What a record says; of a damaged one, what its name does.
+fn read(file: &mut File, path: &Path) -> Option<Record> {
+    let mut text = Vec::new();
+    let whole = file.read_to_end(&mut text).ok();
+    whole
+        .and_then(|_| serde_json::from_slice(&text).ok())
         .or_else(|| {
-            let id = path.file_stem()?.to_str()?.to_owned();
             Some(Record {
-                id,
+                id: path.file_stem()?.to_str()?.to_owned(),
                 pid: 0,
                 namespaces: Vec::new(),
                 keep: false,
             })
-        })?;
-    Some(Found { record, in_use })
+        })
 }
 
 /// Undoes a lab: its processes, its namespaces and what is in them, its record. Errors are of no use to anybody here: what
@@ -287,6 +394,110 @@ mod tests {
 
         drop(held);
         assert!(registry.list().unwrap().is_empty());
+    }
+
+    /// Whatever happens between two steps of a lab that starts, its record stays, and is held.
+    #[test]
+    fn a_lab_that_starts_is_not_swept() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(directory.path()).unwrap();
+        let others = || {
+            assert_eq!(registry.sweep(true).unwrap(), Vec::<String>::new());
+            registry.list().unwrap()
+        };
+        // a sweep before the draft is held takes it away, and publishing fails instead of making a record that nobody holds
+        let draft = registry.draft().unwrap();
+        assert_eq!(others(), []);
+        draft.hold().unwrap();
+        assert_eq!(draft.publish(), Err(Errno::NOENT));
+
+        let mut draft = registry.draft().unwrap();
+        draft.hold().unwrap();
+        assert_eq!(others(), []);
+        draft.write(1, false).unwrap();
+        assert_eq!(others(), []);
+        // letters of another lab's are not taken from it
+        fs::write(&draft.name, b"another's").unwrap();
+        assert_eq!(draft.publish(), Err(Errno::EXIST));
+        assert_eq!(fs::read(&draft.name).unwrap(), b"another's");
+        fs::remove_file(&draft.name).unwrap();
+        draft.publish().unwrap();
+        let found = others();
+        assert!(found[0].in_use, "{found:?}");
+        assert_eq!(found[0].record, draft.record);
+        // what is held is what has the name
+        let (held, named) = (draft.lock.metadata(), fs::metadata(&draft.name));
+        assert_eq!(held.unwrap().ino(), named.unwrap().ino());
+
+        let ours = registry.register(1, false).unwrap();
+        assert_eq!(others().len(), 2);
+        drop((draft, ours));
+    }
+
+    /// Many labs that start while others look and sweep: all of them stand until they are dropped.
+    #[test]
+    fn those_who_look_and_those_who_sweep_are_in_nobodys_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(directory.path()).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let is_over = || over.load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over() {
+                    assert_eq!(registry.sweep(true).unwrap(), Vec::<String>::new());
+                }
+            });
+            scope.spawn(|| {
+                while !is_over() {
+                    assert!(registry.list().unwrap().iter().all(|lab| lab.in_use));
+                }
+            });
+            // ends the others when this fails
+            let labs = std::panic::catch_unwind(|| {
+                (0..300)
+                    .map(|_| registry.register(1, false).unwrap())
+                    .collect::<Vec<_>>()
+            });
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            for lab in &labs.unwrap() {
+                assert!(lab.path.exists(), "{lab:?}");
+            }
+        });
+        assert!(registry.list().unwrap().is_empty());
+        assert!(registry.files(DRAFT).unwrap().is_empty());
+    }
+
+    /// Somebody looks at it, another undoes it: the one that sweeps waits for both, and finds out that it is gone.
+    #[test]
+    fn a_record_is_undone_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(directory.path()).unwrap();
+        let kept = registry.register(1, true).unwrap();
+        let (id, path) = (kept.record().id.clone(), kept.path.clone());
+        kept.leave_standing();
+        let looks = File::open(&path).unwrap();
+        flock(&looks, FlockOperation::LockShared).unwrap();
+        std::thread::scope(|scope| {
+            let sweeps = scope.spawn(|| registry.sweep(true).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            assert!(path.exists(), "swept while somebody held it");
+            flock(&looks, FlockOperation::Unlock).unwrap();
+            assert_eq!(sweeps.join().unwrap(), std::slice::from_ref(&id));
+        });
+
+        // another sweep was first, and another lab has the letters now
+        fs::write(&path, b"dead").unwrap();
+        let looks = File::open(&path).unwrap();
+        flock(&looks, FlockOperation::LockShared).unwrap();
+        std::thread::scope(|scope| {
+            let sweeps = scope.spawn(|| registry.sweep(true).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, b"alive").unwrap();
+            flock(&looks, FlockOperation::Unlock).unwrap();
+            assert_eq!(sweeps.join().unwrap(), Vec::<String>::new());
+        });
+        assert_eq!(fs::read(&path).unwrap(), b"alive");
     }
 
     #[test]
