@@ -169,13 +169,9 @@ impl Bed {
         bed.make_links()?;
         bed.set_sysctls()?;
         for dut in 0..duts {
-            let before = napi_threads();
+            let before = threads_by_name();
             bed.configure_dut(dut, placement)?;
-            let mut new = napi_threads();
-            new.retain(|t| !before.contains(t));
-            // one for each input, that of the first direction first
-            let inputs = if both_ways { 2 } else { 1 };
-            bed.threads.extend((0..inputs).map(|n| new.get(n).copied()));
+            bed.threads.extend(bed.input_threads(dut, &before));
         }
         bed.configure_generator()?;
         bed.place(placement);
@@ -536,6 +532,28 @@ impl Bed {
         Ok(())
     }
 
+    /// The kernel's thread of each input of a DUT, that of the first direction first: what the kernel says of these interfaces. Where it
+    /// does not tell (before Linux 6.8), those whose names were not there `before`, if they are as many as they should be: others may
+    /// have interfaces of the same name.
+    fn input_threads(&self, dut: usize, before: &[u32]) -> Vec<Option<u32>> {
+        let inputs = self.inputs();
+        let told = within(self.dut(dut), || {
+            let of = |input: &&str| {
+                let threads = engine::netdev::napi_threads(input)?;
+                Ok(threads.first().copied())
+            };
+            inputs.iter().map(of).collect()
+        });
+        told.unwrap_or_else(|_: LabError| {
+            let mut new = threads_by_name();
+            new.retain(|t| !before.contains(t));
+            match new.len() == inputs.len() {
+                true => new.into_iter().map(Some).collect(),
+                false => vec![None; inputs.len()],
+            }
+        })
+    }
+
     /// The DUT's ports into which frames are sent.
     fn inputs(&self) -> &'static [&'static str] {
         match self.both_ways {
@@ -631,9 +649,9 @@ fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|b| format!("{b:02x}")).join(":")
 }
 
-/// Threads of the kernel that serve an interface named eth0 or eth1, oldest first. Two labs that build at the same time would not know whose
-/// threads are whose; that is what the registry's build lock is for.
-fn napi_threads() -> Vec<u32> {
+/// Threads of the kernel that serve an interface named eth0 or eth1, of whatever namespace, oldest first. Two labs that build at the same
+/// time would not know whose threads are whose; that is what the registry's build lock is for.
+fn threads_by_name() -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -692,6 +710,28 @@ fn parse_net_dev(text: &str) -> BTreeMap<String, Interface> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Every DUT has an eth0, and so may others on this host.
+    #[test]
+    fn threads_are_found_by_their_interface_and_not_by_its_name() {
+        let test = "threads_are_found_by_their_interface_and_not_by_its_name";
+        if !crate::user_namespace::is_root() {
+            return println!("SKIPPED: {test}: not root");
+        }
+        let bed = Bed::up(2, &Placement::default(), false).unwrap();
+        if engine::netdev::napi_threads("lo").is_err() {
+            return println!("SKIPPED: {test}: this kernel does not tell (before Linux 6.8)");
+        }
+        let threads: Vec<u32> = bed.threads.iter().map(|t| t.expect("found")).collect();
+        assert_eq!(threads.len(), 2);
+        assert_ne!(threads[0], threads[1]);
+        for (dut, thread) in threads.iter().enumerate() {
+            // the threads of the other DUT are as new as its own
+            assert_eq!(bed.input_threads(dut, &[]), [Some(*thread)]);
+            let name = fs::read_to_string(format!("/proc/{thread}/comm")).unwrap();
+            assert!(name.starts_with("napi/eth0-"), "{name}");
+        }
+    }
 
     #[test]
     fn counters_of_the_kernel_are_read_by_column() {

@@ -3,20 +3,9 @@
 //! Start with [`Offers::of`].
 
 use std::io;
-use std::os::fd::OwnedFd;
 
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
-};
+use crate::netdev::{Netdev, attribute};
 
-/// `struct nlmsghdr`, `struct genlmsghdr`.
-const HEADER: usize = 16 + 4;
-const NLM_F_REQUEST: u16 = 1;
-/// The family that knows the numbers of all others.
-const GENL_ID_CTRL: u16 = 16;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
@@ -59,87 +48,17 @@ impl Offers {
 
 /// What the kernel says of an interface.
 fn device(interface: u32) -> io::Result<Vec<u8>> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        Some(netlink::GENERIC),
-    )?;
-    let family = request(
-        GENL_ID_CTRL,
-        CTRL_CMD_GETFAMILY,
-        CTRL_ATTR_FAMILY_NAME,
-        b"netdev\0",
-    );
-    let answer = ask(&socket, &family)?;
-    let family = attribute(&answer, CTRL_ATTR_FAMILY_ID)
-        .and_then(|value| Some(u16::from_ne_bytes(*value.first_chunk()?)))
-        .ok_or_else(no_answer)?;
-    let device = request(
-        family,
+    Netdev::open()?.get(
         NETDEV_CMD_DEV_GET,
         NETDEV_A_DEV_IFINDEX,
         &interface.to_ne_bytes(),
-    );
-    let answer = ask(&socket, &device)?;
-    attribute(&answer, NETDEV_A_DEV_IFINDEX).ok_or_else(no_answer)?;
-    Ok(answer)
-}
-
-fn no_answer() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "no such answer")
-}
-
-fn ask(socket: &OwnedFd, request: &[u8]) -> io::Result<Vec<u8>> {
-    rustix::io::retry_on_intr(|| send(socket, request, SendFlags::empty()))?;
-    let mut answer = vec![0; 8192];
-    let (bytes, _) =
-        rustix::io::retry_on_intr(|| recv(socket, &mut answer[..], RecvFlags::empty()))?;
-    answer.truncate(bytes);
-    Ok(answer)
-}
-
-/// A request with one attribute.
-fn request(family: u16, command: u8, attribute: u16, value: &[u8]) -> Vec<u8> {
-    let attribute_bytes = 4 + value.len();
-    let length = HEADER + attribute_bytes.next_multiple_of(4);
-    let mut bytes = vec![];
-    bytes.extend((length as u32).to_ne_bytes());
-    bytes.extend(family.to_ne_bytes());
-    bytes.extend(NLM_F_REQUEST.to_ne_bytes());
-    bytes.extend([0; 8]);
-    bytes.extend([command, 1, 0, 0]);
-    bytes.extend((attribute_bytes as u16).to_ne_bytes());
-    bytes.extend(attribute.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(length, 0);
-    bytes
-}
-
-/// The value of the first attribute of this kind; `None` also when the answer is an error.
-fn attribute(answer: &[u8], kind: u16) -> Option<&[u8]> {
-    const NLMSG_ERROR: u16 = 2;
-    let half = |at: usize| Some(u16::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
-    if half(4)? == NLMSG_ERROR {
-        return None;
-    }
-    let mut at = HEADER;
-    loop {
-        let length = usize::from(half(at)?);
-        if length < 4 {
-            return None;
-        }
-        // the upper two bits say how the value is to be read
-        if half(at + 2)? & 0x3fff == kind {
-            return answer.get(at + 4..at + length);
-        }
-        at += length.next_multiple_of(4);
-    }
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netdev::request;
 
     #[test]
     fn loopback_has_no_clock_and_a_missing_interface_is_an_error() {
@@ -152,6 +71,7 @@ mod tests {
     fn attributes_are_found_behind_others() {
         let mut answer = request(
             0x1c,
+            1,
             NETDEV_CMD_DEV_GET,
             NETDEV_A_DEV_IFINDEX,
             &5_u32.to_ne_bytes(),

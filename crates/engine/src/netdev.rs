@@ -1,0 +1,280 @@
+//! Questions to the kernel's `netdev` family over generic netlink: what it says of a device, and of the threads that serve it.
+//!
+//! Only the bytes of questions and answers, and which threads there are; what a driver offers AF_XDP sockets is in
+//! [`crate::af_xdp`]. Start with [`Netdev::open`] and [`napi_threads`].
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
+
+use crate::error::EngineError;
+use crate::port::interface_index;
+
+/// `struct nlmsghdr`, `struct genlmsghdr`.
+const HEADER: usize = 16 + 4;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_DUMP: u16 = 0x300;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// The family that knows the numbers of all others.
+const GENL_ID_CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NETDEV_CMD_NAPI_GET: u8 = 11;
+const NETDEV_A_NAPI_IFINDEX: u16 = 1;
+const NETDEV_A_NAPI_ID: u16 = 2;
+const NETDEV_A_NAPI_PID: u16 = 4;
+
+/// The kernel's threads that serve an interface of the calling thread's namespace (`threaded` NAPI), oldest first; none where it has
+/// none. They have the name of the interface as well, but so have those of other namespaces.
+///
+/// # Errors
+/// The kernel does not tell (before Linux 6.8), or there is no such interface.
+pub fn napi_threads(interface: &str) -> Result<Vec<u32>, EngineError> {
+    let index = interface_index(interface)?;
+    let answers = Netdev::open()
+        .and_then(|netdev| {
+            let of = index.to_ne_bytes();
+            netdev.dump(NETDEV_CMD_NAPI_GET, NETDEV_A_NAPI_IFINDEX, &of)
+        })
+        .map_err(|e| EngineError::system(format!("find the threads of {interface}"), e))?;
+    let mut threads: Vec<(u32, u32)> = answers
+        .iter()
+        .filter(|answer| number(answer, NETDEV_A_NAPI_IFINDEX) == Some(index))
+        .filter_map(|answer| {
+            Some((
+                number(answer, NETDEV_A_NAPI_ID)?,
+                number(answer, NETDEV_A_NAPI_PID)?,
+            ))
+        })
+        .collect();
+    threads.sort_unstable();
+    Ok(threads.into_iter().map(|(_, thread)| thread).collect())
+}
+
+/// The family, asked in the namespace in which it was opened.
+pub(crate) struct Netdev {
+    socket: OwnedFd,
+    family: u16,
+}
+
+impl Netdev {
+    /// Finds the family.
+    ///
+    /// # Errors
+    /// The kernel has none (before Linux 6.3).
+    pub fn open() -> io::Result<Netdev> {
+        let socket = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            Some(netlink::GENERIC),
+        )?;
+        let family = request(
+            GENL_ID_CTRL,
+            NLM_F_REQUEST,
+            CTRL_CMD_GETFAMILY,
+            CTRL_ATTR_FAMILY_NAME,
+            b"netdev\0",
+        );
+        tell(&socket, &family)?;
+        let family = attribute(&hear(&socket)?, CTRL_ATTR_FAMILY_ID)
+            .and_then(|value| Some(u16::from_ne_bytes(*value.first_chunk()?)))
+            .ok_or_else(no_answer)?;
+        Ok(Netdev { socket, family })
+    }
+
+    /// The answer to a question with one attribute.
+    ///
+    /// # Errors
+    /// There is none, or it lacks that attribute.
+    pub fn get(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
+        tell(
+            &self.socket,
+            &request(self.family, NLM_F_REQUEST, command, kind, value),
+        )?;
+        let answer = hear(&self.socket)?;
+        attribute(&answer, kind).ok_or_else(no_answer)?;
+        Ok(answer)
+    }
+
+    /// All answers to a question with one attribute.
+    fn dump(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        tell(
+            &self.socket,
+            &request(
+                self.family,
+                NLM_F_REQUEST | NLM_F_DUMP,
+                command,
+                kind,
+                value,
+            ),
+        )?;
+        let mut answers = Vec::new();
+        loop {
+            match take(&hear(&self.socket)?, &mut answers) {
+                Taken::More => {}
+                Taken::Done => return Ok(answers),
+                Taken::Error => return Err(no_answer()),
+            }
+        }
+    }
+}
+
+/// What a datagram of a dump was.
+#[derive(Debug, PartialEq, Eq)]
+enum Taken {
+    More,
+    Done,
+    Error,
+}
+
+/// Takes the messages out of a datagram.
+fn take(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> Taken {
+    loop {
+        let Some(length) = datagram.first_chunk().map(|four| u32::from_ne_bytes(*four)) else {
+            return Taken::More;
+        };
+        let length = length as usize;
+        let (Some(message), Some(kind)) = (datagram.get(..length), half(datagram, 4)) else {
+            return Taken::Error;
+        };
+        match kind {
+            // the number behind its header says whether the dump went well
+            NLMSG_DONE if message.get(16..20).is_none_or(|code| code == [0; 4]) => {
+                return Taken::Done;
+            }
+            NLMSG_DONE | NLMSG_ERROR => return Taken::Error,
+            _ if length < HEADER => return Taken::Error,
+            _ => answers.push(message.to_vec()),
+        }
+        datagram = datagram
+            .get(length.next_multiple_of(4)..)
+            .unwrap_or_default();
+    }
+}
+
+fn no_answer() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "no such answer")
+}
+
+fn tell(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {
+    rustix::io::retry_on_intr(|| send(socket, request, SendFlags::empty()))?;
+    Ok(())
+}
+
+fn hear(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut answer = vec![0; 32768];
+    let (bytes, _) =
+        rustix::io::retry_on_intr(|| recv(socket, &mut answer[..], RecvFlags::empty()))?;
+    answer.truncate(bytes);
+    Ok(answer)
+}
+
+/// A request with one attribute.
+pub(crate) fn request(
+    family: u16,
+    flags: u16,
+    command: u8,
+    attribute: u16,
+    value: &[u8],
+) -> Vec<u8> {
+    let attribute_bytes = 4 + value.len();
+    let length = HEADER + attribute_bytes.next_multiple_of(4);
+    let mut bytes = vec![];
+    bytes.extend((length as u32).to_ne_bytes());
+    bytes.extend(family.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend([command, 1, 0, 0]);
+    bytes.extend((attribute_bytes as u16).to_ne_bytes());
+    bytes.extend(attribute.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(length, 0);
+    bytes
+}
+
+/// The value of the first attribute of this kind; `None` also when the answer is an error.
+pub(crate) fn attribute(answer: &[u8], kind: u16) -> Option<&[u8]> {
+    if half(answer, 4)? == NLMSG_ERROR {
+        return None;
+    }
+    let mut at = HEADER;
+    loop {
+        let length = usize::from(half(answer, at)?);
+        if length < 4 {
+            return None;
+        }
+        // the upper two bits say how the value is to be read
+        if half(answer, at + 2)? & 0x3fff == kind {
+            return answer.get(at + 4..at + length);
+        }
+        at += length.next_multiple_of(4);
+    }
+}
+
+/// A number of 16 bits at this place.
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn number(answer: &[u8], kind: u16) -> Option<u32> {
+    Some(u32::from_ne_bytes(*attribute(answer, kind)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_no_threads_and_a_missing_interface_none_either() {
+        match napi_threads("lo") {
+            Ok(threads) => assert!(threads.is_empty(), "{threads:?}"),
+            Err(error) => {
+                return println!(
+                    "SKIPPED: loopback_has_no_threads_and_a_missing_interface_none_either: {error}"
+                );
+            }
+        }
+        assert!(napi_threads("no-such-port").is_err());
+    }
+
+    /// A dump as the kernel writes it: two messages in one datagram, the end in another.
+    #[test]
+    fn dumps_are_taken_apart_and_torn_ones_are_no_panic() {
+        let of = |id: u32| {
+            request(
+                0x1c,
+                NLM_F_REQUEST,
+                NETDEV_CMD_NAPI_GET,
+                NETDEV_A_NAPI_ID,
+                &id.to_ne_bytes(),
+            )
+        };
+        let datagram = [of(7), of(8)].concat();
+        let mut answers = Vec::new();
+        assert_eq!(take(&datagram, &mut answers), Taken::More);
+        let ids: Vec<_> = answers
+            .iter()
+            .map(|answer| number(answer, NETDEV_A_NAPI_ID))
+            .collect();
+        assert_eq!(ids, [Some(7), Some(8)]);
+        let end = |kind: u16, code: i32| {
+            let mut bytes = 20_u32.to_ne_bytes().to_vec();
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend([0; 10]);
+            bytes.extend(code.to_ne_bytes());
+            bytes
+        };
+        assert_eq!(take(&end(NLMSG_DONE, 0), &mut answers), Taken::Done);
+        assert_eq!(take(&end(NLMSG_DONE, -19), &mut answers), Taken::Error);
+        assert_eq!(take(&end(NLMSG_ERROR, -95), &mut answers), Taken::Error);
+        for length in 0..datagram.len() {
+            let _ = take(&datagram[..length], &mut Vec::new());
+        }
+    }
+}
