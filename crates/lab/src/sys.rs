@@ -4,14 +4,19 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Makes a child start a process group of its own, and die when the thread that started it does.
+/// Makes a child start a process group of its own, and die when the thread that started it does: a child whose parent died before it
+/// could ask for that does not begin at all.
 pub(crate) fn die_with_parent(command: &mut Command) {
     command.process_group(0);
-    // SAFETY: prctl is async-signal-safe and touches only the child.
+    let parent = std::process::id();
+    // SAFETY: prctl and getppid are async-signal-safe and touch only the child.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
+            match libc::getppid() as u32 == parent {
+                true => Ok(()),
+                false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+            }
         });
     }
 }
@@ -142,5 +147,44 @@ pub(crate) fn unshare_user_mount_and_network() -> std::io::Result<()> {
         Ok(())
     } else {
         Err(std::io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A child that loses its parent after it was forked, and before it asked to die with it.
+    #[test]
+    fn a_child_whose_parent_is_gone_does_not_begin() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("begun");
+        let begin = |orphan: bool| {
+            let mut command = Command::new("touch");
+            command.arg(&file);
+            if orphan {
+                // SAFETY: fork, getppid and _exit are async-signal-safe; the child goes on as a child of another process.
+                unsafe {
+                    command.pre_exec(|| {
+                        let parent = libc::getpid();
+                        match libc::fork() {
+                            -1 => return Err(std::io::Error::last_os_error()),
+                            0 => {}
+                            _ => libc::_exit(0),
+                        }
+                        while libc::getppid() == parent {
+                            libc::sched_yield();
+                        }
+                        Ok(())
+                    });
+                }
+            }
+            die_with_parent(&mut command);
+            command.spawn().and_then(|mut child| child.wait())
+        };
+        assert!(begin(true).is_err());
+        assert!(!file.exists());
+        assert!(begin(false).unwrap().success());
+        assert!(file.exists());
     }
 }
