@@ -24,7 +24,6 @@ pub struct Turn {
 pub fn sequence(cases: usize, iterations: u32, order: Order, seed: u64) -> Vec<Turn> {
     match order {
         Order::Interleaved => blocks(cases, iterations as usize, seed)
-            .into_iter()
             .zip(1..)
             .flat_map(|(block, iteration)| {
                 block.into_iter().map(move |case| Turn { case, iteration })

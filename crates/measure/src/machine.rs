@@ -104,6 +104,9 @@ const TAGGED: u32 = 10_000;
 /// # Errors
 /// What contradicts itself, or makes no sense with these loads.
 pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
+    let counts = (asked.sweep.as_ref()).map_or(Ok(()), Sweep::check_counts);
+    let counts = asked.procedure.check_counts().and(counts);
+    counts.map_err(|(key, why)| format!("{key}: {why}"))?;
     let Some(sweep) = &asked.sweep else {
         return plain(asked, limits);
     };

@@ -165,7 +165,6 @@ impl MaxFwd {
     pub fn new(cases: usize, iterations: u32, control: bool, seed: u64) -> Self {
         let items = cases + usize::from(control);
         let queue: VecDeque<Planned> = blocks(items, iterations as usize, seed)
-            .into_iter()
             .zip(1..)
             .flat_map(|(block, iteration)| {
                 block

@@ -76,7 +76,6 @@ impl Sweep {
         }
         let others = p.values.len() - 1;
         let order: Vec<u64> = blocks(others, p.runs as usize, p.seed)
-            .into_iter()
             .flatten()
             .map(|place| p.values[place + 1])
             .collect();

@@ -121,6 +121,7 @@ impl Campaign {
             (None, true) => vec![PLAIN.to_owned()],
             (None, false) => defined.clone(),
         };
+        self.check_product(self.combinations(matrix, configurations.len())?)?;
         let known: Vec<String> = std::iter::once(PLAIN.to_owned()).chain(defined).collect();
         for (n, name) in configurations.iter().enumerate() {
             if !known.contains(name) {
@@ -161,10 +162,6 @@ impl Campaign {
                 }
             }
         }
-        if cases.len() > MOST_CASES {
-            let why = format!("{} test cases; {MOST_CASES} are the most", cases.len());
-            return Err(self.error(&["matrix"], why));
-        }
         for (n, excluded) in matrix.exclude.iter().enumerate() {
             if !cases.iter().any(|case| excluded.leaves_out(case)) {
                 let why = "no test case is so, or it was left out before".into();
@@ -194,6 +191,43 @@ impl Campaign {
             }
         }
         Ok(cases)
+    }
+
+    /// How many combinations there are.
+    fn combinations(&self, matrix: &Matrix, configurations: usize) -> Result<u64, FileError> {
+        fn of<T>(list: Option<&Several<T>>) -> usize {
+            list.map_or(1, |list| list.0.len().max(1))
+        }
+        let lists = [
+            ("configuration", configurations),
+            ("size", of(matrix.size.as_ref())),
+            ("flows", of(matrix.flows.as_ref())),
+            ("ip", of(matrix.ip.as_ref())),
+            ("profile", of(matrix.profile.as_ref())),
+            ("destinations", of(matrix.destinations.as_ref())),
+            ("directions", of(matrix.directions.as_ref())),
+            ("modifier", of(matrix.modifier.as_ref())),
+        ];
+        let count = lists
+            .iter()
+            .fold(1, |all: usize, (_, n)| all.saturating_mul(*n));
+        if count > MOST_CASES {
+            let said = lists.iter().filter(|(_, n)| *n > 1);
+            let said: Vec<String> = said.map(|(key, n)| format!("{n} of {key}")).collect();
+            let why = format!(
+                "{} are {count} test cases; {MOST_CASES} are the most",
+                said.join(" times ")
+            );
+            return Err(self.error(&["matrix"], why));
+        }
+        if matrix.exclude.len() > MOST_CASES {
+            let why = format!(
+                "{} are excluded; {MOST_CASES} are the most",
+                matrix.exclude.len()
+            );
+            return Err(self.error(&["matrix", "exclude"], why));
+        }
+        Ok(count as u64)
     }
 
     /// What is sent in the test cases of a configuration.

@@ -24,7 +24,7 @@ mod matrix;
 mod procedure;
 pub mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::IgnoredAny;
@@ -53,6 +53,9 @@ pub const FLOWS: u32 = 2000;
 
 /// Largest file, in bytes.
 pub const LARGEST_FILE: usize = 1 << 20;
+
+/// More trials are a mistake: of a second each, they would take twelve days.
+const MOST_TRIALS: u64 = 1_000_000;
 
 /// What a campaign will say in a later version.
 const NOT_YET: [(&[&str], &str); 5] = [
@@ -336,7 +339,41 @@ impl Campaign {
             }
         }
         self.check_bed()?;
+        let counts = self.procedure.check_counts();
+        counts.map_err(|(key, why)| self.error(&["procedure", key], why))?;
         self.check_sweep()
+    }
+
+    /// Everything that is multiplied, before anything is made of it.
+    fn check_product(&self, cases: u64) -> Result<(), FileError> {
+        let swept = self.sweep.as_ref().map_or(1, Sweep::measurements);
+        let trials = self.procedure.trials();
+        let factors = [cases, self.iterations.into(), swept, trials];
+        let all = factors.iter().fold(1, |all: u64, n| all.saturating_mul(*n));
+        if all <= MOST_TRIALS {
+            return Ok(());
+        }
+        let [_, iterations, ..] = factors;
+        let words = [
+            (cases, "test cases", &["matrix"][..]),
+            (iterations, "iterations", &["iterations"][..]),
+            (
+                swept,
+                "measurements of a sweep",
+                &["procedure", "sweep", "runs"][..],
+            ),
+            (trials, "trials or repetitions", &["procedure"][..]),
+        ];
+        let said = words.iter().filter(|(count, ..)| *count > 1);
+        let said: Vec<String> = said
+            .map(|(count, what, _)| format!("{count} {what}"))
+            .collect();
+        let why = format!(
+            "{} are {all} trials at least; {MOST_TRIALS} are the most",
+            said.join(" times ")
+        );
+        let most = words.iter().max_by_key(|(count, ..)| *count);
+        Err(self.error(most.map_or(&[], |(_, _, way)| way), why))
     }
 
     fn check_bed(&self) -> Result<(), FileError> {
@@ -383,6 +420,9 @@ impl Campaign {
                 "what is swept has a name, such as rules".into(),
             );
         }
+        if let Err((key, why)) = sweep.check_counts() {
+            return wrong(key, why);
+        }
         if sweep.values.len() < 2 {
             return wrong(
                 "values",
@@ -394,9 +434,6 @@ impl Campaign {
                 "values",
                 format!("{twice} is there twice; runs = 3 measures every value three times"),
             );
-        }
-        if sweep.runs == 0 {
-            return wrong("runs", "a value is measured once or more".into());
         }
         if sweep.undo.is_some() && sweep.apply.is_none() {
             return wrong("undo", "undo goes with apply".into());
@@ -442,12 +479,9 @@ fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with('.')
 }
 
-fn first_twice<T: PartialEq>(values: &[T]) -> Option<&T> {
-    let repeated = values.iter().enumerate();
-    repeated
-        .filter(|(n, value)| values[..*n].contains(value))
-        .map(|(_, value)| value)
-        .next()
+fn first_twice<T: Ord>(values: &[T]) -> Option<&T> {
+    let mut known = BTreeSet::new();
+    values.iter().find(|value| !known.insert(*value))
 }
 
 #[cfg(test)]

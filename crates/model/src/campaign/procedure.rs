@@ -3,6 +3,8 @@
 //! The commands of single procedures build the same types, so that defaults are said once: here. What the parameters mean, and
 //! whether they fit together, is for `measure::machine`. Start with [`Procedure`].
 
+use std::time::Duration;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use toml::Spanned;
@@ -96,6 +98,135 @@ procedures! {
     "plr" Plr(Plr),
     /// The load at which what goes in is what comes out.
     "equilibrium" Equilibrium(Equilibrium),
+}
+
+/// A procedure makes no more trials of one kind: more are a mistake.
+pub const MOST_TRIALS: u32 = 10_000;
+
+/// Nor has it more items in a list.
+const MOST_ITEMS: usize = 100;
+
+/// Nor are there more samples in a trial: those of a day are 86,400 of a second.
+pub const MOST_SAMPLES: u64 = 1_000_000;
+
+/// A sweep has no more values.
+const MOST_VALUES: usize = 1000;
+
+/// Nor more measurements.
+const SWEPT: u64 = MOST_TRIALS as u64;
+
+impl Procedure {
+    /// How many of something there are is bounded, and so is what follows from two numbers, before anything has been made of them.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn check_counts(&self) -> Result<(), (&'static str, String)> {
+        match self {
+            Procedure::Trial(p) => match p.sample {
+                Some(sample) => check_samples(&[p.duration], sample),
+                None => Ok(()),
+            },
+            Procedure::ForwardingRate(p) => check_samples(&[p.duration], p.sample),
+            Procedure::Ramp(p) => {
+                let down = if p.up_down {
+                    p.ramp
+                } else {
+                    Period(Duration::ZERO)
+                };
+                check_samples(&[p.warm_up, p.ramp, p.hold, down], p.sample)
+            }
+            Procedure::Throughput(p)
+            | Procedure::Latency(p)
+            | Procedure::FrameLoss(p)
+            | Procedure::BackToBack(p)
+            | Procedure::Recovery(p)
+            | Procedure::Reset(p)
+            | Procedure::Bursts(p)
+            | Procedure::Rfc2544(p) => {
+                check_trials("repetitions", p.repetitions.unwrap_or(1))?;
+                check_items("tests", p.tests.len())?;
+                check_items("latency-at", p.latency_at.len())?;
+                check_items("burst", p.burst.len())
+            }
+            Procedure::Mlrsearch(p) => check_items("goals", p.goals.len()),
+            Procedure::Mrr(p) => check_trials("trials", p.trials),
+            Procedure::Soak(_) | Procedure::Plr(_) | Procedure::Equilibrium(_) => Ok(()),
+        }
+    }
+
+    /// How many trials follow from counts that stand in the file, at least.
+    pub(super) fn trials(&self) -> u64 {
+        match self {
+            Procedure::Mrr(p) => p.trials.into(),
+            Procedure::Latency(p) | Procedure::Rfc2544(p) => {
+                u64::from(p.repetitions.unwrap_or(1)) * p.latency_at.len().max(1) as u64
+            }
+            Procedure::BackToBack(p) | Procedure::Recovery(p) | Procedure::Reset(p) => {
+                p.repetitions.unwrap_or(1).into()
+            }
+            _ => 1,
+        }
+    }
+}
+
+fn check_trials(key: &'static str, count: u32) -> Result<(), (&'static str, String)> {
+    match (1..=MOST_TRIALS).contains(&count) {
+        true => Ok(()),
+        false => Err((key, format!("{key} are 1 to {MOST_TRIALS}"))),
+    }
+}
+
+fn check_items(key: &'static str, count: usize) -> Result<(), (&'static str, String)> {
+    match count <= MOST_ITEMS {
+        true => Ok(()),
+        false => Err((key, format!("{count} items; {MOST_ITEMS} are the most"))),
+    }
+}
+
+fn check_samples(parts: &[Period], sample: Period) -> Result<(), (&'static str, String)> {
+    let ns: u64 = parts.iter().map(|part| part.ns()).sum();
+    match ns / sample.ns().max(1) {
+        ..=MOST_SAMPLES => Ok(()),
+        count => Err((
+            "sample",
+            format!(
+                "{count} samples in one trial; {MOST_SAMPLES} are the most, so make them longer"
+            ),
+        )),
+    }
+}
+
+impl Sweep {
+    /// The same of a sweep.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn check_counts(&self) -> Result<(), (&'static str, String)> {
+        if self.values.len() > MOST_VALUES {
+            let why = format!("{} values; {MOST_VALUES} are the most", self.values.len());
+            return Err(("values", why));
+        }
+        if !(1..=MOST_TRIALS).contains(&self.runs) {
+            return Err(("runs", format!("runs are 1 to {MOST_TRIALS}")));
+        }
+        match self.measurements() {
+            ..=SWEPT => Ok(()),
+            count => Err((
+                "runs",
+                format!(
+                    "{} runs at each of {} values are {count} measurements; {SWEPT} are the most",
+                    self.runs,
+                    self.values.len()
+                ),
+            )),
+        }
+    }
+
+    /// How often the procedure is carried out: at the reference three times, at the other values so often as is said.
+    pub(super) fn measurements(&self) -> u64 {
+        const REFERENCES: u64 = 3;
+        REFERENCES + self.values.len().saturating_sub(1) as u64 * u64::from(self.runs)
+    }
 }
 
 /// One load for some time, and what came back
@@ -252,6 +383,7 @@ pub struct Rfc2544 {
     /// Loads of the latency test in percent of the throughput
     pub latency_at: Vec<Percent>,
     /// Repetitions of latency, back-to-back, recovery and reset; by default few, in full those of the RFCs
+    #[schemars(range(min = 1, max = MOST_TRIALS))]
     pub repetitions: Option<u32>,
     /// What the reset test resets: forwarding, interface, 'command: ...'; on a simulated DUT any words
     pub reset: Option<String>,
@@ -309,6 +441,7 @@ impl Default for Mlrsearch {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mrr {
     /// How many trials
+    #[schemars(range(min = 1, max = MOST_TRIALS))]
     pub trials: u32,
     /// How long each
     #[serde(rename = "for")]
@@ -397,11 +530,11 @@ pub struct Sweep {
     /// flows, size, rules, routes, cores; or any name together with apply
     pub parameter: String,
     /// Its values, the reference first
-    #[schemars(length(min = 2))]
+    #[schemars(length(min = 2, max = MOST_VALUES))]
     pub values: Vec<u64>,
     /// Runs at each value
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_TRIALS))]
     pub runs: u32,
     /// A command that sets a value on the DUT; {} stands for the value
     #[serde(default)]

@@ -209,7 +209,7 @@ fn mistakes_are_told_with_their_place() {
         ("\"1%\"", "\"200%\"", "28:14: `200%` is not a share"),
         ("[0, 10, 100]", "[0, 10, 10]", "33:1: 10 is there twice"),
         ("[0, 10, 100]", "[0]", "33:1: a sweep has two values"),
-        ("runs = 2", "runs = 0", "34:8: a value is measured once"),
+        ("runs = 2", "runs = 0", "34:8: runs are 1 to 10000"),
         ("runs = 2", "undo = 'x'", "34:8: undo goes with apply"),
         ("runs = 2", "apply = 'x'", "34:9: {} stands for the value"),
         (
@@ -348,5 +348,97 @@ fn traffic_of_the_matrix() {
     ] {
         let error = parse(&least(more)).unwrap_err().to_string();
         assert!(error.contains(told), "{more}: {error}");
+    }
+}
+
+/// Every count, and what follows from two or more, is refused before anything is made of it: each of these would fill the memory, or
+/// take years.
+#[test]
+fn counts_have_bounds_and_so_have_their_products() {
+    let many = |from: u32, to: u32| -> String {
+        let all: Vec<String> = (from..=to).map(|n| n.to_string()).collect();
+        format!("[{}]", all.join(","))
+    };
+    let (hundred, thousand) = (many(1, 100), many(64, 1063));
+    let sweep = |values: &str, runs: u32| {
+        format!(
+            "campaign = 'c'\niterations = 1\n[procedure]\nid = 'mrr'\ntrials = 1\n[procedure.sweep]\nparameter = 'rules'\nvalues = {values}\nruns = {runs}\n"
+        )
+    };
+    let procedure = |keys: &str| format!("campaign = 'c'\n[procedure]\n{keys}\n");
+    for (text, told) in [
+        (sweep("[0, 1]", 2_147_483_647), "9:8: runs are 1 to 10000"),
+        (
+            sweep(&many(0, 1000), 1),
+            "8:1: 1001 values; 1000 are the most",
+        ),
+        (
+            sweep(&many(0, 999), 100),
+            "9:8: 100 runs at each of 1000 values are 99903 measurements; 10000 are the most",
+        ),
+        (
+            format!(
+                "iterations = 1000\n{}",
+                sweep("[0, 1]", 9000).replace("iterations = 1\n", "")
+            ),
+            "9:8: 1000 iterations times 9003 measurements of a sweep are 9003000 trials at least; 1000000 are the most",
+        ),
+        (
+            procedure("id = 'mrr'\ntrials = 4294967295"),
+            "4:10: trials are 1 to 10000",
+        ),
+        (
+            procedure("id = 'mrr'\ntrials = 0"),
+            "4:10: trials are 1 to 10000",
+        ),
+        (
+            procedure("id = 'back-to-back'\nrepetitions = 4294967295"),
+            "4:15: repetitions are 1 to 10000",
+        ),
+        (
+            procedure("id = 'trial'\nsample = '0.001ms'\nfor = '10s'"),
+            "4:10: 10000000 samples in one trial; 1000000 are the most",
+        ),
+        (
+            procedure("id = 'ramp'\nramp = '0.1s'\nhold = '24h'\nsample = '0.01ms'"),
+            "6:10: 8643010000 samples in one trial",
+        ),
+        (
+            procedure("id = 'forwarding-rate'\nsample = '0.000001ms'"),
+            "4:10: 60000000000 samples in one trial",
+        ),
+        (
+            procedure(&format!("id = 'latency'\nlatency-at = {}", many(1, 101))),
+            "4:1: 101 items; 100 are the most",
+        ),
+        (
+            procedure(&format!(
+                "id = 'latency'\nrepetitions = 10000\nlatency-at = {hundred}"
+            )),
+            "2:2: 5 iterations times 1000000 trials or repetitions are 5000000 trials at least",
+        ),
+        (
+            format!(
+                "campaign = 'c'\n[matrix]\nsize = {thousand}\nflows = {hundred}\n[procedure]\nid = 'mrr'"
+            ),
+            "2:2: 1000 of size times 100 of flows are 100000 test cases; 10000 are the most",
+        ),
+        (
+            format!(
+                "campaign = 'c'\niterations = 200\n[matrix]\nflows = {}\n[procedure]\nid = 'soak'",
+                many(1, 10_000)
+            ),
+            "3:2: 10000 test cases times 200 iterations are 2000000 trials at least",
+        ),
+    ] {
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("c.toml:{told}")), "{error}");
+    }
+    // what is at the bounds is none of their business
+    for text in [
+        sweep("[0, 1]", 9997),
+        procedure("id = 'mrr'\ntrials = 10000"),
+    ] {
+        parse(&text).unwrap();
     }
 }

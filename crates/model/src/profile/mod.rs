@@ -37,6 +37,9 @@ pub use vary::{Change, Endian, Order, Vary};
 /// Most streams of a profile: both directions of each have a number of their own in 16 bits.
 pub const MOST_STREAMS: usize = 32_768;
 
+/// More frames of one stream would take months; what multiplies them stays far from the end of all numbers.
+const MOST_FRAMES: u64 = 1_000_000_000_000_000;
+
 /// Largest file, in bytes.
 pub const LARGEST_FILE: usize = 4 << 20;
 
@@ -459,7 +462,19 @@ impl Stream {
         if self.burst == Some(0) {
             return wrong("burst", "a burst of 0 frames; leave the stream out instead");
         }
+        if self.burst.is_some_and(|frames| frames > MOST_FRAMES) {
+            return wrong(
+                "burst",
+                "more than 10^15 frames; leave burst out, and they have no end",
+            );
+        }
         if let Some(Bursts { frames, count, .. }) = self.bursts {
+            if frames.saturating_mul(count.unwrap_or(1)) > MOST_FRAMES {
+                return wrong(
+                    "bursts",
+                    "more than 10^15 frames; leave count out, and they have no end",
+                );
+            }
             if frames == 0 {
                 return wrong("bursts", "bursts of 0 frames; leave the stream out instead");
             }

@@ -98,6 +98,14 @@ fn errors_say_where_and_what() {
             "p.toml:2:8: this stream never ends, so nothing comes next; say burst, or bursts with a count",
         ),
         (
+            "[[stream]]\nburst = 1000000000000001",
+            "p.toml:2:9: more than 10^15 frames; leave burst out, and they have no end",
+        ),
+        (
+            "[[stream]]\nbursts = { frames = 9223372036854775807, pause = '1ms', count = 9223372036854775807 }",
+            "p.toml:2:1: more than 10^15 frames; leave count out, and they have no end",
+        ),
+        (
             "[[stream]]\nburst = 0",
             "p.toml:2:9: a burst of 0 frames; leave the stream out instead",
         ),
