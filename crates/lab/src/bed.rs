@@ -14,14 +14,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use engine::{PathSpec, PortSpec};
 
 use crate::command::{Limit, run, run_with_input, run_within};
+use crate::confinement::Confinement;
 use crate::error::LabError;
 use crate::placement::Placement;
-use crate::registry::{Registration, Registry};
+use crate::registry::{self, Registration, Registry};
 
 /// MAC addresses of a bed: locally administered, the same on every path so that one template serves them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +108,9 @@ const RECORDED_OFFLOADS: &[&str] = &[
 /// A standing test bed.
 #[derive(Debug)]
 pub struct Bed {
+    /// Where configurations of each DUT run, from the first on; they end before the bed goes.
+    confinements: Vec<OnceLock<Confinement>>,
+    is_unconfined: bool,
     registration: Registration,
     duts: usize,
     /// Frames go back through the DUT, too.
@@ -159,6 +164,8 @@ impl Bed {
         let _one_at_a_time = registry.build_lock()?;
         let registration = registry.register(duts, keep)?;
         let mut bed = Bed {
+            confinements: (0..duts).map(|_| OnceLock::new()).collect(),
+            is_unconfined: false,
             registration,
             duts,
             both_ways,
@@ -176,6 +183,27 @@ impl Bed {
         bed.configure_generator()?;
         bed.place(placement);
         Ok(bed)
+    }
+
+    /// Configurations of its DUTs run as processes of the host, on the host's files.
+    pub fn unconfined(self, is_unconfined: bool) -> Bed {
+        Bed {
+            is_unconfined,
+            ..self
+        }
+    }
+
+    /// Where configurations of a DUT run, and whether this is the first of them; `None`: on the host.
+    ///
+    /// # Errors
+    /// As [`Confinement::begin`].
+    pub(crate) fn confinement(&self, dut: usize) -> Result<Option<(&Confinement, bool)>, LabError> {
+        let place = &self.confinements[dut];
+        if self.is_unconfined || place.get().is_some() {
+            return Ok(place.get().map(|known| (known, false)));
+        }
+        let new = Confinement::begin(self.dut(dut), &registry::mark(self.id()))?;
+        Ok(Some((place.get_or_init(|| new), true)))
     }
 
     /// Four letters that name the lab.

@@ -162,6 +162,7 @@ fn package(program: &str) -> Option<&'static str> {
         "ip" => Some("iproute2"),
         "ethtool" => Some("ethtool"),
         "nft" => Some("nftables"),
+        "nsenter" | "unshare" => Some("util-linux"),
         _ => None,
     }
 }

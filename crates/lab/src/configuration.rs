@@ -1,8 +1,9 @@
 //! Configurations of a DUT: a command, a file, or a directory of files, applied inside the DUT's namespace.
 //!
 //! A configuration runs as root of the namespace with the DUT's interfaces as `eth0` (input) and `eth1` (output), also in
-//! `$FWDLAB_IN` and `$FWDLAB_OUT`. It sees `/proc/sys` read-only except for `/proc/sys/net`, so that it cannot change the
-//! host through a sysctl that has no namespace. It is undone by removing the namespace. Start with [`Configuration::parse`].
+//! `$FWDLAB_IN` and `$FWDLAB_OUT`. It runs apart from the host, see [`crate::confinement`]; unconfined, it sees `/proc/sys` read-only
+//! except for `/proc/sys/net`, and nothing else is kept from it. It is undone by removing the namespace. Start with
+//! [`Configuration::parse`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,17 +12,20 @@ use std::time::Duration;
 use crate::bed::Bed;
 use crate::command::{Limit, run_within};
 use crate::error::LabError;
+use crate::registry;
 use crate::run::Control;
 
 /// A configuration must be applied within this time.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the shell of every configuration does first. `ip netns exec` gives it a mount namespace of its own.
-const PROLOGUE: &str = "\
+/// What the shell of an unconfined configuration does first. `ip netns exec` gives it a mount namespace of its own.
+const UNCONFINED: &str = "\
 mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /proc/sys/net /proc/sys/net \
 && mount -o remount,bind,rw /proc/sys/net || { echo 'cannot protect /proc/sys of the host' >&2; exit 125; }
-export FWDLAB_IN=eth0 FWDLAB_OUT=eth1
 ";
+
+/// What every shell knows.
+const PORTS: &str = "export FWDLAB_IN=eth0 FWDLAB_OUT=eth1\n";
 
 /// Something to apply to a DUT.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,15 +140,15 @@ impl Configuration {
     pub fn apply(&self, bed: &Bed, dut: usize, control: &Control) -> Result<String, LabError> {
         let mut said = String::new();
         for step in &self.steps {
-            let output =
-                self.apply_step(step, bed.dut(dut), control)
-                    .map_err(|error| match error {
-                        LabError::Interrupted => LabError::Interrupted,
-                        source => LabError::NotApplied {
-                            name: self.name.clone(),
-                            source: Box::new(source),
-                        },
-                    })?;
+            let output = self
+                .apply_step(step, bed, dut, control)
+                .map_err(|error| match error {
+                    LabError::Interrupted => LabError::Interrupted,
+                    source => LabError::NotApplied {
+                        name: self.name.clone(),
+                        source: Box::new(source),
+                    },
+                })?;
             said.push_str(&output);
         }
         Ok(said)
@@ -153,7 +157,8 @@ impl Configuration {
     fn apply_step(
         &self,
         step: &Step,
-        namespace: &str,
+        bed: &Bed,
+        dut: usize,
         control: &Control,
     ) -> Result<String, LabError> {
         let script = match step {
@@ -166,21 +171,39 @@ impl Configuration {
             time: LIMIT,
             is_stopped: &|| control.is_stopped(),
         };
-        shell(namespace, &script, limit)
+        shell(bed, dut, &script, limit)
     }
 }
 
-/// Has `sh` carry out a text in the namespace of a DUT, as it does for every configuration; returns what it printed.
-pub(crate) fn shell(namespace: &str, script: &str, limit: Limit<'_>) -> Result<String, LabError> {
-    let whole = format!("{PROLOGUE}{script}");
-    let output = run_within(
-        "ip",
-        &["netns", "exec", namespace, "sh", "-c", &whole],
-        limit,
-    )
-    .map_err(|e| shortened(e, script))?;
+/// Has `sh` carry out a text on a DUT, as it does for every configuration; returns what it printed.
+pub(crate) fn shell(
+    bed: &Bed,
+    dut: usize,
+    script: &str,
+    limit: Limit<'_>,
+) -> Result<String, LabError> {
+    let (mut words, prologue, notes) = match bed.confinement(dut)? {
+        Some((confinement, is_new)) => {
+            let here = std::env::current_dir().unwrap_or_default();
+            let prologue = format!("cd {} 2>/dev/null || cd /\n", quoted(&here));
+            let notes = is_new.then(|| confinement.notes.clone());
+            (confinement.entry(), prologue, notes.unwrap_or_default())
+        }
+        None => {
+            let words = ["ip", "netns", "exec", bed.dut(dut)].map(str::to_owned);
+            let marked = format!("{}{UNCONFINED}", registry::marking(bed.id()));
+            (words.to_vec(), marked, String::new())
+        }
+    };
+    words.extend([
+        "sh".into(),
+        "-c".into(),
+        format!("{prologue}{PORTS}{script}"),
+    ]);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = run_within(words[0], &words[1..], limit).map_err(|e| shortened(e, script))?;
     Ok(format!(
-        "{}{}",
+        "{notes}{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     ))

@@ -6,6 +6,7 @@
 pub mod bed;
 pub mod command;
 pub mod configuration;
+mod confinement;
 pub mod error;
 pub mod facts;
 mod link_watch;

@@ -4,10 +4,12 @@
 //! has its name, as long as it lives; a record whose lock is free belongs to nobody and is undone by the next lab, or by
 //! `fwdlab bed down`. Records live in `/run/fwdlab`, which a reboot empties together with the namespaces. Start with [`Registry::register`].
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
@@ -18,6 +20,9 @@ use crate::error::LabError;
 
 /// Every namespace of ours begins like this.
 pub const PREFIX: &str = "fwdlab-";
+
+/// Where records are.
+pub(crate) const DIRECTORY: &str = "/run/fwdlab";
 
 /// How the names of records end, and those of records that are being written.
 const RECORD: &str = "json";
@@ -81,7 +86,7 @@ impl Registry {
     /// # Errors
     /// The directory cannot be made: not root, or not in a user namespace of ours.
     pub fn open() -> Result<Registry, LabError> {
-        Registry::at("/run/fwdlab")
+        Registry::at(DIRECTORY)
     }
 
     fn at(directory: impl Into<PathBuf>) -> Result<Registry, LabError> {
@@ -159,7 +164,8 @@ impl Registry {
         Ok(found)
     }
 
-    /// Undoes every lab that nobody holds; kept ones too when `kept` is set. Says which ones.
+    /// Undoes every lab that nobody holds; kept ones too when `kept` is set. Says which ones. Processes of others are left, and
+    /// told by [`left_behind`].
     ///
     /// # Errors
     /// The registry cannot be read. A lab that resists is left for the next sweep.
@@ -308,7 +314,7 @@ fn read(file: &mut File, path: &Path) -> Option<Record> {
         })
 }
 
-/// Undoes a lab: its processes, its namespaces and what is in them, its record. Errors are of no use to anybody here: what
+/// Undoes a lab: its processes, its namespaces and what is in them, its record. What others run there is left alone. Errors are of no use to anybody here: what
 /// could not be undone keeps its record and is tried again.
 fn undo(record: &Record, path: &Path) {
     let mut names: Vec<String> = record.namespaces.clone();
@@ -330,7 +336,7 @@ fn undo(record: &Record, path: &Path) {
         if !file.exists() {
             continue;
         }
-        kill_processes_in(name);
+        end_processes_in(name, &mark(&record.id));
         let deleted = run("ip", &["netns", "delete", name]);
         all_gone &= deleted.is_ok() || !file.exists();
     }
@@ -339,21 +345,103 @@ fn undo(record: &Record, path: &Path) {
     }
 }
 
-/// Processes that a configuration left running in a namespace would keep it alive. Never our own.
-fn kill_processes_in(namespace: &str) {
+/// The name of a mount that only processes see that a configuration of this lab started.
+pub(crate) fn mark(id: &str) -> String {
+    format!("{PREFIX}{id}")
+}
+
+/// A line for a shell with mounts of its own: what it starts is the lab's from then on, and does not see the registry.
+pub(crate) fn marking(id: &str) -> String {
+    format!("mount -t tmpfs -o size=4k '{}' {DIRECTORY}\n", mark(id))
+}
+
+/// A process of somebody else's in a namespace that was removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// The namespace, which has no name and no ports any more.
+    pub namespace: String,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Left {
+            pid,
+            name,
+            namespace,
+        } = self;
+        write!(
+            f,
+            "process {pid} ({name}) runs in {namespace}, was not started by fwdlab and was left alone: the namespace is gone for all \
+             others, and its ports are"
+        )
+    }
+}
+
+static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+
+/// Processes of others that were left in namespaces which this process removed, since it was asked last.
+pub fn left_behind() -> Vec<Left> {
+    std::mem::take(&mut LEFT.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Ends what configurations left running in a namespace, and would keep that alive. Whoever else is there stays, without the ports.
+fn end_processes_in(namespace: &str, mark: &str) {
     let Ok(pids) = run("ip", &["netns", "pids", namespace]) else {
         return;
     };
-    for pid in pids
-        .lines()
-        .filter_map(|line| line.trim().parse::<i32>().ok())
-    {
-        if let Some(pid) = rustix::process::Pid::from_raw(pid)
-            && pid != rustix::process::getpid()
-        {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    let pids = pids.lines().filter_map(|line| line.trim().parse().ok());
+    let mut left = Vec::new();
+    for pid in pids.filter(|pid| *pid != std::process::id()) {
+        match is_marked(pid, mark) {
+            // it has ended by itself
+            None => {}
+            Some(true) => {
+                if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                }
+            }
+            Some(false) => left.push(Left {
+                pid,
+                name: fs::read_to_string(format!("/proc/{pid}/comm"))
+                    .map_or_else(|_| "?".into(), |name| name.trim().to_owned()),
+                namespace: namespace.to_owned(),
+            }),
         }
     }
+    if left.is_empty() {
+        return;
+    }
+    // they keep the namespace, which would keep the ports
+    for port in veths(namespace) {
+        let _ = run("ip", &["-n", namespace, "link", "delete", &port]);
+    }
+    LEFT.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .append(&mut left);
+}
+
+/// Does a process see the mark? `None` when there is no such process.
+fn is_marked(pid: u32, mark: &str) -> Option<bool> {
+    let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
+    // behind the optional fields: type, source, options
+    let mut sources = mounts
+        .lines()
+        .filter_map(|line| line.split_once(" - ")?.1.split(' ').nth(1));
+    Some(sources.any(|source| source == mark))
+}
+
+/// `2: tx0@if3: <BROADCAST,MULTICAST> mtu ...`
+fn veths(namespace: &str) -> Vec<String> {
+    let list = ["-n", namespace, "-o", "link", "show", "type", "veth"];
+    let text = run("ip", &list).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.split(": ").nth(1)?.split('@').next())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn entropy() -> u64 {

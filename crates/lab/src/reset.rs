@@ -47,7 +47,7 @@ pub(crate) fn perform(
     script: &str,
     limit: Limit<'_>,
 ) -> Result<(), LabError> {
-    match shell(bed.dut(0), script, limit) {
+    match shell(bed, 0, script, limit) {
         Ok(_) => Ok(()),
         Err(LabError::Interrupted) => Err(LabError::Interrupted),
         Err(source) => Err(LabError::NotReset {

@@ -1,8 +1,12 @@
-//! System calls of the lab: the life of child processes, priorities, and the probe's burst.
+//! System calls of the lab: the life of child processes and their namespaces, priorities, and the probe's burst.
 #![allow(unsafe_code, reason = "system calls and one assembly loop")]
 
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::ptr;
 
 /// Makes a child start a process group of its own, and die when the thread that started it does: a child whose parent died before it
 /// could ask for that does not begin at all.
@@ -18,6 +22,69 @@ pub(crate) fn die_with_parent(command: &mut Command) {
                 false => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
             }
         });
+    }
+}
+
+/// Makes a child start in this namespace of networks, with mounts of its own that can only be read, but for that of `writable`.
+pub(crate) fn start_read_only(command: &mut Command, network: File, writable: &'static CStr) {
+    let mounts = |path: &'static CStr, flags: libc::c_int, attributes: libc::mount_attr| {
+        // SAFETY: the path and the attributes outlive the call, whose size says what they are.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                flags,
+                &raw const attributes,
+                size_of::<libc::mount_attr>(),
+            )
+        };
+        done(result as libc::c_int)
+    };
+    let nothing = libc::mount_attr {
+        attr_set: 0,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    let mount = |from: *const libc::c_char, to: &'static CStr, flags| {
+        // SAFETY: both paths are there, or null where the kernel asks for none.
+        done(unsafe { libc::mount(from, to.as_ptr(), ptr::null(), flags, ptr::null()) })
+    };
+    let prepare = move || {
+        // SAFETY: only namespaces of the child change.
+        done(unsafe { libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) })?;
+        // SAFETY: as before.
+        done(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+        mount(ptr::null(), c"/", libc::MS_REC | libc::MS_SLAVE)?;
+        mount(writable.as_ptr(), writable, libc::MS_BIND | libc::MS_REC)?;
+        mounts(
+            c"/",
+            libc::AT_RECURSIVE,
+            libc::mount_attr {
+                attr_set: libc::MOUNT_ATTR_RDONLY,
+                ..nothing
+            },
+        )?;
+        mounts(
+            writable,
+            0,
+            libc::mount_attr {
+                attr_clr: libc::MOUNT_ATTR_RDONLY,
+                ..nothing
+            },
+        )
+    };
+    // SAFETY: these are system calls, and no memory is allocated for them.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+fn done(result: libc::c_int) -> std::io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use lab::placement::Placement;
-use lab::registry::Registry;
+use lab::registry::{Registry, left_behind};
 use lab::{bed, user_namespace};
 
 use super::Global;
@@ -58,6 +58,9 @@ impl Bed {
                 let in_use = registry.list()?;
                 for id in &swept {
                     output::result(&format!("removed   {id}"));
+                }
+                for left in left_behind() {
+                    output::note(&format!("left      {left}"));
                 }
                 for lab in &in_use {
                     let why = if lab.in_use {

@@ -32,6 +32,10 @@ pub struct Run {
     /// File of the campaign
     #[arg(value_name = "CAMPAIGN.toml")]
     file: PathBuf,
+    /// Let what the campaign sets on the DUT run as processes of the host, which may write to all of its files [default: apart, with the processes of the
+    /// DUT alone, and only files below /tmp are the host's to write to]
+    #[arg(long)]
+    set_unconfined: bool,
     /// Seed of every random choice, where the file says none [default: chosen and recorded]
     #[arg(long)]
     seed: Option<u64>,
@@ -59,7 +63,7 @@ pub struct Check {
 impl Run {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let parameters = read(&self.file, self.seed)?;
+        let parameters = read(&self.file, self.seed, self.set_unconfined)?;
         if !user_namespace::is_root() && !parameters.campaign().is_simulated() {
             user_namespace::enter()?;
         }
@@ -77,7 +81,7 @@ impl Run {
 impl Plan {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let parameters = read(&self.file, self.seed)?;
+        let parameters = read(&self.file, self.seed, false)?;
         let campaign = parameters.campaign();
         let plan = plan(&parameters)?;
         let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
@@ -171,7 +175,7 @@ impl Check {
 }
 
 /// Reads a campaign and what it names.
-fn read(file: &Path, seed: Option<u64>) -> anyhow::Result<Parameters> {
+fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<Parameters> {
     let campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
     if seed.is_some() && campaign.seed.is_some() {
         return Err(Usage("the file has a seed: say one of them".into()).into());
@@ -192,6 +196,7 @@ fn read(file: &Path, seed: Option<u64>) -> anyhow::Result<Parameters> {
         Host {
             placement,
             privileged: user_namespace::is_root(),
+            unconfined,
             seed: seed.unwrap_or_else(random_seed),
             command_line: std::env::args().collect(),
         },
@@ -220,7 +225,7 @@ fn check(file: &Path) -> anyhow::Result<String> {
             several(profile.streams.len(), "stream")
         ));
     }
-    let parameters = read(file, None)?;
+    let parameters = read(file, None, false)?;
     let campaign = parameters.campaign();
     Ok(format!(
         "campaign {}: {} by {}, {} each",

@@ -47,6 +47,10 @@ pub struct Arrangement {
     /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     set: Option<String>,
+    /// Let what is set or reset on the DUT run as processes of the host, which may write to all of its files [default: apart, with the processes of the
+    /// DUT alone, and only files below /tmp are the host's to write to]
+    #[arg(long)]
+    set_unconfined: bool,
     /// Engine: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet", "sim"])]
     engine: String,
@@ -192,6 +196,7 @@ impl Arrangement {
             load: None,
             line: self.line(dut),
             configuration: configuration.transpose()?,
+            unconfined: self.set_unconfined,
             versus: Vec::new(),
             rebuilds: 0,
             total: Duration::ZERO,

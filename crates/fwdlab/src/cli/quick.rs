@@ -60,6 +60,10 @@ pub struct Quick {
     /// Compare this configuration with the plain router; may be repeated
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     vs: Vec<String>,
+    /// Let what is set on the DUT run as processes of the host, which may write to all of its files [default: apart, with the processes of the
+    /// DUT alone, and only files below /tmp are the host's to write to]
+    #[arg(long)]
+    set_unconfined: bool,
     /// Rebuilds of a comparison: its interval is taken over them
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]
     rebuilds: u32,
@@ -134,6 +138,7 @@ impl Quick {
             load: self.load,
             line: lab::run::line(None, self.link),
             configuration,
+            unconfined: self.set_unconfined,
             versus,
             rebuilds: self.rebuilds,
             total: self

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -54,10 +56,7 @@ impl Host {
             })
             .collect();
         // some names cannot be read, and sysctl ends with an error then
-        let output = std::process::Command::new("sysctl")
-            .arg("-a")
-            .output()
-            .unwrap();
+        let output = Command::new("sysctl").arg("-a").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let sysctls: BTreeMap<String, String> = text
             .lines()
@@ -260,6 +259,138 @@ fn a_daemon_of_a_configuration_ends_with_the_run() {
     }
     let lab = Lab::new();
     let set = "setsid sleep 1000 > /dev/null 2>&1 &";
-    lab.run(&[TINY, &["--set", set]].concat()).measured();
-    lab.assert_clean("a daemon");
+    for how in [&["--set", set][..], &["--set-unconfined", "--set", set]] {
+        lab.run(&[TINY, how].concat()).measured();
+        lab.assert_clean("a daemon");
+    }
+}
+
+/// A process that somebody started in the DUT's namespace is theirs: it is told of, and left alone, whether the run ends or is killed.
+#[test]
+fn what_others_run_in_a_bed_is_left_alone() {
+    if !root("what_others_run_in_a_bed_is_left_alone") {
+        return;
+    }
+    let lab = Lab::new();
+    let daemon = "setsid sleep 1000 > /dev/null 2>&1 &";
+    let set = &["--set-unconfined", "--set", daemon, "--json-stream"];
+    for is_killed in [false, true] {
+        let mut quick = lab.start(&[TINY, set].concat());
+        quick.event("progress");
+        let dut = quick.bed()[1].clone();
+        let mut theirs = Command::new("ip")
+            .args(["netns", "exec", &dut, "sleep", "1000"])
+            .spawn()
+            .unwrap();
+        let entered = || {
+            let pids = tool(&["ip", "netns", "pids", &dut]);
+            let pid = theirs.id().to_string();
+            pids.lines().any(|line| line.trim() == pid)
+        };
+        while !entered() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let said = if is_killed {
+            quick.signal(Signal::KILL);
+            quick.wait(PATIENCE);
+            // the next one finds what it left
+            let next = lab.run(&[TINY, &["--json-stream"]].concat());
+            next.measured();
+            next.out
+        } else {
+            let ended = quick.wait(PATIENCE);
+            ended.measured();
+            ended.out
+        };
+        assert!(theirs.try_wait().unwrap().is_none(), "it was killed");
+        let ports = format!("/proc/{}/net/dev", theirs.id());
+        let ports = fs::read_to_string(ports).unwrap();
+        assert!(!ports.contains("eth0"), "{ports}");
+        let words = format!("process {} (sleep) runs in {dut}", theirs.id());
+        theirs.kill().unwrap();
+        theirs.wait().unwrap();
+        assert!(said.contains(&words), "{words}: {said}");
+        lab.assert_clean("what others run");
+    }
+}
+
+/// What routers are configured with: it works, and it sees what it wrote in the step before.
+const USUAL: &str = r#"#!/bin/sh
+set -e
+test "$(cat /etc/fwdlab-test/first)" = "written before"
+ip route add 203.0.113.0/24 via 198.19.0.2
+ip neigh replace 198.19.0.3 lladdr 02:00:00:00:00:03 nud permanent dev eth1
+nft add table ip usual
+for tables in iptables-nft iptables-legacy; do
+    # only where this host has it, and its kernel
+    if command -v $tables >/dev/null && $tables -w -nL >/dev/null 2>&1; then
+        $tables -w -A FORWARD -s 203.0.113.1 -j DROP
+        $tables -w -nL FORWARD | grep -q 203.0.113.1
+    fi
+done
+sysctl -qw net.ipv4.conf.eth0.rp_filter=1
+ethtool -K eth0 gro on
+tc qdisc replace dev eth1 root pfifo limit 2000
+bridge link show >/dev/null
+echo 0 > /sys/class/net/eth0/queues/rx-0/rps_cpus
+mkdir -p /run/fwdlab-test /var/lib/fwdlab-test
+for place in /etc /run /var/lib; do
+    echo of the DUT > $place/fwdlab-test/file
+done
+"#;
+
+/// What none may do by mistake.
+const HARM: &str = r#"
+for file in /usr/fwdlab-test /boot/fwdlab-test /fwdlab-test; do
+    if touch $file 2>/dev/null; then echo "wrote $file"; fi
+done
+for setting in /proc/sys/vm/swappiness /proc/sysrq-trigger /sys/kernel/mm/transparent_hugepage/enabled; do
+    if [ -w $setting ] && : >> $setting; then echo "may write $setting"; fi 2>/dev/null
+done
+if [ $(ls /proc | grep -c '^[0-9]') -gt 20 ]; then echo "sees the processes of the host"; fi
+"#;
+
+#[test]
+fn a_configuration_is_kept_apart_from_the_host() {
+    if !root("a_configuration_is_kept_apart_from_the_host") {
+        return;
+    }
+    let lab = Lab::new();
+    let set = lab.path().join("usual");
+    fs::create_dir_all(set.join("etc/sysctl.d")).unwrap();
+    let apply = set.join("apply");
+    fs::write(&apply, format!("{USUAL}{HARM}")).unwrap();
+    fs::set_permissions(&apply, fs::Permissions::from_mode(0o755)).unwrap();
+    let first = "mkdir -p /etc/fwdlab-test; echo written before > /etc/fwdlab-test/first";
+    let campaign = lab.path().join("campaign.toml");
+    let text = format!(
+        "campaign = 'apart'\niterations = 1\n[configuration]\nusual = ['{first}', './usual']\n\
+         [procedure]\nid = 'trial'\nload = '10kpps'\nfor = '100ms'\n"
+    );
+    fs::write(&campaign, text).unwrap();
+    let places = ["/etc", "/run", "/var/lib", "/usr", "/boot", ""];
+    let left = || {
+        let files = places.map(|place| format!("{place}/fwdlab-test"));
+        files.into_iter().filter(|file| fs::exists(file).unwrap())
+    };
+    assert_eq!(left().next(), None, "of a test before?");
+    let run = ["run", campaign.to_str().unwrap(), "--json"];
+    let ended = lab.run(&run);
+    assert_eq!(left().next(), None, "{ended:?}");
+    ended.measured();
+    // nothing was said, so nothing was harmed
+    assert!(!ended.out.contains(" said: "), "{}", ended.out);
+    lab.assert_clean("kept apart");
+
+    // asked for, it is all as on the host: a file there, and its processes
+    let said = "echo of the host > /run/fwdlab-test; ls /proc | grep -c '^[0-9]'";
+    let ended = lab.run(&[TINY, &["--set-unconfined", "--set", said]].concat());
+    let there = fs::read_to_string("/run/fwdlab-test");
+    let _ = fs::remove_file("/run/fwdlab-test");
+    ended.measured();
+    assert_eq!(there.unwrap(), "of the host\n");
+    let kept = crate::support::directories(&lab.runs());
+    let text = fs::read_to_string(kept.last().unwrap().join("run.json")).unwrap();
+    let info: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(info["parameters"]["set_unconfined"], true, "{text}");
 }

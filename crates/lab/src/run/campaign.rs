@@ -61,6 +61,8 @@ pub struct Host {
     pub placement: Placement,
     /// Root of the host, or of a user namespace only.
     pub privileged: bool,
+    /// What is applied to a DUT runs as processes of the host, on the host's files.
+    pub unconfined: bool,
     /// Seed of every random choice, where the campaign says none.
     pub seed: u64,
     /// The command line, as typed.
@@ -209,6 +211,7 @@ impl Parameters {
             load: None,
             line: self.line(),
             configuration: self.configurations.get(&case.configuration).cloned(),
+            unconfined: self.host.unconfined,
             versus: Vec::new(),
             rebuilds: 0,
             total: Duration::ZERO,
@@ -247,6 +250,9 @@ impl Parameters {
         ]
         .map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value))
         .into();
+        if self.host.unconfined {
+            values.insert("set_unconfined".into(), true.into());
+        }
         if let Some(line) = self.line() {
             values.insert("link_bps".into(), line.speed.bps().into());
         }

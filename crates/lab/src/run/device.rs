@@ -242,6 +242,7 @@ pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
     }
     if !common.placement.is_separate() {
         doubts.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
+    let bed = bed.unconfined(common.unconfined);
     }
     doubts
 }

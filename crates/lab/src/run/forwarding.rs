@@ -181,7 +181,7 @@ fn build(
     run: &mut Run<'_>,
     first: bool,
 ) -> Result<(Bed, engine::Tester), LabError> {
-    let bed = Bed::up(1, &parameters.placement, false)?;
+    let bed = Bed::up(1, &parameters.placement, false)?.unconfined(parameters.unconfined);
     let (mut tester, words) = open_tester(&bed, parameters)?;
     if first {
         run.bed_ready(&bed, &words)?;

@@ -40,6 +40,7 @@ use crate::bed::Bed;
 use crate::configuration::Configuration;
 use crate::error::LabError;
 use crate::placement::Placement;
+use crate::registry;
 
 /// Everything that decides what a run does; every default is resolved.
 #[derive(Debug, Clone)]
@@ -58,6 +59,8 @@ pub struct Parameters {
     pub line: Option<Line>,
     /// Applied to the DUT before it is measured.
     pub configuration: Option<Configuration>,
+    /// What is applied to the DUT runs as processes of the host, on the host's files.
+    pub unconfined: bool,
     /// Compared with the plain DUT by paired slices; not empty means a comparison.
     pub versus: Vec<Configuration>,
     /// Rebuilds of a comparison.
@@ -153,7 +156,12 @@ fn carry_out<'a>(
     work: impl FnOnce(&mut Run<'a>, &mut Measured) -> Result<(), LabError>,
 ) -> Result<(Run<'a>, Measured), LabError> {
     let mut measured = Measured::default();
-    match work(&mut run, &mut measured) {
+    let worked = work(&mut run, &mut measured);
+    // the beds are gone
+    for left in registry::left_behind() {
+        let _ = run.warn(left.to_string());
+    }
+    match worked {
         Ok(()) => Ok((run, measured)),
         Err(error) => {
             let state = match error {
@@ -381,6 +389,9 @@ impl Parameters {
         set("dut_cpus", self.placement.dut_cpus.clone().into());
         if let Some(configuration) = &self.configuration {
             set("configuration", configuration.name.clone().into());
+        }
+        if self.unconfined {
+            set("set_unconfined", true.into());
         }
         if self.versus.is_empty() {
             set("procedure", measure::maxfwd::ID.into());

@@ -62,6 +62,7 @@ fn rebuild_all(
         let started_at = timestamp();
         let places = places(configurations, number);
         let bed = Bed::up(configurations, &parameters.placement, false)?;
+        let bed = bed.unconfined(parameters.unconfined);
         let (mut tester, words) = open_tester(&bed, parameters)?;
         if number == 0 {
             run.bed_ready(&bed, &words)?;

@@ -61,6 +61,7 @@ fn on_bed<T>(
         load: None,
         line: None,
         configuration: None,
+        unconfined: false,
         versus: Vec::new(),
         rebuilds: 0,
         total: Duration::ZERO,

@@ -1,0 +1,138 @@
+//! Where what users want to run on a DUT runs: beside the namespace of its network, namespaces of mounts and of processes.
+//!
+//! It keeps a configuration from changing the host by mistake, and not one that is meant to: its root may do what root may. The
+//! namespaces live as long as this, and die with us: the first process of theirs reads a pipe that only we can write to, and takes
+//! all others along. What a configuration may do is in `docs/quick.md`. Start with [`Confinement::begin`].
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::bed::netns;
+use crate::error::LabError;
+use crate::sys::start_read_only;
+
+/// Below this the host's files can be written to.
+const WRITABLE: &std::ffi::CStr = c"/tmp";
+
+/// The last thing that is said before the namespaces are used.
+const READY: &str = "ready";
+
+/// What the first process does, on mounts that can only be read but for [`WRITABLE`]. Everything below that can be written is a mount of
+/// its own: processes are those of the DUT, interfaces too; of the kernel's settings only those of the network can be changed.
+const SCRIPT: &str = r#"
+set -e
+cd /
+read_only() {
+    [ ! -e "$1" ] || { mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"; }
+}
+mount -t proc -o nosuid,nodev,noexec proc /proc 2>/dev/null ||
+    echo "note: /proc is the host's, as this container allows no other"
+for part in bus fs irq sys sysrq-trigger; do read_only /proc/$part; done
+mount --bind /proc/sys/net /proc/sys/net
+mount -o remount,bind,rw /proc/sys/net
+mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
+mount --bind /sys/devices/virtual/net /sys/devices/virtual/net
+mount -o remount,bind,ro /sys
+[ ! -d /dev/shm ] || mount -t tmpfs -o nosuid,nodev fwdlab /dev/shm
+mount -t tmpfs -o nosuid,nodev,mode=0755 "$MARK" "$STATE"
+over() {
+    mount -t overlay -o "$2lowerdir=/$1,upperdir=$STATE/$1/files,workdir=$STATE/$1/work" "$MARK" "/$1" 2>/dev/null
+}
+# that with the state is the last
+for part in etc var run; do
+    [ -d /$part ] && [ ! -L /$part ] || continue
+    mkdir -p "$STATE/$part/files" "$STATE/$part/work"
+    chmod "$(stat -c %a /$part)" "$STATE/$part/files"
+    over $part '' || over $part userxattr, ||
+        echo "note: /$part can only be read: the kernel lays no overlay over it"
+done
+echo ready
+# what loses its parent becomes our child: nobody waits for it
+trap '' CHLD
+exec cat >/dev/null 2>&1
+"#;
+
+/// Namespaces for a DUT's processes. All of them end when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Confinement {
+    holder: Child,
+    lifeline: Option<ChildStdin>,
+    /// What could not be arranged, in lines.
+    pub notes: String,
+}
+
+impl Confinement {
+    /// Makes them for the DUT in this namespace; `mark`: see [`crate::registry::mark`].
+    ///
+    /// # Errors
+    /// The kernel does not allow it.
+    pub fn begin(namespace: &str, mark: &str) -> Result<Confinement, LabError> {
+        let impossible = |why: String| {
+            LabError::Preflight(format!(
+                "cannot keep a configuration of the DUT apart from the host: {why}. --set-unconfined applies it without"
+            ))
+        };
+        let network = netns(namespace)
+            .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))
+            .and_then(File::open)
+            .map_err(|e| LabError::system(format!("enter {namespace}"), e))?;
+        let mut command = Command::new("unshare");
+        command
+            .args(["--pid", "--fork", "--kill-child", "sh", "-c", SCRIPT])
+            .env("MARK", mark)
+            .env("STATE", crate::registry::DIRECTORY)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        start_read_only(&mut command, network, WRITABLE);
+        let mut holder = command.spawn().map_err(|e| {
+            impossible(format!(
+                "`unshare` does not start in mounts of its own: {e}"
+            ))
+        })?;
+        let (output, errors) = (holder.stdout.take(), holder.stderr.take());
+        let mut confinement = Confinement {
+            lifeline: holder.stdin.take(),
+            notes: String::new(),
+            holder,
+        };
+        for line in output
+            .map(BufReader::new)
+            .into_iter()
+            .flat_map(BufRead::lines)
+        {
+            match line {
+                Ok(line) if line == READY => return Ok(confinement),
+                Ok(note) => confinement.notes += &format!("{note}\n"),
+                Err(_) => break,
+            }
+        }
+        drop(confinement);
+        let mut why = String::new();
+        if let Some(mut errors) = errors {
+            let _ = errors.read_to_string(&mut why);
+        }
+        Err(impossible(why.trim().to_owned()))
+    }
+
+    /// What stands before a command that shall run there: `nsenter` and its options.
+    pub fn entry(&self) -> Vec<String> {
+        let of =
+            |option: &str, name: &str| format!("--{option}=/proc/{}/ns/{name}", self.holder.id());
+        vec![
+            "nsenter".into(),
+            of("net", "net"),
+            of("mount", "mnt"),
+            of("pid", "pid_for_children"),
+        ]
+    }
+}
+
+impl Drop for Confinement {
+    fn drop(&mut self) {
+        // the first process ends, and the kernel kills the others before it is gone
+        self.lifeline = None;
+        let _ = self.holder.wait();
+    }
+}
