@@ -70,6 +70,7 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::DoesNotForward { .. }
         | LabError::NoAgent { .. }
         | LabError::NotReset { .. }
+        | LabError::Disturbed { .. }
         | LabError::NotBack { .. }
         | LabError::System { .. }
         | LabError::Command { .. }

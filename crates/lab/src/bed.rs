@@ -369,26 +369,36 @@ impl Bed {
         })
     }
 
-    /// Are all ports up, on both ends?
+    /// Ports that are not up, or not there: `rx0 in fwdlab-x-gen is gone`.
     ///
     /// # Errors
     /// A namespace is gone.
-    pub fn links_down(&self) -> Result<Vec<String>, LabError> {
-        let mut down = Vec::new();
+    pub fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+        let mut amiss = Vec::new();
+        let ports = |namespace: &String| match namespace == self.generator() {
+            true => (0..self.duts)
+                .flat_map(|k| [format!("tx{k}"), format!("rx{k}")])
+                .collect(),
+            false => vec!["eth0".to_owned(), "eth1".to_owned()],
+        };
         for namespace in &self.registration.record().namespaces {
             let text = run("ip", &["-n", namespace, "-o", "link", "show"])?;
-            for line in text
-                .lines()
-                .filter(|l| l.contains("link/ether") && !l.contains("LOWER_UP"))
-            {
-                let name = line.split(": ").nth(1).unwrap_or_default();
-                down.push(format!(
-                    "{} in {namespace}",
-                    name.split('@').next().unwrap_or_default()
-                ));
+            for port in ports(namespace) {
+                // `2: tx0@if3: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu ...`
+                let line = text.lines().find(|line| {
+                    let name = line.split(": ").nth(1).unwrap_or_default();
+                    name.split('@').next() == Some(&port)
+                });
+                match line {
+                    None => amiss.push(format!("{port} in {namespace} is gone")),
+                    Some(line) if !line.contains("LOWER_UP") => {
+                        amiss.push(format!("{port} in {namespace} is down"));
+                    }
+                    Some(_) => {}
+                }
             }
         }
-        Ok(down)
+        Ok(amiss)
     }
 
     /// Spreads the flows that a DUT receives over these CPUs: packet steering, which one CPU does without.

@@ -93,6 +93,14 @@ pub enum LabError {
         /// Test frames sent.
         sent: u64,
     },
+    /// A port of the test bed went down or away in a trial, and that with what failed by it is no result.
+    #[error("{what}; then: {source}")]
+    Disturbed {
+        /// Which ports, and what happened to them.
+        what: String,
+        /// What failed.
+        source: Box<LabError>,
+    },
     /// A search cannot go on: one of its trials is invalid every time.
     #[error(
         "the search cannot go on: {trials} trials at {load_pps:.0} frames per second were invalid: {reasons}"

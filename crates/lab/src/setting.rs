@@ -157,6 +157,11 @@ impl Setting {
         Ok(true)
     }
 
+    /// The DUT is another, on which nothing is set yet.
+    pub fn forget(&mut self) {
+        self.current = None;
+    }
+
     /// Takes the value of the moment back, where the next does not replace it.
     pub fn undo(&mut self, bed: &Bed, control: &Control) -> Result<(), LabError> {
         let Some(value) = self.current.take() else {

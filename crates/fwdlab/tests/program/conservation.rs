@@ -280,3 +280,45 @@ fn the_dut_is_overloaded_by_half_and_more() {
     assert!(overloaded, "not once in three runs");
     lab.assert_clean("overload");
 }
+
+/// One frame in ten is dropped by a rule: every procedure says so, to the frame, as `quick` does.
+#[test]
+fn procedures_say_why_the_dut_drops() {
+    let test = "procedures_say_why_the_dut_drops";
+    if !root(test) {
+        return;
+    }
+    let lab = Lab::new();
+    let set = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
+        nft add rule ip t f numgen random mod 10 0 drop";
+    let trial = [
+        "trial", "--load", "20kpps", "--for", "300ms", "--flows", "10",
+    ];
+    for procedure in [
+        &trial[..],
+        &[&trial[..], &["--delays"]].concat(),
+        &[&trial[..], &["--both-directions"]].concat(),
+        &[&trial[..], &["--sample", "100ms"]].concat(),
+    ] {
+        let document = lab.json(&[procedure, &["--set", set]].concat());
+        let mut named = 0;
+        for record in list(&document["trials"]) {
+            conserved(record);
+            let losses = list(&record["losses"]);
+            let Some(inside) = losses.iter().find(|loss| loss["place"] == "dut") else {
+                continue;
+            };
+            let reasons = list(&inside["reasons"]);
+            assert_eq!(
+                reasons[0]["reason"], "netfilter drop",
+                "{procedure:?}: {inside}"
+            );
+            assert_eq!(
+                reasons[0]["frames"], inside["frames"],
+                "{procedure:?}: {inside}"
+            );
+            named += 1;
+        }
+        assert!(named > 0, "{procedure:?}: {document}");
+    }
+}

@@ -567,7 +567,7 @@ impl Running<'_> {
             self.gate = Gate::calibrate(&super::forwarding::calibrate(common));
         }
         let (bed, _) = device::erect(common)?;
-        let (mut tester, words) = open_tester(&bed, common)?;
+        let (tester, words) = open_tester(&bed, common)?;
         if !self.stands {
             run.bed_ready(&bed, &words)?;
             self.stands = true;
@@ -578,7 +578,7 @@ impl Running<'_> {
         let setting = swept
             .filter(is_set)
             .map(|swept| Setting::new(parameter, swept, &common.placement.dut_cpus));
-        let mut device = Real::new(&bed, &mut tester, common, self.control);
+        let mut device = Real::new(bed, tester, common, self.control);
         device.setting = setting;
         // what fails from here on is this test case's
         let limits = match self.limits(&mut device, common, run) {
@@ -588,7 +588,8 @@ impl Running<'_> {
         if let Some(configuration) = &common.configuration {
             let stream = &common.streams[0];
             let control = self.control;
-            let applied = configure(&bed, 0, device.tester, stream, configuration, control, run);
+            let (bed, tester) = (&device.bed, &mut device.tester);
+            let applied = configure(bed, 0, tester, stream, configuration, control, run);
             if let Err(error) = applied {
                 return Ok((Vec::new(), Some(error)));
             }
@@ -610,7 +611,7 @@ impl Running<'_> {
         };
         self.invalid += followed.invalid;
         let undone = match &mut device.setting {
-            Some(setting) => setting.undo(&bed, &Control::default()),
+            Some(setting) => setting.undo(&device.bed, &Control::default()),
             None => Ok(()),
         };
         Ok((followed.outcomes, followed.result.and(undone).err()))
@@ -639,16 +640,20 @@ impl Running<'_> {
             let mut is_overload = false;
             let mean = common.traffic.mean().unwrap_or_else(|| size.into());
             let found = bounds.largest(size, mean, || {
-                device.begin(&frames, run)?;
-                let overload = match wants_overload(procedure) {
-                    true => device.overload(stream)?,
-                    false => None,
-                };
-                is_overload = overload.is_some();
-                match overload {
-                    Some(load) => Ok((load, "overload".into())),
-                    None => device.sustained(stream),
-                }
+                let (found, overload) = device.look(run, |device, run| {
+                    device.begin(&frames, run)?;
+                    let overload = match wants_overload(procedure) {
+                        true => device.overload(stream)?,
+                        false => None,
+                    };
+                    let found = match overload {
+                        Some(load) => (load, "overload".into()),
+                        None => device.sustained(stream)?,
+                    };
+                    Ok((found, overload.is_some()))
+                })?;
+                is_overload = overload;
+                Ok(found)
             })?;
             self.short
                 .extend(found.warning(&bounds).filter(|_| !is_overload));

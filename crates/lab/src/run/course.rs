@@ -159,6 +159,9 @@ impl Course<'_> {
                 record: Box::new(record.clone()),
             })?;
             measured.trials.push(record);
+            if made.is_broken {
+                device.mend(run)?;
+            }
         }
         Ok(())
     }

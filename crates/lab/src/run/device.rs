@@ -24,7 +24,9 @@ use model::variant::{Direction, DirectionCounts, Variant};
 use super::manage::Asking;
 use super::modify::{Modified, Running};
 use super::traffic::{Traffic, file_name, words};
-use super::trial::{Bench, Counted, PROOF_FRAMES, WARM_UP, offered, sum, until, within};
+use super::trial::{
+    Bench, Counted, PROOF_FRAMES, WARM_UP, loses_inside, offered, sum, until, within,
+};
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
 use crate::command::Limit;
@@ -40,8 +42,14 @@ pub(super) const OVERHEAD: Duration = Duration::from_millis(300);
 /// The largest load of a run for which none was given, relative to what the generator held for a second.
 const SUSTAINED: f64 = 0.9;
 
+/// A load is sought so often on another bed.
+const LOOKS: u32 = 2;
+
 /// At this load the frames of a series are proven: any DUT can do it.
 const PROOF_LOAD_PPS: f64 = 10_000.0;
+
+/// So long it is looked whether a DUT drops frames of a stream inside.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The speed of the DUT's CPU is read so often beside a trial; the best counts.
 const READINGS: usize = 5;
@@ -66,6 +74,9 @@ pub(super) trait Device {
     /// Makes one; `None` when it was stopped from outside.
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError>;
 
+    /// Makes it whole again after a trial that a port of the bed ended: the DUT is as it was before the series.
+    fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError>;
+
     /// Names of the sender and of the receiver.
     fn names(&self) -> (&'static str, &'static str);
 }
@@ -82,6 +93,8 @@ pub(super) struct Made {
     pub may_catch_up: bool,
     /// The speed of the DUT's CPU before and after.
     pub speed: Option<[f64; 2]>,
+    /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
+    pub is_broken: bool,
 }
 
 impl Made {
@@ -163,7 +176,12 @@ impl Device for Simulated<'_> {
             answer,
             may_catch_up: false,
             speed: None,
+            is_broken: false,
         }))
+    }
+
+    fn mend(&mut self, _: &mut Run<'_>) -> Result<(), LabError> {
+        Ok(())
     }
 
     fn names(&self) -> (&'static str, &'static str) {
@@ -213,7 +231,7 @@ pub(super) fn on_bed<'a>(
         let stream = &common.streams[0];
         configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
     }
-    let mut device = Real::new(&bed, &mut tester, common, control);
+    let mut device = Real::new(bed, tester, common, control);
     work(&mut device, gate, run)
 }
 
@@ -224,6 +242,7 @@ pub(super) fn erect(common: &super::Parameters) -> Result<(Bed, String), LabErro
         true => Bed::up_both_ways(&common.placement)?,
         false => Bed::up(1, &common.placement, false)?,
     };
+    let bed = bed.unconfined(common.unconfined);
     if common.traffic.is_managed() {
         bed.add_management()?;
     }
@@ -242,7 +261,6 @@ pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
     }
     if !common.placement.is_separate() {
         doubts.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
-    let bed = bed.unconfined(common.unconfined);
     }
     doubts
 }
@@ -268,24 +286,26 @@ type Watched = (Vec<Answer>, Counted, Vec<Vec<Bucket>>);
 
 /// The embedded test bed.
 pub(super) struct Real<'a> {
-    pub bed: &'a Bed,
-    pub tester: &'a mut Tester,
     pub common: &'a super::Parameters,
     pub control: &'a Control,
     variant: Variant,
-    /// What this series changes on the DUT.
-    modified: Option<Modified<'a>>,
+    /// What this series changes on the DUT; undone before the bed goes.
+    modified: Option<Modified>,
     /// Frames of the stream that was measured last, in this series; `None`: test frames.
     armed: Option<(Stream, Option<Arc<engine::Traffic>>)>,
     /// What a sweep varies on the DUT.
     pub setting: Option<Setting>,
+    /// From which load on the DUT drops frames of a stream inside, as far as was seen: the kernel is then asked why.
+    drops: Option<(Stream, Option<f64>)>,
+    pub tester: Tester,
+    pub bed: Bed,
 }
 
 impl<'a> Real<'a> {
     /// A plain series, and nothing that is varied.
     pub fn new(
-        bed: &'a Bed,
-        tester: &'a mut Tester,
+        bed: Bed,
+        tester: Tester,
         common: &'a super::Parameters,
         control: &'a Control,
     ) -> Real<'a> {
@@ -298,6 +318,7 @@ impl<'a> Real<'a> {
             modified: None,
             armed: None,
             setting: None,
+            drops: None,
         }
     }
 }
@@ -322,8 +343,8 @@ impl Real<'_> {
         Ok((
             stream,
             Bench {
-                bed: self.bed,
-                tester: self.tester,
+                bed: &self.bed,
+                tester: &mut self.tester,
                 traffic,
                 count_reasons: false,
                 placement: &self.common.placement,
@@ -383,7 +404,7 @@ impl Real<'_> {
         let flat_out = bench.flat_out(&stream)?;
         let second = Duration::from_secs(1);
         let (_, counted) = bench.load(&stream, flat_out, second)?;
-        let all = Counters::total(&counted.counters);
+        let all = Counters::total(&counted.whole()?.counters);
         let sent = (all.generator_sent + all.generator_beside) as f64;
         let held = flat_out * sent / (sent + all.generator_not_sent as f64).max(1.0);
         // two significant digits: the same load in the next run of the same machine
@@ -394,6 +415,24 @@ impl Real<'_> {
             100.0 * SUSTAINED
         );
         Ok(((max / digits).floor() * digits, source))
+    }
+
+    /// Looks for something on the bed; again on one made anew, when a port of it goes down or away meanwhile.
+    pub fn look<T>(
+        &mut self,
+        run: &mut Run<'_>,
+        look: impl Fn(&mut Self, &mut Run<'_>) -> Result<T, LabError>,
+    ) -> Result<T, LabError> {
+        for _ in 0..LOOKS {
+            match look(self, run) {
+                Err(error @ LabError::Disturbed { .. }) => {
+                    run.warn(format!("while a load was sought: {error}"))?;
+                    self.mend(run)?;
+                }
+                found => return found,
+            }
+        }
+        look(self, run)
     }
 
     /// The load that the tester can hold in every series that has frames of its own, so that one is as good as another, and where
@@ -409,8 +448,10 @@ impl Real<'_> {
         for variant in &common.traffic.variants {
             let frames = variant.frames();
             if !known.contains(&frames) {
-                self.begin(&frames, run)?;
-                let held = self.sustained(stream)?;
+                let held = self.look(run, |device, run| {
+                    device.begin(&frames, run)?;
+                    device.sustained(stream)
+                })?;
                 least = Some(least.filter(|least| least.0 <= held.0).unwrap_or(held));
                 known.push(frames);
             }
@@ -441,11 +482,40 @@ impl Real<'_> {
         let (Some(setting), Some(value)) = (&mut self.setting, question.setting) else {
             return Ok(());
         };
-        if setting.set(self.bed, stream.ip_version, value, self.control)? {
+        if setting.set(&self.bed, stream.ip_version, value, self.control)? {
+            self.drops = None;
             let with = format!("{value} {}", setting.parameter());
-            does_forward(self.bed, 0, self.tester, stream, &with)?;
+            does_forward(&self.bed, 0, &mut self.tester, stream, &with)?;
         }
         Ok(())
+    }
+
+    /// Shall the kernel be asked why it drops frames in a trial of this load? Only where the DUT drops some inside, for it costs the DUT
+    /// time with every frame that the kernel frees: at the same load or a lower one it was seen to. The first trial of a stream has two
+    /// looks before it, of a load that any DUT carries and of its own.
+    fn drops_at(&mut self, stream: &Stream, load_pps: f64) -> Result<bool, LabError> {
+        if !self.common.privileged {
+            return Ok(false);
+        }
+        if self.drops.as_ref().is_none_or(|(of, _)| of != stream) {
+            self.drops = Some((stream.clone(), None));
+            for load_pps in [PROOF_LOAD_PPS.min(load_pps), load_pps] {
+                let (frames, mut bench) = self.bench(stream)?;
+                let (_, counted) = bench.load(&frames, load_pps, LOOK)?;
+                self.saw_drops(load_pps, &counted.whole()?);
+            }
+        }
+        let from_pps = self.drops.as_ref().and_then(|(_, from_pps)| *from_pps);
+        Ok(from_pps.is_some_and(|from_pps| from_pps <= load_pps))
+    }
+
+    /// Takes note of what a trial of this load lost inside the DUT.
+    fn saw_drops(&mut self, load_pps: f64, counted: &Counted) {
+        if let Some((_, from_pps)) = &mut self.drops
+            && counted.counters.iter().any(loses_inside)
+        {
+            *from_pps = Some(from_pps.map_or(load_pps, |from: f64| from.min(load_pps)));
+        }
     }
 
     /// One load for some time, counted as a whole.
@@ -460,7 +530,9 @@ impl Real<'_> {
             Ok::<_, LabError>((traffic, bursts.rate_pps))
         });
         let bursts = bursts.transpose()?;
+        let count_reasons = self.drops_at(stream, load_pps)?;
         let (stream, mut bench) = self.bench(stream)?;
+        bench.count_reasons = count_reasons;
         let (ended, counted) = match bursts {
             None => bench.load(&stream, load_pps, duration)?,
             Some((traffic, rate_pps)) => {
@@ -468,6 +540,7 @@ impl Real<'_> {
                 bench.load_at(&stream, load_pps, rate_pps, duration)?
             }
         };
+        self.saw_drops(load_pps, &counted);
         let answers = vec![Answer::default(); counted.counters.len()];
         Ok(ended.then_some((answers, counted, Vec::new())))
     }
@@ -479,7 +552,10 @@ impl Real<'_> {
         question: &Question,
     ) -> Result<Option<Watched>, LabError> {
         let reset = self.reset(question)?;
+        let peak_pps = question.peak_pps();
+        let count_reasons = self.drops_at(stream, peak_pps)?;
         let (stream, mut bench) = self.bench(stream)?;
+        bench.count_reasons = count_reasons;
         let ways = bench.ways();
         let total = Duration::from_nanos(question.duration_ns());
         let analysis = question.tagging.map(|_| match &bench.traffic {
@@ -545,12 +621,14 @@ impl Real<'_> {
             (watched, done)
         });
         let (watched, mut counted) = watched?;
+        self.saw_drops(peak_pps, &counted);
         if watched.is_some() {
             reset_done?;
         }
         if reset.is_some() {
             // that is what was done to it
             counted.objections.retain(|why| !why.ends_with(WENT_DOWN));
+            counted.is_broken = false;
         }
         let Some(mut answers) = watched else {
             return Ok(None);
@@ -638,6 +716,16 @@ fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
 }
 
 impl Real<'_> {
+    /// Of a trial that a port of the bed ended.
+    fn nothing(&self, why: &LabError) -> Watched {
+        let ways = self.bed.ways();
+        (
+            vec![Answer::default(); ways],
+            Counted::nothing(ways, why.to_string()),
+            Vec::new(),
+        )
+    }
+
     /// What is to be reset in a trial, and how.
     fn reset(&self, question: &Question) -> Result<Option<(Reset, String)>, LabError> {
         if question.reset_at_ns.is_none() {
@@ -645,7 +733,7 @@ impl Real<'_> {
         }
         let what = question.reset.as_deref().unwrap_or_default();
         let reset = Reset::parse(what).map_err(LabError::Preflight)?;
-        let script = reset::script(&reset, self.bed)?;
+        let script = reset::script(&reset, &self.bed)?;
         Ok(Some((reset, script)))
     }
 
@@ -678,6 +766,7 @@ impl Device for Real<'_> {
         self.modified = None;
         self.variant = variant.clone();
         self.armed = None;
+        self.drops = None;
         if common.traffic.profile.is_none() && variant.is_plain() {
             return Ok(());
         }
@@ -685,7 +774,7 @@ impl Device for Real<'_> {
         let mut tell = |kind: &str, text| run.note(&format!("series/{name}/{kind}"), text);
         let (traffic, streams) = (&common.traffic, &common.streams);
         let cpus = &common.placement.dut_cpus;
-        let modified = Modified::begin(self.bed, traffic, streams, variant, cpus, &mut tell)?;
+        let modified = Modified::begin(&self.bed, traffic, streams, variant, cpus, &mut tell)?;
         let filters = modified.filters();
         self.modified = Some(modified);
         streams.iter().try_for_each(|stream| self.prove(stream))?;
@@ -707,13 +796,22 @@ impl Device for Real<'_> {
             && !question.locate_loss;
         let (updates, asking) = (self.modified.as_ref()).map_or((None, None), Modified::trial);
         let made = match is_plain {
-            true => self.plain(stream, question)?,
-            false => self.shaped(stream, question)?,
+            true => self.plain(stream, question),
+            false => self.shaped(stream, question),
+        };
+        let made = match made {
+            Err(error @ LabError::Disturbed { .. }) => Some(self.nothing(&error)),
+            made => made?,
         };
         let route_updates = updates.map_or(Ok(0), Running::end)?;
         let management = asking.map(Asking::end);
         let after = self.speed();
-        if let Some(answer) = made.as_ref().and_then(|(answers, ..)| answers.first()) {
+        let is_broken = (made.as_ref()).is_some_and(|(_, counted, _)| {
+            counted.is_broken || question.reset.is_none() && counted.is_mute()
+        });
+        if let Some(answer) = made.as_ref().and_then(|(answers, ..)| answers.first())
+            && !is_broken
+        {
             self.is_back(stream, question, answer)?;
         }
         std::thread::sleep(Duration::from_nanos(
@@ -737,8 +835,28 @@ impl Device for Real<'_> {
                 took,
                 may_catch_up: true,
                 speed: Some([before, after]),
+                is_broken,
             }
         }))
+    }
+
+    fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError> {
+        self.modified = None;
+        let common = self.common;
+        let (bed, _) = erect(common)?;
+        let (tester, _) = open_tester(&bed, common)?;
+        // the old ones go with this, the tester before the bed
+        self.tester = tester;
+        self.bed = bed;
+        if let Some(setting) = &mut self.setting {
+            setting.forget();
+        }
+        if let Some(configuration) = &common.configuration {
+            let (stream, control) = (&common.streams[0], self.control);
+            let (bed, tester) = (&self.bed, &mut self.tester);
+            configure(bed, 0, tester, stream, configuration, control, run)?;
+        }
+        self.begin(&self.variant.clone(), run)
     }
 
     fn names(&self) -> (&'static str, &'static str) {

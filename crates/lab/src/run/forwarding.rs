@@ -84,7 +84,15 @@ pub(super) fn run(
                                 .map_err(LabError::Preflight)?,
                             loses_inside: parameters.configuration.is_some(),
                         },
-                        None => bench.overload(stream)?,
+                        None => match bench.overload(stream) {
+                            Err(error @ LabError::Disturbed { .. }) => {
+                                run.warn(format!("while a load was sought: {error}"))?;
+                                plan.record(&planned, false);
+                                standing = None;
+                                continue;
+                            }
+                            found => found?,
+                        },
                     };
                     let found = Overload {
                         load_pps: parameters.within_line(found.load_pps, stream),
@@ -216,7 +224,7 @@ fn trial(
     let enough = |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= wanted;
     let stop = bench.control.clone();
     let (sender, glimpses) = mpsc::channel::<Glimpse>();
-    let result = std::thread::scope(|scope| {
+    let result = std::thread::scope(|scope| -> Result<_, LabError> {
         let worker = scope.spawn(move || {
             let sender = sender;
             bench.windows(stream, load, duration, &enough, &sender)
@@ -231,7 +239,13 @@ fn trial(
         worker
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
+    });
+    let result = match result {
+        Err(error @ LabError::Disturbed { .. }) => {
+            (Vec::new(), Counted::nothing(1, error.to_string()))
+        }
+        result => result?,
+    };
     Ok((!stop.is_stopped()).then_some(result))
 }
 

@@ -32,28 +32,28 @@ const PER_BLOCK: u32 = 16;
 const TICK: Duration = Duration::from_millis(5);
 
 /// What is changed on the DUT; dropping it undoes that.
-pub(super) struct Modified<'a> {
-    bed: &'a Bed,
+pub(super) struct Modified {
+    namespace: String,
     filters: bool,
     updates: Option<Updates>,
     management: Option<Management>,
 }
 
-impl<'a> Modified<'a> {
+impl Modified {
     /// Applies the modifiers of a series, and tells the commands.
     ///
     /// # Errors
     /// A command failed, or what was set is not there.
     pub fn begin(
-        bed: &'a Bed,
+        bed: &Bed,
         traffic: &Traffic,
         streams: &[Stream],
         variant: &Variant,
         dut_cpus: &[usize],
         tell: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
-    ) -> Result<Modified<'a>, LabError> {
+    ) -> Result<Modified, LabError> {
         let mut modified = Modified {
-            bed,
+            namespace: bed.dut(0).to_owned(),
             filters: false,
             updates: None,
             management: None,
@@ -64,7 +64,7 @@ impl<'a> Modified<'a> {
                     let rules = filters(&traffic.pairs(&streams[0], variant), *rules);
                     tell("filters", format!("filters on the DUT, nft -f:\n{rules}"))?;
                     modified.filters = true;
-                    nft(bed, &rules)?;
+                    nft(bed.dut(0), &rules)?;
                 }
                 Modifier::Updates { interval_s } => {
                     let version = streams[0].ip_version;
@@ -104,11 +104,11 @@ impl<'a> Modified<'a> {
     }
 }
 
-impl Drop for Modified<'_> {
+impl Drop for Modified {
     fn drop(&mut self) {
         // the namespace may be gone already, and everything in it
         if self.filters {
-            let _ = nft(self.bed, &format!("delete table inet {TABLE}\n"));
+            let _ = nft(&self.namespace, &format!("delete table inet {TABLE}\n"));
         }
         if let Some(updates) = self.updates.take() {
             updates.undo();
@@ -117,8 +117,8 @@ impl Drop for Modified<'_> {
 }
 
 /// Hands rules to nft in the DUT's namespace.
-fn nft(bed: &Bed, rules: &str) -> Result<(), LabError> {
-    let line = ["netns", "exec", bed.dut(0), "nft", "-f", "-"];
+fn nft(namespace: &str, rules: &str) -> Result<(), LabError> {
+    let line = ["netns", "exec", namespace, "nft", "-f", "-"];
     run_with_input("ip", &line, rules).map_err(|error| LabError::NotApplied {
         name: format!("{TABLE} (nft -f)"),
         source: Box::new(error),

@@ -13,7 +13,7 @@ use model::result::{Noise, Summary, Validity};
 use model::trial::Stream;
 use model::version::RUN_FORMAT;
 
-use super::trial::Bench;
+use super::trial::{Bench, Counted};
 use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
@@ -101,7 +101,14 @@ fn rebuild_all(
             .saturating_sub(building + overhead / 2)
             .max(MIN_SLICES);
         let mut order = || mirrored(configurations, &mut random);
-        let (blocks, counted) = bench.slices(stream, pps, slices, &mut order, &places)?;
+        let counted = bench.slices(stream, pps, slices, &mut order, &places);
+        let (blocks, counted) = match counted {
+            Err(error @ LabError::Disturbed { .. }) => (
+                Vec::new(),
+                Counted::nothing(configurations, error.to_string()),
+            ),
+            counted => counted?,
+        };
         if stop.is_stopped() {
             return Ok(());
         }

@@ -361,6 +361,9 @@ impl Asked<'_> {
                 record: Box::new(record.clone()),
             })?;
             measured.trials.push(record);
+            if made.is_broken {
+                device.mend(run)?;
+            }
             if valid {
                 return Ok(Some(short));
             }

@@ -92,9 +92,37 @@ pub(super) struct Counted {
     pub counters: Vec<Counters>,
     /// Conditions that make the trial invalid.
     pub objections: Vec<String>,
+    /// A port of the bed went down or away: one of them.
+    pub is_broken: bool,
 }
 
 impl Counted {
+    /// Of a trial that a port of the bed ended: nothing is known of its frames.
+    pub fn nothing(paths: usize, why: String) -> Counted {
+        Counted {
+            counters: vec![Counters::default(); paths],
+            objections: vec![why],
+            is_broken: true,
+        }
+    }
+
+    /// Of a look, which is not repeated as a trial is.
+    pub fn whole(self) -> Result<Counted, LabError> {
+        match self.is_broken {
+            false => Ok(self),
+            true => Err(LabError::Disturbed {
+                what: self.objections.join("; "),
+                source: Box::new(LabError::Preflight("what was seen is of no use".into())),
+            }),
+        }
+    }
+
+    /// Did nothing come back? A port may have gone down between two trials, and taken its routes along.
+    pub fn is_mute(&self) -> bool {
+        let all = Counters::total(&self.counters);
+        all.generator_sent > 0 && all.receiver_received == 0
+    }
+
     /// Of so many frames that were due, those that never left were not sent, whether the sender was held up, was at its limit or
     /// ended with an error. (Its schedule may have counted one more: that a frame is due just as the time ends is a rounding.)
     pub fn were_due(&mut self, ways: u64, frames: u64) {
@@ -149,7 +177,8 @@ impl Bench<'_> {
                 let from = tester.read()?;
                 std::thread::sleep(WINDOW);
                 let to = tester.read()?;
-                let waited = bed.waited(0) - waited;
+                // the thread of a port that went down is gone
+                let waited = bed.waited(0).saturating_sub(waited);
                 let after = probe::reading();
                 let window = Window {
                     start_s,
@@ -258,12 +287,13 @@ impl Bench<'_> {
     /// What the generator offers flat out, in frames per second.
     pub fn flat_out(&mut self, stream: &Stream) -> Result<f64, LabError> {
         let schedule = until(None, Duration::from_secs(1));
-        let (offered, _) = self.count(stream, schedule, |tester, _| {
+        let (offered, counted) = self.count(stream, schedule, |tester, _| {
             let from = tester.read()?;
             std::thread::sleep(WINDOW * 20);
             let to = tester.read()?;
             Ok((offered(&to) - offered(&from)) as f64 / seconds(&from, &to))
         })?;
+        counted.whole()?;
         Ok(offered / self.ways() as f64)
     }
 
@@ -291,14 +321,10 @@ impl Bench<'_> {
                         .collect::<Result<Vec<(f64, f64)>, LabError>>()
                 },
             )?;
+            let counted = counted.whole()?;
             let best = |of: fn(&(f64, f64)) -> f64| windows.iter().map(of).fold(0.0, f64::max);
             let (offered, forwarded) = (best(|w| w.0), best(|w| w.1));
-            let loses_inside = counted.counters.iter().any(|c| {
-                balance(c, None)
-                    .losses
-                    .iter()
-                    .any(|loss| loss.place == Place::Dut)
-            });
+            let loses_inside = counted.counters.iter().any(loses_inside);
             if offered >= OVERLOAD * forwarded && forwarded > 0.0 {
                 // two significant digits: the same load in the next run of the same machine
                 let load = SURPLUS * forwarded;
@@ -366,6 +392,36 @@ impl Bench<'_> {
         most_pps: Option<f64>,
         work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
+        let mut watch = LinkWatch::open(self.bed)?;
+        let counted = self.count_watched(stream, analysis, schedule, most_pps, &mut watch, work);
+        counted.map_err(|error| self.disturbed(error, &mut watch))
+    }
+
+    /// What failed with a port of the bed is no result, and no reason to give up.
+    fn disturbed(&self, error: LabError, watch: &mut LinkWatch) -> LabError {
+        if matches!(error, LabError::Interrupted | LabError::Store(_)) {
+            return error;
+        }
+        let mut what = watch.events().unwrap_or_default();
+        what.extend(self.bed.ports_amiss().unwrap_or_default());
+        match what.is_empty() {
+            true => error,
+            false => LabError::Disturbed {
+                what: what.join("; "),
+                source: Box::new(error),
+            },
+        }
+    }
+
+    fn count_watched<T: Send>(
+        &mut self,
+        stream: &Stream,
+        analysis: Option<AnalysisPlan>,
+        schedule: Schedule,
+        most_pps: Option<f64>,
+        watch: &mut LinkWatch,
+        work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
+    ) -> Result<(T, Counted), LabError> {
         let (paths, both_ways) = (self.bed.ways(), self.ways() > 1);
         match &self.traffic {
             Some(traffic) => self.tester.arm_traffic(traffic, analysis)?,
@@ -376,7 +432,6 @@ impl Bench<'_> {
             drops.expect(self.tester.nonce())?;
         }
         let before = self.standstill()?;
-        let mut watch = LinkWatch::open(self.bed)?;
         let clock = ClockWatch::new();
 
         let began = Instant::now();
@@ -404,7 +459,9 @@ impl Bench<'_> {
 
         let mut objections = Vec::new();
         objections.extend(clock.step());
-        objections.extend(watch.events()?);
+        let events = watch.events()?;
+        let is_broken = !events.is_empty();
+        objections.extend(events);
         objections.extend(
             most_pps.and_then(|load| overcount(offered(&last), last.not_sent, load, elapsed_s)),
         );
@@ -435,7 +492,11 @@ impl Bench<'_> {
                 receiver_wrong_length: after.seen.wrong_length - before.seen.wrong_length,
                 receiver_late: after.seen.late - before.seen.late,
                 receiver_foreign: after.seen.foreign - before.seen.foreign,
-                drop_reasons: if paths == 1 { reasons.clone() } else { None },
+                // one DUT's, of both directions together; of several nobody could say whose they are
+                drop_reasons: match (paths, both_ways, k) {
+                    (1, ..) | (_, true, 0) => reasons.clone(),
+                    _ => None,
+                },
                 ..ports(&before.ports, &after.ports)
             });
             of_path.collect()
@@ -451,6 +512,7 @@ impl Bench<'_> {
             Counted {
                 counters,
                 objections,
+                is_broken,
             },
         ))
     }
@@ -475,6 +537,12 @@ pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
         at_most: time,
         ..until(Some(load_pps), time)
     }
+}
+
+/// Were frames lost inside the DUT, not only in its input queue?
+pub(super) fn loses_inside(counters: &Counters) -> bool {
+    let ledger = balance(counters, None);
+    ledger.losses.iter().any(|loss| loss.place == Place::Dut)
 }
 
 /// Are there frames that no counter has yet?
@@ -513,7 +581,7 @@ fn one_slice(
         duration_s: seconds(&from, &to),
         sent: to.sent[place] - from.sent[place],
         received: to.received[place] - from.received[place],
-        dut_waited_s: (bed.waited(place) - waited).as_secs_f64(),
+        dut_waited_s: bed.waited(place).saturating_sub(waited).as_secs_f64(),
     })
 }
 

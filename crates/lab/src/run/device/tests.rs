@@ -72,9 +72,9 @@ fn on_bed<T>(
         command_line: Vec::new(),
     };
     let bed = Bed::up(1, &common.placement, false)?;
-    let (mut tester, _) = open_tester(&bed, &common)?;
+    let (tester, _) = open_tester(&bed, &common)?;
     let control = Control::default();
-    work(&mut Real::new(&bed, &mut tester, &common, &control))
+    work(&mut Real::new(bed, tester, &common, &control))
 }
 
 /// Has the DUT reset in a trial: frames for a second, then the reset, then until it has forwarded for a second, and no more than four.
