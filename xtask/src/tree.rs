@@ -51,10 +51,12 @@ pub fn files(root: &Path) -> anyhow::Result<Vec<File>> {
         for entry in entries {
             let entry = entry.with_context(|| format!("list {}", folder.display()))?;
             let (path, kind) = (entry.path(), entry.file_type()?);
+            // in a worktree of git's, .git is a file
+            if NOT_OURS.iter().any(|&name| entry.file_name() == *name) {
+                continue;
+            }
             if kind.is_dir() {
-                if !NOT_OURS.iter().any(|&name| entry.file_name() == *name) {
-                    folders.push(path);
-                }
+                folders.push(path);
             } else if kind.is_file()
                 && let Ok(text) = String::from_utf8(fs::read(&path)?)
             {
