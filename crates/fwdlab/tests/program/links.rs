@@ -42,14 +42,12 @@ fn mishap(bed: &[String], (port, namespace, steps): (&str, usize, &[&str])) {
     }
 }
 
-/// The reasons of an invalid trial name the port.
+/// The reasons of an invalid trial name the port: it went down meanwhile, or still is, or is gone.
 fn blamed(trial: &Value, port: &str) -> bool {
     let reasons = list(&trial["validity"]["reasons"]);
     let mut reasons = reasons.iter().filter_map(Value::as_str);
-    reasons.any(|why| {
-        why.contains(&format!("{port} in"))
-            && (why.contains("went down") || why.contains("is gone"))
-    })
+    let what = ["went down", "is down", "is gone"];
+    reasons.any(|why| why.contains(&format!("{port} in")) && what.iter().any(|w| why.contains(w)))
 }
 
 #[test]
@@ -119,7 +117,7 @@ fn a_procedure_goes_on_when_a_port_went_down_or_away() {
     }
 }
 
-/// A configuration takes a port away in every trial: that test case has failed, and the other is measured.
+/// A configuration takes a port away in every trial, when more frames came than prove the path: that test case has failed, and the other is measured.
 #[test]
 fn a_port_that_does_not_come_back_ends_the_test_case_only() {
     if !root("a_port_that_does_not_come_back_ends_the_test_case_only") {
@@ -131,7 +129,7 @@ fn a_port_that_does_not_come_back_ends_the_test_case_only() {
         campaign = 'ports'
         iterations = 1
         [configuration]
-        loses = '(while [ $(cat /sys/class/net/eth0/statistics/rx_packets) -lt 9000 ]; do sleep 0.05; done; ip link delete eth1) >/dev/null 2>&1 &'
+        loses = '(while [ $(cat /sys/class/net/eth0/statistics/rx_packets) -lt 1500 ]; do sleep 0.05; done; ip link delete eth1) >/dev/null 2>&1 &'
         [matrix]
         configuration = ['plain', 'loses']
         flows = 10
