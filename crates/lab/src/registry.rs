@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
@@ -27,6 +28,9 @@ pub(crate) const DIRECTORY: &str = "/run/fwdlab";
 /// How the names of records end, and those of records that are being written.
 const RECORD: &str = "json";
 const DRAFT: &str = "new";
+
+/// A draft that is older and that nobody holds is of a process that died: others take no time to become records.
+const DRAFTED: Duration = Duration::from_secs(60);
 
 /// So many drafts that others swept, or whose letters were taken, are no accident.
 const ATTEMPTS: u32 = 100;
@@ -171,7 +175,9 @@ impl Registry {
     /// The registry cannot be read. A lab that resists is left for the next sweep.
     pub fn sweep(&self, kept: bool) -> Result<Vec<String>, LabError> {
         for draft in self.files(DRAFT)? {
-            if let Some(_held) = Abandoned::take(&draft) {
+            if is_old(&draft)
+                && let Some(_held) = Abandoned::take(&draft)
+            {
                 let _ = fs::remove_file(&draft);
             }
         }
@@ -287,6 +293,12 @@ impl Drop for Abandoned {
         // not only ours: a child that was just forked has the file, too
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
+}
+
+/// Was it last written to some time ago?
+fn is_old(draft: &Path) -> bool {
+    let written = fs::metadata(draft).and_then(|data| data.modified());
+    written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > DRAFTED))
 }
 
 /// A lab as it is found. The lock is let go at once and only asked for shared, so that nobody who starts or sweeps fails by it.
@@ -493,9 +505,15 @@ mod tests {
             assert_eq!(registry.sweep(true).unwrap(), Vec::<String>::new());
             registry.list().unwrap()
         };
-        // a sweep before the draft is held takes it away, and publishing fails instead of making a record that nobody holds
+        // nobody takes a draft away that is not held yet, but an old one; publishing that then fails instead of making a record that
+        // nobody holds
         let draft = registry.draft().unwrap();
         assert_eq!(others(), []);
+        assert!(draft.path.exists());
+        let ago = std::time::SystemTime::now() - 2 * DRAFTED;
+        draft.lock.set_modified(ago).unwrap();
+        assert_eq!(others(), []);
+        assert!(!draft.path.exists());
         draft.hold().unwrap();
         assert_eq!(draft.publish(), Err(Errno::NOENT));
 
