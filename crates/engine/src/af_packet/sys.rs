@@ -144,9 +144,9 @@ impl Batch {
     }
 
     /// Sends `count` frames from `first` on, and from 0 after the last, each as long as `length` says; waits for room.
-    /// Returns how many the kernel took, at least one.
+    /// Returns how many the kernel took: at least one, unless `count` is 0.
     ///
-    /// When it took fewer, the next one was refused, and the kernel does not say why. An error is the first frame's.
+    /// When it took fewer than `count`, the next one was refused, and the kernel does not say why. An error is the first frame's.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -197,5 +197,21 @@ fn check(result: libc::c_int) -> io::Result<()> {
         Err(io::Error::last_os_error())
     } else {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_no_frames_none_is_taken() {
+        let (socket, _other) = std::os::unix::net::UnixDatagram::pair().expect("a pair of sockets");
+        let socket = OwnedFd::from(socket);
+        let mut batch = Batch::new([60, 60].into_iter(), 2);
+        for (count, taken) in [(0, 0), (1, 1), (2, 2)] {
+            let sent = batch.send(&socket, 1, count, |_| 60);
+            assert_eq!(sent.expect("there is room"), taken);
+        }
     }
 }

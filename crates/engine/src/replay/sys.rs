@@ -45,7 +45,7 @@ impl Socket {
         Ok(Socket(socket))
     }
 
-    /// Sends frames, [`BATCH`] at most; returns how many were taken, at least one. An error is the first frame's.
+    /// Sends frames, [`BATCH`] at most; returns how many were taken: at least one, unless there are none. An error is the first frame's.
     pub(super) fn send(&self, frames: &[&[u8]]) -> io::Result<usize> {
         // SAFETY: all-zero headers and vectors are valid.
         let mut vectors: [libc::iovec; BATCH] = unsafe { std::mem::zeroed() };
