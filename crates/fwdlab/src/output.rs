@@ -1,14 +1,17 @@
 //! What goes to the terminal: errors, live progress, one line per event in a pipe.
 //!
 //! Results go to standard output and are printed by the commands; a closed pipe is not an error. Everything here goes to
-//! standard error, except for the event stream.
+//! standard error, except for the event stream. Names come from files of other people: no control character that is in one gets
+//! to a terminal ([`harmless`]).
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "this is where the program speaks"
 )]
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::time::Duration;
 
@@ -17,9 +20,29 @@ use indicatif::{ProgressBar, ProgressStyle};
 use model::event::{Event, EventKind};
 use model::result::TrialRecord;
 
+/// Text as it may be printed: control characters other than ends of lines and tabs as JSON writes them, so that a JSON document
+/// stays the same document.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let of_lines =
+        |c: char, next: Option<&char>| matches!(c, '\n' | '\t') || c == '\r' && next == Some(&'\n');
+    if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        if c.is_control() && !of_lines(c, characters.peek()) {
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// Says why the program failed.
 pub fn error(error: &anyhow::Error) {
-    anstream::eprintln!("fwdlab: {}", chain(error));
+    anstream::eprintln!("fwdlab: {}", harmless(&chain(error)));
 }
 
 /// An error and its causes. Errors of the libraries name their cause in their own words; those are not said twice.
@@ -36,11 +59,12 @@ fn chain(error: &anyhow::Error) -> String {
 
 /// Something a user should know, that is no result.
 pub fn note(text: &str) {
-    anstream::eprintln!("{text}");
+    anstream::eprintln!("{}", harmless(text));
 }
 
 /// Prints a result. A reader that has gone away is not an error.
 pub fn result(text: &str) {
+    let text = harmless(text);
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes());
     if !text.ends_with('\n') {
@@ -211,10 +235,11 @@ impl Screen {
         let rate = rate.map_or(String::new(), |r| format!("  {}", report::number::rate(r)));
         let estimate = estimate.map_or(String::new(), |e| format!("  {e}"));
         bar.set_position(u64::from(done));
-        bar.set_message(format!(
+        let words = format!(
             "{activity}{rate}{estimate}  left ~{}",
             report::number::seconds(left_s.round())
-        ));
+        );
+        bar.set_message(harmless(&words).into_owned());
     }
 
     /// Without a terminal: a line when a test case has all its iterations; with -v a line per trial.
@@ -262,6 +287,7 @@ impl Screen {
     }
 
     fn line(&self, text: &str) {
+        let text = harmless(text);
         match &self.bar {
             Some(bar) => bar.println(text),
             None => eprintln!("{text}"),
@@ -303,7 +329,7 @@ impl Counter {
         if let Some(bar) = &self.bar {
             bar.set_length(all);
             bar.set_position(done);
-            bar.set_message(words());
+            bar.set_message(harmless(&words()).into_owned());
         }
     }
 
@@ -325,6 +351,30 @@ pub fn stream(event: &Event) {
 #[cfg(test)]
 mod tests {
     use anyhow::Context;
+
+    use super::harmless;
+
+    #[test]
+    fn control_characters_are_shown_and_not_done() {
+        for (text, shown) in [
+            ("a\tline\r\nand \u{e9}\n", "a\tline\r\nand \u{e9}\n"),
+            (
+                "\u{1b}[2J\u{1b}]0;title\u{7}",
+                "\\u001b[2J\\u001b]0;title\\u0007",
+            ),
+            ("over\rwritten\u{8}\r", "over\\u000dwritten\\u0008\\u000d"),
+            ("\u{7f}\u{9b}31m\0", "\\u007f\\u009b31m\\u0000"),
+        ] {
+            assert_eq!(harmless(text), shown);
+        }
+        // serde leaves some of them in strings; the document means the same
+        let name = "a\u{9b}31m\u{7f}\u{1b}";
+        let document = serde_json::to_string(&name).unwrap();
+        assert!(document.contains('\u{9b}'));
+        let printed = harmless(&document).into_owned();
+        assert!(!printed.contains(char::is_control));
+        assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), name);
+    }
 
     #[test]
     fn causes_are_said_once() {
