@@ -203,6 +203,41 @@ fn captures_are_what_the_frames_are() {
 }
 
 #[test]
+fn extension_headers_are_current_ones() {
+    const TEST: &str = "extension_headers_are_current_ones";
+    let folder = tempfile::tempdir().unwrap();
+    for (name, both) in [
+        ("ipv6/routing", "4"),
+        ("ipv6/chain", "4"),
+        ("ipv6/hop-by-hop", ""),
+        ("ipv6/destination-options", ""),
+        ("ipv6/fragment", ""),
+    ] {
+        let (code, _, err) = run(
+            folder.path(),
+            &[
+                "profile",
+                "frames",
+                name,
+                "-n",
+                "3",
+                "--pcap",
+                "frames.pcapng",
+            ],
+        );
+        assert_eq!(code, 0, "{err}");
+        let file = folder.path().join("frames.pcapng");
+        let Some(types) = crate::wire::tshark(&file, "ipv6.routing.type", "") else {
+            return skipped(TEST, "needs tshark");
+        };
+        assert_eq!(types, [both; 3], "{name}");
+        // a note of what tshark finds odd, warnings and errors
+        let odd = crate::wire::tshark(&file, "_ws.expert.message", "_ws.expert").unwrap();
+        assert_eq!(odd, [""; 0], "{name}");
+    }
+}
+
+#[test]
 fn profiles_of_ones_own_come_first_and_errors_have_a_place() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("profiles")).unwrap();

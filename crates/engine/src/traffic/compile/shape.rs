@@ -359,10 +359,10 @@ fn one(
             destination: layer.destination.unwrap_or(DEFAULT_DESTINATION_V6),
             payload_len: 0,
         }),
-        Text::HopByHop(layer) => extension(layer, ipv6_ext::Kind::HopByHop)?,
-        Text::DestinationOptions(layer) => extension(layer, ipv6_ext::Kind::Destination)?,
-        Text::Routing(layer) => extension(layer, ipv6_ext::Kind::Routing)?,
-        Text::Authentication(layer) => extension(layer, ipv6_ext::Kind::Authentication)?,
+        Text::HopByHop(layer) => extension(layer, ipv6_ext::Kind::HopByHop, before)?,
+        Text::DestinationOptions(layer) => extension(layer, ipv6_ext::Kind::Destination, before)?,
+        Text::Routing(layer) => extension(layer, ipv6_ext::Kind::Routing, before)?,
+        Text::Authentication(layer) => extension(layer, ipv6_ext::Kind::Authentication, before)?,
         Text::Fragment(layer) => {
             let word = layer.offset << 3 | u16::from(layer.more);
             let mut body = word.to_be_bytes().to_vec();
@@ -412,10 +412,7 @@ fn one(
             word: u32::from(layer.identifier) << 16 | u32::from(layer.sequence),
         }),
         Text::Nd(layer) => {
-            let below = before.iter().rev().find_map(|layer| match layer {
-                Layer::Ipv6(repr) => Some(repr.destination),
-                _ => None,
-            });
+            let below = destination_below(before);
             let flag = |set: bool, flag: u32| if set { flag } else { 0 };
             Layer::Ndp(ndp::Repr {
                 advertisement: layer.advertisement,
@@ -437,13 +434,28 @@ fn one(
     })
 }
 
+/// Where the innermost IPv6 packet below goes.
+fn destination_below(before: &[Layer]) -> Option<Ipv6Addr> {
+    before.iter().rev().find_map(|layer| match layer {
+        Layer::Ipv6(repr) => Some(repr.destination),
+        _ => None,
+    })
+}
+
 /// An extension header; without a body, padding.
-fn extension(layer: &text::Extension, kind: ipv6_ext::Kind) -> Result<Layer, Wrong> {
+fn extension(
+    layer: &text::Extension,
+    kind: ipv6_ext::Kind,
+    before: &[Layer],
+) -> Result<Layer, Wrong> {
     let body = match (&layer.body, kind) {
         (Some(Hex(bytes)), _) => bytes.clone(),
         (None, ipv6_ext::Kind::Authentication) => vec![0; 10],
-        // type 0, no segments left: to be ignored (RFC 5095)
-        (None, ipv6_ext::Kind::Routing) => vec![0; 6],
+        // segment routing (type 4, RFC 8754 §2): no segments left, and the first and last of the list is the destination
+        (None, ipv6_ext::Kind::Routing) => {
+            let segment = destination_below(before).unwrap_or(Ipv6Addr::UNSPECIFIED);
+            [&[4, 0, 0, 0, 0, 0][..], &segment.octets()].concat()
+        }
         // PadN of 4 bytes (RFC 8200 §4.2)
         (None, _) => vec![1, 4, 0, 0, 0, 0],
     };
