@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+use super::beyond::Beyond;
 use super::destinations::is_for_tests;
 use super::look::Facts;
 
@@ -17,7 +18,7 @@ pub enum Danger {
     Address,
     /// Somebody talks through it now.
     InUse,
-    /// It is a port of a bridge or bond, or has interfaces on top of it.
+    /// It is a port of a bridge or bond, is one with ports, or has interfaces on top of it.
     Member,
     /// An XDP program is attached to it.
     XdpProgram,
@@ -73,6 +74,9 @@ pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
     if let Some(master) = &facts.master {
         danger(Danger::Member, format!("it is a port of {master}"));
     }
+    if let Some(port) = facts.ports.first() {
+        danger(Danger::Member, format!("{port} is a port of it"));
+    }
     if let Some(above) = facts.above.first() {
         danger(Danger::Member, format!("{above} is on top of it"));
     }
@@ -89,6 +93,16 @@ pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
         );
     }
     found
+}
+
+/// The dangers of what lies beyond an interface, in words.
+pub fn dangers_beyond(beyond: &[Beyond]) -> Vec<(Danger, String)> {
+    let of = |station: &Beyond| {
+        let way = format!("frames sent on it go to {}, and ", station.way);
+        let found = dangers(&station.facts).into_iter();
+        found.map(move |(danger, words)| (danger, format!("{way}{words}")))
+    };
+    beyond.iter().flat_map(of).collect()
 }
 
 /// Is this an address by which somebody may want to reach this host, or the other way round?
@@ -146,6 +160,7 @@ mod tests {
             connections: vec!["a".into(), "b".into()],
             neighbours: vec![address("192.168.1.1"), address("192.168.1.2")],
             master: Some("br0".into()),
+            ports: vec!["eth1".into()],
             above: vec!["eth0.7".into()],
             xdp_program: Some("xdp_filter (id 7)".into()),
             test_bed: Some("ab3d".into()),
@@ -163,6 +178,7 @@ mod tests {
                 Danger::InUse,
                 Danger::Member,
                 Danger::Member,
+                Danger::Member,
                 Danger::XdpProgram,
                 Danger::TestBed
             ]
@@ -173,5 +189,23 @@ mod tests {
         flags.dedup();
         assert_eq!(flags.len(), 6);
         assert!(flags.iter().all(|flag| flag.starts_with("--even-")));
+    }
+
+    #[test]
+    fn what_is_beyond_a_port_is_judged_like_the_port() {
+        let station = |way: &str, default_route| Beyond {
+            way: way.into(),
+            facts: Facts {
+                default_route,
+                ..Facts::default()
+            },
+        };
+        assert_eq!(dangers_beyond(&[station("pb, a port of br0", false)]), []);
+        let found = dangers_beyond(&[
+            station("br0, of which pb is a port", false),
+            station("eth0, a port of br0", true),
+        ]);
+        let words = "frames sent on it go to eth0, a port of br0, and it carries the default route";
+        assert_eq!(found, [(Danger::DefaultRoute, words.to_owned())]);
     }
 }

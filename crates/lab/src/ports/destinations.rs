@@ -1,10 +1,11 @@
-//! Addresses that test traffic may go to without being asked for: RFC 6815 forbids benchmarks on production networks.
+//! Addresses that test traffic may have without being asked for: RFC 6815 forbids benchmarks on production networks.
 //!
-//! Blocks and ranges only; which addresses frames carry says [`engine::traffic::reach`]. Start with [`check`].
+//! Destinations, sources, to which a DUT sends its answers, and the Ethernet address of everybody. Blocks and ranges only; which
+//! addresses frames carry says [`engine::traffic::reach`]. Start with [`check_frame`] and [`check`].
 
 use std::net::IpAddr;
 
-use engine::traffic::reach::Reach;
+use engine::traffic::reach::{self, Reach};
 
 use crate::error::LabError;
 
@@ -79,28 +80,66 @@ fn block_of(first: IpAddr, last: IpAddr) -> Option<bool> {
 /// [`LabError::Preflight`] with the first range that is not wholly in a block for benchmarks, documentation, private or
 /// link-local use, and what to do.
 pub fn check(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), LabError> {
-    (ranges.into_iter()).try_for_each(|range| check_range(range, ""))
+    (ranges.into_iter()).try_for_each(|range| check_range("to", range, ""))
 }
 
-/// May frames be sent that go there? All destinations are judged: a DUT may unpack what is in a tunnel, and forward it.
+/// May test traffic come from all of these ranges? What a DUT answers (ICMP errors, say) goes there.
 ///
 /// # Errors
-/// As of [`check`], with the layer that the destination is in.
-pub fn check_reach(reach: &[Reach]) -> Result<(), LabError> {
-    (reach.iter()).try_for_each(
-        |Reach {
-             destination, to, ..
-         }| {
-            let layer = match destination.inside {
-                Some(_) => format!(" ({destination}, which a DUT may unpack)"),
-                None => String::new(),
-            };
-            check_range(*to, &layer)
-        },
-    )
+/// As of [`check`].
+pub fn check_sources(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), LabError> {
+    // from the unspecified address comes who has none yet, and nobody can answer
+    let mut named = ranges
+        .into_iter()
+        .filter(|(first, last)| first != last || !first.is_unspecified());
+    named.try_for_each(|range| check_range("from", range, ""))
 }
 
-fn check_range((first, last): (IpAddr, IpAddr), layer: &str) -> Result<(), LabError> {
+/// May frames be sent that go there? All destinations are judged, and the sources that belong to them: a DUT may unpack what is
+/// in a tunnel, and forward it.
+///
+/// # Errors
+/// As of [`check`], with the layer that the address is in.
+pub fn check_reach(reach: &[Reach]) -> Result<(), LabError> {
+    reach.iter().try_for_each(|reach| {
+        let layer = match reach.destination.inside {
+            Some(_) => format!(" ({}, which a DUT may unpack)", reach.destination),
+            None => String::new(),
+        };
+        check_range("to", reach.to, &layer)?;
+        match reach.from {
+            Some((first, last)) if first == last && first.is_unspecified() => Ok(()),
+            Some(range) => check_range("from", range, &layer),
+            None => Ok(()),
+        }
+    })
+}
+
+/// May frames be sent to this Ethernet address? A broadcast is everybody's business on the network, and goes as far as that does.
+///
+/// # Errors
+/// [`LabError::Preflight`]: it is the broadcast address.
+pub fn check_mac(destination: [u8; 6]) -> Result<(), LabError> {
+    if destination != [0xff; 6] {
+        return Ok(());
+    }
+    Err(LabError::Preflight(
+        "nothing is sent to the Ethernet address of everybody (ff:ff:ff:ff:ff:ff): whoever is on the network would have to look \
+         at it. Say --dst-mac of the next hop; or, if everybody there is yours, say --to-any-address"
+            .into(),
+    ))
+}
+
+/// May this frame be sent: to its Ethernet address, and to and from its IP addresses?
+///
+/// # Errors
+/// As of [`check_reach`] and [`check_mac`].
+pub fn check_frame(frame: &[u8]) -> Result<(), LabError> {
+    check_reach(&reach::of_frame(frame))?;
+    frame.first_chunk().copied().map_or(Ok(()), check_mac)
+}
+
+fn check_range(way: &str, (first, last): (IpAddr, IpAddr), layer: &str) -> Result<(), LabError> {
     if block_of(first, last).is_some() {
         return Ok(());
     }
@@ -110,7 +149,7 @@ fn check_range((first, last): (IpAddr, IpAddr), layer: &str) -> Result<(), LabEr
         format!("{first} to {last}")
     };
     Err(LabError::Preflight(format!(
-        "nothing is sent to {range}{layer}, only to addresses for benchmarks (198.18.0.0/15, 2001:2::/48), documentation, \
+        "nothing is sent {way} {range}{layer}, only {way} addresses for benchmarks (198.18.0.0/15, 2001:2::/48), documentation, \
          private and link-local use (RFC 6815). Take such addresses; or, if these are yours, say --to-any-address"
     )))
 }
@@ -161,6 +200,43 @@ mod tests {
             }
             assert!(check([(first, after)]).is_err(), "{good}");
         }
+    }
+
+    #[test]
+    fn sources_are_judged_like_destinations_and_everybody_needs_consent() {
+        check_sources([
+            range("198.18.0.1 198.19.255.255"),
+            range("::"),
+            range("0.0.0.0"),
+        ])
+        .unwrap();
+        for bad in ["8.8.8.8", "0.0.0.0 0.0.0.9", "2a00::1"] {
+            let error = check_sources([range(bad)]).unwrap_err().to_string();
+            assert!(error.starts_with("nothing is sent from "), "{error}");
+            assert!(error.contains("--to-any-address"), "{error}");
+        }
+        let mut frame = [0; 34];
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        frame[26..30].copy_from_slice(&[198, 18, 0, 1]);
+        frame[30..34].copy_from_slice(&[198, 19, 0, 1]);
+        frame[16..18].copy_from_slice(&20_u16.to_be_bytes());
+        check_frame(&frame).unwrap();
+        let refused = |frame: &[u8], words: &str| {
+            let error = check_frame(frame).unwrap_err().to_string();
+            assert!(
+                error.contains(words) && error.contains("--to-any-address"),
+                "{error}"
+            );
+        };
+        let everybody = [&[0xff; 6][..], &frame[6..]].concat();
+        refused(&everybody, "ff:ff:ff:ff:ff:ff");
+        for (at, words) in [(26, "from 8.8.8.8"), (30, "to 8.8.8.8")] {
+            let mut frame = frame;
+            frame[at..at + 4].copy_from_slice(&[8; 4]);
+            refused(&frame, words);
+        }
+        // not IP, and to somebody
+        check_frame(&[2; 14]).unwrap();
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub struct Facts {
     pub master: Option<String>,
     /// Interfaces on top of it, such as VLANs.
     pub above: Vec<String>,
+    /// Its own ports, if it is a bridge or bond.
+    pub ports: Vec<String>,
     /// The XDP program attached to it.
     pub xdp_program: Option<String>,
     /// The lab whose test bed it is in, if a process uses that.
@@ -57,7 +59,7 @@ pub struct Facts {
 pub fn look(spec: &PortSpec) -> Result<Facts, LabError> {
     let test_beds = test_beds();
     within(&spec.netns, || {
-        let links = ip(&["-d", "link", "show"])?;
+        let links = links()?;
         let mut facts = links_of(&links, &spec.interface).ok_or_else(|| {
             LabError::Preflight(format!(
                 "there is no interface {}{}; there are: {}",
@@ -139,11 +141,16 @@ fn ip(arguments: &[&str]) -> Result<Value, LabError> {
     Ok(serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::Array(Vec::new())))
 }
 
-fn list(value: &Value) -> &[Value] {
+/// All interfaces of the calling thread's namespace.
+pub(super) fn links() -> Result<Value, LabError> {
+    ip(&["-d", "link", "show"])
+}
+
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn word(value: &Value) -> Option<String> {
+pub(super) fn word(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
 
@@ -155,10 +162,24 @@ fn names(links: &Value) -> Vec<String> {
 }
 
 /// What `ip -j -d link show` says of one interface, by its name or one of its other names.
-fn links_of(links: &Value, name: &str) -> Option<Facts> {
-    let link = list(links).iter().find(|link| {
+pub(super) fn link_of<'a>(links: &'a Value, name: &str) -> Option<&'a Value> {
+    list(links).iter().find(|link| {
         link["ifname"] == name || list(&link["altnames"]).iter().any(|other| other == name)
-    })?;
+    })
+}
+
+/// The ports of a bridge or bond. A VRF has none: it does not send on what arrives at one of its interfaces.
+pub(super) fn ports_of(links: &Value, name: &str) -> Vec<String> {
+    let is_vrf = link_of(links, name).is_some_and(|l| l["linkinfo"]["info_kind"] == "vrf");
+    let ports = list(links).iter().filter(|link| link["master"] == name);
+    ports
+        .filter(|_| !is_vrf)
+        .filter_map(|link| word(&link["ifname"]))
+        .collect()
+}
+
+fn links_of(links: &Value, name: &str) -> Option<Facts> {
+    let link = link_of(links, name)?;
     let flag = |flag: &str| list(&link["flags"]).iter().any(|set| set == flag);
     let program = &link["xdp"]["prog"];
     let kind = word(&link["linkinfo"]["info_kind"]);
@@ -181,6 +202,9 @@ fn links_of(links: &Value, name: &str) -> Option<Facts> {
             })
             .filter_map(|other| word(&other["ifname"]))
             .collect(),
+        ports: link["ifname"]
+            .as_str()
+            .map_or_else(Vec::new, |name| ports_of(links, name)),
         xdp_program: program["id"]
             .as_u64()
             .map(|id| match word(&program["name"]) {

@@ -2,8 +2,10 @@
 //!
 //! A port that somebody needs is refused unless its danger is accepted by name, one by one; a port that another fwdlab uses
 //! is refused always. What happens on the port is for engines. Start with [`Port::take`]; [`destinations`] judges addresses,
-//! [`look`] reads what the kernel knows of an interface, [`lock`] keeps two of us apart.
+//! [`look`] reads what the kernel knows of an interface, `beyond` where frames go that are sent on it, [`lock`] keeps two of us
+//! apart.
 
+mod beyond;
 mod card;
 pub mod counters;
 mod danger;
@@ -51,7 +53,11 @@ impl Port {
     pub fn take(spec: &PortSpec, roles: &[Role], accepted: &[Danger]) -> Result<Port, LabError> {
         card::sweep();
         let facts = look::look(spec)?;
-        let found: Vec<(Danger, String)> = dangers(&facts)
+        let mut found = dangers(&facts);
+        if roles.contains(&Role::Send) {
+            found.extend(danger::dangers_beyond(&beyond::beyond(spec)?));
+        }
+        let found: Vec<(Danger, String)> = found
             .into_iter()
             .filter(|(danger, _)| !accepted.contains(danger))
             // a program looks at frames that arrive: it is in the way of another, and of nobody who sends
@@ -139,8 +145,12 @@ fn refusal(spec: &PortSpec, roles: &[Role], found: &[(Danger, String)]) -> LabEr
         "nothing is attached to"
     };
     let reasons: Vec<&str> = found.iter().map(|(_, words)| words.as_str()).collect();
-    let mut flags: Vec<&str> = found.iter().map(|(danger, _)| danger.flag()).collect();
-    flags.dedup();
+    let mut flags: Vec<&str> = Vec::new();
+    for (danger, _) in found {
+        if !flags.contains(&danger.flag()) {
+            flags.push(danger.flag());
+        }
+    }
     LabError::Preflight(format!(
         "{what} {}: {}. Take another port; or, if nobody needs this one, say {}",
         spec.interface,

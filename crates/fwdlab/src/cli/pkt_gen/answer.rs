@@ -73,6 +73,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     if function == Function::Ping {
         if !job.to_any_address {
             destinations::check([arguments.destinations()])?;
+            destinations::check_sources([arguments.sources()])?;
         }
         job.check_size(arguments.size, taken.facts.mtu)?;
         question(arguments, mac, 0, Duration::ZERO).map_err(super::wrong)?;

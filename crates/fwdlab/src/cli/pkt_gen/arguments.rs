@@ -315,24 +315,33 @@ impl Arguments {
 
     /// First and last address that frames may go to.
     pub fn destinations(&self) -> (IpAddr, IpAddr) {
-        match self.destination.first {
-            _ if !self.random_destination => (self.destination.first, self.destination.last),
-            IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
-            // only the group that counts is random
-            IpAddr::V6(address) => {
-                let with = |value| {
-                    let mut segments = address.segments();
-                    segments[self.destination.groups.0] = value;
-                    Ipv6Addr::from(segments).into()
-                };
-                (with(0), with(u16::MAX))
-            }
-        }
+        ends(&self.destination, self.random_destination)
+    }
+
+    /// First and last address that frames may come from.
+    pub fn sources(&self) -> (IpAddr, IpAddr) {
+        ends(&self.source, self.random_source)
     }
 
     /// The batch size of the original's `Sending N packets every` line and of `ping`.
     pub fn burst(&self) -> u32 {
         self.burst.unwrap_or(self.function.burst())
+    }
+}
+
+fn ends(range: &Range, random: bool) -> (IpAddr, IpAddr) {
+    match range.first {
+        _ if !random => (range.first, range.last),
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
+        // only the group that counts is random
+        IpAddr::V6(address) => {
+            let with = |value| {
+                let mut segments = address.segments();
+                segments[range.groups.0] = value;
+                Ipv6Addr::from(segments).into()
+            };
+            (with(0), with(u16::MAX))
+        }
     }
 }
 

@@ -149,14 +149,18 @@ fn of(period: &Period, bytes_of_two: u64) -> (Counted, u64) {
 }
 
 impl Job<'_> {
-    /// RFC 6815: the ranges that frames go to, or the address in a captured one.
+    /// RFC 6815: the ranges that frames go to and come from, or the addresses in a captured one. The original's frames go to the
+    /// Ethernet address of everybody unless -D says another; that is its own business.
     fn check_destinations(&self, captured: Option<&[u8]>) -> anyhow::Result<()> {
         if self.to_any_address {
             return Ok(());
         }
         match captured {
             Some(frame) => destinations::check_reach(&reach::of_frame(frame))?,
-            None => destinations::check([self.arguments.destinations()])?,
+            None => {
+                destinations::check([self.arguments.destinations()])?;
+                destinations::check_sources([self.arguments.sources()])?;
+            }
         }
         Ok(())
     }
