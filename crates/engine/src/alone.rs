@@ -8,7 +8,7 @@ use crate::generator::{Expected, Frames, Mode, Receiver, Sender};
 use crate::port::{PathSpec, PortSpec};
 use crate::stamps::Kind;
 use crate::tester::{Rejected, open_sender};
-use crate::{af_packet, xdp_count};
+use crate::{af_packet, mtu, xdp_count};
 
 /// A sender on one port.
 pub struct LoneSender {
@@ -79,8 +79,9 @@ impl LoneSender {
     /// Prepares frames, with the next engine when this one cannot send them.
     ///
     /// # Errors
-    /// The engine asked for cannot send such frames, or none can.
+    /// The engine asked for cannot send such frames, or none can; [`EngineError::TooLong`].
     pub fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+        mtu::check(&self.path.tx, frames.most())?;
         loop {
             match self.sender()?.arm(frames) {
                 Err(reason @ EngineError::Unsupported { .. }) => self.take_next(reason)?,

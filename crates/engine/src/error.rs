@@ -24,6 +24,24 @@ pub enum EngineError {
     /// The stream cannot be sent.
     #[error("cannot build the frames: {0}")]
     Frames(String),
+    /// A port does not take such frames. Nothing was sent.
+    #[error(
+        "{port} has an MTU of {mtu} bytes and takes no frames of {bytes} bytes without FCS; make the frames shorter, or raise the \
+         MTU at both ends: ip link set {port} mtu {needed}"
+    )]
+    TooLong {
+        /// The port.
+        port: String,
+        /// Its MTU.
+        mtu: u32,
+        /// Length of the longest frame, without FCS.
+        bytes: usize,
+        /// The MTU that it needs.
+        needed: usize,
+    },
+    /// A recording could not be sent to its end.
+    #[error("the recording broke off, and what is before that was sent: {0}")]
+    Recording(String),
     /// Not with this engine; another may.
     #[error("{engine} cannot {what}")]
     Unsupported {

@@ -222,6 +222,8 @@ pub struct SendCounts {
     pub ring_full: u64,
     /// System calls that told the kernel to send.
     pub wakeups: u64,
+    /// Bytes of the frames sent, without FCS, where nobody knows before which these are.
+    pub bytes: Option<u64>,
 }
 
 impl SendCounts {

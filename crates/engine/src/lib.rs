@@ -15,6 +15,7 @@ pub mod error;
 pub mod generator;
 pub mod histogram;
 pub mod memory;
+pub mod mtu;
 pub mod netdev;
 pub mod pacer;
 pub mod port;

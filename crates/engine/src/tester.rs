@@ -22,7 +22,7 @@ use crate::port::PathSpec;
 use crate::sys::monotonic_ns;
 use crate::traffic::beside::Beside;
 use crate::traffic::{Traffic, TrafficFrames};
-use crate::{af_packet, af_xdp, memory, xdp_count, xdp_live};
+use crate::{af_packet, af_xdp, memory, mtu, xdp_count, xdp_live};
 
 /// How many frames prove a path when a tester opens.
 const PROOF_FRAMES: u64 = 1000;
@@ -323,6 +323,10 @@ impl Tester {
     }
 
     fn expect(&mut self, frames: &Frames, expected: &Expected) -> Result<(), EngineError> {
+        let most = frames.most();
+        if self.sender.capabilities().mode != Mode::Memory {
+            (self.paths.iter()).try_for_each(|path| mtu::check(&path.tx, most))?;
+        }
         self.sender.arm(frames)?;
         for receiver in &mut self.receivers {
             receiver.expect(expected)?;

@@ -557,7 +557,7 @@ fn shipped_profiles_are_sent_or_refused_with_a_reason() {
             addresses: ADDRESSES,
             vlan: None,
             link: None,
-            read: &|name| std::fs::read(file.with_file_name(name)),
+            read: &|name| Ok(Box::new(std::fs::File::open(file.with_file_name(name))?)),
         };
         let frames = TrafficFrames {
             traffic: compile::compile(&profile, &setting).unwrap().traffic.into(),
@@ -796,17 +796,18 @@ fn what_cannot_be_sent_says_why() {
         other => panic!("{other:?}"),
     });
     assert!(reason(&mut sender, &long).contains("it has room for 1048576"));
-    let too_long = reason(&mut sender, &test_frames(1530));
+    let too_long = reason(&mut sender, &test_frames(3077));
     assert!(
-        too_long.contains("tx0 has an MTU of 1500 bytes"),
+        too_long.contains("more than 3072 bytes without FCS, and one has 3073"),
         "{too_long}"
     );
     assert!(
         sender.start(schedule(None, None)).is_err(),
         "nothing is armed"
     );
-    // a tag fits
-    sender.arm(&test_frames(1522)).unwrap();
+    bed.in_tester("ip link set tx0 mtu 3100").unwrap();
+    bed.in_dut(0, "ip link set eth0 mtu 3100").unwrap();
+    sender.arm(&test_frames(3076)).unwrap();
     assert_eq!(send(&mut sender, Some(10_000.0), 10).sent, [10]);
 }
 

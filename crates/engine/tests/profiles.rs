@@ -35,7 +35,7 @@ const MACS: Addresses = Addresses {
     destination_mac: [2, 0, 0, 0, 0, 2],
 };
 
-fn no_file(name: &str) -> io::Result<Vec<u8>> {
+fn no_file(name: &str) -> io::Result<Box<dyn io::Read>> {
     Err(io::Error::other(format!("{name} is not there")))
 }
 
@@ -892,11 +892,14 @@ fn frames_of_a_capture_file() {
         writer.frame(&Frame::new(0, frame), &mut file);
     }
     let whole = file.clone();
-    let read = move |name: &str| match name {
-        "a.pcapng" => Ok(whole.clone()),
-        "cut.pcapng" => Ok(whole[..whole.len() - 9].to_vec()),
-        "empty.pcap" => Ok(Vec::new()),
-        _ => Ok(b"no capture at all".to_vec()),
+    let read = move |name: &str| -> io::Result<Box<dyn io::Read>> {
+        let bytes = match name {
+            "a.pcapng" => whole.clone(),
+            "cut.pcapng" => whole[..whole.len() - 9].to_vec(),
+            "empty.pcap" => Vec::new(),
+            _ => b"no capture at all".to_vec(),
+        };
+        Ok(Box::new(io::Cursor::new(bytes)))
     };
     let at = |direction, addresses| Setting {
         direction,

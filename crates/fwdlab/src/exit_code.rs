@@ -83,7 +83,7 @@ fn of_engine(error: &EngineError) -> Code {
     match error {
         // another engine could, and this one was asked for
         EngineError::Unsupported { .. } => Code::Usage,
-        EngineError::NoStamps { .. } => Code::Preflight,
+        EngineError::NoStamps { .. } | EngineError::TooLong { .. } => Code::Preflight,
         _ => Code::TestBed,
     }
 }

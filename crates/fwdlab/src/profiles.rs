@@ -74,9 +74,6 @@ shipped! {
 /// Where profiles of one's own are found by name.
 const LOCAL: &str = "profiles";
 
-/// Largest capture file that is read, in bytes.
-const LARGEST_CAPTURE: u64 = 256 << 20;
-
 /// A profile and where it is from.
 #[derive(Debug, Clone)]
 pub struct Loaded {
@@ -87,22 +84,14 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Reads a capture file that the profile names: from the folder that the profile is in.
-    pub fn read_capture(&self, name: &str) -> io::Result<Vec<u8>> {
+    /// Opens a capture file that the profile names: from the folder that the profile is in.
+    pub fn open_capture(&self, name: &str) -> io::Result<Box<dyn io::Read>> {
         let folder = self.path.as_deref().and_then(Path::parent);
-        let path = folder.unwrap_or(Path::new("")).join(name);
-        let metadata = std::fs::metadata(&path)?;
-        if !metadata.is_file() {
+        let file = std::fs::File::open(folder.unwrap_or(Path::new("")).join(name))?;
+        if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is no file"));
         }
-        if metadata.len() > LARGEST_CAPTURE {
-            let why = format!(
-                "{} bytes; at most {LARGEST_CAPTURE} are read",
-                metadata.len()
-            );
-            return Err(io::Error::other(why));
-        }
-        std::fs::read(path)
+        Ok(Box::new(file))
     }
 }
 

@@ -4,6 +4,7 @@
 //! attached or changed; what cannot be kept up with is counted as dropped. Frames that an XDP program takes are not seen. What
 //! becomes of the frames is the caller's business. Start with [`Capture::open`].
 
+pub mod file;
 mod sys;
 
 use std::time::Duration;

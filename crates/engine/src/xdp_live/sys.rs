@@ -146,13 +146,13 @@ const _: () = assert!(size_of::<Control>() == 8 * 4 + 4 * 4);
 const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 10 + 3 * HOLD_UPS) + 4 * 10);
 
 /// Answers questions about interfaces of the namespace in which it was opened.
-pub(super) struct Interfaces {
+pub(crate) struct Interfaces {
     socket: OwnedFd,
 }
 
 impl Interfaces {
     /// In the calling thread's namespace.
-    pub(super) fn open() -> io::Result<Interfaces> {
+    pub(crate) fn open() -> io::Result<Interfaces> {
         let socket = rustix::net::socket(
             rustix::net::AddressFamily::INET,
             rustix::net::SocketType::DGRAM,
@@ -162,7 +162,7 @@ impl Interfaces {
     }
 
     /// The largest packet, without the Ethernet header.
-    pub(super) fn mtu(&self, name: &str) -> io::Result<u32> {
+    pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
         let mut request = request(name)?;
         self.ask(libc::SIOCGIFMTU as libc::c_ulong, &mut request)?;
         // SAFETY: SIOCGIFMTU has written this member.

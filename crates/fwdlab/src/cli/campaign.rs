@@ -187,7 +187,7 @@ fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<Para
     let folder = file.parent().unwrap_or(Path::new(""));
     let profile = |name: &str, both_ways: bool, speed: Option<LinkSpeed>| {
         let loaded = profiles::load_from(folder, name).map_err(|error| format!("{error:#}"))?;
-        let read = |name: &str| loaded.read_capture(name);
+        let read = |name: &str| loaded.open_capture(name);
         ProfileFrames::new(&loaded.profile, both_ways, speed, &read)
     };
     Ok(Parameters::new(

@@ -209,7 +209,7 @@ impl Probe {
         let (analysis, taken) = found.unzip();
         Ok(Probed {
             engine,
-            sent: whole.sent[0].frames,
+            sent: whole.sent[0].given,
             made_up: whole.sent[0].made_up,
             held_up: whole.sent[0].held_up(),
             received: whole.received[0].counts.received,

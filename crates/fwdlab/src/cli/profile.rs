@@ -233,7 +233,7 @@ impl Frames {
                 addresses: EXAMPLE,
                 vlan: self.vlan,
                 link: self.link,
-                read: &|name| loaded.read_capture(name),
+                read: &|name| loaded.open_capture(name),
             },
         )?;
         if !global.quiet {

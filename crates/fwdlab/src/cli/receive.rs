@@ -210,7 +210,7 @@ impl Receive {
                 vlan: None,
                 // when frames leave is not our business
                 link: "10G".parse().ok(),
-                read: &|name| loaded.read_capture(name),
+                read: &|name| loaded.open_capture(name),
             },
         )?;
         Ok(Some(Frames::Traffic(TrafficFrames {

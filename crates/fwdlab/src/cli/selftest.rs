@@ -214,7 +214,7 @@ impl SelfTest {
                 frame_size_bytes: size.bytes(),
                 sent_pps: sent.rate_pps,
                 received_pps: received.ours_pps,
-                frames_lost: sent.frames as i64 - received.counts.received as i64,
+                frames_lost: sent.given as i64 - received.counts.received as i64,
                 ring_full: sent.ring_full,
             });
         }
@@ -231,13 +231,13 @@ impl SelfTest {
             ));
             let (period, _) = self.trial(mode, size, Some(load_pps), ends, signals)?;
             let sent = &period.sent[0];
-            let due = sent.frames + sent.not_sent;
+            let due = sent.given + sent.not_sent;
             let quantile = |share| sent.lateness.as_ref().and_then(|late| late.quantile(share));
             document.pacing.push(Pacing {
                 engine: mode.name(),
                 load_pps,
                 hold_ups: HOLD_UPS.name(),
-                sent_pps: load_pps * sent.frames as f64 / due.max(1) as f64,
+                sent_pps: load_pps * sent.given as f64 / due.max(1) as f64,
                 error_percent: -100.0 * sent.not_sent as f64 / due.max(1) as f64,
                 frames_not_sent: sent.not_sent,
                 lateness_p50_ns: quantile(0.5),

@@ -52,7 +52,7 @@ impl TrafficOptions {
             None => None,
             Some(name) => {
                 let loaded = profiles::load(name)?;
-                let read = |name: &str| loaded.read_capture(name);
+                let read = |name: &str| loaded.open_capture(name);
                 let frames = ProfileFrames::new(
                     &loaded.profile,
                     self.both_directions,

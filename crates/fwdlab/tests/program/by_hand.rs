@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use packet::pcap::{self, Format, Frame, Writer};
 use serde_json::Value;
 
 use crate::support::{Lab, PATIENCE, count, list, root, skipped};
@@ -416,7 +417,7 @@ fn captures_that_are_none_are_told_with_their_place() {
             "the capture ends at byte",
         ),
         (empty, 2, "has no frames"),
-        (long, 3, "its MTU is 1500"),
+        (long, 3, "an MTU of 1500 bytes"),
     ] {
         wire.run(&lab, &format!("send --port pa --pcap {}", path.display()))
             .code(code)
@@ -615,4 +616,248 @@ fn the_tester_measures_itself() {
     assert_eq!(wire.attached(), "");
     wire.run(&lab, "selftest pa").code(2);
     lab.assert_clean("a self-test");
+}
+
+/// A veth drops what is longer than the MTU of its other end, and counts that.
+#[test]
+fn what_the_port_drops_was_not_sent() {
+    if !root("what_the_port_drops_was_not_sent") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    wire.exec("ip link set pb mtu 1000; ethtool -K pb gro on");
+    for engine in ["xdp-live", "af-xdp", "af-packet"] {
+        let words = format!("--size 1518 --for 100frames --load 1kpps --engine {engine}");
+        let ended = wire.run(&lab, &send(&words));
+        ended.code(5);
+        for words in [
+            "sent      pa  0 frames in ",
+            "dropped   pa  100 of 100 frames that it was given, and that never left",
+            "nothing left",
+        ] {
+            assert!(ended.out.contains(words), "{engine}: {words}: {ended:?}");
+        }
+    }
+    let document = wire.json(
+        &lab,
+        &send("--rx-port pb --size 1518 --for 100frames --load 1kpps --engine af-packet"),
+    );
+    let (sent, received) = (&document["send"][0], &document["receive"][0]);
+    assert_eq!(count(&sent["frames_sent"]), 0);
+    assert_eq!(count(&sent["frames_given"]), 100);
+    assert_eq!(count(&sent["port_tx_dropped"]), 100);
+    assert_eq!(sent["rate_pps"], 0.0);
+    assert_eq!(count(&received["frames_given"]), 100);
+    assert_eq!(count(&received["frames_tx_dropped"]), 100);
+    assert_eq!(count(&received["frames_lost_elsewhere"]), 0);
+    lab.assert_clean("a smaller MTU");
+}
+
+#[test]
+fn one_rule_says_which_frames_a_port_takes() {
+    if !root("one_rule_says_which_frames_a_port_takes") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    wire.exec("ethtool -K pb gro on; ip link set pa mtu 1000; ip link set pb mtu 9000");
+    let profile = lab.path().join("tagged.toml");
+    let tagged = "about = 'tagged'\n[[stream]]\nlayers = ['vlan', 'ipv4', 'udp']\nsize = 1023\n";
+    std::fs::write(&profile, tagged).unwrap();
+    let capture = capture_file(&lab, "long.pcapng", &[(0, frame([198, 19, 0, 1], 1, 973))]);
+    let mut refused: Vec<(String, u32)> = ["auto", "xdp-live", "af-xdp", "af-packet"]
+        .into_iter()
+        .flat_map(|engine| {
+            [
+                (
+                    format!("--size 1019 --for 10frames --engine {engine}"),
+                    1001,
+                ),
+                (
+                    format!("--size 1514 --for 10frames --engine {engine}"),
+                    1496,
+                ),
+                (
+                    format!(
+                        "--profile {} --for 10frames --engine {engine}",
+                        profile.display()
+                    ),
+                    1001,
+                ),
+            ]
+        })
+        .collect();
+    refused.push((format!("--pcap {}", capture.display()), 1001));
+    for (words, mtu) in &refused {
+        wire.run(&lab, &send(words)).code(3).says(&[
+            "pa has an MTU of 1000 bytes",
+            &format!("ip link set pa mtu {mtu}"),
+        ]);
+    }
+    assert_eq!(wire.counter("pa", "tx", "packets"), 0);
+    // what is said helps
+    for (words, mtu) in &refused {
+        let before = wire.counter("pa", "tx", "packets");
+        wire.ip(&format!("link set pa mtu {mtu}"));
+        wire.run(&lab, &send(&format!("{words} --load 1kpps")))
+            .measured();
+        assert!(wire.counter("pa", "tx", "packets") > before, "{words}");
+    }
+    // as large as the port takes, by the engine that can
+    wire.ip("link set pa mtu 9000");
+    for (size, engine) in [
+        (1519, "xdp-live"),
+        (3076, "xdp-live"),
+        (3077, "af-packet"),
+        (9018, "af-packet"),
+    ] {
+        let before = wire.counter("pa", "tx", "bytes");
+        let document = wire.json(
+            &lab,
+            &send(&format!("--size {size} --for 10frames --load 1kpps")),
+        );
+        assert_eq!(document["send"][0]["engine"], engine, "{size}");
+        assert_eq!(count(&document["send"][0]["frames_sent"]), 10, "{size}");
+        let bytes = wire.counter("pa", "tx", "bytes") - before;
+        assert_eq!(bytes, 10 * (size - 4), "{size}");
+    }
+    wire.run(&lab, &send("--size 9019 --for 1frame")).code(3);
+    wire.run(&lab, &send("--size 63 --for 1frame"))
+        .code(2)
+        .says(&["what pkt-gen calls 60 is 64 here"]);
+}
+
+/// More frames than are looked at before the first leaves.
+const MANY: usize = 60_000;
+
+/// A capture of 1 GiB, most of it blocks that nobody knows and that take no room on the disk: many frames, the blocks, ten more.
+/// The fifth of these goes to `odd`.
+fn large_capture(lab: &Lab, name: &str, odd: [u8; 4]) -> std::path::PathBuf {
+    use std::io::{Seek, SeekFrom, Write};
+    const BLOCK: u32 = 16 << 20;
+    let path = lab.path().join(name);
+    let mut bytes = Vec::new();
+    let writer = Writer::start(Format::Ng, pcap::ETHERNET, &mut bytes);
+    let one = frame([198, 19, 0, 1], 1, 18);
+    for n in 0..MANY as u64 {
+        writer.frame(&Frame::new(n * 1000, &one), &mut bytes);
+    }
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(&bytes).unwrap();
+    for _ in 0..64 {
+        file.write_all(&0x0bad_u32.to_le_bytes()).unwrap();
+        file.write_all(&BLOCK.to_le_bytes()).unwrap();
+        file.seek(SeekFrom::Current(i64::from(BLOCK) - 12)).unwrap();
+        file.write_all(&BLOCK.to_le_bytes()).unwrap();
+    }
+    bytes.clear();
+    for n in 0..10_u64 {
+        let to = if n == 4 { odd } else { [198, 19, 0, 1] };
+        let at = (MANY as u64 + n) * 1000;
+        writer.frame(&Frame::new(at, &frame(to, 2, 18)), &mut bytes);
+    }
+    file.write_all(&bytes).unwrap();
+    path
+}
+
+/// The program may not have as much memory as the file is large.
+fn with_little_memory(lab: &Lab, wire: &Wire, words: &str) -> crate::support::Ended {
+    let script = format!(
+        "ulimit -d 307200; exec {} {words} --netns {}",
+        crate::support::PROGRAM,
+        wire.name
+    );
+    lab.start_command(lab.with(&["sh", "-c"], &[&script]))
+        .wait(PATIENCE)
+}
+
+#[test]
+fn captures_of_any_size_are_read_while_they_are_sent() {
+    if !root("captures_of_any_size_are_read_while_they_are_sent") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let good = large_capture(&lab, "large.pcapng", [198, 19, 0, 1]);
+    let bad = large_capture(&lab, "bad.pcapng", [8, 8, 8, 8]);
+    let sent = |words: &str| {
+        let before = wire.counter("pa", "tx", "packets");
+        let ended = with_little_memory(&lab, &wire, words);
+        (ended, wire.counter("pa", "tx", "packets") - before)
+    };
+    let file = good.display();
+    for (words, frames) in [
+        // at its own times: a frame each microsecond
+        (
+            format!("send --port pa --pcap {file} --speed 0.1"),
+            MANY as u64 + 10,
+        ),
+        (
+            format!("send --port pa --pcap {file} --load max --loop 2"),
+            2 * (MANY as u64 + 10),
+        ),
+        (
+            format!("send --port pa --pcap {file} --load 1kpps --for 10frames"),
+            10,
+        ),
+    ] {
+        let (ended, left) = sent(&words);
+        ended.measured().says(&["(mean of the first "]);
+        assert_eq!(left, frames, "{words}: {ended:?}");
+    }
+    // what is wrong far behind is found when it is read, and all before that is sent
+    let words = format!("send --port pa --pcap {} --load max", bad.display());
+    let (ended, left) = sent(&words);
+    ended.code(4).says(&[
+        &format!("frame {} of ", MANY + 5),
+        "8.8.8.8",
+        "what is before that was sent",
+    ]);
+    assert_eq!(left, MANY as u64 + 4);
+    let (ended, left) = sent(&format!("{words} --for 10frames"));
+    assert_eq!((ended.measured().code, left), (ended.code, 10));
+    let (ended, left) = sent(&format!("{words} --to-any-address"));
+    ended.measured();
+    assert_eq!(left, MANY as u64 + 10);
+    // a profile takes one frame out of it, and reads no further
+    let profile = lab.path().join("one.toml");
+    std::fs::write(
+        &profile,
+        "about = 'one'\n[[stream]]\npcap = 'large.pcapng'\nframe = 3\n",
+    )
+    .unwrap();
+    let (ended, left) = sent(&send(&format!(
+        "--profile {} --load 1kpps --for 10frames",
+        profile.display()
+    )));
+    ended.measured();
+    assert_eq!(left, 10);
+    lab.assert_clean("large captures");
+}
+
+#[test]
+fn a_capture_that_is_not_sent_to_its_end_owes_nothing() {
+    if !root("a_capture_that_is_not_sent_to_its_end_owes_nothing") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    // two frames an hour apart
+    let hour_ns = 3_600_000_000_000;
+    let file = capture_file(
+        &lab,
+        "hour.pcapng",
+        &[
+            (0, frame([198, 19, 0, 1], 1, 30)),
+            (hour_ns, frame([198, 19, 0, 1], 2, 30)),
+        ],
+    );
+    for more in ["--for 100ms", "--for 100ms --loop 0"] {
+        let words = format!("send --port pa --pcap {} {more}", file.display());
+        let document = wire.json(&lab, &words);
+        let sent = &document["send"][0];
+        assert_eq!(count(&sent["frames_sent"]), 1, "{sent}");
+        assert_eq!(count(&sent["frames_not_sent"]), 0, "{sent}");
+    }
 }

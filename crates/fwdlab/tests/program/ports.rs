@@ -132,6 +132,13 @@ fn destinations_of_other_people_are_refused() {
             (1000, frame([8, 8, 8, 8], 2, 30)),
         ],
     );
+    let mut answer = frame([198, 19, 0, 1], 1, 30);
+    answer[26..30].copy_from_slice(&[8, 8, 8, 8]);
+    let answers = capture_file(&lab, "answers.pcapng", &[(0, answer)]);
+    let from = lab.path().join("from.toml");
+    let layers = "{ ipv4 = { source = '8.8.8.8' } }, 'udp'";
+    let text = format!("about = 'a source'\n[[stream]]\nlayers = [{layers}]\n");
+    std::fs::write(&from, text).unwrap();
     // far behind the frames that anybody looks at leaves the block
     let far = lab.path().join("far.toml");
     std::fs::write(
@@ -145,7 +152,11 @@ fn destinations_of_other_people_are_refused() {
         "--for 10frames --to 198.19.255.250-198.20.0.5".to_owned(),
         "--for 10frames --from 2001:2::1 --to 2a00:1450::1".to_owned(),
         "--for 10frames --profile bench/var1".to_owned(),
+        "--for 10frames --from 8.8.8.8 --to 198.19.0.1".to_owned(),
+        "--for 10frames --from 198.18.0.1-198.20.0.1 --to 198.19.0.1".to_owned(),
+        format!("--for 10frames --profile {}", from.display()),
         format!("--pcap {}", bad.display()),
+        format!("--pcap {}", answers.display()),
     ] {
         let refused = wire.run(&lab, &send(&more));
         refused.code(3).says(&["RFC 6815", "--to-any-address"]);
@@ -158,6 +169,129 @@ fn destinations_of_other_people_are_refused() {
         wire.run(&lab, &send(&format!("--for 10frames --to {good}")))
             .measured();
     }
+}
+
+#[test]
+fn everybody_on_a_network_is_asked_first() {
+    if !root("everybody_on_a_network_is_asked_first") {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    let mut all = frame([198, 19, 0, 1], 1, 30);
+    all[..6].fill(0xff);
+    let capture = capture_file(&lab, "all.pcapng", &[(0, all)]);
+    let profile = lab.path().join("all.toml");
+    let layers = "{ ethernet = { destination = 'ff:ff:ff:ff:ff:ff' } }, 'ipv4', 'udp'";
+    let text = format!("about = 'to all'\n[[stream]]\nlayers = [{layers}]\n");
+    std::fs::write(&profile, text).unwrap();
+    let everybody = "send --port pa --load 1kpps --dst-mac ff:ff:ff:ff:ff:ff --for 10frames";
+    let told = format!(
+        "{} --for 10frames --profile {}",
+        send(""),
+        profile.display()
+    );
+    let captured = format!("send --port pa --pcap {}", capture.display());
+    for words in [
+        everybody,
+        &format!("{everybody} --profile vlan"),
+        &told,
+        &captured,
+    ] {
+        wire.run(&lab, words)
+            .code(3)
+            .says(&["ff:ff:ff:ff:ff:ff", "--to-any-address"]);
+    }
+    assert_eq!(wire.counter("pa", "tx", "packets"), 0);
+    wire.run(&lab, &format!("{everybody} --to-any-address"))
+        .measured();
+    // a capture to somebody else now
+    wire.run(&lab, &format!("{captured} --dst-mac {MAC_B}"))
+        .measured();
+    assert_eq!(wire.counter("pa", "tx", "packets"), 11);
+}
+
+/// Frames that are sent on one interface and leave by another are as bad as those that are sent on the other.
+#[test]
+fn frames_do_not_leave_by_another_port_that_somebody_needs() {
+    const TEST: &str = "frames_do_not_leave_by_another_port_that_somebody_needs";
+    // nobody's here, so that bridges pass it on
+    const BEYOND: &str = "02:00:00:00:00:e0";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    // the way out of this namespace; db is all that is behind it
+    let way_out = "ip link add da type veth peer name db; ip link set da up; ip link set db up; \
+                   ip address add 198.18.99.2/24 dev da; ip route add default via 198.18.99.1 dev da";
+    for (script, port, words) in [
+        (
+            "ip link add mv0 link da type macvlan; ip link set mv0 up",
+            "mv0",
+            "frames sent on it go to da, which is below mv0, and it carries the default route",
+        ),
+        (
+            "ip link add br0 type bridge; ip link set br0 up; ip link set da master br0; ip link set pb master br0",
+            "pa",
+            "frames sent on it go to da, a port of br0, and it carries the default route",
+        ),
+        (
+            // over a macvlan into a bridge
+            "ip link add br0 type bridge; ip link set br0 up; ip link set da master br0; ip link set pb master br0; \
+             ip link add mv0 link pa type macvlan; ip link set mv0 up",
+            "mv0",
+            "frames sent on it go to da, a port of br0, and it carries the default route",
+        ),
+    ] {
+        let wire = Wire::new();
+        wire.exec(way_out);
+        wire.exec(script);
+        let send = format!("send --port {port} --dst-mac {BEYOND} --load 1kpps --for 10frames");
+        let before = wire.counter("db", "rx", "packets");
+        let refused = wire.run(&lab, &send);
+        refused.code(3).says(&[words, "--even-with-default-route"]);
+        // others may speak there, too
+        assert!(wire.counter("db", "rx", "packets") < before + 10, "{words}");
+        let before = wire.counter("db", "rx", "packets");
+        wire.run(&lab, &format!("{send} --even-with-default-route"))
+            .measured();
+        assert!(
+            wire.counter("db", "rx", "packets") >= before + 10,
+            "{words}"
+        );
+        // who only receives sends nothing anywhere
+        wire.run(&lab, &format!("receive --port {port} --for 10ms"))
+            .measured();
+    }
+    // a bridge itself
+    let wire = Wire::new();
+    wire.exec("ip link add br0 type bridge; ip link set br0 up; ip link set pb master br0");
+    let send = format!("send --port br0 --dst-mac {BEYOND} --load 1kpps --for 10frames");
+    wire.run(&lab, &send)
+        .code(3)
+        .says(&["pb is a port of it", "--even-in-bridge"]);
+    wire.run(&lab, &format!("{send} --even-in-bridge"))
+        .measured();
+    // the other end is elsewhere, in a bridge over the way out
+    let (wire, other) = (Wire::new(), Wire::new());
+    wire.ip(&format!("link set pb netns {} name pc", other.name));
+    other.exec("ip link add br0 type bridge; ip link set br0 up; ip link set pc up; ip link set pc master br0");
+    let send = format!("send --port pa --dst-mac {BEYOND} --load 1kpps --for 10frames");
+    // a DUT that bridges is nobody's way out
+    other.exec("ip link set pa master br0");
+    wire.run(&lab, &send).measured();
+    other.exec(way_out);
+    other.exec("ip link set da master br0");
+    wire.run(&lab, &send)
+        .code(3)
+        .says(&["go to da, a port of br0", "--even-with-default-route"]);
+    // and the bridge has an address that somebody may use
+    other.exec("ip link set da nomaster; ip address add 192.168.7.1/24 dev br0");
+    wire.run(&lab, &send).code(3).says(&[
+        "go to br0, of which pc, the other end of pa, is a port, and it has the address 192.168.7.1",
+        "--even-with-address",
+    ]);
+    lab.assert_clean("ways out");
 }
 
 /// A DUT may unpack a tunnel and forward what is inside: there is no public address in any layer.

@@ -162,13 +162,13 @@ fn exactly_the_flows_that_a_dut_drops_are_named() {
             words(&blocked["flows_missing"]),
             ["198.18.10.1:2000 > 198.19.10.1:3000"]
         );
-        assert_eq!(count(&received["frames_sent"]), 4800);
+        assert_eq!(count(&received["frames_given"]), 4800);
         assert_eq!(
             count(&received["frames_lost_elsewhere"]),
             dropped.iter().sum::<u64>()
         );
         assert_eq!(
-            count(&received["frames_sent"]),
+            count(&received["frames_given"]),
             count(&received["frames_delivered"]) + count(&received["frames_lost_elsewhere"])
         );
         for clean in ["frames_duplicate", "frames_reordered", "frames_corrupt"] {

@@ -89,7 +89,7 @@ impl ProfileFrames {
         profile: &Profile,
         both_ways: bool,
         link: Option<LinkSpeed>,
-        read: &dyn Fn(&str) -> std::io::Result<Vec<u8>>,
+        read: &dyn Fn(&str) -> std::io::Result<Box<dyn std::io::Read>>,
     ) -> Result<ProfileFrames, String> {
         let compiled = |direction, addresses| {
             let setting = Setting {

@@ -19,10 +19,12 @@ use model::link::{LinkLoad, LinkSpeed, MeanSize};
 use model::profile::size::Pattern;
 use model::profile::{self, Plan, Profile, ProfileError, Rate, Size, Step, Stream as Text};
 use model::units::Load;
+use packet::pcap::Frame;
 
 use self::program::Draft;
 use self::shape::{Blueprint, FCS, Macs};
 use super::{Emission, Kind, Stream, Timing, Traffic};
+use crate::capture::file;
 use crate::generator::SignaturePlace;
 use crate::tester::Addresses;
 
@@ -52,8 +54,8 @@ pub struct Setting<'a> {
     pub vlan: Option<u16>,
     /// Speed of the link, for rates that are shares of it.
     pub link: Option<LinkSpeed>,
-    /// Reads a capture file that the profile names.
-    pub read: &'a dyn Fn(&str) -> io::Result<Vec<u8>>,
+    /// Opens a capture file that the profile names.
+    pub read: &'a dyn Fn(&str) -> io::Result<Box<dyn io::Read>>,
 }
 
 /// A compiled profile.
@@ -286,19 +288,9 @@ fn captured(
 ) -> Result<(Vec<Draft>, Vec<u16>), Wrong> {
     let wrong = |why: String| Wrong::at("pcap", format!("{file}: {why}"));
     let reverse = setting.direction == Direction::Reverse;
-    let contents =
-        (setting.read)(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-    let mut drafts: Vec<Draft> = Vec::new();
-    for (number, frame) in packet::pcap::frames(&contents).enumerate() {
-        let number = number as u64 + 1;
+    let opened = (setting.read)(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let mut draft = |number: u64, frame: Frame<'_>, before: usize| {
         let of_frame = |why: String| wrong(format!("frame {number}: {why}"));
-        let frame = frame.map_err(|error| of_frame(error.to_string()))?;
-        if stream
-            .frame
-            .is_some_and(|wanted| u64::from(wanted) != number)
-        {
-            continue;
-        }
         if frame.link_type != packet::pcap::ETHERNET {
             return Err(of_frame(format!(
                 "link type {} is not Ethernet",
@@ -320,7 +312,7 @@ fn captured(
             )));
         }
         *bytes += whole;
-        if *bytes > MOST_BYTES || drafts.len() > u16::MAX.into() {
+        if *bytes > MOST_BYTES || before > u16::MAX.into() {
             return Err(wrong(format!(
                 "more than {} frames or {MOST_BYTES} bytes; take a piece of it",
                 u16::MAX
@@ -331,11 +323,27 @@ fn captured(
         if reverse {
             shape.reverse();
         }
-        let draft = Draft::new(stream, shape, reverse, None).map_err(|mut error| {
+        Draft::new(stream, shape, reverse, None).map_err(|mut error| {
             error.why = format!("{file}: frame {number}: {}", error.why);
             error
-        })?;
-        drafts.push(draft);
+        })
+    };
+    let mut frames = file::Frames::new(opened);
+    let mut drafts: Vec<Draft> = Vec::new();
+    for number in 1.. {
+        let is_wanted = stream
+            .frame
+            .is_none_or(|wanted| u64::from(wanted) == number);
+        let next = frames.next(|frame| is_wanted.then(|| draft(number, frame, drafts.len())));
+        match next.map_err(|error| wrong(format!("frame {number}: {error}")))? {
+            None => break,
+            Some(None) => continue,
+            Some(Some(draft)) => drafts.push(draft?),
+        }
+        // nothing behind it is looked at
+        if stream.frame.is_some() {
+            break;
+        }
     }
     match (drafts.is_empty(), stream.frame) {
         (true, Some(frame)) => Err(wrong(format!("there is no frame {frame}"))),

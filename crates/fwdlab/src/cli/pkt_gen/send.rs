@@ -139,7 +139,7 @@ impl Lines {
 /// What a period counted, when two frames have so many bytes, and its length in microseconds.
 fn of(period: &Period, bytes_of_two: u64) -> (Counted, u64) {
     let sent = period.sent.first();
-    let frames = sent.map_or(0, |sent| sent.frames);
+    let frames = sent.map_or(0, |sent| sent.given);
     let counted = Counted {
         frames,
         bytes: (u128::from(frames) * u128::from(bytes_of_two) / 2) as u64,

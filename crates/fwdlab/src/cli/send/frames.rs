@@ -2,12 +2,15 @@
 //!
 //! Nothing is sent here; the next hop may be asked for its address. Start with [`Send::wanted`] and [`Send::plan`].
 
+use std::fs::File;
+use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use engine::replay::Recording;
+use engine::capture::file;
+use engine::replay::{Recording, Source, SourceError};
 use engine::traffic::compile::{Direction, Setting, compile};
 use engine::traffic::player::Player;
 use engine::traffic::reach;
@@ -21,7 +24,7 @@ use model::units::FrameSize;
 use packet::modifier::Instruction;
 use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Span, pcap};
 
-use super::Send;
+use super::{Mac, Send};
 use crate::cli::session::range::Range;
 use crate::exit_code::Usage;
 use crate::profiles::{self, Loaded};
@@ -44,7 +47,7 @@ pub(super) struct Planned {
 
 pub(super) enum What {
     Frames(Frames),
-    Recording(Arc<Recording>),
+    Recording(Recording),
 }
 
 /// What was asked for, before it is known for which port.
@@ -53,8 +56,8 @@ pub(super) enum Wanted {
     Flows(FlowSet),
     /// A profile.
     Profile(Box<Loaded>),
-    /// A capture.
-    Recording(Recording),
+    /// A capture, for each port.
+    Recordings(Vec<Option<Recording>>),
 }
 
 impl Send {
@@ -66,20 +69,28 @@ impl Send {
         }
     }
 
-    pub(super) fn frame_size(&self) -> anyhow::Result<FrameSize> {
+    /// Bytes of all frames, FCS counted.
+    pub(super) fn frame_size(&self) -> anyhow::Result<u16> {
         let version = match self.version() {
             IpVersion::V4 => trial::IpVersion::Ipv4,
             IpVersion::V6 => trial::IpVersion::Ipv6,
         };
-        let size = self.size.unwrap_or(version.smallest_frame());
+        let size = self.size.unwrap_or(version.smallest_frame().bytes());
         // says why when there is no room
-        trial::Stream::new(version, size, 1)?;
+        trial::Stream::new(
+            version,
+            FrameSize::new(size.min(FrameSize::MAX.bytes()))?,
+            1,
+        )?;
         Ok(size)
     }
 
     pub(super) fn wanted(&self) -> anyhow::Result<Wanted> {
         if let Some(path) = &self.pcap {
-            return Ok(Wanted::Recording(self.recording(path)?));
+            let recordings = (0..self.ports.len()).map(|at| self.recording(path, at).map(Some));
+            return Ok(Wanted::Recordings(
+                recordings.collect::<anyhow::Result<_>>()?,
+            ));
         }
         if let Some(name) = &self.profile {
             return Ok(Wanted::Profile(Box::new(profiles::load(name)?)));
@@ -148,6 +159,7 @@ impl Send {
         let (from, to) = (self.from.unwrap_or(from), self.to.unwrap_or(to));
         if !self.to_any_address {
             destinations::check([(to.first, to.last)])?;
+            destinations::check_sources([(from.first, from.last)])?;
         }
         let ports = |range: Range| {
             let (first, last) = range.ports.unwrap_or((2000, 2000));
@@ -193,63 +205,45 @@ impl Send {
         Ok(set.ok())
     }
 
-    /// All frames of a capture file.
-    fn recording(&self, path: &Path) -> anyhow::Result<Recording> {
-        let wrong = |what: String| Usage(format!("{}: {what}", path.display()));
-        let bytes = std::fs::read(path)
-            .map_err(|e| Usage(format!("cannot read the capture {}: {e}", path.display())))?;
-        let mut frames: Vec<(u64, Vec<u8>)> = Vec::new();
-        for (number, frame) in (1..).zip(pcap::frames(&bytes)) {
-            let frame = frame.map_err(|e| wrong(e.to_string()))?;
-            if frame.link_type != pcap::ETHERNET {
-                return Err(wrong(format!(
-                    "frame {number} is not an Ethernet frame (link type {})",
-                    frame.link_type
+    /// A capture file for one port.
+    fn recording(&self, path: &Path, at: usize) -> anyhow::Result<Recording> {
+        let capture = Capture {
+            path: path.to_owned(),
+            frames: opened(path).map_err(|error| {
+                Usage(format!(
+                    "cannot read the capture {}: {error}",
+                    path.display()
                 ))
-                .into());
-            }
-            let mut whole = frame.bytes.to_vec();
-            if frame.original_len as usize > whole.len() {
-                if !self.pad {
-                    return Err(wrong(format!(
-                        "of frame {number} only {} of {} bytes were captured; with --pad the rest is sent as zeros",
-                        whole.len(),
-                        frame.original_len
-                    ))
-                    .into());
-                }
-                whole.resize((frame.original_len as usize).min(pcap::MAX_FRAME_BYTES), 0);
-            }
-            whole.truncate(whole.len().saturating_sub(usize::from(frame.fcs_len)));
-            if whole.len() < 14 {
-                return Err(
-                    wrong(format!("frame {number} is shorter than an Ethernet header")).into(),
-                );
-            }
-            if !self.to_any_address {
-                destinations::check_reach(&reach::of_frame(&whole)).map_err(|e| {
-                    LabError::Preflight(format!("frame {number} of {}: {e}", path.display()))
-                })?;
-            }
-            frames.push((frame.timestamp_ns, whole));
+            })?,
+            number: 0,
+            pad: self.pad,
+            to_any_address: self.to_any_address,
+            source: self.src_mac.get(at).or(self.src_mac.first()).copied(),
+            destination: self.dst_mac.get(at).or(self.dst_mac.first()).copied(),
+        };
+        let recording = Recording::open(capture).map_err(of_source)?;
+        if recording.frames() == 0 {
+            let why = format!("{}: the capture has no frames", path.display());
+            return Err(Usage(why).into());
         }
-        if frames.is_empty() {
-            return Err(wrong("the capture has no frames".into()).into());
-        }
-        Ok(Recording::new(
-            frames.iter().map(|(at, bytes)| (*at, bytes.as_slice())),
-        ))
+        Ok(recording)
     }
 
     pub(super) fn plan(
         &self,
         at: usize,
         interface: &str,
-        wanted: &Wanted,
+        wanted: &mut Wanted,
     ) -> anyhow::Result<Planned> {
         let port = self.where_.take(interface, self.roles(interface))?;
         let (what, mean) = match wanted {
-            Wanted::Recording(recording) => self.plan_recording(at, &port, recording)?,
+            Wanted::Recordings(recordings) => {
+                let recording = recordings[at].take().context("a capture of each port")?;
+                let frames = recording.frames();
+                let mean = MeanSize::new(recording.bytes() + 4 * frames, frames)
+                    .context("frames without contents")?;
+                (What::Recording(recording), mean)
+            }
             Wanted::Profile(loaded) => self.plan_profile(at, &port, loaded)?,
             Wanted::Flows(flows) => {
                 let flows = if at == 1 { flows.reversed() } else { *flows };
@@ -270,7 +264,7 @@ impl Send {
                     source: MacAddr(source),
                     destination: MacAddr(destination),
                     version: flows.version(),
-                    frame_size: size.bytes(),
+                    frame_size: size,
                 })
                 .map_err(|e| Usage(e.to_string()))?;
                 let frames = Frames::Test(TestFrames {
@@ -278,25 +272,11 @@ impl Send {
                     flows,
                     nonce: self.session,
                 });
-                (What::Frames(frames), size.into())
+                let mean = MeanSize::new(size.into(), 1).context("frames without contents")?;
+                (What::Frames(frames), mean)
             }
         };
         Ok(Planned { port, what, mean })
-    }
-
-    fn plan_recording(
-        &self,
-        at: usize,
-        port: &Port,
-        recording: &Recording,
-    ) -> anyhow::Result<(What, MeanSize)> {
-        let recording = self.readdressed(recording, at);
-        let longest = (0..recording.len()).map(|n| recording.frame(n).len()).max();
-        fits(port, longest.unwrap_or(0))?;
-        let frames = recording.len() as u64;
-        let mean = MeanSize::new(recording.bytes() + 4 * frames, frames)
-            .context("frames without contents")?;
-        Ok((What::Recording(Arc::new(recording)), mean))
     }
 
     fn plan_profile(
@@ -320,7 +300,7 @@ impl Send {
                     },
                     vlan: self.vlan,
                     link: self.link_of(port),
-                    read: &|name| loaded.read_capture(name),
+                    read: &|name| loaded.open_capture(name),
                 },
             )?;
             Ok(TrafficFrames {
@@ -330,7 +310,6 @@ impl Send {
         };
         // the first look says where the frames go, and so whom to ask for the next hop
         let look = look(&compiled([2, 0, 0, 0, 0, 2])?, self.to_any_address)?;
-        fits(port, look.longest)?;
         let destination = self.destination_mac(at, port, source_mac, look.first)?;
         Ok((
             What::Frames(Frames::Traffic(compiled(destination)?)),
@@ -356,23 +335,6 @@ impl Send {
         })
     }
 
-    /// The recording with the MAC addresses that were asked for.
-    fn readdressed(&self, recording: &Recording, at: usize) -> Recording {
-        let source = self.src_mac.get(at).or(self.src_mac.first());
-        let destination = self.dst_mac.get(at).or(self.dst_mac.first());
-        if source.is_none() && destination.is_none() {
-            return recording.clone();
-        }
-        recording.map(|frame| {
-            if let Some(mac) = destination {
-                frame[..6].copy_from_slice(&mac.0);
-            }
-            if let Some(mac) = source {
-                frame[6..12].copy_from_slice(&mac.0);
-            }
-        })
-    }
-
     /// As said, or asked of the next hop: `first` are source and destination of the first frame that has some.
     fn destination_mac(
         &self,
@@ -382,6 +344,9 @@ impl Send {
         first: Option<(IpAddr, IpAddr)>,
     ) -> anyhow::Result<[u8; 6]> {
         if let Some(mac) = self.dst_mac.get(at).or(self.dst_mac.first()) {
+            if !self.to_any_address {
+                destinations::check_mac(mac.0)?;
+            }
             return Ok(mac.0);
         }
         let say = "Say where frames go: --dst-mac MAC, or --via ADDRESS of the next hop";
@@ -405,10 +370,95 @@ impl Send {
     }
 }
 
+/// A capture file as it is sent: with the MAC addresses that were asked for, frame by frame.
+struct Capture {
+    path: PathBuf,
+    frames: file::Frames<File>,
+    /// The number of the last frame.
+    number: u64,
+    pad: bool,
+    to_any_address: bool,
+    source: Option<Mac>,
+    destination: Option<Mac>,
+}
+
+impl Source for Capture {
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError> {
+        let begin = bytes.len();
+        let Capture { path, number, .. } = self;
+        let wrong = |what: String| Usage(format!("{}: {what}", path.display()));
+        *number += 1;
+        let pad = self.pad;
+        let taken = self.frames.next(|frame| {
+            if frame.link_type != pcap::ETHERNET {
+                return Err(wrong(format!(
+                    "frame {number} is not an Ethernet frame (link type {})",
+                    frame.link_type
+                )));
+            }
+            bytes.extend_from_slice(frame.bytes);
+            let whole = frame.original_len as usize;
+            if whole > frame.bytes.len() {
+                if !pad {
+                    return Err(wrong(format!(
+                        "of frame {number} only {} of {whole} bytes were captured; with --pad the rest is sent as zeros",
+                        frame.bytes.len(),
+                    )));
+                }
+                bytes.resize(begin + whole.min(pcap::MAX_FRAME_BYTES), 0);
+            }
+            let len = (bytes.len() - begin).saturating_sub(frame.fcs_len.into());
+            bytes.truncate(begin + len);
+            if len < 14 {
+                let what = format!("frame {number} is shorter than an Ethernet header");
+                return Err(wrong(what));
+            }
+            Ok(frame.timestamp_ns)
+        });
+        let Some(timestamp_ns) = taken.map_err(|error| wrong(error.to_string()))? else {
+            return Ok(None);
+        };
+        let timestamp_ns = timestamp_ns?;
+        let frame = &mut bytes[begin..];
+        if let Some(mac) = self.destination {
+            frame[..6].copy_from_slice(&mac.0);
+        }
+        if let Some(mac) = self.source {
+            frame[6..12].copy_from_slice(&mac.0);
+        }
+        if !self.to_any_address {
+            destinations::check_frame(frame).map_err(|error| {
+                LabError::Preflight(format!("frame {number} of {}: {error}", path.display()))
+            })?;
+        }
+        Ok(Some(timestamp_ns))
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        let again = |error| format!("cannot read {} again: {error}", self.path.display());
+        (self.frames, self.number) = (opened(&self.path).map_err(again)?, 0);
+        Ok(())
+    }
+}
+
+fn opened(path: &Path) -> io::Result<file::Frames<File>> {
+    File::open(path).map(file::Frames::new)
+}
+
+/// What is wrong with a capture, by its kind.
+fn of_source(error: SourceError) -> anyhow::Error {
+    match error.downcast::<Usage>() {
+        Ok(usage) => (*usage).into(),
+        Err(error) => match error.downcast::<LabError>() {
+            Ok(error) => (*error).into(),
+            Err(error) => anyhow::Error::msg(error.to_string()),
+        },
+    }
+}
+
 /// What frames are like, from the first of them.
 struct Look {
     mean: MeanSize,
-    longest: usize,
     /// Source and destination of the first frame that has some.
     first: Option<(IpAddr, IpAddr)>,
 }
@@ -435,7 +485,6 @@ fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
     let (mut count, mut bytes) = (0_u64, 0_u64);
     let mut look = Look {
         mean: FrameSize::MIN.into(),
-        longest: 0,
         first: None,
     };
     while count < looked_at {
@@ -445,13 +494,12 @@ fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
         }
         count += 1;
         bytes += len as u64 + 4;
-        look.longest = look.longest.max(len);
-        let reach = reach::of_frame(&buffer[..len]);
+        let frame = &buffer[..len];
         if !to_any_address {
-            destinations::check_reach(&reach)?;
+            destinations::check_frame(frame)?;
         }
         if look.first.is_none() {
-            let mut reach = reach.into_iter();
+            let mut reach = reach::of_frame(frame).into_iter();
             let outermost = reach.find(|reach| reach.destination.inside.is_none());
             look.first = outermost.and_then(|reach| Some((reach.from?.0, reach.to.0)));
         }
@@ -467,19 +515,4 @@ pub(super) fn place_of(frames: &Frames) -> SignaturePlace {
         Frames::Test(_) => None,
     }
     .unwrap_or(SignaturePlace::UdpPayload)
-}
-
-/// Does a port take frames so long, without FCS?
-fn fits(port: &Port, bytes: usize) -> Result<(), LabError> {
-    let name = &port.spec.interface;
-    let most = port.facts.mtu as usize + 18;
-    if bytes <= most {
-        return Ok(());
-    }
-    Err(LabError::Preflight(format!(
-        "the longest frame has {bytes} bytes without FCS, and {name} takes {most} (its MTU is {}). Raise it with: ip link set \
-         {name} mtu {}",
-        port.facts.mtu,
-        bytes - 14
-    )))
 }

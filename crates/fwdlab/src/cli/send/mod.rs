@@ -19,7 +19,7 @@ use engine::traffic::expect::Expectation;
 use engine::{Expected, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
 use lab::ports::{Port, Role};
 use model::link::{LinkLoad, LinkSpeed};
-use model::units::{FrameSize, UnitError, parse_duration};
+use model::units::{UnitError, parse_duration};
 
 pub(super) use self::frames::LOOKED_AT;
 use self::frames::{Planned, What, place_of};
@@ -62,9 +62,9 @@ pub struct Send {
     /// Traffic profile: a name (`fwdlab profile ls`) or a file
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["pcap", "size", "flows", "from", "to", "ipv6"])]
     profile: Option<String>,
-    /// Frame size in bytes, FCS counted [default: 64; IPv6: 84]
-    #[arg(long, value_name = "BYTES", conflicts_with = "pcap")]
-    size: Option<FrameSize>,
+    /// Frame size in bytes, FCS counted, up to the port's MTU and 18 [default: 64; IPv6: 84]
+    #[arg(long, value_name = "BYTES", conflicts_with = "pcap", value_parser = frame_bytes)]
+    size: Option<u16>,
     /// Number of flows [default: 2000, or those of --from and --to]
     #[arg(long, value_name = "N", conflicts_with_all = ["pcap", "from", "to"])]
     flows: Option<u32>,
@@ -152,6 +152,18 @@ impl std::str::FromStr for Mac {
     }
 }
 
+/// A frame size, jumbo frames too: as large as our receivers know them.
+fn frame_bytes(text: &str) -> Result<u16, UnitError> {
+    match text.trim().parse() {
+        Ok(bytes @ 64..=16_384) => Ok(bytes),
+        _ => Err(UnitError {
+            text: text.into(),
+            what: "frame size",
+            why: "64 bytes to the port's MTU and 18, 16384 at most, FCS counted (what pkt-gen calls 60 is 64 here)".into(),
+        }),
+    }
+}
+
 fn speed(text: &str) -> Result<f64, UnitError> {
     let number = text.trim().trim_end_matches('x');
     match number.parse() {
@@ -197,9 +209,9 @@ impl Send {
         }
         // wrong use first: nothing is touched for it
         let counted = self.counted()?;
-        let wanted = self.wanted()?;
+        let mut wanted = self.wanted()?;
         let planned: Vec<Planned> = (self.ports.iter().enumerate())
-            .map(|(at, interface)| self.plan(at, interface, &wanted))
+            .map(|(at, interface)| self.plan(at, interface, &mut wanted))
             .collect::<anyhow::Result<_>>()?;
         let loads = (planned.iter().map(|planned| self.loads(planned, &wanted)))
             .collect::<anyhow::Result<Vec<_>>>()?;
@@ -272,7 +284,7 @@ impl Send {
                 let sent = &whole.sent[sender];
                 // test frames are one stream, and nobody counts it apart
                 let of_streams = match sent.streams.is_empty() {
-                    true => std::slice::from_ref(&sent.frames),
+                    true => std::slice::from_ref(&sent.given),
                     false => &sent.streams[..],
                 };
                 (end.streams, end.taken) = streams::ends(

@@ -3,7 +3,6 @@
 //! Start with [`Send::tell_begin`] and [`Send::tell_end`].
 
 use engine::Frames;
-use model::link::MeanSize;
 use packet::IpVersion;
 use report::number;
 use serde_json::{Value, json};
@@ -60,7 +59,7 @@ impl Send {
             output::note(&format!(
                 "send      {}  {}  {amount}",
                 sending.port.spec.interface,
-                self.frames_in_words(sending.mean)
+                self.frames_in_words(sending)
             ));
             output::note(&format!("load      {}", resolved(loads).join(", then ")));
             output::note(&format!("engine    {}", engine.mode));
@@ -70,9 +69,17 @@ impl Send {
         }
     }
 
-    fn frames_in_words(&self, mean: MeanSize) -> String {
+    fn frames_in_words(&self, sending: &Sending) -> String {
+        let mean = sending.mean;
         if let Some(path) = &self.pcap {
-            return format!("{} (mean {:.1} B)", path.display(), mean.bytes());
+            let of = match &sending.source {
+                Source::Replay(replay) => replay.looked_at(),
+                Source::Engine(..) => None,
+            };
+            let of = of.map_or(String::new(), |frames| {
+                format!(" of the first {} frames", number::count(frames))
+            });
+            return format!("{} (mean{of} {:.1} B)", path.display(), mean.bytes());
         }
         if let Some(name) = &self.profile {
             return format!("profile {name} (mean {:.1} B)", mean.bytes());
@@ -113,7 +120,7 @@ impl Send {
             value["loads"] = words.into();
         }
         let balances: Vec<Balance> = (ends.iter().zip(&whole.received))
-            .map(|(end, received)| Balance::of(end, received, &whole.sent))
+            .map(|(end, received)| self.balance(end, received, &whole.sent))
             .collect();
         for ((end, balance), value) in (ends.iter().zip(&balances))
             .zip(document["receive"].as_array_mut().into_iter().flatten())
@@ -137,22 +144,38 @@ impl Send {
         for ((port, sent), sending) in (senders.iter().zip(&whole.sent)).zip(&session.sending) {
             let mut text = format!(
                 "sent      {port}  {} frames in {}: {}, {} L1, {} L2",
-                number::count(sent.frames),
+                number::count(sent.left()),
                 number::seconds(whole.duration_s),
                 number::rate(sent.rate_pps),
                 number::bits_per_second(sent.l1_bps),
                 number::bits_per_second(sent.l2_bps),
             );
-            if sent.not_sent > 0 {
+            if sent.dropped() > 0 {
                 text += &format!(
-                    "\nnot sent  {port}  {} frames that were due: this host held the sender up, or the port had no room{}",
-                    number::count(sent.not_sent),
-                    if sent.is_limited() {
-                        "\n          the load was not reached: the generator is the limit"
-                    } else {
-                        ""
+                    "\ndropped   {port}  {} of {} frames that it was given, and that never left{}",
+                    number::count(sent.dropped()),
+                    number::count(sent.given),
+                    match sending.port.facts.kind.as_deref() {
+                        Some("veth") =>
+                            ": its other end had no room for them, or its MTU is smaller",
+                        _ => "",
                     }
                 );
+            }
+            if sent.not_sent > 0 {
+                text += &format!(
+                    "\nnot sent  {port}  {} frames that were due: this host held the sender up, or the port had no room",
+                    number::count(sent.not_sent),
+                );
+            }
+            if sent.is_limited() {
+                text += match (sent.left(), sent.dropped() > sent.not_sent) {
+                    (0, true) => "\n          nothing left: nobody was sent anything",
+                    (_, true) => "\n          less left than was due: the port is the limit",
+                    (_, false) => {
+                        "\n          the load was not reached: the generator is the limit"
+                    }
+                };
             }
             if sent.made_up > 0 {
                 text += &format!(
@@ -214,8 +237,12 @@ impl Send {
         }
         (frames.traffic.streams.iter().zip(&sent.streams))
             .map(|(stream, frames)| {
+                let word = match sent.dropped() {
+                    0 => "sent",
+                    _ => "given to the port",
+                };
                 let frames = number::count(*frames);
-                format!("stream    {} {}  sent {frames}", stream.id, stream.name)
+                format!("stream    {} {}  {word} {frames}", stream.id, stream.name)
             })
             .collect()
     }
@@ -229,27 +256,29 @@ impl Send {
     }
 }
 
-/// Where the frames are that were sent.
+/// Where the frames are that the port was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Balance {
-    sent: u64,
+    given: u64,
     /// Of frames that were checked, each once.
     received: u64,
     /// Came, and were not checked: the receiver had no room for them.
     unchecked: u64,
-    /// Dropped by the port that sent them.
+    /// Dropped by the port that was given them.
     tx_dropped: u64,
+    /// In the port's counter of drops, and none of ours: more are missing than went missing otherwise.
+    foreign_dropped: u64,
 }
 
-impl Balance {
-    fn of(end: &End, received: &Received, sent: &[Sent]) -> Balance {
+impl Send {
+    fn balance(&self, end: &End, received: &Received, sent: &[Sent]) -> Balance {
         let sent = match end.counted.sender {
             Some(sender) => &sent[sender..=sender],
             None => sent,
         };
         let counts = &received.counts;
-        let all = sent.iter().map(|sent| sent.frames).sum();
-        let (sent_frames, received, unchecked) = match &end.streams[..] {
+        let all = sent.iter().map(|sent| sent.given).sum();
+        let (given, received, unchecked) = match &end.streams[..] {
             [] => (all, counts.received, 0),
             streams => (
                 streams.iter().filter_map(StreamEnd::sent).sum(),
@@ -257,25 +286,50 @@ impl Balance {
                 counts.dropped_by_receiver,
             ),
         };
+        let dropped = |sent: &Sent| match self.pcap {
+            // of a capture what was dropped is tried again
+            Some(_) => sent.dropped(),
+            None => sent.port.tx_dropped,
+        };
+        let tx_dropped = sent.iter().map(dropped).sum();
+        Balance::new(given, received, unchecked, tx_dropped)
+    }
+}
+
+impl Balance {
+    fn new(given: u64, received: u64, unchecked: u64, counted_dropped: u64) -> Balance {
+        // a frame that arrived was not dropped: what the counter has beyond those that did not arrive was never ours
+        let missing = given.saturating_sub(received + unchecked);
+        let tx_dropped = counted_dropped.min(missing);
         Balance {
-            sent: sent_frames,
+            given,
             received,
             unchecked,
-            tx_dropped: sent.iter().map(|sent| sent.port.tx_dropped).sum(),
+            tx_dropped,
+            foreign_dropped: counted_dropped - tx_dropped,
         }
     }
 
-    fn lost(self) -> i64 {
-        self.sent as i64 - (self.received + self.unchecked) as i64
+    fn arrived(self) -> u64 {
+        self.received + self.unchecked
     }
 
-    /// Sent, not dropped by the port that sent it, and not received: lost in the DUT, or at the port that receives.
-    fn elsewhere(self) -> i64 {
-        self.lost() - self.tx_dropped as i64
+    fn lost(self) -> u64 {
+        self.given.saturating_sub(self.arrived())
+    }
+
+    /// Copies, or frames of another sender with our session.
+    fn surplus(self) -> u64 {
+        self.arrived().saturating_sub(self.given)
+    }
+
+    /// Given to the port, not dropped by it, and not received: lost in the DUT, or at the port that receives.
+    fn elsewhere(self) -> u64 {
+        self.lost() - self.tx_dropped
     }
 
     fn ratio(self) -> f64 {
-        self.lost() as f64 / self.sent.max(1) as f64
+        self.lost() as f64 / self.given.max(1) as f64
     }
 
     fn text(self, from: &str) -> String {
@@ -283,24 +337,81 @@ impl Balance {
             0 => String::new(),
             frames => format!(" + not checked {}", number::count(frames)),
         };
+        let lost = match self.surplus() {
+            0 => format!(
+                "lost {} ({})",
+                number::count(self.lost()),
+                number::percent(100.0 * self.ratio())
+            ),
+            more => format!("{} more came than were given", number::count(more)),
+        };
+        let foreign = match self.foreign_dropped {
+            0 => String::new(),
+            1 => format!("\n          at least 1 frame that {from} dropped was not ours"),
+            frames => format!(
+                "\n          at least {} frames that {from} dropped were not ours",
+                number::count(frames)
+            ),
+        };
         format!(
-            "sent {} = received {}{unchecked} + dropped by {from} {} + lost elsewhere {}; lost {} ({})",
-            number::count(self.sent),
+            "given {} = received {}{unchecked} + dropped by {from} {} + lost elsewhere {}; {lost}{foreign}",
+            number::count(self.given),
             number::count(self.received),
             number::count(self.tx_dropped),
             number::count(self.elsewhere()),
-            number::count(self.lost()),
-            number::percent(100.0 * self.ratio()),
         )
     }
 
     fn add_to(self, value: &mut Value) {
-        value["frames_sent"] = self.sent.into();
+        value["frames_given"] = self.given.into();
         value["frames_delivered"] = self.received.into();
         value["frames_not_checked"] = self.unchecked.into();
         value["frames_tx_dropped"] = self.tx_dropped.into();
+        value["frames_tx_dropped_not_ours"] = self.foreign_dropped.into();
         value["frames_lost_elsewhere"] = self.elsewhere().into();
         value["frames_lost"] = self.lost().into();
+        value["frames_more_than_given"] = self.surplus().into();
         value["frame_loss_ratio"] = self.ratio().into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_balance_adds_up_and_no_loss_is_below_zero() {
+        for (given, received, unchecked, dropped) in [
+            (100, 100, 0, 0),
+            (100, 90, 2, 3),
+            (100, 0, 0, 100),
+            // somebody else's frame in the port's counter
+            (100, 100, 0, 1),
+            (100, 97, 0, 5),
+        ] {
+            let balance = Balance::new(given, received, unchecked, dropped);
+            assert_eq!(
+                balance.given,
+                balance.received + balance.unchecked + balance.tx_dropped + balance.elsewhere()
+            );
+            assert_eq!(balance.tx_dropped + balance.foreign_dropped, dropped);
+        }
+        assert_eq!(
+            Balance::new(100, 100, 0, 1).text("pa"),
+            "given 100 = received 100 + dropped by pa 0 + lost elsewhere 0; lost 0 (0 %)\n          \
+             at least 1 frame that pa dropped was not ours"
+        );
+        assert_eq!(
+            Balance::new(100, 97, 0, 5).text("pa"),
+            "given 100 = received 97 + dropped by pa 3 + lost elsewhere 0; lost 3 (3.0 %)\n          \
+             at least 2 frames that pa dropped were not ours"
+        );
+        // copies, or a second sender of our session
+        let more = Balance::new(100, 103, 0, 0);
+        assert!(
+            more.text("pa")
+                .ends_with("lost elsewhere 0; 3 more came than were given")
+        );
+        assert_eq!((more.lost(), more.ratio()), (0, 0.0));
     }
 }

@@ -183,8 +183,8 @@ pub struct Receiving {
 /// What a sender did, in a second or altogether.
 #[derive(Debug, Clone, Default)]
 pub struct Sent {
-    /// Frames given to the port.
-    pub frames: u64,
+    /// Frames given to the port, of which it may have dropped some.
+    pub given: u64,
     /// Frames that were due and not sent.
     pub not_sent: u64,
     /// Of the frames sent: missed because the sender was held up, and sent later.
@@ -195,7 +195,7 @@ pub struct Sent {
     pub wakeups: u64,
     /// Of each stream; empty where there is one kind of frame.
     pub streams: Vec<u64>,
-    /// Frames per second.
+    /// Frames per second that left.
     pub rate_pps: f64,
     /// The load that was intended last; `None`: flat out.
     pub intended_pps: Option<f64>,
@@ -222,10 +222,26 @@ impl Sent {
         ))
     }
 
-    /// Less was sent than was intended: the generator was the limit (the default of our methods, 0.5 %).
+    /// Of the frames given to the port: dropped by it, as far as its counters tell ours from others, and from those that were
+    /// tried again.
+    pub fn dropped(&self) -> u64 {
+        let did_not_leave = self.given.saturating_sub(self.port.tx_packets);
+        self.port.tx_dropped.min(did_not_leave)
+    }
+
+    /// Frames that left the port.
+    pub fn left(&self) -> u64 {
+        self.given - self.dropped()
+    }
+
+    /// Less left than was due: the generator or its port was the limit (the default of our methods, 0.5 %). Flat out everything
+    /// is due that the port was given.
     pub fn is_limited(&self) -> bool {
-        let due = self.frames + self.not_sent;
-        self.intended_pps.is_some() && (self.frames as f64) < 0.995 * due as f64
+        let due = match self.intended_pps {
+            Some(_) => self.given + self.not_sent,
+            None => self.given,
+        };
+        (self.left() as f64) < 0.995 * due as f64
     }
 }
 
@@ -548,11 +564,9 @@ impl Session {
         };
         let pairs = self.sending.iter_mut().zip(from.sent.iter().zip(&to.sent));
         for (sending, ((before, port_before), (now, port_now))) in pairs {
-            let frames = now.total().saturating_sub(before.total());
-            let rate_pps = frames as f64 / duration_s;
             let was = |at: usize| before.streams.get(at).copied().unwrap_or(0);
-            period.sent.push(Sent {
-                frames,
+            let mut sent = Sent {
+                given: now.total().saturating_sub(before.total()),
                 not_sent: now.not_sent.saturating_sub(before.not_sent),
                 made_up: now.made_up.saturating_sub(before.made_up),
                 hold_ups: (sending.schedule.load_pps).map(|_| sending.schedule.hold_ups),
@@ -561,13 +575,19 @@ impl Session {
                 streams: (now.streams.iter().enumerate())
                     .map(|(at, &count)| count.saturating_sub(was(at)))
                     .collect(),
-                rate_pps,
                 intended_pps: sending.schedule.load_pps,
-                l1_bps: sending.mean.bps(Layer::L1, rate_pps),
-                l2_bps: sending.mean.bps(Layer::L2, rate_pps),
                 port: port_now.since(*port_before),
                 lateness: sending.source.sender()?.lateness()?,
-            });
+                ..Sent::default()
+            };
+            let bytes = now.bytes.unwrap_or(0) - before.bytes.unwrap_or(0);
+            let mean = MeanSize::new(bytes + 4 * sent.given, sent.given)
+                .filter(|_| bytes > 0)
+                .unwrap_or(sending.mean);
+            sent.rate_pps = sent.left() as f64 / duration_s;
+            sent.l1_bps = mean.bps(Layer::L1, sent.rate_pps);
+            sent.l2_bps = mean.bps(Layer::L2, sent.rate_pps);
+            period.sent.push(sent);
         }
         let pairs = (self.receiving.iter_mut()).zip(from.received.iter().zip(&to.received));
         for (receiving, ((before, port_before), (now, port_now))) in pairs {
@@ -629,6 +649,44 @@ fn since(now: &ReceiveCounts, before: &ReceiveCounts) -> ReceiveCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_port_dropped_has_not_left() {
+        let sent = |given, tx_dropped, not_sent, intended_pps| Sent {
+            given,
+            not_sent,
+            intended_pps,
+            port: Counters {
+                tx_dropped,
+                ..Counters::default()
+            },
+            ..Sent::default()
+        };
+        for (sent, left, limited) in [
+            (sent(1000, 0, 0, Some(1e3)), 1000, false),
+            (sent(1000, 5, 0, Some(1e3)), 995, false),
+            (sent(1000, 6, 0, Some(1e3)), 994, true),
+            (sent(998, 2, 2, Some(1e3)), 996, false),
+            (sent(998, 4, 2, Some(1e3)), 994, true),
+            (sent(1000, 0, 9000, None), 1000, false),
+            (sent(1000, 1000, 0, None), 0, true),
+            // a frame of somebody else's that was dropped is not a frame of ours that left
+            (sent(10, 11, 0, Some(1e3)), 0, true),
+            (sent(0, 0, 0, None), 0, false),
+        ] {
+            assert_eq!(
+                (sent.left(), sent.is_limited()),
+                (left, limited),
+                "{sent:?}"
+            );
+        }
+        // dropped, tried again, and gone
+        let mut again = sent(100, 40, 0, Some(1e3));
+        again.port.tx_packets = 100;
+        assert_eq!((again.dropped(), again.left()), (0, 100));
+        again.port.tx_packets = 90;
+        assert_eq!((again.dropped(), again.left()), (10, 90));
+    }
 
     #[test]
     fn loads_by_steps_and_by_ramps() {

@@ -11,11 +11,15 @@ use super::{Period, Received, Sent};
 /// One second of a sender.
 pub fn sent_line(port: &str, at_s: f64, sent: &Sent) -> String {
     format!(
-        "{at_s:6.0} s  {port}  sent {:>11}  {:>15} L1  {:>15} L2  ring full {}{}{}{}",
+        "{at_s:6.0} s  {port}  sent {:>11}  {:>15} L1  {:>15} L2  ring full {}{}{}{}{}",
         number::rate(sent.rate_pps),
         number::bits_per_second(sent.l1_bps),
         number::bits_per_second(sent.l2_bps),
         number::count(sent.ring_full),
+        match sent.dropped() {
+            0 => String::new(),
+            frames => format!("  dropped by the port {}", number::count(frames)),
+        },
         match sent.not_sent {
             0 => String::new(),
             frames => format!("  not sent {}", number::count(frames)),
@@ -125,7 +129,8 @@ pub fn period_json(
         .map(|(port, sent)| {
             let mut value = json!({
                 "port": port,
-                "frames_sent": sent.frames,
+                "frames_sent": sent.left(),
+                "frames_given": sent.given,
                 "frames_not_sent": sent.not_sent,
                 "frames_made_up": sent.made_up,
                 "rate_pps": sent.rate_pps,

@@ -1,0 +1,547 @@
+//! Recordings: frames with the times between them, as much of them in memory as is needed next.
+//!
+//! A recording begins with a look at its first frames, so that what is wrong with these is found before anything is sent. If that
+//! was all, they stay in memory; otherwise a thread reads the rest a bounded number of frames ahead. Start with
+//! [`Recording::open`]; [`Coming`] is what the sender takes frames from.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::EngineError;
+use crate::mtu;
+
+/// The first look ends after so many frames, or bytes of them.
+const LOOK_FRAMES: usize = 50_000;
+const LOOK_BYTES: usize = 32 << 20;
+/// A piece of a recording has so many frames or bytes at most, the last frame not counted.
+const CHUNK_FRAMES: usize = 8192;
+const CHUNK_BYTES: usize = 1 << 20;
+/// Pieces that wait for the sender.
+const AHEAD: usize = 8;
+/// How long the sender waits for a piece before it looks whether it should stop.
+const WAIT: Duration = Duration::from_millis(10);
+
+/// What went wrong with a source, in its own words.
+pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where frames come from, in the order in which they are to leave.
+pub trait Source: Send {
+    /// Appends the next frame, without FCS, and returns its time in nanoseconds, on any clock. `None`: there are no more.
+    ///
+    /// # Errors
+    /// There should be more, and they cannot be had, or not be sent.
+    fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError>;
+
+    /// Begins again with the first frame.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn rewind(&mut self) -> Result<(), SourceError>;
+}
+
+/// Frames in one piece.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Chunk {
+    bytes: Vec<u8>,
+    frames: Vec<Recorded>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Recorded {
+    /// After the first frame of the round.
+    at_ns: u64,
+    begin: u32,
+    len: u32,
+}
+
+impl Chunk {
+    fn frame(&self, index: usize) -> (u64, &[u8]) {
+        let Recorded { at_ns, begin, len } = self.frames[index];
+        (at_ns, &self.bytes[begin as usize..][..len as usize])
+    }
+}
+
+/// Takes pieces out of a source.
+struct Reader {
+    source: Box<dyn Source>,
+    /// The largest MTU that frames may need, and the port that it is of.
+    most: Option<(u32, String)>,
+    /// Of this round: the time of the first frame, the latest after it, and how many frames.
+    first_ns: Option<u64>,
+    latest_ns: u64,
+    frames: u64,
+    /// What is wrong behind the frames that were taken.
+    failed: Option<SourceError>,
+    ended: bool,
+}
+
+impl Reader {
+    fn new(source: Box<dyn Source>) -> Reader {
+        Reader {
+            source,
+            most: None,
+            first_ns: None,
+            latest_ns: 0,
+            frames: 0,
+            failed: None,
+            ended: false,
+        }
+    }
+
+    /// The next frames; `None` at the end of a round.
+    fn chunk(&mut self) -> Result<Option<Chunk>, SourceError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut chunk = Chunk::default();
+        while !self.ended && chunk.frames.len() < CHUNK_FRAMES && chunk.bytes.len() < CHUNK_BYTES {
+            let begin = chunk.bytes.len();
+            match self.next(&mut chunk.bytes, begin) {
+                Ok(Some(at_ns)) => chunk.frames.push(Recorded {
+                    at_ns,
+                    begin: begin as u32,
+                    len: (chunk.bytes.len() - begin) as u32,
+                }),
+                Ok(None) => self.ended = true,
+                // first those before it
+                Err(error) if !chunk.frames.is_empty() => {
+                    self.failed = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((!chunk.frames.is_empty()).then_some(chunk))
+    }
+
+    fn next(&mut self, bytes: &mut Vec<u8>, begin: usize) -> Result<Option<u64>, SourceError> {
+        let Some(timestamp_ns) = self.source.next(bytes)? else {
+            return Ok(None);
+        };
+        let frame = &bytes[begin..];
+        if let Some((most, port)) = &self.most {
+            mtu::judge(port, *most, mtu::most([frame]))?;
+        }
+        self.frames += 1;
+        let first = *self.first_ns.get_or_insert(timestamp_ns);
+        self.latest_ns = self.latest_ns.max(timestamp_ns.saturating_sub(first));
+        Ok(Some(self.latest_ns))
+    }
+
+    /// From the begin of one round to that of the next: between two rounds lies the mean time between two frames.
+    fn round_ns(&self) -> u64 {
+        let gaps = self.frames.saturating_sub(1);
+        let mean = self.latest_ns.checked_div(gaps).unwrap_or(0);
+        // a single frame, and frames without times, have no time between them
+        self.latest_ns + mean.max(if self.latest_ns == 0 { 1_000_000 } else { 1 })
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        self.source.rewind()?;
+        (self.first_ns, self.latest_ns, self.frames) = (None, 0, 0);
+        self.ended = false;
+        Ok(())
+    }
+
+    /// Hands pieces over until all rounds are through or nobody takes them any more.
+    fn run(mut self, rounds: u64, to: &SyncSender<Result<Piece, String>>) {
+        let (mut round, mut base_ns) = (1, 0);
+        loop {
+            let piece = match self.chunk() {
+                Ok(Some(chunk)) => Ok((Arc::new(chunk), base_ns)),
+                Ok(None) if round == rounds || self.frames == 0 => return,
+                Ok(None) => {
+                    round += 1;
+                    base_ns += self.round_ns();
+                    match self.rewind() {
+                        Ok(()) => continue,
+                        Err(error) => Err(error.to_string()),
+                    }
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            let failed = piece.is_err();
+            if to.send(piece).is_err() || failed {
+                return;
+            }
+        }
+    }
+}
+
+/// A piece, and when its round begins.
+type Piece = (Arc<Chunk>, u64);
+
+/// Frames to be sent, each with its time. One that was captured before the frame before it leaves with that.
+pub struct Recording {
+    head: Vec<Arc<Chunk>>,
+    /// Frames and bytes of the head.
+    frames: u64,
+    bytes: u64,
+    /// The MTU that the longest of them needs, and its length.
+    most: (usize, usize),
+    round_ns: u64,
+    /// What is behind the head.
+    rest: Option<Reader>,
+}
+
+impl Recording {
+    /// Looks at the first frames of a source, or at all if there are not many.
+    ///
+    /// # Errors
+    /// The source's own, of one of these frames; there may be none.
+    pub fn open(source: impl Source + 'static) -> Result<Recording, SourceError> {
+        let mut reader = Reader::new(Box::new(source));
+        let mut recording = Recording {
+            head: Vec::new(),
+            frames: 0,
+            bytes: 0,
+            most: (0, 0),
+            round_ns: 0,
+            rest: None,
+        };
+        while !reader.ended {
+            if recording.frames >= LOOK_FRAMES as u64 || recording.bytes >= LOOK_BYTES as u64 {
+                recording.rest = Some(reader);
+                return Ok(recording);
+            }
+            let Some(chunk) = reader.chunk()? else {
+                break;
+            };
+            if let Some(error) = reader.failed.take() {
+                return Err(error);
+            }
+            let frames = (0..chunk.frames.len()).map(|n| chunk.frame(n).1);
+            recording.most = recording.most.max(mtu::most(frames));
+            recording.frames += chunk.frames.len() as u64;
+            recording.bytes += chunk.bytes.len() as u64;
+            recording.head.push(Arc::new(chunk));
+        }
+        recording.round_ns = reader.round_ns();
+        Ok(recording)
+    }
+
+    /// Frames that were looked at.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Bytes of these, without FCS.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Were these all?
+    pub fn is_whole(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    /// The MTU that the longest of these needs, and its length without FCS.
+    pub(super) fn most(&self) -> (usize, usize) {
+        self.most
+    }
+
+    /// So many rounds of it, for a port with this MTU. What was read while it was sent cannot be sent again.
+    pub(super) fn play(
+        &mut self,
+        rounds: u64,
+        port: &str,
+        mtu: u32,
+    ) -> Result<Coming, EngineError> {
+        let feed = match self.rest.take() {
+            None if self.round_ns == 0 => {
+                return Err(EngineError::Frames(
+                    "a recording that is read while it is sent is sent once".into(),
+                ));
+            }
+            None => Feed::Head {
+                head: self.head.clone(),
+                next: 0,
+                base_ns: 0,
+                round_ns: self.round_ns,
+                rounds,
+            },
+            Some(mut reader) => {
+                reader.most = Some((mtu, port.to_owned()));
+                let (to, from) = sync_channel(AHEAD);
+                thread::Builder::new()
+                    .name("fwdlab-reader".into())
+                    .spawn(move || reader.run(rounds, &to))
+                    .map_err(|e| EngineError::system("start the thread that reads", e))?;
+                Feed::Thread(from)
+            }
+        };
+        let mut coming = Coming {
+            pieces: VecDeque::new(),
+            at: 0,
+            len: 0,
+            ended: false,
+            feed,
+            failed: None,
+        };
+        if let Feed::Thread(_) = coming.feed {
+            std::mem::take(&mut self.head)
+                .into_iter()
+                .for_each(|chunk| coming.push((chunk, 0)));
+        }
+        Ok(coming)
+    }
+}
+
+/// Frames that have not left.
+pub(super) struct Coming {
+    pieces: VecDeque<Piece>,
+    /// The next frame, in the first piece.
+    at: usize,
+    /// Frames in memory.
+    len: usize,
+    ended: bool,
+    feed: Feed,
+    failed: Option<String>,
+}
+
+enum Feed {
+    /// All is in memory, for so many rounds more.
+    Head {
+        head: Vec<Arc<Chunk>>,
+        next: usize,
+        base_ns: u64,
+        round_ns: u64,
+        rounds: u64,
+    },
+    /// Somebody reads it.
+    Thread(Receiver<Result<Piece, String>>),
+}
+
+impl Coming {
+    /// Takes in what there is until so many frames are in memory; waits a little when there are fewer than two, of which the
+    /// second says when the first has been passed. `false`: there are no more at all.
+    ///
+    /// # Errors
+    /// The source failed, and all frames before that have left.
+    pub(super) fn fill(&mut self, wanted: usize) -> Result<bool, EngineError> {
+        while self.len < wanted && !self.ended {
+            match &mut self.feed {
+                Feed::Head { rounds: 0, .. } => self.ended = true,
+                Feed::Head {
+                    head,
+                    next,
+                    base_ns,
+                    round_ns,
+                    rounds,
+                } => {
+                    let piece = (head[*next].clone(), *base_ns);
+                    *next += 1;
+                    if *next == head.len() {
+                        *next = 0;
+                        *base_ns = base_ns.saturating_add(*round_ns);
+                        *rounds -= 1;
+                    }
+                    self.push(piece);
+                }
+                Feed::Thread(from) => {
+                    let answer = match from.try_recv() {
+                        Err(TryRecvError::Empty) if self.len > 1 => break,
+                        Err(TryRecvError::Empty) => match from.recv_timeout(WAIT) {
+                            Err(RecvTimeoutError::Timeout) => break,
+                            answer => answer.ok(),
+                        },
+                        answer => answer.ok(),
+                    };
+                    match answer {
+                        Some(Ok(piece)) => self.push(piece),
+                        Some(Err(error)) => (self.failed, self.ended) = (Some(error), true),
+                        None => self.ended = true,
+                    }
+                }
+            }
+        }
+        match self.failed.take_if(|_| self.len == 0) {
+            Some(error) => Err(EngineError::Recording(error)),
+            None => Ok(self.len > 0 || !self.ended),
+        }
+    }
+
+    fn push(&mut self, piece: Piece) {
+        self.len += piece.0.frames.len();
+        self.pieces.push_back(piece);
+    }
+
+    /// The frames in memory, each with its time after the first frame of all.
+    pub(super) fn frames(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let skipped = self.at;
+        (self.pieces.iter().enumerate()).flat_map(move |(n, (chunk, base_ns))| {
+            let first = if n == 0 { skipped } else { 0 };
+            (first..chunk.frames.len()).map(move |index| {
+                let (at_ns, frame) = chunk.frame(index);
+                (base_ns.saturating_add(at_ns), frame)
+            })
+        })
+    }
+
+    /// So many frames are through.
+    pub(super) fn pass(&mut self, frames: usize) {
+        self.len -= frames;
+        self.at += frames;
+        while let Some((chunk, _)) = self.pieces.front()
+            && self.at >= chunk.frames.len()
+        {
+            self.at -= chunk.frames.len();
+            self.pieces.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many frames of 100 bytes, 1 us apart, the last of which is bad if that is wanted.
+    struct Made {
+        frames: u64,
+        next: u64,
+        bad: Option<u64>,
+    }
+
+    impl Source for Made {
+        fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError> {
+            if self.bad == Some(self.next) {
+                return Err("bad".into());
+            }
+            if self.next == self.frames {
+                return Ok(None);
+            }
+            bytes.extend([self.next as u8; 100]);
+            self.next += 1;
+            Ok(Some(7_000 + self.next * 1000))
+        }
+
+        fn rewind(&mut self) -> Result<(), SourceError> {
+            self.next = 0;
+            Ok(())
+        }
+    }
+
+    fn made(frames: u64, bad: Option<u64>) -> Made {
+        Made {
+            frames,
+            next: 0,
+            bad,
+        }
+    }
+
+    /// Times and first bytes of all frames, and how it ended.
+    fn play(recording: &mut Recording, rounds: u64) -> (Vec<(u64, u8)>, Option<String>) {
+        let mut coming = recording.play(rounds, "x", 1500).unwrap();
+        let mut found = Vec::new();
+        loop {
+            match coming.fill(65) {
+                Ok(true) => {}
+                Ok(false) => return (found, None),
+                Err(error) => return (found, Some(error.to_string())),
+            }
+            let some = coming.len.min(64);
+            let taken: Vec<(u64, u8)> = (coming.frames().take(some))
+                .map(|(at_ns, frame)| (at_ns, frame[0]))
+                .collect();
+            assert_eq!(taken.len(), some);
+            found.extend(taken);
+            coming.pass(some);
+        }
+    }
+
+    #[test]
+    fn rounds_in_memory_and_rounds_that_are_read_are_the_same() {
+        let many = LOOK_FRAMES as u64 * 5 / 2;
+        for frames in [1, 64, 65, 10_000, many] {
+            let mut recording = Recording::open(made(frames, None)).unwrap();
+            assert_eq!(recording.is_whole(), frames < many);
+            let (found, error) = play(&mut recording, 3);
+            assert_eq!(error, None);
+            assert_eq!(found.len() as u64, 3 * frames);
+            let round_ns = if frames == 1 {
+                1_000_000
+            } else {
+                1000 * frames
+            };
+            for (n, (at_ns, byte)) in (0..).zip(&found) {
+                let expected = (
+                    n / frames * round_ns + n % frames * 1000,
+                    (n % frames) as u8,
+                );
+                assert_eq!((*at_ns, *byte), expected, "{n} of {frames}");
+            }
+        }
+    }
+
+    #[test]
+    fn frames_never_leave_before_the_one_before() {
+        struct Given(Vec<(u64, &'static [u8])>);
+        impl Source for Given {
+            fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError> {
+                let Some((at, frame)) = self.0.pop() else {
+                    return Ok(None);
+                };
+                bytes.extend(frame);
+                Ok(Some(at))
+            }
+
+            fn rewind(&mut self) -> Result<(), SourceError> {
+                Ok(())
+            }
+        }
+        let recording = Recording::open(Given(vec![(1300, b"def"), (1400, b"c"), (1000, b"ab")]));
+        let mut recording = recording.unwrap();
+        assert_eq!((recording.frames(), recording.bytes()), (3, 6));
+        let (found, _) = play(&mut recording, 2);
+        // the next round begins 400 + 400 / 2 after the first
+        let times: Vec<u64> = found.iter().map(|(at_ns, _)| *at_ns).collect();
+        assert_eq!(times, [0, 400, 400, 600, 1000, 1000]);
+        let same = Recording::open(Given(vec![(7, b"a"), (7, b"b")])).unwrap();
+        assert_eq!(same.round_ns, 1_000_000);
+        assert_eq!(Recording::open(Given(Vec::new())).unwrap().frames(), 0);
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_first_frames_is_found_first_and_later_after_those_before() {
+        assert_eq!(
+            Recording::open(made(100, Some(99)))
+                .err()
+                .unwrap()
+                .to_string(),
+            "bad"
+        );
+        let late = LOOK_FRAMES as u64 * 2 + 3;
+        let mut recording = Recording::open(made(late + 5, Some(late))).unwrap();
+        let (found, error) = play(&mut recording, 1);
+        assert_eq!(found.len() as u64, late, "and none behind it");
+        assert!(error.unwrap().ends_with("was sent: bad"));
+        assert!(recording.play(1, "x", 1500).is_err(), "it was read");
+        // too long for the port, behind the first frames
+        let mut recording = Recording::open(made(late, None)).unwrap();
+        let mut coming = recording.play(1, "x", 85).unwrap();
+        let error = loop {
+            match coming.fill(65) {
+                Ok(_) => coming.pass(coming.len),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("x has an MTU of 85 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_reader_is_never_far_ahead() {
+        let mut recording = Recording::open(made(10 * LOOK_FRAMES as u64, None)).unwrap();
+        let mut coming = recording.play(u64::MAX, "x", 1500).unwrap();
+        let mut seen = 0;
+        while seen < 30 * LOOK_FRAMES {
+            assert!(coming.fill(65).unwrap());
+            assert!(coming.len <= LOOK_FRAMES + CHUNK_FRAMES + 65);
+            let some = coming.len.min(64);
+            coming.pass(some);
+            seen += some;
+        }
+    }
+}
