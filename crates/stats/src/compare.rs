@@ -5,7 +5,7 @@
 //! measured in pairs, which [`paired`](crate::paired) compares far more sharply.
 //! Start at [`compare`].
 
-use crate::rank::rank_sum;
+use crate::rank::{rank_sum, shift};
 use crate::sample::{Confidence, Interval, Sample};
 use crate::student;
 use crate::warning::{Warning, warnings};
@@ -342,7 +342,7 @@ fn by_ranks(reference: &Sample, other: &Sample, confidence: Confidence) -> Compa
     let percent = |ln: f64| 100.0 * ln.exp_m1();
     let ratios = ln(reference)
         .zip(ln(other))
-        .map(|(x, y)| rank_sum(&x, &y, confidence));
+        .map(|(x, y)| shift(&x, &y, confidence));
     let means = by_means(reference, other, Test::Welch, confidence);
     let detectable = means
         .detectable

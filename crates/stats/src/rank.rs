@@ -56,30 +56,81 @@ pub fn rank_sum(reference: &Sample, other: &Sample, confidence: Confidence) -> R
         normal_two_sided(u - mean, tied_variance)
     };
 
-    // Without ties; exact tests without ties are symmetric, so the lower tail decides both ends.
-    let plain: Vec<usize> = (1..=n).map(|rank| 2 * rank).collect();
-    let lower_tail = (n <= EXACT).then(|| {
-        let sums = subset_sums(&plain, y.len());
-        sums.lower_tail(y.len() * (y.len() + 1))
-    });
-    let pairs = x.len() * y.len();
-    let at_most = |d: f64| {
-        let mut paired = 0;
-        let with = |x: &f64| {
-            paired += y[paired..].iter().take_while(|y| *y - x <= d).count();
-            paired
-        };
-        x.iter().map(with).sum::<usize>()
-    };
-    let range = (y[0] - x[x.len() - 1], y[y.len() - 1] - x[0]);
-    let nth = |k| nth_smallest(k, range, at_most);
+    let lower_tail = lower_tail(n, y.len());
+    let Shift { shift, interval } =
+        shift_between(x, y, lower_tail.as_deref(), (mean, variance), confidence);
     RankTest {
         p_value,
         smallest_p: smallest_p(lower_tail.as_deref(), mean, variance),
-        shift: 0.5 * (nth(pairs.div_ceil(2)) + nth(pairs / 2 + 1)),
-        interval: critical(lower_tail.as_deref(), mean, variance, confidence).map(|k| Interval {
-            low: nth(k),
-            high: nth(pairs + 1 - k),
+        shift,
+        interval,
+    }
+}
+
+/// The estimate of [`rank_sum`] alone: the test itself has been made, such as on the values of which these are the logarithms.
+pub(crate) fn shift(reference: &Sample, other: &Sample, confidence: Confidence) -> Shift {
+    let (x, y) = (reference.sorted(), other.sorted());
+    let n = x.len() + y.len();
+    let mean = x.len() as f64 * y.len() as f64 / 2.0;
+    let variance = mean / 6.0 * (n as f64 + 1.0);
+    let lower_tail = lower_tail(n, y.len());
+    shift_between(x, y, lower_tail.as_deref(), (mean, variance), confidence)
+}
+
+/// How far a sample lies from another: see [`RankTest`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Shift {
+    pub(crate) shift: f64,
+    pub(crate) interval: Option<Interval>,
+}
+
+/// The lower tail of the rank sum of `size` of `n` values, where it is counted out: without ties, where exact tests are
+/// symmetric, so that it decides both ends.
+fn lower_tail(n: usize, size: usize) -> Option<Vec<f64>> {
+    (n <= EXACT).then(|| {
+        let plain: Vec<usize> = (1..=n).map(|rank| 2 * rank).collect();
+        subset_sums(&plain, size).lower_tail(size * (size + 1))
+    })
+}
+
+fn shift_between(
+    x: &[f64],
+    y: &[f64],
+    lower_tail: Option<&[f64]>,
+    (mean, variance): (f64, f64),
+    confidence: Confidence,
+) -> Shift {
+    let pairs = x.len() * y.len();
+    // both walks go up in x and in y, because no difference grows with x
+    let split_at = |d: f64| {
+        let (mut paired, mut split) = (0, Parted::default());
+        for x in x {
+            paired += y[paired..].iter().take_while(|y| *y - x <= d).count();
+            let (below, above) = y.split_at(paired);
+            split.add(
+                paired,
+                below.last().map(|y| y - x),
+                above.first().map(|y| y - x),
+            );
+        }
+        split
+    };
+    let between = |low: f64, high: f64| {
+        let (mut from, mut found) = (0, Vec::new());
+        for x in x {
+            from += y[from..].iter().take_while(|y| *y - x <= low).count();
+            let inside = y[from..].iter().map(|y| y - x);
+            found.extend(inside.take_while(|d| *d <= high));
+        }
+        found
+    };
+    let range = (y[0] - x[x.len() - 1], y[y.len() - 1] - x[0]);
+    let mut ordered = Ordered::new(range, pairs, x.len() + y.len(), split_at, between);
+    Shift {
+        shift: 0.5 * (ordered.nth(pairs.div_ceil(2)) + ordered.nth(pairs / 2 + 1)),
+        interval: critical(lower_tail, mean, variance, confidence).map(|k| Interval {
+            low: ordered.nth(k),
+            high: ordered.nth(pairs + 1 - k),
         }),
     }
 }
@@ -122,24 +173,39 @@ pub fn signed_rank(differences: &Sample, confidence: Confidence) -> RankTest {
     });
     let (mean, variance) = moments(n as f64);
     let averages = n * (n + 1) / 2;
-    let at_most = |d: f64| {
-        let mut end = n;
-        let with = |i: usize| {
-            while end > i && x[i].midpoint(x[end - 1]) > d {
+    let split_at = |d: f64| {
+        let (mut end, mut split) = (n, Parted::default());
+        for i in 0..n {
+            let average = |j: usize| x[i].midpoint(x[j]);
+            while end > i && average(end - 1) > d {
                 end -= 1;
             }
-            end.saturating_sub(i)
-        };
-        (0..n).map(with).sum::<usize>()
+            let above = end.max(i);
+            split.add(
+                end.saturating_sub(i),
+                (end > i).then(|| average(end - 1)),
+                (above < n).then(|| average(above)),
+            );
+        }
+        split
     };
-    let nth = |k| nth_smallest(k, (x[0], x[n - 1]), at_most);
+    let between = |low: f64, high: f64| {
+        let mut found = Vec::new();
+        for (i, first) in x.iter().enumerate() {
+            let from = i + x[i..].partition_point(|second| first.midpoint(*second) <= low);
+            let inside = x[from..].iter().map(|second| first.midpoint(*second));
+            found.extend(inside.take_while(|average| *average <= high));
+        }
+        found
+    };
+    let mut ordered = Ordered::new((x[0], x[n - 1]), averages, n, split_at, between);
     RankTest {
         p_value,
         smallest_p: smallest_p(lower_tail.as_deref(), mean, variance),
-        shift: 0.5 * (nth(averages.div_ceil(2)) + nth(averages / 2 + 1)),
+        shift: 0.5 * (ordered.nth(averages.div_ceil(2)) + ordered.nth(averages / 2 + 1)),
         interval: critical(lower_tail.as_deref(), mean, variance, confidence).map(|k| Interval {
-            low: nth(k),
-            high: nth(averages + 1 - k),
+            low: ordered.nth(k),
+            high: ordered.nth(averages + 1 - k),
         }),
     }
 }
@@ -274,25 +340,128 @@ fn critical(
     (k > 0).then_some(k)
 }
 
-/// The `k`-th smallest, from 1, of values between the ends of `range`, told how many lie at or below
-/// any given number. Bisects the representable numbers: no list of all pairs is ever made.
-fn nth_smallest(k: usize, range: (f64, f64), at_most: impl Fn(f64) -> usize) -> f64 {
-    // Order of bit patterns made to follow the order of numbers.
-    let flip = |bits: i64| bits ^ (((bits >> 63) as u64) >> 1) as i64;
-    let key = |value: f64| flip((value + 0.0).to_bits() as i64);
-    let number = |key: i64| f64::from_bits(flip(key) as u64);
-    let (mut low, mut high) = (key(range.0), key(range.1));
-    while low < high {
-        let middle = low.midpoint(high);
-        // midpoint rounds towards zero; below zero that may be the upper end.
-        let middle = if middle == high { middle - 1 } else { middle };
-        if at_most(number(middle)) >= k {
-            high = middle;
-        } else {
-            low = middle + 1;
+/// Values on both sides of a number.
+#[derive(Debug, Clone, Copy)]
+struct Parted {
+    /// How many lie at or below it.
+    at_most: usize,
+    /// The largest of them.
+    below: f64,
+    /// The smallest of the others.
+    above: f64,
+}
+
+impl Default for Parted {
+    fn default() -> Self {
+        Self {
+            at_most: 0,
+            below: f64::NEG_INFINITY,
+            above: f64::INFINITY,
         }
     }
-    number(high)
+}
+
+impl Parted {
+    /// Counts so many more, and their nearest ones.
+    fn add(&mut self, at_most: usize, below: Option<f64>, above: Option<f64>) {
+        self.at_most += at_most;
+        self.below = below.map_or(self.below, |value| self.below.max(value));
+        self.above = above.map_or(self.above, |value| self.above.min(value));
+    }
+}
+
+/// Very many values in order, of which no list is ever made: they are parted at any given number, and those between two numbers
+/// are listed.
+///
+/// To part them is to walk through all that was measured, so that it counts how often that is done: bisecting the representable
+/// numbers did it 64 times for each value asked for. Here a place is guessed from the counts on both sides of it, those of other
+/// values too, and the last few are listed.
+struct Ordered<P, B> {
+    split_at: P,
+    between: B,
+    /// So few are listed.
+    few: usize,
+    /// Numbers, by their keys, and how many values lie at or below them: ascending, the first below all values.
+    counted: Vec<(i64, usize)>,
+    /// What was listed last: how many lie below it, and the values in order.
+    listed: (usize, Vec<f64>),
+}
+
+impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
+    /// `all` values from `range.0` to `range.1`.
+    fn new(range: (f64, f64), all: usize, few: usize, split_at: P, between: B) -> Self {
+        Self {
+            split_at,
+            between,
+            few,
+            counted: vec![(key_below(range.0), 0), (key(range.1), all)],
+            listed: (0, Vec::new()),
+        }
+    }
+
+    /// The `k`-th smallest, from 1.
+    fn nth(&mut self, k: usize) -> f64 {
+        let mut step = 0;
+        loop {
+            let index = k.checked_sub(self.listed.0 + 1);
+            if let Some(value) = index.and_then(|index| self.listed.1.get(index)) {
+                return *value;
+            }
+            let at = self.counted.partition_point(|(_, count)| *count < k);
+            let ((low, fewer), (high, more)) = (self.counted[at - 1], self.counted[at]);
+            if low == key_below(number(high)) {
+                return number(high);
+            }
+            if more - fewer <= self.few {
+                let mut values = (self.between)(number(low), number(high));
+                values.sort_unstable_by(f64::total_cmp);
+                self.listed = (fewer, values);
+                continue;
+            }
+            // In turns a little below and above the place where it is if values lie evenly, so that both ends come near it; and
+            // now and then the middle of the representable numbers, which ends however they lie.
+            let margin = self.few as f64 / 4.0;
+            let guess = |off: f64| {
+                let share = (k as f64 + off - fewer as f64) / (more - fewer) as f64;
+                let (from, to) = (number(low), number(high));
+                key(from + share.clamp(0.0, 1.0) * (to - from))
+            };
+            let middle = match step % 4 {
+                0 | 2 => guess(-margin),
+                1 => guess(margin),
+                _ => low.midpoint(high),
+            };
+            step += 1;
+            let Parted {
+                at_most,
+                below,
+                above,
+            } = (self.split_at)(number(middle.clamp(low + 1, high - 1)));
+            // between the nearest values on both sides there is nothing to be looked for
+            let found = [(key(below), at_most), (key_below(above), at_most)];
+            let is_new = |point: &(i64, usize)| low < point.0 && point.0 < high;
+            let new = found.into_iter().filter(is_new).collect::<Vec<_>>();
+            self.counted.splice(at..at, new);
+        }
+    }
+}
+
+/// The key of the next number below a value; both zeros are one number.
+fn key_below(value: f64) -> i64 {
+    key(value).saturating_sub(if value == 0.0 { 2 } else { 1 })
+}
+
+/// Order of bit patterns made to follow the order of numbers.
+fn flip(bits: i64) -> i64 {
+    bits ^ (((bits >> 63) as u64) >> 1) as i64
+}
+
+fn key(value: f64) -> i64 {
+    flip((value + 0.0).to_bits() as i64)
+}
+
+fn number(key: i64) -> f64 {
+    f64::from_bits(flip(key) as u64)
 }
 
 #[cfg(test)]
@@ -308,6 +477,87 @@ mod tests {
 
     fn both(x: &[f64], y: &[f64]) -> RankTest {
         rank_sum(&sample(x), &sample(y), Confidence::P95)
+    }
+
+    /// Values as [`Ordered`] takes them, and how often they were parted.
+    fn ordered<'a>(
+        values: &'a [f64],
+        few: usize,
+        parted: &'a std::cell::Cell<u32>,
+    ) -> Ordered<impl Fn(f64) -> Parted + 'a, impl Fn(f64, f64) -> Vec<f64> + 'a> {
+        let split_at = move |d: f64| {
+            parted.set(parted.get() + 1);
+            let at = values.partition_point(|v| *v <= d);
+            let mut split = Parted::default();
+            split.add(
+                at,
+                at.checked_sub(1).map(|i| values[i]),
+                values.get(at).copied(),
+            );
+            split
+        };
+        let between = move |low, high| {
+            let inside = values.iter().copied();
+            inside.filter(|v| low < *v && *v <= high).collect()
+        };
+        let range = (values[0], values[values.len() - 1]);
+        Ordered::new(range, values.len(), few, split_at, between)
+    }
+
+    proptest! {
+        /// Whatever lies where, however often, on both sides of zero: the k-th is the k-th, and soon found.
+        #[test]
+        fn the_kth_is_the_kth(
+            mut values in prop::collection::vec(
+                prop_oneof![-3..3_i32, -1_000_000..1_000_000].prop_map(|v| f64::from(v) / 7.0), 1..200,
+            ),
+            extreme in prop::option::of(prop::sample::select(vec![f64::MAX, -f64::MAX, 5e-324, -5e-324])),
+            few in 0..20_usize,
+            ks in prop::collection::vec(0..200_usize, 1..5),
+        ) {
+            values.extend(extreme);
+            values.sort_by(f64::total_cmp);
+            let parted = std::cell::Cell::new(0);
+            let mut ordered = ordered(&values, few, &parted);
+            for k in ks {
+                let k = k % values.len();
+                // a zero is a zero, whatever its sign
+                prop_assert_eq!(ordered.nth(k + 1), values[k]);
+            }
+            prop_assert!(parted.get() < 500, "{}", parted.get());
+        }
+    }
+
+    /// What made a comparison of a million values take seconds is the number of walks through all of them: it was 64 for each of
+    /// four places.
+    #[test]
+    fn few_walks_find_the_estimate_and_its_interval() {
+        let mut random = crate::random::SplitMix64::new(18);
+        let mut normal = || {
+            (0..12)
+                .map(|_| random.next_u64() as f64 / u64::MAX as f64)
+                .sum::<f64>()
+        };
+        let n = 300;
+        let x: Vec<f64> = (0..n).map(|_| 1e6 + 2e4 * normal()).collect();
+        let y: Vec<f64> = (0..n).map(|_| 1.001e6 + 2e4 * normal()).collect();
+        let mut differences: Vec<f64> = y
+            .iter()
+            .flat_map(|y| x.iter().map(move |x| y - x))
+            .collect();
+        differences.sort_by(f64::total_cmp);
+        let parted = std::cell::Cell::new(0);
+        let all = differences.len();
+        let mut ordered = ordered(&differences, 2 * n, &parted);
+        for k in [all / 2, all / 2 + 1, all / 2 - 4000, all / 2 + 4000] {
+            assert_eq!(ordered.nth(k), differences[k - 1]);
+        }
+        assert!(parted.get() <= 20, "{} walks", parted.get());
+        // and that is the test's own estimate
+        assert_eq!(
+            both(&x, &y).shift,
+            0.5 * (differences[all / 2 - 1] + differences[all / 2])
+        );
     }
 
     /// Hollander & Wolfe (1973), p. 69, as in R's wilcox.test: one-sided p = 0.1272.

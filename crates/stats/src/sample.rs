@@ -109,14 +109,15 @@ impl Sample {
             return Err(SampleError::Empty);
         }
         let mut sorted = values.clone();
-        sorted.sort_by(f64::total_cmp);
+        sorted.sort_unstable_by(f64::total_cmp);
         Ok(Self { values, sorted })
     }
 
     /// Every value passed through a function that keeps it finite, in the same order.
     pub(crate) fn map(&self, f: impl Fn(f64) -> f64) -> Self {
-        let values: Vec<f64> = self.values.iter().map(|v| f(*v)).collect();
-        let mut sorted = values.clone();
+        let values = self.values.iter().map(|v| f(*v)).collect();
+        // in order already where the function rises, which this sort sees
+        let mut sorted: Vec<f64> = self.sorted.iter().map(|v| f(*v)).collect();
         sorted.sort_by(f64::total_cmp);
         Self { values, sorted }
     }
@@ -213,6 +214,17 @@ pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
         sorted[middle]
     } else {
         sorted[middle - 1].midpoint(sorted[middle])
+    }
+}
+
+/// Median of values, which get another order; there is one at least.
+pub(crate) fn median_of(values: &mut [f64]) -> f64 {
+    let middle = values.len() / 2;
+    let is_odd = values.len() % 2 == 1;
+    let (below, at, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    match below.iter().copied().max_by(f64::total_cmp) {
+        Some(below) if !is_odd => below.midpoint(*at),
+        _ => *at,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::drift::{Drift, drift};
 use crate::format::general;
-use crate::sample::{Confidence, Sample, median_of_sorted};
+use crate::sample::{Confidence, Sample, median_of};
 use std::fmt;
 
 /// Something in the data that contradicts what a comparison takes for granted.
@@ -140,8 +140,7 @@ fn outliers(sample: &Sample) -> Vec<Warning> {
     }
     let median = sample.median();
     let mut deviations: Vec<f64> = sample.values().iter().map(|v| (v - median).abs()).collect();
-    deviations.sort_by(f64::total_cmp);
-    let mad = median_of_sorted(&deviations);
+    let mad = median_of(&mut deviations);
     // Equal to the median is 0 even when MAD is 0; anything else is then infinitely far.
     let modified_z = |value: f64| match value == median {
         true => 0.0,

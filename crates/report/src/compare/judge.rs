@@ -230,7 +230,16 @@ fn independent(
             (choice.assumption, reason)
         }
     };
-    let main = stats::compare(a, b, assumption, confidence);
+    // each once: ranks of a million values take time
+    let mut tests = [
+        Assumption::EqualSpread,
+        Assumption::Normal,
+        Assumption::Nothing,
+    ]
+    .map(|assumption| (assumption, stats::compare(a, b, assumption, confidence)));
+    // the one that decides comes first, the others keep their order
+    tests.sort_by_key(|(of, _)| *of != assumption);
+    let [(_, main), others @ ..] = tests;
     let mut warnings: Vec<String> = main
         .warnings
         .iter()
@@ -242,22 +251,18 @@ fn independent(
             "ranks would be the test for such values, but could prove nothing with so few".into(),
         );
     }
-    let beside = [
-        Assumption::EqualSpread,
-        Assumption::Normal,
-        Assumption::Nothing,
-    ]
-    .into_iter()
-    .map(|assumption| stats::compare(a, b, assumption, confidence))
-    .filter(|c| c.test != main.test)
-    .map(|c| Beside {
-        test: id(c.test),
-        difference_percent: c.difference_percent,
-        interval_percent: c.interval_percent.map(|i| [i.low, i.high]),
-        p_value: c.p_value,
-        verdict: verdict(c.verdict),
-    })
-    .collect();
+    let beside = others
+        .into_iter()
+        .map(|(_, other)| other)
+        .filter(|c| c.test != main.test)
+        .map(|c| Beside {
+            test: id(c.test),
+            difference_percent: c.difference_percent,
+            interval_percent: c.interval_percent.map(|i| [i.low, i.high]),
+            p_value: c.p_value,
+            verdict: verdict(c.verdict),
+        })
+        .collect();
     let equivalence = options
         .equivalence_percent
         .map(|margin| equivalence(stats::equivalence(a, b, margin, assumption, confidence)));

@@ -55,6 +55,8 @@ struct Lines {
     column: usize,
     /// Whether a byte separates columns.
     separates: [bool; 256],
+    /// A line of digits with a point is the value: no column before it, and none of these bytes separates.
+    plain: bool,
     /// Longest line in bytes; the rest of a longer one counts as another line.
     longest: usize,
     /// The beginning of a line whose end has not come yet.
@@ -70,8 +72,10 @@ impl Lines {
         for delimiter in &options.delimiters {
             separates[usize::from(*delimiter)] = true;
         }
+        let of_numbers = b".0123456789";
         Self {
             column: options.column,
+            plain: options.column == 1 && !of_numbers.iter().any(|b| separates[usize::from(*b)]),
             separates,
             // BUFSIZ of the C library, less the final NUL.
             longest: if options.model == Model::Debian {
@@ -109,7 +113,9 @@ impl Lines {
 
     fn take(&mut self, text: &[u8]) -> Result<(), InputError> {
         self.line += 1;
-        if let Some(field) = self.field(trim(text)) {
+        if let Some(value) = plain(text).filter(|_| self.plain) {
+            self.values.push(value);
+        } else if let Some(field) = self.field(trim(text)) {
             let line = self.line;
             self.values
                 .push(strtod(field).ok_or(InputError::InvalidData { line })?);
@@ -136,6 +142,34 @@ impl Lines {
             Ok(self.values)
         }
     }
+}
+
+/// The number on a line that holds nothing else, of at most 15 digits: most lines of most files.
+///
+/// Both its digits and the power of ten are exact numbers, so that their quotient is rounded once, as `strtod` rounds (Clinger 1990).
+fn plain(line: &[u8]) -> Option<f64> {
+    const MOST_DIGITS: usize = 15;
+    let text = line.strip_suffix(b"\n").unwrap_or(line);
+    if text.is_empty() || text.len() > MOST_DIGITS + 1 {
+        return None;
+    }
+    let (mut digits, mut count, mut decimals) = (0_u64, 0, None);
+    for byte in text {
+        match (byte, &mut decimals) {
+            (b'0'..=b'9', decimals) => {
+                digits = digits * 10 + u64::from(byte - b'0');
+                count += 1;
+                *decimals = decimals.map(|n: usize| n + 1);
+            }
+            (b'.', None) => decimals = Some(0),
+            _ => return None,
+        }
+    }
+    const POWERS: [f64; MOST_DIGITS + 1] = [
+        1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+    ];
+    let is_number = (1..=MOST_DIGITS).contains(&count);
+    is_number.then(|| digits as f64 / POWERS[decimals.unwrap_or(0)])
 }
 
 /// A C string ends at NUL; white space is cut at its end.
@@ -320,6 +354,41 @@ mod tests {
             read_values(Broken(b"1\n2\n3\n4\n"), &Options::default()),
             Err(InputError::CannotRead("Input/output error".to_owned()))
         );
+    }
+
+    proptest! {
+        /// The short way and the long one read the same, to the last bit.
+        #[test]
+        fn plain_numbers_are_read_as_all_others(text in "[0-9]{0,12}[.]?[0-9]{0,9}") {
+            let long = strtod(text.as_bytes());
+            if let Some(short) = plain(format!("{text}\n").as_bytes()) {
+                prop_assert_eq!(Some(short.to_bits()), long.map(f64::to_bits), "{}", text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_is_plain_or_is_not() {
+        assert_eq!(plain(b"14880952.4\n"), Some(14_880_952.4));
+        for text in [
+            "",
+            ".",
+            "1.2.3",
+            " 1",
+            "1\r\n",
+            "-1",
+            "1e3",
+            "1234567890123456",
+            "4#",
+        ] {
+            assert_eq!(plain(text.as_bytes()), None, "{text}");
+        }
+        let digits_separate = Options {
+            delimiters: b"5".to_vec(),
+            ..Options::default()
+        };
+        let found = read_values(&b"152\n2\n3\n"[..], &digits_separate);
+        assert_eq!(found, Ok(vec![1.0, 2.0, 3.0]));
     }
 
     /// What glibc's strtod reads, to the last bit.
