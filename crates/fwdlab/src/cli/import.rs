@@ -358,6 +358,20 @@ fn findings(audit: &Audit, global: &Global) -> String {
         })
         .collect();
     listed(&mut text, &taken, all);
+    let cut: Vec<String> = audit
+        .blocks
+        .iter()
+        .filter(|block| block.is_exact() && !block.without_comparison.is_empty())
+        .map(|block| {
+            format!(
+                "  {}:{}\n         the comparison of {} is not in the block: it was cut off, or printed with -n\n",
+                printable(&block.readme),
+                block.line,
+                printable(&block.without_comparison.join(", "))
+            )
+        })
+        .collect();
+    listed(&mut text, &cut, all);
     let differing: Vec<String> = audit
         .blocks
         .iter()

@@ -22,7 +22,7 @@ use crate::import::parallel;
 use crate::run_dir::{RunWriter, StagedRun, publish};
 
 use super::config::Traffic;
-use super::info::Info;
+use super::info::{Info, time_of};
 use super::names::{Kind, labels};
 use super::published::{Plotted, Row, Values};
 use super::reading::{FORMAT, Reader, RunFacts, Tally};
@@ -30,7 +30,12 @@ use super::set::{Case, ResultSet, sets};
 use super::walk::{Tree, shown_path};
 
 /// The kind of such a run.
-const KIND: &str = "import";
+pub(crate) const KIND: &str = "import";
+/// The parameter that says when its first series began, where the archive says it.
+pub(crate) const MEASURED_AT: &str = "measured_at";
+/// The parameters that say where it comes from: the archive's directory and the set's path in it.
+pub(crate) const ARCHIVE: &str = "archive";
+pub(crate) const SET: &str = "set";
 /// Runs that appear together, after one sync.
 const BATCH: usize = 64;
 /// Largest input that is kept.
@@ -224,8 +229,8 @@ fn known(root: &Path) -> Result<Vec<Known>, StoreError> {
     Ok(infos
         .filter(|info| info.kind == KIND)
         .map(|info| Known {
-            archive: text(&info, "archive"),
-            set: text(&info, "set"),
+            archive: text(&info, ARCHIVE),
+            set: text(&info, SET),
             fingerprint: text(&info, "fingerprint"),
             id: info.id,
         })
@@ -313,6 +318,8 @@ struct Content {
     published: BTreeMap<String, Vec<f64>>,
     inputs: BTreeSet<(String, PathBuf)>,
     parameters: BTreeMap<String, Value>,
+    /// What the archive says of the DUT's CPU.
+    cpu_model: Option<String>,
     fingerprint: u64,
     tally: Tally,
     problems: Vec<String>,
@@ -358,12 +365,14 @@ impl Work<'_> {
             };
             return done(outcome, None);
         }
+        content.cpu_model =
+            cpu_folder(&format!("{archive}/{}", set.path)).map(|folder| folder.replace('_', " "));
         content.parameters.extend([
-            ("archive".to_owned(), Value::from(archive)),
-            ("set".to_owned(), Value::from(set.path.as_str())),
+            (ARCHIVE.to_owned(), Value::from(archive.as_str())),
+            (SET.to_owned(), Value::from(set.path.as_str())),
             ("fingerprint".to_owned(), Value::from(fingerprint)),
         ]);
-        match self.stage(number, set, &content) {
+        match self.stage(number, set, &archive, &content) {
             Ok((staged, id)) => {
                 outcome.result = match before {
                     Some(before) => SetResult::Replaced(id, before.id.clone()),
@@ -382,12 +391,18 @@ impl Work<'_> {
         &self,
         number: u64,
         set: &ResultSet,
+        archive: &str,
         content: &Content,
     ) -> Result<(StagedRun, String), StoreError> {
         let options = self.options;
         let mut entropy = options.entropy.wrapping_add(number.wrapping_mul(4096));
         let (mut staged, mut info) = loop {
-            let id = RunId::free(options.runs, self.now, &id_words(&set.path), entropy);
+            let id = RunId::free(
+                options.runs,
+                self.now,
+                &id_words(archive, &set.path),
+                entropy,
+            );
             let info = self.info(id.into(), content);
             match RunWriter::stage(options.runs, &info) {
                 Ok(staged) => break (staged, info),
@@ -468,7 +483,10 @@ impl Work<'_> {
             state: RunState::Running,
             error: None,
             parameters: content.parameters.clone(),
-            facts: Facts::default(),
+            facts: Facts {
+                cpu_model: content.cpu_model.clone().unwrap_or_default(),
+                ..Facts::default()
+            },
         }
     }
 
@@ -479,6 +497,7 @@ impl Work<'_> {
         };
         let mut reader = Reader::new(self.options.archive);
         let mut said: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let mut begun: Option<Timestamp> = None;
         for case in &set.cases {
             let info = self.info_file(case, &mut content);
             for (key, value) in info.iter().flat_map(|info| {
@@ -486,11 +505,15 @@ impl Work<'_> {
                     ("uname", &info.uname),
                     ("image", &info.image),
                     ("begun", &info.started),
+                    ("ended", &info.ended),
                 ]
             }) {
                 said.entry(key).or_default().extend(value.clone());
             }
-            let labels = labels(&case.name, info.as_ref());
+            let times = info.iter().flat_map(|info| [&info.started, &info.ended]);
+            let time = times.flatten().find_map(|text| time_of(text));
+            begun = begun.into_iter().chain(time).min();
+            let (labels, division) = labels(&case.name, info.as_ref());
             let traffic = labels
                 .get("traffic")
                 .and_then(|name| self.library.traffic(name));
@@ -511,6 +534,7 @@ impl Work<'_> {
                 .collect();
             for fact in &mut facts {
                 fact.record.labels.clone_from(&labels);
+                fact.record.warnings.extend(division.clone());
                 self.fill_in(&mut fact.record, traffic);
                 content.tally.add(&fact.tally);
                 content.fingerprint =
@@ -550,6 +574,10 @@ impl Work<'_> {
             if !values.is_empty() {
                 content.parameters.insert(key.to_owned(), values.into());
             }
+        }
+        if let Some(begun) = begun {
+            let begun = Value::from(begun.to_string());
+            content.parameters.insert(MEASURED_AT.to_owned(), begun);
         }
         self.drop_large(&mut content);
         content
@@ -735,23 +763,39 @@ fn last_name(path: &Path) -> String {
         .into_owned()
 }
 
-/// The words of a set's path that tell it from others.
-fn id_words(path: &str) -> String {
+/// The folder of a path that names a CPU: `Xeon_E5-2650_8Cores`, `Xeon_E5-2650v4_2x12Cores`.
+fn cpu_folder(path: &str) -> Option<&str> {
+    let is_one = |folder: &&str| {
+        let lower = folder.to_ascii_lowercase();
+        let cores = lower.strip_suffix("cores").or(lower.strip_suffix("core"));
+        let count = cores.and_then(|rest| rest.rsplit(['_', '-']).next());
+        count.is_some_and(|n| {
+            n.ends_with(|c: char| c.is_ascii_digit())
+                && n.bytes().all(|b| b.is_ascii_digit() || b == b'x')
+        })
+    };
+    path.split('/').rev().find(is_one)
+}
+
+/// The words of a set's path that tell it from others: its CPU, and as much of its end as fits.
+fn id_words(archive: &str, path: &str) -> String {
+    let whole = format!("{archive}/{path}");
+    let cpu = cpu_folder(&whole).unwrap_or_default();
     let words: Vec<&str> = path
         .split('/')
-        .filter(|part| !matches!(*part, "." | "results" | "RAW"))
+        .filter(|part| !matches!(*part, "." | "results" | "RAW") && *part != cpu)
         .collect();
+    let room = ID_PATH.saturating_sub(cpu.chars().count());
     // Whole components from the end, as many as fit.
     let mut first = words.len().saturating_sub(1);
     let length = |from: usize| words[from..].join("-").chars().count();
-    while first > 0 && length(first - 1) <= ID_PATH {
+    while first > 0 && length(first - 1) <= room {
         first -= 1;
     }
     let shown = words.get(first..).unwrap_or_default().join("-");
-    let skipped = shown.chars().count().saturating_sub(ID_PATH);
+    let skipped = shown.chars().count().saturating_sub(room);
     let end: String = shown.chars().skip(skipped).collect();
-    format!(
-        "{KIND}-{}",
-        end.trim_matches(|c: char| !c.is_alphanumeric())
-    )
+    let ends = [cpu, end.trim_matches(|c: char| !c.is_alphanumeric())];
+    let ends: Vec<&str> = ends.into_iter().filter(|part| !part.is_empty()).collect();
+    format!("{KIND}-{}", ends.join("-"))
 }

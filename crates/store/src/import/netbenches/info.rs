@@ -3,6 +3,10 @@
 //! Three formats: `IMAGE="..."` lines (2016 and later), `Image: ...` lines, and these with the DUT's `uname` as a line of
 //! its own (2015). Start with [`Info::parse`].
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone};
+
 use super::scan::shown;
 
 /// What an `.info` file says.
@@ -18,6 +22,8 @@ pub struct Info {
     pub uname: Option<String>,
     /// When the series began, as written.
     pub started: Option<String>,
+    /// When it ended, as written.
+    pub ended: Option<String>,
     /// Lines that were not understood, for people.
     pub unknown: Vec<String>,
 }
@@ -57,10 +63,31 @@ impl Info {
             "pktgen" | "pkt-gen" => self.traffic = value.and_then(last),
             "uname" => self.uname = value,
             "start time" | "start" | "date" => self.started = value,
+            "end time" | "end" => self.ended = value,
             _ => return false,
         }
         true
     }
+}
+
+/// The time that `date` printed: `Wed Aug 26 15:30:22 CEST 2015`. Zones that are not known here are taken as UTC: the day is right,
+/// give or take one.
+pub fn time_of(text: &str) -> Option<Timestamp> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (zone, year) = match words[..] {
+        [_, _, _, _, zone, year] => (zone, year),
+        [_, _, _, _, year] => ("UTC", year),
+        _ => return None,
+    };
+    let (month, day, clock) = (words[1], words[2], words[3]);
+    let civil = DateTime::strptime("%b %d %H:%M:%S %Y", format!("{month} {day} {clock} {year}"));
+    let hours = match zone {
+        "CET" => 1,
+        "CEST" => 2,
+        _ => 0,
+    };
+    let zone = TimeZone::fixed(Offset::constant(hours));
+    Some(civil.ok()?.to_zoned(zone).ok()?.timestamp())
 }
 
 #[cfg(test)]
@@ -80,13 +107,14 @@ mod tests {
             }
         );
         let old = Info::parse(
-            b"Image: none\nCFG: configs//eight\nStart time: Wed Aug 26 15:30:22 CEST 2015\n",
+            b"Image: none\nCFG: configs//eight\nStart time: Wed Aug 26 15:30:22 CEST 2015\nEnd time: Wed Aug 26 16:00:00 CEST 2015\n",
         );
         assert_eq!(
             old,
             Info {
                 configuration: Some("eight".into()),
                 started: Some("Wed Aug 26 15:30:22 CEST 2015".into()),
+                ended: Some("Wed Aug 26 16:00:00 CEST 2015".into()),
                 ..Info::default()
             }
         );
@@ -102,5 +130,26 @@ mod tests {
         );
         assert_eq!(with_uname.unknown.len(), 2);
         assert_eq!(Info::parse(b""), Info::default());
+    }
+
+    #[test]
+    fn times_as_date_prints_them() {
+        let time = |text| time_of(text).map(|time| time.to_string());
+        let known = "Wed Aug 26 15:30:22 CEST 2015";
+        assert_eq!(time(known).as_deref(), Some("2015-08-26T13:30:22Z"));
+        let odd = "Tue Mar  1 08:00:00 XYZ 2016";
+        assert_eq!(time(odd).as_deref(), Some("2016-03-01T08:00:00Z"));
+        assert_eq!(
+            time("Tue Mar 1 08:00:00 2016").as_deref(),
+            Some("2016-03-01T08:00:00Z")
+        );
+        for text in [
+            "",
+            "yesterday",
+            "a b c d e f",
+            "Wed Feb 31 15:30:22 CEST 2015",
+        ] {
+            assert_eq!(time(text), None, "{text}");
+        }
     }
 }

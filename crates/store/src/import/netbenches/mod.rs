@@ -22,6 +22,9 @@ mod summary;
 pub mod walk;
 
 pub use audit::{Audit, BlockFinding, FileFinding, audit};
+pub(crate) use importing::{ARCHIVE, KIND, MEASURED_AT, SET};
 pub use importing::{Imported, Options, Progress, SetOutcome, SetResult, import};
 pub use names::Kind;
-pub use reading::Tally;
+pub use reading::{FORMAT, Tally};
+pub use set::is_chosen;
+pub use summary::cases;

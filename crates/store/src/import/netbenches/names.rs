@@ -136,24 +136,46 @@ impl Name {
     }
 }
 
-/// The labels of a test case. With an `.info` file that fits the name: its parts by name. Else, where the archive does not say
-/// which part is which, the whole name under `name`.
-pub fn labels(case: &str, info: Option<&Info>) -> BTreeMap<String, String> {
+/// The labels of a test case, and what makes a reader doubt them.
+///
+/// With an `.info` file that fits the name: its parts by name. With one that does not, the end of the name is still its traffic, where
+/// it is that of the file or an IP version: the series of a set stay comparable. Else, where the archive does not say which part is
+/// which, the whole name under `name`.
+pub fn labels(case: &str, info: Option<&Info>) -> (BTreeMap<String, String>, Option<String>) {
     let mut labels = BTreeMap::new();
     let mut label = |key: &str, value: &str| {
         if !value.is_empty() {
             labels.insert(key.to_owned(), value.to_owned());
         }
     };
-    match info.and_then(|info| split(case, info)) {
-        Some([image, configuration, traffic]) => {
+    let mut doubt = None;
+    let divided = info.map(|info| (split(case, info), by_suffix(case, info)));
+    match divided {
+        Some((Some([image, configuration, traffic]), _)) => {
             label("image", image);
             label("configuration", configuration);
             label("traffic", traffic);
         }
-        None => label("name", case),
+        Some((None, Some((configuration, traffic)))) => {
+            label("configuration", configuration);
+            label("traffic", traffic);
+            doubt = Some(
+                "its .info file speaks of other things than its name, which was divided by its end"
+                    .to_owned(),
+            );
+        }
+        _ => label("name", case),
     }
-    labels
+    (labels, doubt)
+}
+
+/// What stands before the last part of a name, and that part, where it can only be traffic.
+fn by_suffix<'a>(case: &'a str, info: &Info) -> Option<(&'a str, &'a str)> {
+    let known = info.traffic.as_deref().into_iter();
+    let (before, traffic) = known
+        .chain(["inet4", "inet6"])
+        .find_map(|traffic| Some((ends_with_part(case, traffic)?, traffic.len())))?;
+    (!before.is_empty()).then(|| (before, &case[case.len() - traffic..]))
 }
 
 /// Image, configuration and traffic of a name such as `295802.fast.forwarding.inet6`, as far as the `.info` file tells where
@@ -278,7 +300,7 @@ mod tests {
             ..Info::default()
         };
         let of = |case: &str, info: Option<Info>| -> String {
-            let labels = labels(case, info.as_ref());
+            let labels = labels(case, info.as_ref()).0;
             let pairs: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
             pairs.join(" ")
         };
@@ -297,11 +319,24 @@ mod tests {
             ),
             "configuration=fast.fw image=r1 traffic=inet6"
         );
-        // not told, or told wrongly: nothing is invented
+        // not told: nothing is invented
         assert_eq!(of("vlan.inet4", None), "name=vlan.inet4");
+        // told wrongly: the end of a name says what was sent all the same
+        let wrong = Some(info("", "harvest_mask", "inet4"));
+        for (case, expect) in [
+            ("4479.inet4", "configuration=4479 traffic=inet4"),
+            ("4479.inet6", "configuration=4479 traffic=inet6"),
+            ("351.inet6", "configuration=351 traffic=inet6"),
+            ("4479", "name=4479"),
+            ("inet4", "name=inet4"),
+        ] {
+            assert_eq!(of(case, wrong.clone()), expect);
+            let is_told = labels(case, wrong.as_ref()).1.is_some();
+            assert_eq!(is_told, expect.contains("traffic"), "{case}");
+        }
         assert_eq!(
-            of("vlan.inet4", Some(info("", "other", ""))),
-            "name=vlan.inet4"
+            of("vlan.udp", Some(info("", "other", "udp"))),
+            "configuration=vlan traffic=udp"
         );
         assert_eq!(of("", None), "");
     }

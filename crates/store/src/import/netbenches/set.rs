@@ -62,21 +62,26 @@ impl ResultSet {
 
     /// Is it the set, or below the directory, that a path or a pattern with `*`, `**` and `?` names?
     pub fn is_chosen_by(&self, choice: &str) -> bool {
-        let choice = choice.trim_end_matches('/');
-        let choice = choice.strip_prefix("./").unwrap_or(choice);
-        let path = match &self.path[..] {
-            "." => "",
-            path => path,
-        };
-        if choice.is_empty() || choice == "." {
-            return true;
-        }
-        let parts: Vec<&str> = path.split('/').collect();
-        (1..=parts.len()).any(|end| {
-            let ancestor = parts[..end].join("/");
-            ancestor == choice || matches(choice.as_bytes(), ancestor.as_bytes())
-        })
+        is_chosen(&self.path, choice)
     }
+}
+
+/// Is it the path, or below the directory, that a path or a pattern names ([`ResultSet::is_chosen_by`])?
+pub fn is_chosen(path: &str, choice: &str) -> bool {
+    let choice = choice.trim_end_matches('/');
+    let choice = choice.strip_prefix("./").unwrap_or(choice);
+    let path = match path {
+        "." => "",
+        path => path,
+    };
+    if choice.is_empty() || choice == "." {
+        return true;
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    (1..=parts.len()).any(|end| {
+        let ancestor = parts[..end].join("/");
+        ancestor == choice || matches(choice.as_bytes(), ancestor.as_bytes())
+    })
 }
 
 /// A pattern: `*` any letters but `/`, `**` any letters, `?` one letter but `/`.

@@ -12,7 +12,7 @@ use super::rule::median;
 const WARNINGS: usize = 6;
 
 /// One summary per test case, in the order in which they first appear.
-pub(super) fn cases(records: &[ImportedRecord]) -> Vec<ImportedCase> {
+pub fn cases(records: &[ImportedRecord]) -> Vec<ImportedCase> {
     let mut order: Vec<&str> = Vec::new();
     let mut groups: BTreeMap<&str, Vec<&ImportedRecord>> = BTreeMap::new();
     for record in records {

@@ -85,6 +85,7 @@ impl Evidence<'_> {
             readme: shown_path(path),
             line: block.line,
             status,
+            without_comparison: without_comparison(block),
             models: compared.models.iter().map(|model| model.name()).collect(),
             median_rules,
             sources,
@@ -309,6 +310,17 @@ impl Evidence<'_> {
         let path = label.contains('/') && !label.contains(char::is_whitespace);
         path && !self.root.join(directory_of(label, home)).is_dir()
     }
+}
+
+/// Sets after the first whose comparison with it the block does not have.
+fn without_comparison(block: &Block) -> Vec<String> {
+    let sets = block.rows.iter().zip(&block.labels).skip(1);
+    let cut = sets.filter(|(row, _)| row.difference.is_empty());
+    cut.map(|(row, label)| match label.as_str() {
+        "" => row.symbol.to_string(),
+        label => label.to_owned(),
+    })
+    .collect()
 }
 
 /// One thing a set of a block may be.

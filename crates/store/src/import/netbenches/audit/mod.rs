@@ -50,6 +50,10 @@ pub struct BlockFinding {
     pub line: usize,
     /// `exact`, or what differs.
     pub status: String,
+    /// Sets whose comparison with the first is not in the block: cut off, or printed with `-n`. Only what is there was held
+    /// against the logs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub without_comparison: Vec<String>,
     /// Generations of ministat that print this block: `debian`, `2015`, `2016`, `freebsd`.
     pub models: Vec<&'static str>,
     /// How the median of an even number of samples was taken, per run: `mean`, `upper`; both where it makes no difference.
