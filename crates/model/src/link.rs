@@ -27,6 +27,11 @@ impl MeanSize {
         (frames > 0 && bytes > headers).then_some(MeanSize { bytes, frames })
     }
 
+    /// Bytes and frames, of which it is the mean.
+    pub fn parts(self) -> (u64, u64) {
+        (self.bytes, self.frames)
+    }
+
     /// The mean in bytes.
     pub fn bytes(self) -> f64 {
         self.bytes as f64 / self.frames as f64

@@ -12,6 +12,7 @@ pub mod csv;
 mod glossary;
 pub mod html;
 mod imported;
+pub mod listing;
 pub mod markdown;
 pub mod number;
 mod procedures;

@@ -10,6 +10,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::Serialize;
 
 use crate::error::StoreError;
+use crate::id::RunId;
+use crate::{regular, seal};
 
 pub(crate) const RUN: &str = "run.json";
 pub(crate) const SUMMARY: &str = "summary.json";
@@ -21,6 +23,12 @@ pub(crate) const RAW: &str = "raw";
 /// Delays of the frames of a trial, an HDR histogram log.
 pub(crate) const LATENCY: &str = "latency.hlog";
 pub(crate) const LOCK: &str = ".lock";
+/// Checksums of all files of a run that ended.
+pub(crate) const CHECKSUMS: &str = "checksums.sfv";
+/// Room for the last words of a run on a disk that got full.
+pub(crate) const RESERVE: &str = ".reserve";
+/// A file that is being written.
+pub(crate) const TEMPORARY_PREFIX: &str = ".tmp-";
 
 /// A run that is being created; becomes a run by renaming.
 pub(crate) const NEW_PREFIX: &str = ".new-";
@@ -32,6 +40,15 @@ pub(crate) fn is_taken(root: &Path, id: &str) -> bool {
     [root.join(id), root.join(format!("{NEW_PREFIX}{id}"))]
         .iter()
         .any(|path| path.symlink_metadata().is_ok())
+}
+
+/// Is it the name of a left-over: of a run that was being created or removed?
+///
+/// Whoever named a directory so for reasons of their own finds it again.
+pub(crate) fn is_left_over(name: &str) -> bool {
+    let of = [NEW_PREFIX, TRASH_PREFIX].iter();
+    of.filter_map(|prefix| name.strip_prefix(prefix))
+        .any(|id| RunId::suffix_of(id).is_some())
 }
 
 /// A file that only grows, by whole lines.
@@ -62,17 +79,14 @@ impl Journal {
 
     /// Appends one line with one write call, so that a process killed at any instant leaves at most a torn last line.
     ///
-    /// A line that did not fit on the disk is taken back; later lines are whole again.
+    /// A line that did not fit on the disk is taken back; later lines are whole again. A record is a JSON object; its last member
+    /// will be its checksum.
     pub(crate) fn append(&mut self, record: &impl Serialize) -> Result<(), StoreError> {
         let mut line = Vec::with_capacity(1024);
         if self.torn {
             line.push(b'\n');
         }
-        serde_json::to_writer(&mut line, record).map_err(|source| StoreError::Record {
-            path: self.path.clone(),
-            source,
-        })?;
-        line.push(b'\n');
+        self.write(&mut line, record)?;
         match self.file.write_all(&line) {
             Ok(()) => {
                 self.torn = false;
@@ -87,13 +101,36 @@ impl Journal {
     }
 }
 
+impl Journal {
+    /// Adds the line of a record to a text.
+    fn write(&self, text: &mut Vec<u8>, record: &impl Serialize) -> Result<(), StoreError> {
+        let begin = text.len();
+        serde_json::to_writer(&mut *text, record).map_err(|source| StoreError::Record {
+            path: self.path.clone(),
+            source,
+        })?;
+        seal::line(text, begin);
+        text.push(b'\n');
+        Ok(())
+    }
+
+    /// Replaces all lines at once. What is appended afterwards is lost with the old file.
+    pub(crate) fn replace(&self, records: &[impl Serialize]) -> Result<(), StoreError> {
+        let mut text = Vec::new();
+        for record in records {
+            self.write(&mut text, record)?;
+        }
+        replace(&self.path, &text, false)
+    }
+}
+
 /// Writes a file so that its name always stands for the old content or the new one, whole.
 ///
 /// With `durable`, also after a power failure.
 pub(crate) fn replace(path: &Path, bytes: &[u8], durable: bool) -> Result<(), StoreError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let dir = path.parent().unwrap_or(Path::new("."));
-    let temporary = dir.join(format!(".tmp-{name}"));
+    let temporary = dir.join(format!("{TEMPORARY_PREFIX}{name}"));
     let write = || -> io::Result<()> {
         let mut file = File::create(&temporary)?;
         file.write_all(bytes)?;
@@ -119,13 +156,13 @@ pub(crate) fn replace_json(path: &Path, record: &impl Serialize) -> Result<(), S
     replace(path, &json(path, record)?, true)
 }
 
-/// The JSON text of a record that is meant for `path`, indented for people.
+/// The JSON text of a record that is meant for `path`, indented for people, with its checksum.
 pub(crate) fn json(path: &Path, record: &impl Serialize) -> Result<Vec<u8>, StoreError> {
     let mut text = serde_json::to_vec_pretty(record).map_err(|source| StoreError::Record {
         path: path.to_owned(),
         source,
     })?;
-    text.push(b'\n');
+    seal::file(&mut text);
     Ok(text)
 }
 
@@ -171,7 +208,7 @@ pub(crate) fn take_lock(dir: &Path) -> Result<File, StoreError> {
 /// Whether a process holds the lock of the run in `dir`: asks for it, shared, so that readers do not mistake each other
 /// for the writer.
 pub(crate) fn is_locked(dir: &Path) -> io::Result<bool> {
-    let file = match File::open(dir.join(LOCK)) {
+    let file = match regular::open_io(&dir.join(LOCK)) {
         Ok(file) => file,
         // A copy of a run without its hidden files.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -231,23 +268,31 @@ mod tests {
     fn a_torn_line_that_cannot_be_taken_back_is_closed_by_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::create(dir.path(), dir.path(), "a").unwrap();
-        journal.append(&1).unwrap();
+        let record = |n: u8| std::collections::BTreeMap::from([("n", n)]);
+        journal.append(&record(1)).unwrap();
         let real = journal.file.try_clone().unwrap();
         // Answers every write with "no space left" and every truncation with "invalid argument".
         journal.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let error = journal.append(&2).unwrap_err().to_string();
+        let error = journal.append(&record(2)).unwrap_err().to_string();
         assert!(
             error.contains("No space left") && error.contains("--runs DIR"),
             "{error}"
         );
         journal.file = real;
         journal.file.write_all(b"[torn").unwrap();
-        journal.append(&3).unwrap();
-        journal.append(&4).unwrap();
-        assert_eq!(
-            fs::read_to_string(dir.path().join("a")).unwrap(),
-            "1\n[torn\n3\n4\n"
-        );
+        journal.append(&record(3)).unwrap();
+        journal.append(&record(4)).unwrap();
+        let text = fs::read_to_string(dir.path().join("a")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for (line, says) in lines
+            .iter()
+            .zip([r#"{"n":1"#, "[torn", r#"{"n":3"#, r#"{"n":4"#])
+        {
+            assert!(line.starts_with(says), "{text}");
+            let sealed = seal::check(line.as_bytes()) == seal::Seal::Intact;
+            assert_eq!(sealed, says != "[torn", "{line}");
+        }
+        assert_eq!(lines.len(), 4, "{text}");
     }
 
     #[test]

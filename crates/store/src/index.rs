@@ -1,4 +1,4 @@
-//! Which runs there are: the newest first, each with its state and a line about its result.
+//! Which runs there are: the newest first, each with its state and its result.
 //!
 //! It loads no trials, and nothing it meets stops it: a damaged run or a foreign directory is listed with what is wrong.
 //! Hidden directories, files and symbolic links are passed over. Start with [`list`].
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::outcome::{Found, Unit};
 use model::result::{RunInfo, RunState, Summary};
 
 use crate::error::StoreError;
-use crate::files::{NEW_PREFIX, RUN, TRASH_PREFIX, is_locked, remove_tree};
+use crate::files::{RUN, TRASH_PREFIX, is_left_over, is_locked, remove_tree};
 use crate::id::RunId;
+use crate::import::netbenches::{KIND, MEASURED_AT};
 use crate::read::{Head, head, summary};
 
 /// A run that is being created for longer than this has lost its process.
@@ -35,10 +35,12 @@ pub struct RunEntry {
     pub info: Option<RunInfo>,
     /// How it stands now, as [`crate::StoredRun::state`].
     pub state: Option<RunState>,
-    /// When it began.
+    /// When it began: of an imported run, when it was imported.
     pub started_at: Option<Timestamp>,
-    /// The result in one line.
-    pub result: Option<String>,
+    /// When it was measured: of an imported run what its archive says, if it does.
+    pub measured_at: Option<Timestamp>,
+    /// The result, if there is one.
+    pub summary: Option<Summary>,
     /// What is missing or damaged, in sentences.
     pub problems: Vec<String>,
 }
@@ -62,7 +64,8 @@ fn entry(root: &Path, id: String) -> RunEntry {
         info: None,
         state: None,
         started_at: None,
-        result: None,
+        measured_at: None,
+        summary: None,
         problems: Vec::new(),
         path,
     };
@@ -71,15 +74,19 @@ fn entry(root: &Path, id: String) -> RunEntry {
             info,
             state,
             problems,
+            is_protected,
         }) => {
             entry.problems = problems;
-            entry.result =
-                summary(&entry.path, state, &mut entry.problems).map(|s| in_one_line(&s));
+            entry.summary = summary(&entry.path, state, is_protected, &mut entry.problems);
             entry.started_at = info
                 .started_at
                 .parse()
                 .map_err(|error| entry.problems.push(format!("started_at: {error}")))
                 .ok();
+            entry.measured_at = match info.kind.as_str() {
+                KIND => measured_at(&info),
+                _ => entry.started_at,
+            };
             entry.state = Some(state);
             entry.info = Some(info);
         }
@@ -102,7 +109,7 @@ pub(crate) fn names(root: &Path) -> Result<Vec<String>, StoreError> {
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(NEW_PREFIX) || name.starts_with(TRASH_PREFIX) {
+        if is_left_over(&name) {
             clean(&entry.path(), &name);
         } else if !name.starts_with('.') {
             names.push(name);
@@ -124,78 +131,13 @@ fn clean(path: &Path, name: &str) {
             .and_then(|metadata| metadata.modified())
             .is_ok_and(|time| time.elapsed().is_ok_and(|age| age > CREATION_TIME))
     };
-    if name.starts_with(TRASH_PREFIX) || (old() && matches!(is_locked(path), Ok(false))) {
+    let is_free = matches!(is_locked(path), Ok(false));
+    if is_free && (name.starts_with(TRASH_PREFIX) || old()) {
         let _ = remove_tree(path);
     }
 }
 
-/// `64B-1flow-ipv4 1.421 Mpps ± 0.003, 5 more`, or `nft ...: -2.10 % ± 0.40`.
-fn in_one_line(summary: &Summary) -> String {
-    let more = |all: usize| match all {
-        0 | 1 => String::new(),
-        _ => format!(", {} more", all - 1),
-    };
-    let mut line = if let Some(comparison) = summary.comparisons.first() {
-        let difference = match (comparison.difference_percent, comparison.interval_percent) {
-            (Some(difference), Some([lower, upper])) => {
-                format!("{difference:+.2} % ± {:.2}", (upper - lower) / 2.0)
-            }
-            (Some(difference), None) => format!("{difference:+.2} %"),
-            (None, _) => "no result".to_owned(),
-        };
-        let all = summary.comparisons.len();
-        // a configuration may be several lines of commands
-        let words: Vec<&str> = comparison.configuration.split_whitespace().collect();
-        format!("{}: {difference}{}", words.join(" "), more(all))
-    } else if let Some(case) = summary.imported.first() {
-        let median = case.ours.median_pps.or(case.legacy.median_pps);
-        let rate = match (median, case.throughput_l2_bps) {
-            (Some(pps), _) => in_mpps(pps, None),
-            (None, Some(bps)) => format!("{:.1} Mbit/s L2", bps / 1e6),
-            (None, None) => "no result".to_owned(),
-        };
-        format!("{} {rate}{}", case.test_case, more(summary.imported.len()))
-    } else if let Some(case) = summary.cases.first() {
-        let result = match case.figures.first() {
-            Some(figure) if figure.unit == Unit::FramesPerSecond => {
-                in_mpps(figure.median, figure.interval_half_width)
-            }
-            Some(figure) => format!("{} {:.4}", figure.name, figure.median),
-            None => "no result".to_owned(),
-        };
-        format!("{} {result}{}", case.test_case, more(summary.cases.len()))
-    } else if let Some(case) = summary.test_cases.first() {
-        let rate = match case.forwarding_rate_pps {
-            Some(pps) => in_mpps(pps, case.interval_half_width_pps),
-            None => "no result".to_owned(),
-        };
-        format!(
-            "{} {rate}{}",
-            case.test_case,
-            more(summary.test_cases.len())
-        )
-    } else if let Some(outcome) = summary.outcomes.first() {
-        let result = match &outcome.found {
-            Found::Throughput(found) => found.throughput_pps.map(|pps| in_mpps(pps, None)),
-            _ => None,
-        };
-        format!(
-            "{} {}B {}{}",
-            outcome.found.procedure(),
-            outcome.frame_size_bytes,
-            result.as_ref().unwrap_or(&outcome.verdict),
-            more(summary.outcomes.len())
-        )
-    } else {
-        "no result".to_owned()
-    };
-    if summary.noise.too_noisy {
-        line.push_str("; the machine was too noisy");
-    }
-    line
-}
-
-fn in_mpps(pps: f64, half_width_pps: Option<f64>) -> String {
-    let half_width = half_width_pps.map_or(String::new(), |pps| format!(" ± {:.3}", pps / 1e6));
-    format!("{:.3} Mpps{half_width}", pps / 1e6)
+/// When the first series of an imported run was measured.
+fn measured_at(info: &RunInfo) -> Option<Timestamp> {
+    info.parameters.get(MEASURED_AT)?.as_str()?.parse().ok()
 }

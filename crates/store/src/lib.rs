@@ -13,6 +13,7 @@
 //!   raw/<test case>/<trial>/intervals.csv, latency.hlog
 //!   summary.json      the result, derived from the trials
 //!   report.html       the report, derived from the summary
+//!   checksums.sfv     checksums of all of these, when the run has ended
 //!   .lock             held by the process that writes: whether a run still runs is asked of the kernel
 //! ```
 
@@ -26,9 +27,11 @@ pub mod import;
 mod index;
 mod query;
 mod read;
+mod regular;
 mod remove;
 mod root;
 mod run_dir;
+mod seal;
 mod series;
 
 pub use error::StoreError;

@@ -2,17 +2,19 @@
 //!
 //! It finds directories and does not read runs, except their dates for `@n`. Start with [`resolve`].
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
 use crate::id::RunId;
-use crate::index::{is_run, list, names};
+use crate::import::netbenches::{ARCHIVE, SET};
+use crate::index::{RunEntry, is_run, list, names};
 
 /// How many ids a message shows.
 const SHOWN: usize = 5;
 
 /// The directory of the run that `name` means, in this order: `@n`, the n-th newest readable run; an exact id; exact
-/// random characters; the unique beginning of an id or of its random characters.
+/// random characters; the unique beginning of an id or of its random characters; the path of a result set that was imported.
 ///
 /// # Errors
 /// [`StoreError::NoSuchRun`] and [`StoreError::Ambiguous`] with what there is instead.
@@ -52,7 +54,32 @@ pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
             }
         }
     }
-    Err(unknown(root, name))
+    of_set(root, name)?.ok_or_else(|| unknown(root, name))
+}
+
+/// The run into which the result set of this path was imported: the path in its archive, or where it lies.
+fn of_set(root: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
+    let typed = name.trim_end_matches('/');
+    if !typed.contains('/') && !Path::new(typed).is_dir() {
+        return Ok(None);
+    }
+    let place = fs::canonicalize(typed).ok();
+    let is_meant = |run: &RunEntry| {
+        let text = |key| run.info.as_ref()?.parameters.get(key)?.as_str();
+        let (Some(archive), Some(set)) = (text(ARCHIVE), text(SET)) else {
+            return false;
+        };
+        let lies = Path::new(archive).join(set);
+        set == typed || place.as_ref() == Some(&lies) || Path::new(typed) == lies
+    };
+    let mut found: Vec<RunEntry> = list(root)?.into_iter().filter(is_meant).collect();
+    match found.len() {
+        0 | 1 => Ok(found.pop().map(|run| run.path)),
+        _ => Err(StoreError::Ambiguous {
+            name: name.to_owned(),
+            candidates: found.into_iter().map(|run| run.id).collect(),
+        }),
+    }
 }
 
 fn unknown(root: &Path, name: &str) -> StoreError {

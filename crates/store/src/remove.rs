@@ -6,8 +6,11 @@
 use std::fs;
 use std::path::Path;
 
+use jiff::Timestamp;
+
 use crate::error::StoreError;
 use crate::files::{TRASH_PREFIX, is_locked, remove_tree};
+use crate::id::RunId;
 use crate::index::is_run;
 
 /// Removes the run in a directory, damaged or not.
@@ -33,7 +36,15 @@ pub fn remove(run: &Path) -> Result<(), StoreError> {
             path: run.to_owned(),
         });
     }
-    let trash = root.join(format!("{TRASH_PREFIX}{name}"));
+    // a later listing knows a left-over by its name, and a copy of a run may have any
+    let hidden = match RunId::suffix_of(&name) {
+        Some(_) => name.into_owned(),
+        None => RunId::new(Timestamp::UNIX_EPOCH, &name, 0).into(),
+    };
+    let trash = root.join(format!("{TRASH_PREFIX}{hidden}"));
+    if is_locked(&trash).map_err(cannot)? {
+        return Err(StoreError::StillRunning { path: trash });
+    }
     remove_tree(&trash).map_err(cannot)?;
     fs::rename(run, &trash).map_err(cannot)?;
     remove_tree(&trash).map_err(cannot)

@@ -4,7 +4,7 @@
 //! Start with [`RunWriter::create`]; a writer that is dropped without [`RunWriter::finish`] leaves an interrupted run.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -15,10 +15,14 @@ use serde::Serialize;
 
 use crate::error::StoreError;
 use crate::files::{
-    EVENTS, INPUTS, Journal, LATENCY, NEW_PREFIX, RAW, REPORT, RUN, SUMMARY, TRIALS, file_name_of,
-    json, remove_tree, replace, replace_json, stays_inside, sync_tree, take_lock,
+    CHECKSUMS, EVENTS, INPUTS, Journal, LATENCY, NEW_PREFIX, RAW, REPORT, RESERVE, RUN, SUMMARY,
+    TRIALS, file_name_of, json, remove_tree, replace, replace_json, stays_inside, sync_tree,
+    take_lock,
 };
-use crate::hdr;
+use crate::{hdr, seal};
+
+/// Room for the last event, the list of checksums and the head of a run: with all facts of a host a head has a tenth of it.
+const RESERVE_BYTES: u64 = 64 << 10;
 
 /// The directory of a run that goes on. One process writes a run, any number may read it meanwhile.
 ///
@@ -120,6 +124,14 @@ impl RunWriter {
         self.trials.append(record)
     }
 
+    /// Replaces the records of all trials: what they were judged by is known only in the end. None may follow.
+    ///
+    /// # Errors
+    /// [`StoreError::System`]; the records are then those of before.
+    pub fn judged_again(&mut self, records: &[impl Serialize]) -> Result<(), StoreError> {
+        self.trials.replace(records)
+    }
+
     /// Keeps a file of raw data under `raw/<test case>/<trial>/<name>`, replacing an earlier one.
     ///
     /// # Errors
@@ -200,29 +212,39 @@ impl RunWriter {
         replace(path, bytes, false)
     }
 
+    /// Gives free what was reserved for the last words: nothing more will be measured, and the disk may be full.
+    pub fn make_room(&self) {
+        // it may be gone already; if it cannot be removed, there is no room that could be made
+        let _ = fs::remove_file(self.dir.join(RESERVE));
+    }
+
     /// Ends the run: writes what was derived, brings everything to the disk, and only then says so in `run.json`.
     ///
     /// `info` is the run's head as it stands now, with its final state and the time.
     ///
     /// # Errors
     /// [`StoreError::System`], such as a full disk: what was kept before is intact, and `run.json` then says that the run
-    /// failed and why, if even that can be written.
+    /// failed and why. Room for that was reserved when the run began.
     pub fn finish(
         self,
         info: &RunInfo,
         summary: Option<&Summary>,
         report_html: Option<&str>,
     ) -> Result<(), StoreError> {
-        self.derived(summary, report_html).inspect_err(|error| {
+        let run = self.dir.join(RUN);
+        let ended = self
+            .derived(summary, report_html)
+            .and_then(|()| replace_json(&run, info));
+        ended.inspect_err(|error| {
+            self.make_room();
             let failed = RunInfo {
                 state: RunState::Failed,
                 error: Some(error.to_string()),
                 ..info.clone()
             };
             // The caller gets the first error, which is the cause of this one.
-            let _ = replace_json(&self.dir.join(RUN), &failed);
-        })?;
-        replace_json(&self.dir.join(RUN), info)
+            let _ = replace_json(&run, &failed);
+        })
     }
 
     fn derived(
@@ -236,6 +258,9 @@ impl RunWriter {
         if let Some(html) = report_html {
             replace(&self.dir.join(REPORT), html.as_bytes(), true)?;
         }
+        self.make_room();
+        let checksums = seal::list(&self.dir)?;
+        replace(&self.dir.join(CHECKSUMS), checksums.as_bytes(), true)?;
         sync_tree(&self.dir)
     }
 }
@@ -288,6 +313,8 @@ impl StagedRun {
             false,
         )?;
         replace(&dir.join(REPORT), report_html.as_bytes(), false)?;
+        let checksums = seal::list(dir)?;
+        replace(&dir.join(CHECKSUMS), checksums.as_bytes(), false)?;
         replace(&dir.join(RUN), &json(&dir.join(RUN), info)?, false)
     }
 }
@@ -342,12 +369,34 @@ fn fill(
     let trials = Journal::create(staging, dir, TRIALS)?;
     let run = staging.join(RUN);
     replace(&run, &json(&run, info)?, durable)?;
+    if durable {
+        reserve(&staging.join(RESERVE))?;
+    }
     Ok(RunWriter {
         dir: staging.to_owned(),
         events,
         trials,
         _lock: lock,
     })
+}
+
+/// Takes room on the disk that nobody else gets.
+fn reserve(path: &Path) -> Result<(), StoreError> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let take = || -> io::Result<()> {
+        let mut file = File::create_new(path)?;
+        match fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES) {
+            // what a file system without it is asked for byte by byte
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                file.write_all(&vec![0; RESERVE_BYTES as usize])
+            }
+            answer => Ok(answer?),
+        }
+    };
+    take().map_err(StoreError::system(
+        "reserve room for the last words in",
+        path,
+    ))
 }
 
 /// Lets a directory appear under the name of its run. Fails on an existing run, because no run is an empty directory.

@@ -186,7 +186,10 @@ impl Compare {
             return Ok((name, vec![numbers]));
         }
         let run = match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => path.to_owned(),
+            Ok(metadata) if metadata.is_dir() && path.join("run.json").exists() => path.to_owned(),
+            // the directory of a result set that was imported
+            Ok(metadata) if metadata.is_dir() => store::resolve(&global.runs_root()?, &name)
+                .map_err(|error| Usage(format!("{name} is a directory, and no run: {error}")))?,
             Ok(_) => {
                 let file = File::open(path)
                     .map_err(|error| Usage(format!("cannot read {name}: {error}")))?;

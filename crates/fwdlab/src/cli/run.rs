@@ -22,6 +22,9 @@ use crate::output::{self, Screen};
 #[derive(serde::Serialize)]
 pub(super) struct Document<'a> {
     pub info: &'a RunInfo,
+    /// What is missing or damaged in what is stored.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub problems: &'a [String],
     pub directory: &'a Path,
     #[serde(flatten)]
     pub summary: Option<&'a Summary>,
@@ -93,6 +96,7 @@ pub(super) fn carry_out(
 
     if global.json {
         output::json(&Document {
+            problems: &[],
             info: &info,
             directory: &directory,
             summary: Some(&summary),

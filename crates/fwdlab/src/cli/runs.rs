@@ -1,10 +1,17 @@
 //! `fwdlab runs`: stored runs.
 
+use std::cmp::Reverse;
 use std::path::Path;
 
 use anyhow::Context;
-use clap::{Subcommand, ValueEnum};
-use report::table::shorten;
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use report::listing;
+use serde::Serialize;
+use store::RunEntry;
+use store::import::netbenches::is_chosen;
 
 use super::Global;
 use super::run::{Document, kept_in};
@@ -16,7 +23,7 @@ use crate::output;
 #[derive(Debug, Subcommand)]
 pub enum Runs {
     /// List runs, newest first
-    Ls,
+    Ls(List),
     /// Show the result of a run again
     Show {
         /// Which run
@@ -28,6 +35,12 @@ pub enum Runs {
         #[arg(long)]
         explain: bool,
     },
+    /// Say whether runs are as they were written, and whether their results follow from their trials
+    Verify {
+        /// Which runs [default: all]
+        #[arg(value_name = "RUN")]
+        names: Vec<String>,
+    },
     /// Remove runs
     Rm {
         /// Which runs
@@ -35,6 +48,43 @@ pub enum Runs {
         #[arg(required = true, value_name = "RUN")]
         names: Vec<String>,
     },
+}
+
+/// Which runs are listed, and in which order.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only runs of this kind: quick, throughput, ramp, rfc2544, soak, import, ...
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only imported result sets of this path or below it; `*`, `**` and `?` as in fwdlab import netbenches --set
+    #[arg(long, value_name = "GLOB")]
+    set: Option<String>,
+    /// Only what was measured at this time or later: 2026-11-21, 2026-11-21T08:50:00Z
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Timestamp>,
+    /// Newest first by when they began here, or by when they were measured, which differs for imported runs
+    #[arg(long, value_enum, default_value_t)]
+    sort: Sort,
+}
+
+/// By which time runs are sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Sort {
+    /// When the run began: the order of @1, @2, ...
+    #[default]
+    Began,
+    /// When it was measured
+    Measured,
+}
+
+/// A day or a moment, in UTC.
+fn since(text: &str) -> Result<Timestamp, String> {
+    let day = || -> Option<Timestamp> {
+        let day: Date = text.parse().ok()?;
+        Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    };
+    let time = text.parse().ok().or_else(day);
+    time.ok_or_else(|| "say a day or a moment: 2026-11-21, 2026-11-21T08:50:00Z".into())
 }
 
 /// The formats of a result.
@@ -58,7 +108,8 @@ impl Runs {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let root = global.runs_root()?;
         match self {
-            Runs::Ls => list(&root, global),
+            Runs::Ls(wanted) => list(&root, &wanted, global),
+            Runs::Verify { names } => verify(&root, &names, global),
             Runs::Show {
                 run,
                 format,
@@ -69,39 +120,162 @@ impl Runs {
     }
 }
 
-fn list(root: &Path, global: &Global) -> anyhow::Result<Code> {
-    let entries = store::list(root)?;
+impl List {
+    fn wants(&self, entry: &RunEntry) -> bool {
+        let info = entry.info.as_ref();
+        let set = || info?.parameters.get("set")?.as_str();
+        (self.kind.as_ref()).is_none_or(|kind| info.is_some_and(|info| info.kind == *kind))
+            && (self.set.as_ref()).is_none_or(|glob| set().is_some_and(|set| is_chosen(set, glob)))
+            && (self.since).is_none_or(|since| entry.measured_at.is_some_and(|at| at >= since))
+    }
+}
+
+fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
+    let all = store::list(root)?;
+    let is_empty = all.is_empty();
+    // the places are those of all runs, whichever are shown
+    let mut entries: Vec<(usize, RunEntry)> = (1..).zip(all).collect();
+    entries.retain(|(_, entry)| wanted.wants(entry));
+    if wanted.sort == Sort::Measured {
+        entries.sort_by_key(|(_, entry)| Reverse(entry.measured_at));
+    }
     if global.json {
-        let infos: Vec<_> = entries.iter().filter_map(|e| e.info.as_ref()).collect();
-        output::json(&infos)?;
+        let infos = entries.iter().filter_map(|(_, e)| e.info.as_ref());
+        output::json(&infos.collect::<Vec<_>>())?;
         return Ok(Code::Done);
     }
-    for entry in &entries {
-        let state = entry
-            .state
-            .map_or("damaged".into(), |s| format!("{s:?}").to_lowercase());
-        let result = match (&entry.result, entry.problems.first()) {
-            (Some(result), _) => result.clone(),
-            (None, Some(problem)) => problem.clone(),
-            (None, None) => entry
-                .info
-                .as_ref()
-                .and_then(|info| info.error.clone())
-                .unwrap_or_default(),
-        };
-        output::result(&format!(
-            "{:<26} {state:<12} {}",
-            entry.id,
-            shorten(&result, 100)
-        ));
-    }
-    if entries.is_empty() {
-        output::note(&format!(
+    let time = |at: Option<Timestamp>| at.map(|at| at.strftime("%Y-%m-%d %H:%M:%S").to_string());
+    let states: Vec<String> = entries
+        .iter()
+        .map(|(_, entry)| {
+            let state = entry.state.map(|s| format!("{s:?}").to_lowercase());
+            state.unwrap_or_else(|| "damaged".into())
+        })
+        .collect();
+    let lines: Vec<listing::Entry<'_>> = entries
+        .iter()
+        .zip(&states)
+        .map(|((place, entry), state)| listing::Entry {
+            place: entry.started_at.map(|_| *place),
+            id: &entry.id,
+            began: time(entry.started_at),
+            measured: time(entry.measured_at.filter(|at| Some(*at) != entry.started_at)),
+            state,
+            result: match (&entry.summary, entry.problems.first()) {
+                (Some(summary), _) => listing::result(summary),
+                (None, Some(problem)) => problem.clone(),
+                (None, None) => {
+                    let error = entry.info.as_ref().and_then(|info| info.error.clone());
+                    error.unwrap_or_default()
+                }
+            },
+        })
+        .collect();
+    match (lines.is_empty(), is_empty) {
+        (false, _) => output::result(listing::table(&lines).text(usize::MAX).trim_end()),
+        (true, true) => output::note(&format!(
             "no runs in {}; make one with: fwdlab quick",
             root.display()
-        ));
+        )),
+        (true, false) => output::note(&format!(
+            "none of the runs in {} is like that",
+            root.display()
+        )),
     }
     Ok(Code::Done)
+}
+
+/// What is not as it was written, and what does not follow from the trials.
+fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
+    let mut directories = names
+        .iter()
+        .map(|name| store::resolve(root, name))
+        .collect::<Result<Vec<_>, _>>()?;
+    if names.is_empty() {
+        directories.extend(store::list(root)?.into_iter().map(|entry| entry.path));
+    }
+    let (mut all, mut bad) = (Vec::new(), 0);
+    for directory in &directories {
+        let id = directory.file_name().unwrap_or_default().to_string_lossy();
+        let found = verified(directory, id.into_owned());
+        bad += usize::from(!found.differences.is_empty());
+        if !global.json {
+            output::result(&found.text());
+        }
+        all.push(found);
+    }
+    match global.json {
+        true => output::json(&all)?,
+        false if all.is_empty() => output::note(&format!("no runs in {}", root.display())),
+        false => output::note(&format!("{} runs, {bad} with differences", all.len())),
+    }
+    Ok(match bad {
+        0 => Code::Done,
+        _ => Code::NotValid,
+    })
+}
+
+/// What became of a run that was looked at.
+#[derive(Debug, Serialize)]
+struct Verified {
+    run: String,
+    /// Its files carry checksums.
+    protected: bool,
+    /// Everything that is not as it was written or does not follow.
+    differences: Vec<String>,
+    /// Parts of the result that were derived again and agree.
+    derived: Vec<String>,
+    /// Parts of the result that cannot be derived, and why.
+    not_derived: Vec<String>,
+}
+
+impl Verified {
+    fn text(&self) -> String {
+        let state = match (self.differences.is_empty(), self.protected) {
+            (false, _) => "DIFFERS",
+            (true, true) => "intact",
+            (true, false) => "not protected: it was written before there were checksums",
+        };
+        let mut text = format!("{}  {state}", self.run);
+        for difference in &self.differences {
+            text += &format!("\n  {difference}");
+        }
+        if !self.derived.is_empty() {
+            text += &format!(
+                "\n  follows from what was measured: {}",
+                self.derived.join(", ")
+            );
+        }
+        for reason in &self.not_derived {
+            text += &format!("\n  not derived: {reason}");
+        }
+        text
+    }
+}
+
+fn verified(directory: &Path, id: String) -> Verified {
+    let mut found = Verified {
+        run: id,
+        protected: false,
+        differences: Vec::new(),
+        derived: Vec::new(),
+        not_derived: Vec::new(),
+    };
+    let run = match store::load(directory) {
+        Ok(run) => run,
+        Err(error) => {
+            found.differences.push(error.to_string());
+            return found;
+        }
+    };
+    found.protected = run.is_protected;
+    found.differences.extend(run.problems.iter().cloned());
+    found.differences.extend(run.changed_files());
+    let again = lab::run::again::derive(&run);
+    found.differences.extend(again.differences);
+    found.derived.extend(again.derived);
+    found.not_derived.extend(again.not_derived);
+    found
 }
 
 /// What was shown at the end of the run, in any format: everything is made from what is stored.
@@ -127,6 +301,7 @@ fn show(
     if format == Format::Json {
         output::json(&Document {
             info: &run.info,
+            problems: &run.problems,
             directory: &directory,
             summary: run.summary.as_ref(),
             trials: &run.trials,

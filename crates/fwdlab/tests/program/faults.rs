@@ -65,6 +65,51 @@ fn runs_that_cannot_be_kept_are_not_measured() {
     }
 }
 
+/// A disk that gets full in the middle: the run says that it failed, and why, and nobody takes it for one that was killed.
+#[test]
+fn a_run_on_a_disk_that_gets_full_says_so() {
+    if !root("a_run_on_a_disk_that_gets_full_says_so") {
+        return;
+    }
+    let lab = Lab::new();
+    let runs = lab.runs();
+    fs::create_dir_all(&runs).unwrap();
+    // room for the beginning of a run, its reserve, and a few of some hundred trials
+    let script = format!(
+        "mount -t tmpfs -o size=200k tmpfs '{}' || exit 99; {PROGRAM} \"$@\"; code=$?; {PROGRAM} runs ls; exit $code",
+        runs.display()
+    );
+    let unshare = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        &script,
+        "sh",
+    ];
+    let many = [
+        "rfc2544",
+        "--engine",
+        "sim",
+        "--max",
+        "3Mpps",
+        "--size",
+        "64,128,256,512,1024",
+    ];
+    let ended = ended(lab.with(&unshare, &many));
+    assert_ne!(ended.code, 99, "no file system: {}", ended.err);
+    assert_ne!(ended.code, 0, "it all fitted: {}", ended.out);
+    ended.says(&["No space left on device"]);
+    assert!(
+        ended.out.contains(" failed ") && ended.out.contains("cannot "),
+        "{}{}",
+        ended.out,
+        ended.err
+    );
+}
+
 #[test]
 fn a_missing_program_is_named_with_its_package() {
     if !root("a_missing_program_is_named_with_its_package") {

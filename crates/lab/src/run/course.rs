@@ -59,7 +59,7 @@ pub(super) struct Followed {
 }
 
 /// An outcome with the series that it is of, and what keeps that from being what a standard asks for.
-fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
+pub(super) fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
     if !outcome.compliance.standard.is_empty() {
         outcome.compliance.shortened.extend(variant.deviations());
     }

@@ -141,7 +141,7 @@ pub(super) fn run(
                 standing = None;
             }
             keep_windows(run, &record, &windows)?;
-            // the gate as known now; the final one is in summary.json
+            // the gate as known now; in the end all are judged by the final one
             let record = gated(record, &windows, gate.as_ref());
             run.writer.trial(&record)?;
             run.tell(EventKind::TrialFinished {
@@ -158,6 +158,10 @@ pub(super) fn run(
         .map(|raw| gated(raw.record, &raw.windows, gate.as_ref()))
         .collect();
     measured.summary = Some(summary(parameters, run, gate.as_ref(), &measured.trials));
+    if result.is_ok() {
+        // the result follows from the trials that are kept
+        run.writer.judged_again(&measured.trials)?;
+    }
     result
 }
 

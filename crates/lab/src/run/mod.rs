@@ -5,6 +5,7 @@
 //! loads, on the same bed or on a simulated DUT; [`procedure`] carries out all others there, and [`campaign`] many of them, test case
 //! after test case. Start with [`Parameters`] and [`start`].
 
+pub mod again;
 pub mod campaign;
 mod course;
 mod device;
@@ -198,9 +199,8 @@ impl<'a> Run<'a> {
         let now = Timestamp::now();
         let info = RunInfo {
             format: RUN_FORMAT,
-            id: RunId::free(runs, now, name, parameters.seed)
-                .as_str()
-                .to_owned(),
+            // not of the seed: what is measured again with the same one is another run
+            id: RunId::free(runs, now, name, entropy(now)).into(),
             kind: kind.into(),
             tool_version: env!("CARGO_PKG_VERSION").into(),
             command_line: parameters.command_line.clone(),
@@ -249,14 +249,19 @@ impl<'a> Run<'a> {
     ) -> Result<RunInfo, LabError> {
         self.info.state = state;
         self.info.finished_at = Some(Timestamp::now().to_string());
-        self.tell(match state {
+        let told = self.tell(match state {
             RunState::Finished => EventKind::RunFinished {
                 summary: Box::new(summary.clone()),
             },
             _ => EventKind::RunEnded {
                 reason: "interrupted".into(),
             },
-        })?;
+        });
+        if let Err(error) = told {
+            // the first error is the one to report
+            let _ = self.close(RunState::Failed, &error.to_string());
+            return Err(error);
+        }
         let html = render(&self.info);
         self.writer.finish(&self.info, Some(summary), Some(&html))?;
         Ok(self.info)
@@ -266,9 +271,11 @@ impl<'a> Run<'a> {
         self.info.state = state;
         self.info.finished_at = Some(Timestamp::now().to_string());
         self.info.error = Some(reason.to_owned());
-        self.tell(EventKind::RunEnded {
+        self.writer.make_room();
+        // the head says it too, and has to, even where the journal cannot
+        let _ = self.tell(EventKind::RunEnded {
             reason: reason.to_owned(),
-        })?;
+        });
         Ok(self.writer.finish(&self.info, None, None)?)
     }
 
@@ -521,6 +528,11 @@ fn does_forward(
         });
     }
     Ok(proof)
+}
+
+/// What no other run has: this moment in this process.
+fn entropy(now: Timestamp) -> u64 {
+    (now.as_nanosecond() as u64).rotate_left(20) ^ u64::from(std::process::id())
 }
 
 /// Now, as records have it.

@@ -19,7 +19,7 @@ use crate::bed::Bed;
 use crate::error::LabError;
 
 /// The plain DUT and the control stand beside the configurations.
-const CONTROLS: usize = 2;
+pub(super) const CONTROLS: usize = 2;
 
 /// A load that overloads the DUT is sought so often before it is given up.
 const OVERLOAD_LOOKS: u32 = 3;

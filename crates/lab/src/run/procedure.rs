@@ -20,7 +20,7 @@ use model::version::RUN_FORMAT;
 use super::course::{self, Ahead, Course, Followed};
 use super::device::{self, OVERHEAD, doubts, noise, simulated_noise};
 use super::largest::Bounds;
-use super::{Control, Measured, Run, carry_out, manage};
+use super::{Control, Measured, Run, again, carry_out, manage};
 use crate::error::LabError;
 
 /// The largest load of an estimate, where the tester's own is not known yet.
@@ -100,6 +100,7 @@ fn on_simulation(
     let estimate = parameters.estimated(&limits, Duration::ZERO)?;
     let traffic = &parameters.common.traffic;
     device::on_simulation(dut, traffic, estimate.0, control, run, |device, run| {
+        again::keep(&parameters.asked, &limits, run);
         let course = parameters.course(limits, estimate, None, control);
         let followed = course.follow(device, run, measured)?;
         parameters.sum_up(run, measured, followed, Vec::new(), simulated_noise(dut))
@@ -124,6 +125,7 @@ fn on_bed(
             short.extend(found.warning(&bounds));
             limits.push(found.limit);
         }
+        again::keep(&parameters.asked, &limits, run);
         let course = parameters.course(limits, estimate, gate.as_ref(), control);
         let followed = course.follow(device, run, measured)?;
         let noise = noise(gate.as_ref(), &measured.trials);

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
@@ -42,6 +42,22 @@ macro_rules! procedures {
             pub fn load(&self) -> Option<LinkLoad> {
                 match self {
                     Procedure::Trial(Trial { load, .. }) | Procedure::Soak(Soak { load, .. }) => load.map(|Rate(load)| load),
+                    _ => None,
+                }
+            }
+
+            /// Its parameters as they are kept with a run, with its id.
+            pub fn kept(&self) -> serde_json::Value {
+                match self {
+                    $(Procedure::$variant(parameters) => serde_json::json!({ "id": $id, "parameters": parameters }),)*
+                }
+            }
+
+            /// The procedure that was kept.
+            pub fn of_kept(kept: &serde_json::Value) -> Option<Procedure> {
+                let parameters = kept.get("parameters")?.clone();
+                match kept.get("id")?.as_str()? {
+                    $($id => serde_json::from_value(parameters).ok().map(Procedure::$variant),)*
                     _ => None,
                 }
             }
@@ -230,7 +246,7 @@ impl Sweep {
 }
 
 /// One load for some time, and what came back
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
     /// The load; by default the largest
@@ -256,7 +272,7 @@ impl Default for Trial {
 }
 
 /// The forwarding rate in overload: median of the samples of one long trial (RFC 2285 §3.6.2)
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ForwardingRate {
     /// The load; by default the largest
@@ -285,7 +301,7 @@ impl Default for ForwardingRate {
 }
 
 /// A rising load: where loss begins, and whether the output collapses
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ramp {
     /// Load at the end of the ramp; by default the largest
@@ -319,7 +335,9 @@ impl Default for Ramp {
 }
 
 /// A test of RFC 2544.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Test {
     /// §26.1.
@@ -365,7 +383,7 @@ impl Test {
 }
 
 /// Tests of RFC 2544: all that apply, or the one that the id names; shortened unless full is true
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rfc2544 {
     /// Which tests, where the id is rfc2544; by default all that apply
@@ -409,7 +427,7 @@ impl Default for Rfc2544 {
 }
 
 /// Loads that meet goals (MLRsearch)
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mlrsearch {
     /// Presets (ndr, pdr, rfc2544, tst009, strict) or definitions (loss=0.1%,final=2s)
@@ -437,7 +455,7 @@ impl Default for Mlrsearch {
 }
 
 /// What comes out at the largest load: mean of some short trials
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mrr {
     /// How many trials
@@ -458,7 +476,7 @@ impl Default for Mrr {
 }
 
 /// One load for long: loss, its bursts, and the trend of the forwarding rate
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Soak {
     /// The load: 95 % of the no-drop rate by custom
@@ -481,7 +499,7 @@ impl Default for Soak {
 }
 
 /// The load whose average loss is a tiny share (PLRsearch)
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plr {
     /// Smallest load
@@ -504,7 +522,7 @@ impl Default for Plr {
 }
 
 /// The load at which what goes in is what comes out, as labs of the BSD Router Project measure it
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Equilibrium {
     /// Relative difference that counts as none
@@ -524,7 +542,7 @@ impl Default for Equilibrium {
 }
 
 /// The procedure at every value of a parameter, in random order, and what a unit of it costs
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Sweep {
     /// flows, size, rules, routes, cores; or any name together with apply
@@ -624,4 +642,37 @@ fn schema_of<T: JsonSchema>(id: &str, generator: &mut SchemaGenerator) -> Schema
     }
     keys.insert("required".into(), serde_json::json!(["id"]));
     schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a run keeps of its question is read back as the same question.
+    #[test]
+    fn every_procedure_is_kept_as_it_is() {
+        for id in Procedure::IDS {
+            let text = format!("id = \"{id}\"");
+            let table = toml::de::DeTable::parse(&text).unwrap();
+            let table = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+            let Ok((procedure, None)) = read(Some(&table)) else {
+                panic!("{id}")
+            };
+            assert_eq!(
+                Procedure::of_kept(&procedure.kept()),
+                Some(procedure),
+                "{id}"
+            );
+        }
+        let odd = Procedure::Trial(Trial {
+            load: Some(Rate("14.88095238Gbps".parse().unwrap())),
+            sample: Some("1.5ms".parse().unwrap()),
+            ..Trial::default()
+        });
+        assert_eq!(Procedure::of_kept(&odd.kept()), Some(odd));
+        assert_eq!(
+            Procedure::of_kept(&serde_json::json!({ "id": "none" })),
+            None
+        );
+    }
 }

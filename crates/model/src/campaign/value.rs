@@ -191,6 +191,19 @@ typed!(Rate, Numbers::Any, "a load such as \"1Mpps\" or 1e6", {
     "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }]
 });
 
+/// What can be typed is kept as it is typed.
+macro_rules! kept {
+    ($($type:ty),*) => {
+        $(impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        })*
+    };
+}
+
+kept!(Period, Pause, Share, Percent, Rate);
+
 #[cfg(test)]
 mod tests {
     use super::*;

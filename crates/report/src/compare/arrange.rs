@@ -206,7 +206,9 @@ fn one_column(sources: &[Source], arranged: &Arranged<'_>) -> CompareError {
         advice: if varying == NONE {
             "name another run or file".into()
         } else {
-            format!("name another run or file, or compare --by {varying}")
+            format!(
+                "name another run or file, or say which label tells columns apart: --by {varying}"
+            )
         },
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use model::event::EventKind;
-use model::result::RunState;
+use model::result::{RunInfo, RunState};
 use store::{RunWriter, StoreError, list, load, remove};
 
 use crate::samples::*;
@@ -70,7 +70,7 @@ fn mounted(script: &str) -> Vec<&str> {
 
 #[test]
 fn a_full_disk_loses_only_what_did_not_fit() {
-    let script = format!("mount -t tmpfs -o size=96k none \"${CHILD}\" && exec \"$@\"");
+    let script = format!("mount -t tmpfs -o size=256k none \"${CHILD}\" && exec \"$@\"");
     let test = "faults::a_full_disk_loses_only_what_did_not_fit";
     let Some(root) = world(test, &mounted(&script), |_| {}) else {
         return;
@@ -109,8 +109,9 @@ fn a_full_disk_loses_only_what_did_not_fit() {
         "{said}"
     );
     run.event(&warning(3)).unwrap();
+    let stored = load(run.path()).unwrap();
     assert_eq!(
-        load(run.path()).unwrap().events(),
+        (stored.events(), stored.problems),
         (vec![warning(1), warning(3)], vec![])
     );
 
@@ -132,7 +133,7 @@ fn a_full_disk_loses_only_what_did_not_fit() {
         "a run that could not be created leaves nothing"
     );
 
-    // It cannot even say that it failed; what was measured is there all the same.
+    // Not a byte is left, and it can say so all the same.
     let dir = run.path().to_owned();
     let error = run
         .finish(&finished(&info), Some(&summary(ID)), None)
@@ -142,15 +143,35 @@ fn a_full_disk_loses_only_what_did_not_fit() {
         "{error}"
     );
     let stored = load(&dir).unwrap();
-    assert_eq!(stored.state, RunState::Interrupted);
+    assert_eq!(stored.state, RunState::Failed);
+    assert_eq!(stored.info.error, Some(error.to_string()));
     assert_eq!((stored.summary, stored.trials), (None, vec![trial(1)]));
+    assert_eq!(stored.problems, Vec::<String>::new());
 
-    // With room for run.json alone it says so.
+    // Neither is there room for the last event of a run that could not go on.
+    fs::remove_file(&filler).unwrap();
+    remove(&dir).unwrap();
+    let mut run = RunWriter::create(&root, &info).unwrap();
+    fill(0);
+    run.event(&long(1)).unwrap_err();
+    run.make_room();
+    run.event(&warning(2)).unwrap();
+    let failed = RunInfo {
+        state: RunState::Failed,
+        error: Some("no room".into()),
+        ..finished(&info)
+    };
+    run.finish(&failed, None, None).unwrap();
+    let stored = load(&dir).unwrap();
+    assert_eq!((&stored.info, stored.events()), (&failed, vec![warning(2)]));
+    assert_eq!(stored.problems, Vec::<String>::new());
+
+    // A report that does not fit does not take the room of the last words.
     fs::remove_file(&filler).unwrap();
     remove(&dir).unwrap();
     let run = RunWriter::create(&root, &info).unwrap();
     fill(8192);
-    let report = "x".repeat(100_000);
+    let report = "x".repeat(300_000);
     let error = run
         .finish(&finished(&info), None, Some(&report))
         .unwrap_err();

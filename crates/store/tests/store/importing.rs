@@ -377,3 +377,95 @@ fn a_row_is_taken_as_printed_only_when_its_directory_is_not_here() {
         assert!(found.sets[0].as_printed && !found.sets[1].as_printed);
     }
 }
+
+/// A set of 2026 whose `.info` files speak of what was varied and not of its values, and where its CPU stands far above.
+#[test]
+fn a_set_says_its_cpu_its_time_and_its_traffic() {
+    let root = tempfile::tempdir().unwrap();
+    let place = "Xeon_E5-2650v4_2x12Cores/a_network_card_with_a_long_name/harvest_mask/results/fbsd15-n302145";
+    let set = root.path().join(place);
+    fs::create_dir_all(&set).unwrap();
+    for (case, pps) in [("4479", 5000), ("351", 4000)] {
+        for (traffic, started) in [("inet4", "15:30:22 CEST"), ("inet6", "16:30:22 CEST")] {
+            for run in 1..=3 {
+                let name = format!("bench.{case}.{traffic}.{run}.receiver");
+                fs::write(set.join(name), log(pps + run, 60)).unwrap();
+            }
+            let info = format!(
+                "IMAGE=\"\"\nCFG=\"harvest_mask\"\nPKTGEN=\"inet4\"\nStart time: Wed Aug 26 {started} 2015\n\
+                 End time: Wed Aug 26 17:00:00 CEST 2015\n"
+            );
+            fs::write(set.join(format!("bench.{case}.{traffic}.info")), info).unwrap();
+        }
+    }
+    let runs = tempfile::tempdir().unwrap();
+    let imported = import(root.path(), runs.path(), &[], false);
+    assert_eq!(
+        imported.problems,
+        Vec::<String>::new(),
+        "every line is understood"
+    );
+    let SetResult::Imported(id) = &imported.sets[0].result else {
+        panic!("{imported:?}")
+    };
+    assert!(
+        id.contains("xeon-e5-2650v4-2x12cores") && id.contains("fbsd15-n302145"),
+        "{id}"
+    );
+    let run = store::load(&runs.path().join(id)).unwrap();
+    assert_eq!(run.info.facts.cpu_model, "Xeon E5-2650v4 2x12Cores");
+    let labels: std::collections::BTreeSet<(&str, &str)> = run
+        .imported
+        .iter()
+        .map(|r| (&r.labels["configuration"][..], &r.labels["traffic"][..]))
+        .collect();
+    let expect = [
+        ("351", "inet4"),
+        ("351", "inet6"),
+        ("4479", "inet4"),
+        ("4479", "inet6"),
+    ];
+    assert_eq!(labels, expect.into());
+    let doubts = run.imported.iter().flat_map(|r| &r.warnings);
+    assert!(
+        doubts.clone().any(|w| w.contains("divided by its end")),
+        "{:?}",
+        run.imported[0]
+    );
+    let listed = &store::list(runs.path()).unwrap()[0];
+    let measured = listed.measured_at.unwrap().to_string();
+    assert_eq!(measured, "2015-08-26T13:30:22Z");
+
+    // it is called by its path: in the archive, and where it lies
+    let in_archive = imported.sets[0].path.as_str();
+    for name in [in_archive, set.to_str().unwrap(), &format!("{in_archive}/")] {
+        assert_eq!(
+            store::resolve(runs.path(), name).unwrap(),
+            run.path,
+            "{name}"
+        );
+    }
+    assert!(store::resolve(runs.path(), "harvest_mask/results").is_err());
+}
+
+#[test]
+fn a_comparison_that_was_cut_off_is_said() {
+    let root = archive();
+    let set = root.path().join("cpu/nic/topic/results/os");
+    for run in 1..=5 {
+        let name = format!("bench.pf.{run}.receiver");
+        fs::write(set.join(name), log(1000 * run, 60)).unwrap();
+    }
+    let text = "x fw\n+ pf\n    N           Min           Max        Median           Avg        Stddev\n\
+                x   5          1001          5001          3001          3001     1581.1388\n\
+                +   5          1001          5001          3001          3001     1581.1388\n";
+    fs::write(set.join("README.md"), text).unwrap();
+    let found = audit(root.path()).blocks.remove(0);
+    assert!(found.is_exact(), "{found:?}");
+    assert_eq!(found.without_comparison, ["pf"]);
+    let whole = format!("{text}No difference proven at 95.0% confidence\n");
+    fs::write(set.join("README.md"), whole).unwrap();
+    let found = audit(root.path()).blocks.remove(0);
+    assert!(found.is_exact(), "{found:?}");
+    assert_eq!(found.without_comparison, Vec::<String>::new());
+}

@@ -163,7 +163,7 @@ proptest! {
 
         let stored = load(&root.path().join(ID)).unwrap();
         prop_assert_eq!(&stored.problems, &Vec::<String>::new());
-        prop_assert_eq!(stored.events(), (events, vec![]));
+        prop_assert_eq!(stored.events(), events);
         prop_assert_eq!(stored.info, finished(&info));
         prop_assert_eq!(stored.summary, Some(summary));
         prop_assert_eq!(stored.trials, trials);

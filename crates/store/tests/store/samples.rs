@@ -1,8 +1,8 @@
 //! Records with something in every field, and small helpers.
 
+use std::fs;
 use std::path::Path;
 
-use model::comparison::{Comparison, Verdict};
 use model::event::{Event, EventKind, RebuildRecord};
 use model::facts::Facts;
 use model::loss::{Ledger, Loss, Place, Reason};
@@ -175,33 +175,35 @@ fn case(name: &str) -> CaseSummary {
     }
 }
 
-pub fn comparison(difference: Option<f64>, interval: Option<[f64; 2]>) -> Comparison {
-    Comparison {
-        configuration: "nft add table x".into(),
-        control: false,
-        difference_percent: difference,
-        interval_percent: interval,
-        detectable_percent: None,
-        spread_percent: None,
-        p_value: None,
-        verdict: Verdict::Less,
-        values_percent: Vec::new(),
-        forwarding_rate_pps: None,
-        plain_forwarding_rate_pps: None,
-        warnings: Vec::new(),
-    }
-}
-
 /// A finished run with three trials and three events.
 pub fn finished_run(root: &Path, id: &str, started_at: &str) {
     let info = info(id, started_at);
     let mut run = store::RunWriter::create(root, &info).unwrap();
+    run.input("nft.conf", b"add table x\n").unwrap();
     for number in 1..=3 {
         run.event(&warning(number)).unwrap();
         run.trial(&trial(number)).unwrap();
     }
     run.finish(&finished(&info), Some(&summary(id)), Some("<html>"))
         .unwrap();
+}
+
+/// Makes of a run one as it was written before there were checksums.
+pub fn unprotect(dir: &Path) {
+    fs::remove_file(dir.join("checksums.sfv")).unwrap();
+    for name in ["run.json", "summary.json", "trials.jsonl", "events.jsonl"] {
+        let text = fs::read_to_string(dir.join(name)).unwrap();
+        let mut old = String::new();
+        let mut rest = text.as_str();
+        while let Some((before, after)) = rest.split_once("\"crc32\":") {
+            let (_, after) = after.split_once('}').unwrap();
+            let before = before.trim_end().strip_suffix(',').unwrap();
+            let newline = if name.ends_with("l") { "" } else { "\n" };
+            old += &format!("{before}{newline}}}");
+            rest = after;
+        }
+        fs::write(dir.join(name), old + rest).unwrap();
+    }
 }
 
 /// Says on stderr, past the harness's capture, that a test could not run and why.

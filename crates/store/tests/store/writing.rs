@@ -56,7 +56,7 @@ fn a_run_is_kept_whole() {
     assert_eq!(stored.summary, Some(summary(ID)));
     assert_eq!(stored.trials, [trial(1)]);
     assert_eq!(stored.rebuilds, [rebuild(1)]);
-    assert_eq!(stored.events(), (vec![warning(1), trial_finished], vec![]));
+    assert_eq!(stored.events(), [warning(1), trial_finished]);
     let raw = stored.raw_path("64B/control", 1, "intervals.csv");
     assert_eq!(raw, dir.join("raw/64B+control/1/intervals.csv"));
     assert_eq!(fs::read(raw).unwrap(), b"t,sent\n");

@@ -1,0 +1,177 @@
+//! Checksums: the last member of every journal line and JSON file, and a list of all files of a run that ended.
+//!
+//! They tell that bytes are not those that were written, and repair nothing. The CRC is that of zlib, gzip and PNG, so that any
+//! tool can compute it again (docs/runs.md). Start with [`line`] and [`check`].
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::error::StoreError;
+use crate::files::{CHECKSUMS, LOCK, RESERVE, RUN, TEMPORARY_PREFIX};
+use crate::regular;
+
+/// Between the text of a line and its checksum, and after it.
+const LINE: (&str, &str) = (",\"crc32\":\"", "\"}");
+/// The same of an indented file.
+const FILE: (&str, &str) = (",\n  \"crc32\": \"", "\"\n}\n");
+/// Hexadecimal digits of a checksum.
+const DIGITS: usize = 8;
+
+/// What the last member of a text says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seal {
+    /// The text is what was written.
+    Intact,
+    /// It is not.
+    Broken,
+    /// There is no checksum: written before there were any, or what says so is damaged itself.
+    None,
+}
+
+/// Adds its checksum to the JSON object that `text` ends with and that begins at `begin`.
+pub(crate) fn line(text: &mut Vec<u8>, begin: usize) {
+    add(text, begin, LINE);
+}
+
+/// Adds its checksum to an indented JSON object, and a newline.
+pub(crate) fn file(text: &mut Vec<u8>) {
+    // the brace stands on a line of its own
+    text.truncate(text.len() - 1);
+    add(text, 0, FILE);
+}
+
+fn add(text: &mut Vec<u8>, begin: usize, (before, after): (&str, &str)) {
+    text.truncate(text.len() - 1);
+    let sum = crc32fast::hash(&text[begin..]);
+    text.extend_from_slice(format!("{before}{sum:08x}{after}").as_bytes());
+}
+
+/// What a line of a journal, without its newline, or a whole file says of itself.
+pub(crate) fn check(text: &[u8]) -> Seal {
+    let of = |(before, after): (&str, &str)| {
+        let (head, sum) = text.strip_suffix(after.as_bytes())?.split_last_chunk()?;
+        let head = head.strip_suffix(before.as_bytes())?;
+        let digits: &[u8; DIGITS] = sum;
+        let is_told = format!("{:08x}", crc32fast::hash(head)).as_bytes() == digits;
+        Some(if is_told { Seal::Intact } else { Seal::Broken })
+    };
+    of(LINE).or_else(|| of(FILE)).unwrap_or(Seal::None)
+}
+
+/// The list of all files of a run but its head, which says itself what it is: paths and checksums in the lines of an SFV file.
+pub(crate) fn list(dir: &Path) -> Result<String, StoreError> {
+    let names = names(dir)?;
+    let mut text = String::new();
+    for name in names {
+        let sum = sum_of(&dir.join(&name))?;
+        text += &format!("{name} {sum:08X}\n");
+    }
+    Ok(text)
+}
+
+/// Paths of all files of a run that are listed, in order.
+pub(crate) fn names(dir: &Path) -> Result<Vec<String>, StoreError> {
+    let mut names = Vec::new();
+    collect(dir, "", &mut names)?;
+    names.sort();
+    Ok(names)
+}
+
+/// Paths of all files below `dir`, the hidden ones of the run itself left out.
+fn collect(dir: &Path, prefix: &str, names: &mut Vec<String>) -> Result<(), StoreError> {
+    for entry in fs::read_dir(dir).map_err(StoreError::system("read", dir))? {
+        let entry = entry.map_err(StoreError::system("read", dir))?;
+        let path = entry.path();
+        let kind = (entry.file_type()).map_err(StoreError::system("read", &path))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_ours = prefix.is_empty()
+            && (matches!(&name[..], RUN | CHECKSUMS | LOCK | RESERVE)
+                || name.starts_with(TEMPORARY_PREFIX));
+        let name = format!("{prefix}{name}");
+        if kind.is_dir() {
+            collect(&path, &format!("{name}/"), names)?;
+        } else if !is_ours && !name.contains('\n') {
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// The checksum of a file, a piece at a time.
+pub(crate) fn sum_of(path: &Path) -> Result<u32, StoreError> {
+    let mut file = regular::open(path)?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(hasher.finalize()),
+            Ok(n) => hasher.update(&piece[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(StoreError::system("read", path)(error)),
+        }
+    }
+}
+
+/// The lines of a list: paths and checksums; `None` for a line that is none.
+pub(crate) fn parse_list(text: &str) -> impl Iterator<Item = Option<(&str, u32)>> {
+    let lines = text.lines().filter(|line| !line.starts_with(';'));
+    lines.map(|line| {
+        let (name, sum) = line.rsplit_once(' ')?;
+        let sum = u32::from_str_radix(sum, 16)
+            .ok()
+            .filter(|_| sum.len() == DIGITS)?;
+        Some((name, sum))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The check value of CRC-32 (ISO-HDLC, as in zlib): of "123456789" it is cbf43926.
+    #[test]
+    fn the_checksum_is_that_of_zlib_over_what_stands_before_it() {
+        let mut text = b"\n123456789}".to_vec();
+        line(&mut text, 1);
+        assert_eq!(text, b"\n123456789,\"crc32\":\"cbf43926\"}");
+        assert_eq!(check(&text[1..]), Seal::Intact);
+        let mut text = b"123456789\n}".to_vec();
+        file(&mut text);
+        assert_eq!(text, b"123456789,\n  \"crc32\": \"cbf43926\"\n}\n");
+        assert_eq!(check(&text), Seal::Intact);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen_or_takes_the_checksum_away() {
+        let mut whole = br#"{"a":1,"b":"c"}"#.to_vec();
+        line(&mut whole, 0);
+        let (mut broken, mut none) = (0, 0);
+        for bit in 0..8 * whole.len() {
+            let mut text = whole.clone();
+            text[bit / 8] ^= 1 << (bit % 8);
+            match check(&text) {
+                Seal::Intact => panic!("bit {bit} of {}", String::from_utf8_lossy(&text)),
+                Seal::Broken => broken += 1,
+                Seal::None => none += 1,
+            }
+        }
+        let member = LINE.0.len() + LINE.1.len();
+        assert_eq!((broken, none), (8 * (whole.len() - member), 8 * member));
+        assert_eq!(check(b"{}"), Seal::None);
+        assert_eq!(check(b""), Seal::None);
+    }
+
+    #[test]
+    fn a_list_says_every_file_but_the_head() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("raw/a b")).unwrap();
+        for name in ["raw/a b/1", "run.json", ".lock", "checksums.sfv", "x"] {
+            fs::write(dir.path().join(name), "123456789").unwrap();
+        }
+        let text = list(dir.path()).unwrap();
+        assert_eq!(text, "raw/a b/1 CBF43926\nx CBF43926\n");
+        let lines: Vec<_> = parse_list("; made by\na b CBF43926\nnonsense\n").collect();
+        assert_eq!(lines, [Some(("a b", 0xcbf4_3926)), None]);
+    }
+}
