@@ -121,11 +121,11 @@ struct State {
 impl Simulation {
     /// The stretches as steps of constant load: what is due in each, and what the tester can send. Not beyond `until_ns`.
     pub(super) fn steps(&self, stretches: &[Stretch], size: FrameSize, until_ns: u64) -> Vec<Step> {
-        let whole = |frames: f64| frames.max(0.0) as u64;
+        let whole = |frames: f64| frames.round().max(0.0) as u64;
         let mean = self.offer.mean.unwrap_or_else(|| size.into());
         let expected = 1.0 - self.offer.beside;
         let limit = self.dut.tester_limit_pps(mean).map(|pps| pps * expected);
-        let (mut steps, mut due, mut left_ns) = (Vec::new(), 0.0, until_ns);
+        let (mut steps, mut due, mut can, mut left_ns) = (Vec::new(), 0.0, 0.0, until_ns);
         for stretch in stretches {
             let is_constant = stretch.from_pps == stretch.to_pps;
             let piece_ns = if is_constant { u64::MAX } else { RAMP_STEP_NS };
@@ -137,12 +137,14 @@ impl Simulation {
                     from_pps: stretch.load_at(at_ns),
                     to_pps: stretch.load_at(at_ns + length_ns),
                 };
-                let before = whole(f64::round(due));
+                // the same rounding for both: at the limit every frame leaves that is due
+                let before = whole(due);
                 due += part.frames() * expected;
-                let intended = whole(due.round()) - before;
-                let seconds = length_ns as f64 / 1e9;
+                let intended = whole(due) - before;
                 let sent = limit.map_or(intended, |pps| {
-                    intended.min(whole(pps * seconds + NO_FRAME))
+                    let before = whole(can);
+                    can += pps * (length_ns as f64 / 1e9);
+                    intended.min(whole(can) - before)
                 });
                 steps.push(Step {
                     length_ns,
@@ -219,10 +221,14 @@ impl Simulation {
             }
             begin_ns = end_ns;
         }
-        for core in &cores {
+        for core in &mut cores {
+            // what waits comes out in the end, where anything does
+            if course.capacity_pps * course.noise == 0.0 {
+                core.queue.flush();
+            }
             passed.lost_at_input += core.lost();
             let stall_s = self.dut.stall.map_or(0.0, |s| s.length.as_secs_f64());
-            let wait_s = core.queue.longest() / self.dut.capacity_pps;
+            let wait_s = core.queue.longest() / self.dut.capacity_pps.max(f64::MIN_POSITIVE);
             let wait_s = if wait_s > 0.0 { wait_s + stall_s } else { 0.0 };
             passed.longest_wait_s = passed.longest_wait_s.max(wait_s);
         }
@@ -258,6 +264,9 @@ impl Simulation {
             let is_overloaded = arriving_pps > capacity;
             if self.dut.livelock > 0.0 && is_overloaded && capacity > 0.0 {
                 capacity *= (1.0 - self.dut.livelock * (arriving_pps / capacity - 1.0)).max(0.0);
+            }
+            if let (Some(share), true) = (self.dut.collapse, is_overloaded) {
+                capacity = capacity.min(share * arriving_pps);
             }
             if at_ns < core.recovers_until_ns {
                 capacity *= RECOVERING;

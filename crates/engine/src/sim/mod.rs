@@ -2,7 +2,8 @@
 //!
 //! Procedures are proven on it, because here the truth is known; it says nothing of real hardware, and sends no frame. It
 //! is a fluid model of queues: frames arrive evenly, are served at the capacity of the moment, wait in a buffer, and are
-//! lost when it is full. Frames are whole numbers, and sent = received + lost. Start with [`Dut`] (what it is like) and
+//! lost when it is full. Frames are whole numbers, and sent = received + lost: what is due is rounded to the nearest frame, what is lost is
+//! cut to whole ones. Start with [`Dut`] (what it is like) and
 //! [`Simulation::trial`]; [`Simulation::answer`] takes the questions of procedures.
 
 mod answer;
@@ -19,7 +20,7 @@ use model::units::FrameSize;
 
 use self::course::{Course, Passed, Step};
 use self::random::Random;
-pub use self::spec::{Burst, Cliff, Dut, DutError, KEYS, Stall};
+pub use self::spec::{Burst, Cliff, Dut, DutError, KEYS, Losses, Stall};
 
 /// Name of the engine and of its receiver in results.
 pub const NAME: &str = "sim";
@@ -203,11 +204,17 @@ impl Simulation {
         if let Some(burst) = self.dut.burst
             && self.trials.is_multiple_of(u64::from(burst.every_trials))
         {
-            lost_inside = (lost_inside + burst.frames).min(into_dut);
+            lost_inside += burst.frames;
         }
         if let Some(every) = self.dut.drop_every {
-            lost_inside = (lost_inside + into_dut / every).min(into_dut);
+            lost_inside += into_dut / every;
         }
+        lost_inside += (into_dut as f64 * self.dut.loss_share + NO_FRAME) as u64;
+        let here = self.dut.losses.iter().find(|one| one.trial == self.trials);
+        if let Some(losses) = here {
+            lost_inside = lost_inside.saturating_add(losses.frames.unwrap_or(into_dut));
+        }
+        let lost_inside = lost_inside.min(into_dut);
         let latency_ns = self.dut.latency.as_nanos() as u64;
         Counts {
             intended: steps.iter().map(|step| step.intended).sum(),
@@ -377,6 +384,76 @@ mod tests {
     }
 
     #[test]
+    fn faults_come_when_and_as_large_as_they_say() {
+        let lost = |dut: &str, loads: &[f64]| -> Vec<u64> {
+            let mut device = simulation(dut);
+            let each = loads.iter().map(|load| {
+                let counts = device.trial(&trial(*load, SECOND, 1));
+                assert_eq!(counts.sent, counts.received + counts.lost());
+                counts.lost()
+            });
+            each.collect()
+        };
+        // by the number of the trial
+        let five = [1e5; 5];
+        assert_eq!(
+            lost("capacity=1e6,losses=7@2+all@4", &five),
+            [0, 7, 0, 100_000, 0]
+        );
+        // and beside others; never more than there are
+        assert_eq!(
+            lost("capacity=1e6,burst=3/2,losses=7@2+1000000@3", &five),
+            [0, 10, 100_000, 3, 0]
+        );
+        // always the same share, and no part of a frame
+        assert_eq!(
+            lost("capacity=1e6,loss-share=0.1%", &[1e5, 1e5, 1999.0, 999.0]),
+            [100, 100, 1, 0]
+        );
+        assert_eq!(lost("capacity=1e6,loss-share=1", &[1e5]), [100_000]);
+        // above the capacity only a share of what is sent comes out, at most the capacity
+        assert_eq!(
+            lost("capacity=1e6,collapse=30%", &[1e6, 1.1e6, 2e6, 5e6]),
+            [0, 770_000, 1_400_000, 4_000_000]
+        );
+        assert_eq!(
+            lost("capacity=1e6,collapse=0", &[1e6, 1.1e6]),
+            [0, 1_100_000]
+        );
+        // it forwards nothing, and what waits never comes out
+        assert_eq!(lost("capacity=0", &[1.0, 1e6]), [1, 1_000_000]);
+        assert_eq!(
+            lost("capacity=0,buffer=500", &[100.0, 1e6]),
+            [100, 1_000_000]
+        );
+        // the fraction of a frame that is too much is no loss
+        assert_eq!(lost("capacity=1e6,loss-share=0", &[1_000_000.9]), [1]);
+        assert_eq!(lost("capacity=1000000.1", &[1_000_001.0]), [0]);
+    }
+
+    /// RFC 9004 asks for bursts of a single frame; at 10 Gbit/s it takes 67.2 ns, and a trial is whole nanoseconds long.
+    #[test]
+    fn at_its_limit_the_tester_sends_every_frame_that_is_due() {
+        for (size, pps) in [
+            (64, 1e10 / 672.0),
+            (128, 1e10 / 1184.0),
+            (1518, 1e10 / 12304.0),
+        ] {
+            for frames in [1u64, 2, 3, 100, 12_345, 1_000_000] {
+                let ns = (frames as f64 / pps * 1e9).round() as u64;
+                let counts = simulation("capacity=1e9,link=10Gbps").trial(&Trial {
+                    frame_size: FrameSize::new(size).unwrap(),
+                    ..trial(pps, ns, 1)
+                });
+                assert_eq!((counts.intended, counts.sent), (frames, frames), "{size}");
+            }
+        }
+        // above it the load is cut, not a frame more
+        let counts = second("capacity=1e9,link=10Gbps", 2e7);
+        assert_eq!((counts.intended, counts.sent), (20_000_000, 14_880_952));
+    }
+
+    #[test]
     fn waiting_takes_time() {
         let counts = second("capacity=1e6,latency=20us,buffer=1000", 5e5);
         assert_eq!(
@@ -395,11 +472,19 @@ mod tests {
                 "capacity=1e6",
                 "capacity=123456.7",
                 "capacity=50",
+                "capacity=0",
                 "capacity=14.88Mpps",
             ]),
             of(&["", ",buffer=1", ",buffer=1000", ",buffer=1000000"]),
-            of(&["", ",livelock=0.3", ",livelock=5"]),
-            of(&["", ",loss=1e-6", ",loss=0.3", ",burst=99/2"]),
+            of(&["", ",livelock=0.3", ",livelock=5", ",collapse=0.4"]),
+            of(&[
+                "",
+                ",loss=1e-6",
+                ",loss=0.3",
+                ",burst=99/2",
+                ",losses=5@1+all@2",
+                ",loss-share=0.7",
+            ]),
             of(&["", ",noise=0.01", ",noise=1"]),
             of(&["", ",drift=-1%/h", ",drift=200%/h"]),
             of(&["", ",slow-start=2s", ",stall=20ms/1s", ",stall=1ms/7ms"]),

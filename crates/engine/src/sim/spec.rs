@@ -10,8 +10,12 @@ use std::time::Duration;
 use model::link::{Line, LinkSpeed, MeanSize};
 
 /// Every key, an example, and what it means: what errors and the manual say.
-pub const KEYS: [(&str, &str, &str); 22] = [
-    ("capacity", "1e6", "frames per second that a core forwards"),
+pub const KEYS: [(&str, &str, &str); 25] = [
+    (
+        "capacity",
+        "1e6",
+        "frames per second that a core forwards; 0 forwards none",
+    ),
     (
         "cores",
         "4",
@@ -23,8 +27,23 @@ pub const KEYS: [(&str, &str, &str); 22] = [
         "0.3",
         "share of the capacity lost for every 100 % of overload",
     ),
+    (
+        "collapse",
+        "30%",
+        "share of what is sent that it forwards when that is above the capacity",
+    ),
     ("loss", "1e-6", "share of frames lost at random"),
+    (
+        "loss-share",
+        "0.1%",
+        "share of frames lost, the same in every trial, in whole frames",
+    ),
     ("burst", "20/10", "frames lost in every so-many-th trial"),
+    (
+        "losses",
+        "20@3+all@7",
+        "frames lost in the third trial, all in the seventh",
+    ),
     (
         "noise",
         "0.01",
@@ -94,10 +113,16 @@ pub struct Dut {
     pub buffer_frames: u64,
     /// Share of the capacity lost for every 100 % of overload.
     pub livelock: f64,
+    /// Share of what is sent that is forwarded, and no more than the capacity, while more than that is sent.
+    pub collapse: Option<f64>,
     /// Share of frames lost at random.
     pub loss_ratio: f64,
+    /// Share of frames lost in every trial.
+    pub loss_share: f64,
     /// Frames lost now and then.
     pub burst: Option<Burst>,
+    /// Frames lost in single trials, in the order of these.
+    pub losses: Vec<Losses>,
     /// Standard deviation of the capacity from trial to trial, relative.
     pub noise: f64,
     /// Relative change of the capacity in an hour.
@@ -141,6 +166,15 @@ pub struct Burst {
     pub every_trials: u32,
 }
 
+/// Frames lost in one trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Losses {
+    /// Frames lost; `None` is all of them.
+    pub frames: Option<u64>,
+    /// The number of the trial, from 1.
+    pub trial: u64,
+}
+
 /// A pause in every period, in its middle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {
@@ -177,8 +211,11 @@ impl Default for Dut {
             cores: 1,
             buffer_frames: 0,
             livelock: 0.0,
+            collapse: None,
             loss_ratio: 0.0,
+            loss_share: 0.0,
             burst: None,
+            losses: Vec::new(),
             noise: 0.0,
             drift_per_hour: 0.0,
             slow_start: Duration::ZERO,
@@ -281,8 +318,8 @@ impl Dut {
         let share = |value| ratio(value).filter(|share| (0.0..1.0).contains(share));
         match key {
             "capacity" => {
-                self.capacity_pps = rate(value, "pps")
-                    .ok_or("it must be frames per second above 0, at most 1e12")?;
+                self.capacity_pps =
+                    rate(value, "pps").ok_or("it must be frames per second from 0 to 1e12")?;
             }
             "cores" => {
                 self.cores =
@@ -297,7 +334,12 @@ impl Dut {
                     .filter(|slope| (0.0..=1000.0).contains(slope))
                     .ok_or("it must be a number from 0 to 1000")?;
             }
+            "collapse" => self.collapse = Some(share(value).ok_or(SHARE)?),
             "loss" => self.loss_ratio = share(value).ok_or(SHARE)?,
+            "loss-share" => {
+                let share = ratio(value).filter(|share| (0.0..=1.0).contains(share));
+                self.loss_share = share.ok_or("it must be a share from 0 to 1")?;
+            }
             "burst" => {
                 let burst = value.split_once('/').and_then(|(frames, trials)| {
                     Some(Burst {
@@ -306,6 +348,24 @@ impl Dut {
                     })
                 });
                 self.burst = Some(burst.ok_or("it must be frames / trials, both 1 or more")?);
+            }
+            "losses" => {
+                let losses = value.split('+').map(|one| {
+                    let (frames, trial) = one.split_once('@')?;
+                    let frames = match frames.trim() {
+                        "all" => None,
+                        frames => Some(within(frames, 1, 1_000_000_000_000)?),
+                    };
+                    let trial = within(trial, 1, 1_000_000_000)?;
+                    Some(Losses { frames, trial })
+                });
+                let mut losses = (losses.collect::<Option<Vec<_>>>())
+                    .ok_or("it must be frames or `all`, @, the number of the trial from 1, and + between several")?;
+                losses.sort_by_key(|losses| losses.trial);
+                if losses.windows(2).any(|pair| pair[0].trial == pair[1].trial) {
+                    return Err("a trial is named twice");
+                }
+                self.losses = losses;
             }
             "noise" => {
                 self.noise = ratio(value)
@@ -337,10 +397,9 @@ impl Dut {
                 );
             }
             "generator" => {
-                self.generator_pps = Some(
-                    rate(value, "pps")
-                        .ok_or("it must be frames per second above 0, at most 1e12")?,
-                );
+                let pps = rate(value, "pps").filter(|pps| *pps > 0.0);
+                self.generator_pps =
+                    Some(pps.ok_or("it must be frames per second above 0, at most 1e12")?);
             }
             "link" => {
                 let speed = rate(value, "bps").and_then(LinkSpeed::of_bps);
@@ -397,13 +456,25 @@ impl fmt::Display for Dut {
         if self.buffer_frames != plain.buffer_frames {
             write!(f, ",buffer={}", self.buffer_frames)?;
         }
-        for (key, value) in [("livelock", self.livelock), ("loss", self.loss_ratio)] {
-            if value != 0.0 {
+        for (key, value) in [
+            ("livelock", Some(self.livelock).filter(|v| *v != 0.0)),
+            ("collapse", self.collapse),
+            ("loss", Some(self.loss_ratio).filter(|v| *v != 0.0)),
+            ("loss-share", Some(self.loss_share).filter(|v| *v != 0.0)),
+        ] {
+            if let Some(value) = value {
                 write!(f, ",{key}={value}")?;
             }
         }
         if let Some(burst) = self.burst {
             write!(f, ",burst={}/{}", burst.frames, burst.every_trials)?;
+        }
+        for (n, losses) in self.losses.iter().enumerate() {
+            let before = if n == 0 { ",losses=" } else { "+" };
+            let frames = losses
+                .frames
+                .map_or("all".into(), |frames| frames.to_string());
+            write!(f, "{before}{frames}@{}", losses.trial)?;
         }
         if self.noise != 0.0 {
             write!(f, ",noise={}", self.noise)?;
@@ -472,7 +543,7 @@ fn ratio(text: &str) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
-/// `1e6`, `1000000`, `1Mpps`: above 0.
+/// `1e6`, `1000000`, `1Mpps`: not below 0.
 fn rate(text: &str, unit: &str) -> Option<f64> {
     let text = text.trim();
     let text = match text.len().checked_sub(unit.len()) {
@@ -487,7 +558,7 @@ fn rate(text: &str, unit: &str) -> Option<f64> {
         Some(rest) if text.contains('G') => (rest, 9),
         Some(rest) => (rest, 3),
     };
-    number(text, exponent).filter(|value| *value > 0.0 && *value <= 1e12)
+    number(text, exponent).filter(|value| (0.0..=1e12).contains(value))
 }
 
 /// A number times a power of ten, rounded once.
@@ -571,11 +642,23 @@ mod tests {
                 cores: 4,
                 buffer_frames: 1000,
                 livelock: 0.3,
+                collapse: Some(0.3),
                 loss_ratio: 1e-6,
+                loss_share: 0.001,
                 burst: Some(Burst {
                     frames: 20,
                     every_trials: 10
                 }),
+                losses: vec![
+                    Losses {
+                        frames: Some(20),
+                        trial: 3
+                    },
+                    Losses {
+                        frames: None,
+                        trial: 7
+                    }
+                ],
                 noise: 0.01,
                 drift_per_hour: -0.01,
                 slow_start: ms(2000),
@@ -602,7 +685,8 @@ mod tests {
         );
         assert_eq!(
             dut.to_string(),
-            "capacity=1Mpps,cores=4,buffer=1000,livelock=0.3,loss=0.000001,burst=20/10,noise=0.01,drift=-0.01/h,\
+            "capacity=1Mpps,cores=4,buffer=1000,livelock=0.3,collapse=0.3,loss=0.000001,loss-share=0.001,\
+             burst=20/10,losses=20@3+all@7,noise=0.01,drift=-0.01/h,\
              slow-start=2s,stall=20ms/1s,generator=12Mpps,link=10Gbps,latency=20us,jitter=5us,recovery=200ms,reboot=30s,cost=20ns,\
              drop-every=100000,cliff=1000/0.5,counters=1024,flap=7,seed=7"
         );
@@ -631,11 +715,18 @@ mod tests {
             ),
             ("capacity=1e6, buffer=-1", 15, "frames from 0"),
             ("capacity=1e6,capacity=2e6", 14, "twice"),
-            ("capacity=0", 1, "above 0"),
-            ("capacity=1e13", 1, "at most 1e12"),
-            ("capacity=nan", 1, "above 0"),
-            ("capacity=inf", 1, "above 0"),
-            ("capacity=1Tpps", 1, "above 0"),
+            ("capacity=-1", 1, "from 0 to 1e12"),
+            ("capacity=1e13", 1, "from 0 to 1e12"),
+            ("capacity=nan", 1, "from 0"),
+            ("capacity=inf", 1, "from 0"),
+            ("capacity=1Tpps", 1, "from 0"),
+            ("generator=0", 1, "above 0"),
+            ("collapse=1", 1, "below 1"),
+            ("loss-share=1.1", 1, "from 0 to 1"),
+            ("losses=20", 1, "losses=20@3"),
+            ("losses=20@0", 1, "from 1"),
+            ("losses=0@1", 1, "from 1"),
+            ("losses=1@2+all@2", 1, "named twice"),
             ("cores=0", 1, "1 to 1024"),
             ("loss=1", 1, "below 1"),
             ("loss=-0.1", 1, "below 1"),
@@ -678,7 +769,13 @@ mod tests {
                 cores,
                 buffer_frames,
                 livelock: shares[0],
+                collapse: some.then_some(shares[2]),
                 loss_ratio: shares[1],
+                loss_share: shares[2],
+                losses: vec![
+                    Losses { frames: some.then_some(round), trial: round },
+                    Losses { frames: Some(round), trial: round + u64::from(cores) },
+                ],
                 burst: some.then_some(Burst { frames: round, every_trials: cores }),
                 noise: shares[2],
                 drift_per_hour: shares[0] - shares[1],
