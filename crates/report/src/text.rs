@@ -63,7 +63,9 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
         text.push_str(&paragraph("link", link));
     }
     text.push_str(&paragraph("method", &words::method_words(info, summary)));
-    text.push_str(&paragraph("", words::signs_words(summary)));
+    if let Some(signs) = words::signs_words(summary) {
+        text.push_str(&paragraph("", signs));
+    }
     // Commands and reasons come from outside: none of them shall steer the terminal.
     text.replace(|c: char| c.is_control() && c != '\n', "?")
 }

@@ -419,12 +419,14 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
     text
 }
 
-/// What the signs in the tables mean.
-pub(crate) fn signs_words(summary: &Summary) -> &'static str {
-    if summary.test_cases.is_empty() {
-        "the interval holds the difference with 95 % confidence (Student, over rebuilds)"
+/// What the signs in the tables mean; `None` where there is no table.
+pub(crate) fn signs_words(summary: &Summary) -> Option<&'static str> {
+    if !summary.test_cases.is_empty() {
+        Some("rate: median of the iterations; ± half of the 95 % interval of their mean (Student)")
+    } else if !summary.comparisons.is_empty() {
+        Some("the interval holds the difference with 95 % confidence (Student, over rebuilds)")
     } else {
-        "rate: median of the iterations; ± half of the 95 % interval of their mean (Student)"
+        None
     }
 }
 

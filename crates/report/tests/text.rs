@@ -94,6 +94,25 @@ fn strings_from_outside_do_not_steer_the_terminal() {
 }
 
 #[test]
+fn a_run_without_tables_explains_none() {
+    for mut run in [common::normal(), common::comparison()] {
+        let words = [
+            "rate: median of the iterations",
+            "the interval holds the difference",
+        ];
+        let explains = |run: &Run| {
+            let text = report::text::quick(&run.info, &run.summary);
+            words.map(|words| text.replace('\n', " ").contains(words))
+        };
+        let is_paired = run.summary.test_cases.is_empty();
+        assert_eq!(explains(&run), [!is_paired, is_paired]);
+        run.summary.test_cases.clear();
+        run.summary.comparisons.clear();
+        assert_eq!(explains(&run), [false, false]);
+    }
+}
+
+#[test]
 fn a_configuration_that_does_not_forward() {
     let mut run = common::one_configuration();
     let comparison = &mut run.summary.comparisons[0];

@@ -292,11 +292,9 @@ fn results(m: &mut Markup, summary: &Summary) {
                 }
                 table(m, &content::cases(summary));
             });
-            m.leaf(
-                "p",
-                &[("class", "note")],
-                &note(words::signs_words(summary)),
-            );
+            if let Some(signs) = words::signs_words(summary) {
+                m.leaf("p", &[("class", "note")], &note(signs));
+            }
             if let Some(imix) = words::imix_words(summary) {
                 m.leaf("p", &[("class", "note")], &note(&imix));
             }
