@@ -362,7 +362,7 @@ fn back_to_back_finds_the_buffer() {
         |dut: &str, throughput_pps: f64, change: &dyn Fn(&mut back_to_back::Parameters)| {
             let mut p = back_to_back::Parameters {
                 repetitions: 5,
-                ..back_to_back::Parameters::standard(setup(LINE), throughput_pps)
+                ..back_to_back::Parameters::standard(setup(LINE), throughput_pps, None)
             };
             change(&mut p);
             let outcome = one(dut, back_to_back::BackToBack::new(p).unwrap());
@@ -372,7 +372,7 @@ fn back_to_back_finds_the_buffer() {
             }
         };
     // a burst that loses a frame is over, and is told to be
-    let p = back_to_back::Parameters::standard(setup(LINE), 1e6);
+    let p = back_to_back::Parameters::standard(setup(LINE), 1e6, None);
     let p = back_to_back::Parameters {
         repetitions: 1,
         ..p
@@ -423,6 +423,71 @@ fn back_to_back_finds_the_buffer() {
         verdict("capacity=1e6,buffer=9000", 1e6, &|p| p.limit_frames = 5000)
             .contains("raise the limit")
     );
+}
+
+/// The throughput, and the buffer that rests on it, as the suite measures both.
+fn suite_buffer(dut: &str, bytes: u16, plan: Plan) -> (Outcome, model::outcome::BackToBack) {
+    let size = FrameSize::new(bytes).unwrap();
+    let line = 1e10 / (8.0 * f64::from(bytes + 20));
+    let setup = Setup {
+        frame_size: size,
+        ..setup(line)
+    };
+    let plan = Plan {
+        tests: vec![Test::BackToBack],
+        ..plan
+    };
+    let (outcomes, _) = run(
+        &format!("{dut},link=10Gbps"),
+        Suite::new(vec![setup], plan).unwrap(),
+    );
+    let outcome = outcomes.into_iter().next_back().unwrap();
+    match outcome.found.clone() {
+        Found::BackToBack(found) => (outcome, found),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The error of the throughput counts 1 / (1 - T/L) times: the buffer is an interval, and the truth is in it.
+#[test]
+fn the_interval_of_a_buffer_holds_it_near_the_line_too() {
+    for share in [0.1, 0.5, 0.9, 0.97] {
+        for buffer in [0u32, 17, 1000, 26_000] {
+            for (bytes, line) in [(64u16, LINE), (512, 1e10 / 4256.0)] {
+                let dut = format!("capacity={:.3},buffer={buffer}", share * line);
+                for plan in [Plan::short(), Plan::standard()] {
+                    let (outcome, found) = suite_buffer(&dut, bytes, plan);
+                    let truth = f64::from(buffer);
+                    let (low, high) = (
+                        found.buffer_min_frames.unwrap(),
+                        found.buffer_max_frames.unwrap(),
+                    );
+                    assert!(
+                        outcome.answered && low <= truth && truth <= high,
+                        "{dut}, {bytes} bytes: {truth} is not in {low} to {high}"
+                    );
+                    // to 1 % by the throughput, and a frame or two by the burst; and what five seconds hide in a buffer
+                    let hidden = f64::from(buffer) / (5.0 * line * (1.0 - share));
+                    assert!(
+                        high - low <= 2.1 + truth * (0.012 + 1.1 * hidden),
+                        "{dut}, {bytes} bytes: {low} to {high}"
+                    );
+                    let said = found.buffer_frames.unwrap();
+                    assert!(low <= said && said <= high, "{found:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_buffer_is_a_result() {
+    for bytes in [64, 128, 1518] {
+        let (outcome, found) = suite_buffer("capacity=5e5", bytes, Plan::short());
+        assert!(outcome.answered, "{bytes}: {outcome:?}");
+        assert_eq!(found.buffer_min_frames, Some(0.0), "{bytes}: {found:?}");
+        assert!(found.buffer_max_frames.unwrap() < 2.1, "{bytes}: {found:?}");
+    }
 }
 
 #[test]
@@ -547,6 +612,64 @@ fn a_ramp_shows_where_loss_begins_and_a_collapse() {
         outcome.verdict.contains("generator fell short"),
         "{outcome:?}"
     );
+}
+
+/// A coarse ramp knows the capacity to a step, a fine one to the threshold: what is said holds the truth in both.
+#[test]
+fn the_intervals_of_a_ramp_hold_the_truth() {
+    let mut random = measure::order::Random::new(11);
+    let mut unit = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    let mut found_edges = 0;
+    for n in 0..300 {
+        let target = 10f64.powf(5.0 + 2.0 * unit()).round();
+        let capacity = (target * (0.05 + 1.1 * unit())).round();
+        let buffer = [0.0, 0.0, 1.0, 100.0, 1e-3 * capacity, 0.05 * capacity][n % 6].round();
+        let more = ["", ",livelock=0.3", ",collapse=0.5"][n % 3];
+        let up_down = n % 2 == 1;
+        let sample_ns = [SECOND / 10, SECOND / 2, SECOND, 2 * SECOND][n % 4];
+        let p = ramp::Parameters {
+            warm_up_pps: target / 100.0,
+            warm_up_ns: 2 * SECOND,
+            // ten samples at least
+            ramp_ns: sample_ns * (10 + (unit() * [10.0, 100.0, 600.0][n % 3]) as u64),
+            hold_ns: [0, 10 * SECOND][n / 2 % 2],
+            sample_ns,
+            up_down,
+            loss_threshold: [0.001, 0.0001, 0.02][n / 5 % 3],
+            ..ramp::Parameters::standard(FrameSize::MIN, target)
+        };
+        let dut = format!("capacity={capacity},buffer={buffer}{more}");
+        let at_rise = |pps: f64| (p.warm_up_ns as f64 + pps / target * p.ramp_ns as f64) / 1e9;
+        let top_s = (p.warm_up_ns + p.ramp_ns + p.hold_ns) as f64 / 1e9;
+        let outcome = one(&dut, ramp::Ramp::new(p.clone()).unwrap());
+        let Found::Ramp(found) = &outcome.found else {
+            panic!("{outcome:?}")
+        };
+        let falls = top_s + (1.0 - capacity / target) * p.ramp_ns as f64 / 1e9;
+        let rises = at_rise(capacity);
+        for (edge, moment) in [(Some(&found.up), rises), (found.down.as_ref(), falls)] {
+            let Some(edge) = edge else { continue };
+            let about = format!("{dut}, {p:?}: {edge:?}");
+            if let Some(low) = edge.lower_pps {
+                // a frame more or less
+                let one = 1e9 / p.sample_ns as f64;
+                assert!(low <= capacity + one, "{about}");
+            }
+            let Some(upper) = edge.upper_pps else {
+                assert!(edge.at_s.is_none(), "{about}");
+                continue;
+            };
+            found_edges += 1;
+            assert!(capacity <= upper, "{about}");
+            let (from, until) = (edge.from_s.unwrap(), edge.until_s.unwrap());
+            // the load rises in steps of a tenth of a second
+            assert!(
+                from - 0.05 <= moment && moment <= until + 0.05,
+                "{moment}, {about}"
+            );
+        }
+    }
+    assert!(found_edges > 200, "{found_edges}");
 }
 
 #[test]

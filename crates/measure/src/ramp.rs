@@ -23,6 +23,9 @@ const STREAK: usize = 3;
 /// ...unless so many without follow.
 const CLEAN: usize = 10;
 
+/// A rising load rises in steps of this length (methods.md §2): loss begins at most half of one before the load of a straight line says.
+const STEP_S: f64 = 0.1;
+
 /// Loss thresholds that make sense.
 const THRESHOLDS: std::ops::RangeInclusive<f64> = 0.0001..=1.0;
 
@@ -74,6 +77,31 @@ impl Parameters {
         self.target_pps * self.sample_ns as f64 / self.ramp_ns as f64
     }
 
+    /// The edge with no load above the target, and with the moments between which the load passed what the DUT forwards.
+    fn with_moments(&self, edge: Edge, is_down: bool) -> Edge {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let sample_s = seconds(self.sample_ns);
+        let share = edge.lower_pps.unwrap_or(0.0) / self.target_pps;
+        let top_s = seconds(self.warm_up_ns + self.ramp_ns + self.hold_ns);
+        let moments = edge.at_s.map(|at_s| match is_down {
+            false => {
+                let rise_s = share * seconds(self.ramp_ns) - STEP_S / 2.0;
+                let from_s = seconds(self.warm_up_ns) + rise_s.max(0.0);
+                (from_s.min(at_s + sample_s), at_s + sample_s)
+            }
+            true => {
+                let fall_s = (1.0 - share) * seconds(self.ramp_ns) + STEP_S / 2.0;
+                (at_s, (top_s + fall_s).max(at_s))
+            }
+        });
+        Edge {
+            upper_pps: edge.upper_pps.map(|pps| pps.min(self.target_pps)),
+            from_s: moments.map(|(from, _)| from),
+            until_s: moments.map(|(_, until)| until),
+            ..edge
+        }
+    }
+
     /// Samples of the warm-up, of the way up with the hold, of the hold alone, of the way down.
     fn parts(&self, samples: usize) -> [Range<usize>; 4] {
         let at = |ns: u64| ((ns / self.sample_ns) as usize).min(samples);
@@ -103,6 +131,9 @@ pub fn max_ok_pps(samples: &[Interval], threshold: f64) -> f64 {
 ///
 /// The first streak of three or more lossy samples that ten clean ones do not follow at once. The load is the largest that was
 /// offered before it within the threshold.
+///
+/// What the DUT forwards without loss lies between the most that came out in those samples, for more it cannot have forwarded, and the
+/// largest load of the first lossy sample, for below what it forwards nothing is lost. A buffer changes neither.
 pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
     let lossy: Vec<bool> = samples.iter().map(|s| s.loss_ratio() > threshold).collect();
     let mut at = 0;
@@ -125,14 +156,19 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
     let clean = within
         .iter()
         .filter(|s| s.loss_ratio() <= threshold && s.frames_sent > 0);
-    let loads: Vec<f64> = clean.map(Interval::offered_load_pps).collect();
+    let loads: Vec<f64> = clean.clone().map(Interval::offered_load_pps).collect();
+    let rates = clean.map(Interval::forwarding_rate_pps);
     let short = within
         .iter()
         .any(|s| s.offered_load_pps() < OFFERED_SHARE * s.intended_load_pps - 1.0);
     Edge {
         saturation_pps: (!loads.is_empty()).then(|| loads.iter().fold(0.0f64, |a, b| a.max(*b))),
         resolution_pps,
+        lower_pps: rates.max_by(f64::total_cmp),
+        upper_pps: begin.map(|at| samples[at].intended_load_pps + resolution_pps / 2.0),
         at_s: begin.map(|at| samples[at].at_ns as f64 / 1e9),
+        from_s: None,
+        until_s: None,
         reason: match begin {
             Some(_) => format!("more than {} % lost from there on", percent(threshold)),
             None if short => "the generator fell short of the load: the DUT may do more".into(),
@@ -235,9 +271,11 @@ impl Procedure for Ramp {
         let part = |range: Range<usize>| &self.samples[range];
         let resolution = p.resolution_pps();
         let up = edge(part(rise.clone()), p.loss_threshold, resolution);
+        let up = p.with_moments(up, false);
         let down = (p.up_down && !fall.is_empty()).then(|| {
             let reversed: Vec<Interval> = part(fall.clone()).iter().rev().copied().collect();
-            edge(&reversed, p.loss_threshold, resolution)
+            let down = edge(&reversed, p.loss_threshold, resolution);
+            p.with_moments(down, true)
         });
         let to_hold = part(0..rise.end);
         let rates = to_hold.iter().map(Interval::forwarding_rate_pps);

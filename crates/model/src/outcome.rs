@@ -111,11 +111,23 @@ pub struct Edge {
     /// Largest load within the threshold, as offered, in frames per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saturation_pps: Option<f64>,
-    /// Change of the load between two samples: the edge is not known better.
+    /// Change of the load between two samples.
     pub resolution_pps: f64,
-    /// When the loss began for good, in seconds since the trial began.
+    /// The DUT forwards so much at least: the most that came out in a sample within the threshold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_pps: Option<f64>,
+    /// And less than this, the largest load of the first sample with lasting loss; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper_pps: Option<f64>,
+    /// Begin of the first sample with lasting loss, in seconds since the trial began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_s: Option<f64>,
+    /// The load passed what the DUT forwards at this moment or later; frames are lost from there on, or once the buffer is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_s: Option<f64>,
+    /// And at this moment or earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_s: Option<f64>,
     /// Why it ends there, in words.
     pub reason: String,
 }
@@ -279,6 +291,9 @@ pub struct BackToBack {
     pub line_rate_pps: f64,
     /// The throughput that it rests on.
     pub throughput_pps: f64,
+    /// The smallest load known to lose frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lossy_pps: Option<f64>,
     /// Longest burst without loss, in frames, over the repetitions; absent when it does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst_frames: Option<Spread>,
@@ -292,9 +307,15 @@ pub struct BackToBack {
     /// The same without what the DUT forwarded meanwhile: the time for which it can buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected_time_s: Option<f64>,
-    /// Size of the buffer in frames.
+    /// Size of the buffer in frames, with the throughput as it was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer_frames: Option<f64>,
+    /// The smallest that it can be, as far as the throughput and the burst are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_min_frames: Option<f64>,
+    /// The largest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer_max_frames: Option<f64>,
 }
 
 /// System recovery of one frame size (RFC 2544 §26.5).
@@ -406,18 +427,21 @@ pub struct CriticalLoad {
     pub min_load_pps: f64,
     /// Largest load that was offered.
     pub max_load_pps: f64,
-    /// The load; absent before there was a trial with loss and one without.
+    /// The load, the median of what is believed; absent before there was a trial with loss and one without, and where no model fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critical_load_pps: Option<f64>,
-    /// Standard deviation of its natural logarithm, what both models say taken together.
+    /// Standard deviation of its natural logarithm, what all models say taken together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation: Option<f64>,
-    /// Lower end: two standard deviations down.
+    /// Lower end: it is above this with a probability of 97.5 %. Absent where there need be no such load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower_pps: Option<f64>,
-    /// Upper end: two standard deviations up.
+    /// Upper end: it is below this with a probability of 97.5 %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_pps: Option<f64>,
+    /// Probability that what the DUT forwards differs from trial to trial, and not only within trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between_trials: Option<f64>,
     /// The estimates in the course of time.
     pub estimates: Vec<Estimate>,
 }

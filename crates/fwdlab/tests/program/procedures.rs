@@ -60,6 +60,11 @@ fn the_suite_tells_the_truth_of_a_simulated_dut() {
     }
     let buffers = outcomes(&document, "back-to-back");
     assert!((number(&buffers[0]["found"]["buffer_frames"]) / 800.0 - 1.0).abs() < 0.01);
+    for buffer in &buffers[..2] {
+        let [low, high] =
+            ["buffer_min_frames", "buffer_max_frames"].map(|end| number(&buffer["found"][end]));
+        assert!(low <= 800.0 && 800.0 <= high, "{buffer}");
+    }
     assert!(
         buffers[2]["verdict"]
             .as_str()
@@ -83,6 +88,27 @@ fn the_suite_tells_the_truth_of_a_simulated_dut() {
         &["--sizes", "64,512,1518", "--full", "--reset", "OS reboot"],
     );
     assert_eq!(again["outcomes"], document["outcomes"]);
+}
+
+/// The plainest DUT has no buffer: bursts of one frame are sent, and each test has its answer.
+#[test]
+fn the_suite_has_answers_on_the_default_dut() {
+    let lab = Lab::new();
+    let line = "rfc2544 --engine sim --link 10G --sizes 64,128,1518 --json";
+    let output = lab.run(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!(output.code, 0, "{output:?}");
+    let document: Value = serde_json::from_str(&output.out).unwrap();
+    let buffers = outcomes(&document, "back-to-back");
+    assert_eq!(buffers.len(), 3);
+    for outcome in &buffers[..2] {
+        assert_eq!(outcome["answered"], true, "{outcome}");
+        let found = &outcome["found"];
+        assert_eq!(number(&found["buffer_min_frames"]), 0.0);
+        assert!(number(&found["buffer_max_frames"]) < 2.1, "{found}");
+    }
+    // a million frames per second are more than the line has of 1518 bytes
+    let verdict = buffers[2]["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("not applicable"), "{verdict}");
 }
 
 #[test]
@@ -319,7 +345,7 @@ for path in sys.argv[1:]:
     let found = String::from_utf8(output.stdout).unwrap();
     for (trial, line) in with_delays.iter().zip(found.lines()) {
         let delays = &trial["asked"]["answer"]["delays"];
-        let said = ["frames", "p50_ns", "p999_ns"].map(|field| number(&delays[field]));
+        let said = ["frames", "p50_ns", "worst_case_ns"].map(|field| number(&delays[field]));
         let read: Vec<f64> = line.split(' ').map(|n| n.parse().unwrap()).collect();
         for (said, read) in said.iter().zip(&read) {
             // three digits

@@ -189,7 +189,7 @@ impl Procedure for Latency {
             LatencyMode::Rfc2544 => point.latency_ns = of(|d| d.mean_ns),
             LatencyMode::Rfc8219 => {
                 (point.typical_ns, point.worst_case_ns) =
-                    (of(|d| d.p50_ns as f64), of(|d| d.p999_ns as f64));
+                    (of(|d| d.p50_ns as f64), of(|d| d.worst_case_ns as f64));
             }
         }
         let lost = if is_lossy {
@@ -205,7 +205,7 @@ impl Procedure for Latency {
             LatencyMode::Rfc2544 => format!("the tagged frame took {:.0} ns{lost}", delays.mean_ns),
             LatencyMode::Rfc8219 => format!(
                 "typical {} ns, worst case {} ns of {} frames{lost}",
-                delays.p50_ns, delays.p999_ns, delays.frames
+                delays.p50_ns, delays.worst_case_ns, delays.frames
             ),
         }
     }

@@ -136,8 +136,13 @@ impl Suite {
             }
             for &test in &tests {
                 // every test is tried with the largest load, so that its errors come before any traffic
-                procedure(&plan, setup.clone(), test, setup.largest_pps() / 2.0)
-                    .map_err(|why| format!("{size} bytes, {}: {why}", test.name()))?;
+                procedure(
+                    &plan,
+                    setup.clone(),
+                    test,
+                    (setup.largest_pps() / 2.0, None),
+                )
+                .map_err(|why| format!("{size} bytes, {}: {why}", test.name()))?;
                 queue.push_back((setup.clone(), test));
             }
         }
@@ -149,18 +154,19 @@ impl Suite {
         })
     }
 
-    fn throughput_of(&self, setup: &Setup) -> f64 {
+    /// The throughput of this size, 0 when none was found, and the smallest load with loss.
+    fn throughput_of(&self, setup: &Setup) -> (f64, Option<f64>) {
         let found = self
             .outcomes
             .iter()
             .rev()
             .find_map(|outcome| match &outcome.found {
                 Found::Throughput(found) if outcome.frame_size_bytes == setup.frame_size => {
-                    found.throughput_pps
+                    Some((found.throughput_pps?, found.lossy_pps))
                 }
                 _ => None,
             });
-        found.unwrap_or(0.0)
+        found.unwrap_or((0.0, None))
     }
 }
 
@@ -168,7 +174,7 @@ fn procedure(
     plan: &Plan,
     setup: Setup,
     test: Test,
-    throughput_pps: f64,
+    (throughput_pps, lossy_pps): (f64, Option<f64>),
 ) -> Result<Box<dyn Procedure>, String> {
     Ok(match test {
         Test::Throughput => Box::new(throughput::Throughput::new(throughput::Parameters {
@@ -200,7 +206,8 @@ fn procedure(
         Test::BackToBack => Box::new(back_to_back::BackToBack::new(back_to_back::Parameters {
             limit_frames: (setup.largest_pps() * (plan.burst_ns as f64 / 1e9)) as u64,
             repetitions: plan.burst_repetitions,
-            ..back_to_back::Parameters::standard(setup, throughput_pps)
+            trial_ns: plan.final_ns,
+            ..back_to_back::Parameters::standard(setup, throughput_pps, lossy_pps)
         })?),
         Test::Recovery => Box::new(recovery::Recovery::new(recovery::Parameters {
             overload_ns: plan.final_ns,
@@ -232,9 +239,9 @@ impl Procedure for Suite {
                 self.current = None;
             }
             let (setup, test) = self.queue.pop_front()?;
-            let throughput_pps = self.throughput_of(&setup);
+            let throughput = self.throughput_of(&setup);
             // parameters were checked; a reset without a throughput is the one thing that cannot be asked
-            self.current = procedure(&self.plan, setup, test, throughput_pps).ok();
+            self.current = procedure(&self.plan, setup, test, throughput).ok();
         }
     }
 

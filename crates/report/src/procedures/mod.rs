@@ -530,8 +530,8 @@ mod tests {
                     frames: 20_000,
                     p50_ns: 500,
                     p90_ns: Some(900),
-                    p99_ns: 990,
-                    p999_ns: 999,
+                    p99_ns: Some(990),
+                    p999_ns: Some(999),
                     max_ns: 1_000,
                     held_up_frames,
                     ..model::procedure::Delays::default()

@@ -3,7 +3,9 @@
 //! Which columns there are and what stands in them; how they look is the renderers' business. Every figure has its unit, and
 //! columns that say nothing for these outcomes are left out for people, never in CSV. Start with [`tables`].
 
-use model::outcome::{Cost, EquilibriumStep, Estimate, Found, LatencyMode, Outcome, Spread};
+use model::outcome::{
+    BackToBack, Cost, EquilibriumStep, Estimate, Found, LatencyMode, Outcome, Spread,
+};
 use model::procedure::{Delays, Interval};
 
 use super::{Group, frames};
@@ -113,7 +115,10 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             ),
             right("lasts", &["implied_time_s"]),
             right("corrected", &["corrected_time_s"]),
-            right("buffer", &["buffer_frames"]),
+            right(
+                "buffer [min, max]",
+                &["buffer_frames", "buffer_min_frames", "buffer_max_frames"],
+            ),
         ],
         Found::Recovery(_) => vec![
             right("overload", &["overload_pps"]),
@@ -140,7 +145,8 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
         ],
         Found::Ramp(_) => vec![
             right("loss begins above", &["saturation_pps"]),
-            right("step", &["resolution_pps"]),
+            right("at least", &["lower_pps"]),
+            right("below", &["upper_pps"]),
             right("best", &["max_forwarding_rate_pps"]),
             right("at the target", &["held_forwarding_rate_pps"]),
             right("target", &["target_pps"]),
@@ -356,6 +362,19 @@ fn frames_between([middle, low, high]: [f64; 3]) -> String {
     format!("{middle} [{low}, {high}] frames")
 }
 
+/// Early runs have no ends of a buffer.
+fn buffer(found: &BackToBack) -> Cell {
+    let ends = found.buffer_min_frames.zip(found.buffer_max_frames);
+    match (found.buffer_frames, ends) {
+        (Some(frames), Some((low, high))) => between(Some([frames, low, high]), frames_between),
+        (Some(frames), None) => Cell {
+            text: format!("{} frames", count(frames.round() as i128)),
+            raw: vec![frames.to_string(), String::new(), String::new()],
+        },
+        _ => between(None, frames_between),
+    }
+}
+
 fn seconds_between(ends: [f64; 3]) -> String {
     delays(ends.map(|s| s * 1e9))
 }
@@ -416,9 +435,7 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             between(found.burst_frames.map(mean_and_ends), frames_between),
             Cell::optional(found.implied_time_s, NOTHING, seconds),
             Cell::optional(found.corrected_time_s, NOTHING, seconds),
-            Cell::optional(found.buffer_frames, NOTHING, |frames| {
-                format!("{} frames", count(frames.round() as i128))
-            }),
+            buffer(found),
         ]],
         Found::Recovery(found) => vec![vec![
             pps(found.overload_pps),
@@ -448,7 +465,8 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                     Cell::optional(edge.saturation_pps, NOTHING, |pps| {
                         format!("{}{way}", rate(pps))
                     }),
-                    pps(edge.resolution_pps),
+                    optional_pps(edge.lower_pps),
+                    optional_pps(edge.upper_pps),
                     pps(found.max_forwarding_rate_pps),
                     optional_pps(found.held_forwarding_rate_pps),
                     pps(found.target_pps),
