@@ -1,7 +1,9 @@
 // The kernel's limit: the shortest loops that send one constant frame, for the benchmark that compares engines with them.
 //
-//     limit packet|xdp|live INTERFACE CPU
+//     limit packet|xdp|live|live-written INTERFACE CPU
 //
+// `live` sends pages as they are, which cannot be done where a DUT changes them; `live-written` writes every head anew and counts
+// frames, and that is all it does.
 // Sends until killed. Nothing of fwdlab is in here, so that both can be wrong only independently.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -11,6 +13,7 @@
 #include <linux/if_xdp.h>
 #include <net/if.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,7 +109,8 @@ static long bpf(int command, union bpf_attr *attr)
 	return syscall(SYS_bpf, command, attr, sizeof(*attr));
 }
 
-static void live(int ifindex)
+// The shortest program: redirects. Returns how many instructions it has.
+static int redirect(struct bpf_insn *to, int ifindex)
 {
 	struct bpf_insn program[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 1, .imm = ifindex },
@@ -114,10 +118,55 @@ static void live(int ifindex)
 		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
+	memcpy(to, program, sizeof(program));
+	return sizeof(program) / sizeof(program[0]);
+}
+
+// Before that: writes the head from constants, 8 bytes at a time, and a count into it and into a map.
+static int write_head(struct bpf_insn *to)
+{
+	union bpf_attr map = {
+		.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = 1,
+	};
+	int fd = bpf(BPF_MAP_CREATE, &map), count = 0;
+	check(fd, "BPF_MAP_CREATE");
+	struct bpf_insn begin[] = {
+		{ .code = BPF_LDX | BPF_MEM | BPF_W, .dst_reg = 2, .src_reg = 1, .off = offsetof(struct xdp_md, data) },
+		{ .code = BPF_LDX | BPF_MEM | BPF_W, .dst_reg = 3, .src_reg = 1, .off = offsetof(struct xdp_md, data_end) },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 4, .src_reg = 2 },
+		{ .code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 4, .imm = LEN },
+		{ .code = BPF_JMP | BPF_JLE | BPF_X, .dst_reg = 4, .src_reg = 3, .off = 2 },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = 0 }, // XDP_ABORTED
+		{ .code = BPF_JMP | BPF_EXIT },
+		{ .code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = 4, .src_reg = BPF_PSEUDO_MAP_VALUE, .imm = fd },
+		{ 0 },
+		{ .code = BPF_LDX | BPF_MEM | BPF_DW, .dst_reg = 5, .src_reg = 4 },
+		{ .code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 5, .imm = 1 },
+		{ .code = BPF_STX | BPF_MEM | BPF_DW, .dst_reg = 4, .src_reg = 5 },
+	};
+	memcpy(to, begin, sizeof(begin));
+	count = sizeof(begin) / sizeof(begin[0]);
+	for (int at = 0; at < 48; at += 8) {
+		uint32_t halves[2];
+		memcpy(halves, frame + at, 8);
+		to[count++] = (struct bpf_insn){ .code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = 3, .imm = halves[0] };
+		to[count++] = (struct bpf_insn){ .imm = halves[1] };
+		to[count++] = (struct bpf_insn){ .code = BPF_STX | BPF_MEM | BPF_DW, .dst_reg = 2, .src_reg = 3, .off = at };
+	}
+	to[count++] = (struct bpf_insn){ .code = BPF_STX | BPF_MEM | BPF_DW, .dst_reg = 2, .src_reg = 5, .off = 48 };
+	to[count++] = (struct bpf_insn){ .code = BPF_ST | BPF_MEM | BPF_W, .dst_reg = 2, .off = 56 };
+	return count;
+}
+
+static void live(int ifindex, int written)
+{
+	struct bpf_insn program[64];
+	int count = written ? write_head(program) : 0;
+	count += redirect(program + count, ifindex);
 	union bpf_attr load = {
 		.prog_type = BPF_PROG_TYPE_XDP,
 		.insns = (uintptr_t)program,
-		.insn_cnt = sizeof(program) / sizeof(program[0]),
+		.insn_cnt = count,
 		.license = (uintptr_t)"GPL",
 	};
 	int fd = bpf(BPF_PROG_LOAD, &load);
@@ -154,6 +203,8 @@ int main(int argc, char **argv)
 	else if (!strcmp(argv[1], "xdp"))
 		xdp(ifindex);
 	else if (!strcmp(argv[1], "live"))
-		live(ifindex);
+		live(ifindex, 0);
+	else if (!strcmp(argv[1], "live-written"))
+		live(ifindex, 1);
 	return 2;
 }

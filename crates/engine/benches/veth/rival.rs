@@ -163,7 +163,7 @@ fn in_netns(netns: &str, program: &str) -> Command {
     command
 }
 
-/// The shortest loop around one way to send: `packet`, `xdp` or `live`.
+/// The shortest loop around one way to send: `packet`, `xdp`, `live` or `live-written`.
 pub fn limit(
     name: &str,
     way: &str,
