@@ -508,20 +508,61 @@ fn rebuilds_of_one_run_are_pairs() {
 fn limits_are_broken_by_proven_differences_only() {
     let limit = |text: &str| text.parse::<Limit>().unwrap();
     let outcome = compare(&two_runs(), &options()).unwrap();
-    let judged = limit("forwarding-rate < -2%").judge(&outcome);
+    let judged = limit("forwarding-rate < -2%").judge(&outcome, false);
     assert_eq!(judged.failed, ["64 B, 2026-11-21-quick-bbbb: -8.6 %"]);
     assert_eq!((judged.kept, judged.not_judged.len()), (1, 1));
     assert!(judged.blind[0].starts_with("512 B"), "{judged:?}");
     assert_eq!(
-        limit("forwarding-rate < -10%").judge(&outcome).failed.len(),
+        limit("forwarding-rate < -10%")
+            .judge(&outcome, false)
+            .failed
+            .len(),
         0
     );
     assert_eq!(
-        limit("forwarding-rate > 0%").judge(&outcome).failed.len(),
+        limit("forwarding-rate > 0%")
+            .judge(&outcome, false)
+            .failed
+            .len(),
         0
     );
     let lines = judged.lines();
     assert!(lines[0].contains("FAILED by 64 B"), "{lines:?}");
+}
+
+/// One row is missing in a run, one could not have shown so small a difference, and sometimes nothing is left at all.
+#[test]
+fn a_gate_that_cannot_see_does_not_pass() {
+    let limit = |text: &str| text.parse::<Limit>().unwrap();
+    let whole = compare(&two_runs(), &options()).unwrap();
+    let passes = |outcome: &Outcome, text, accept| limit(text).judge(outcome, accept).passed;
+
+    // a row that is in one run only
+    let mut missing = whole.clone();
+    missing.rows.retain(|row| row.test_case == "64 B");
+    assert!(!missing.unmatched.is_empty());
+    assert!(!passes(&missing, "forwarding-rate < -10%", false));
+    assert!(passes(&missing, "forwarding-rate < -10%", true));
+    // the same without it
+    let mut seen = missing.clone();
+    seen.unmatched.clear();
+    assert!(passes(&seen, "forwarding-rate < -10%", false));
+    assert!(!passes(&seen, "forwarding-rate < -2%", true), "broken");
+
+    // a row whose values vary too much for the limit
+    let mut blind = whole.clone();
+    blind.unmatched.clear();
+    blind.rows.retain(|row| row.test_case == "512 B");
+    assert!(!passes(&blind, "forwarding-rate < -2%", false));
+    assert!(passes(&blind, "forwarding-rate < -2%", true));
+    assert!(passes(&blind, "forwarding-rate < -20%", false));
+    // of which not even that can be said
+    blind.rows[0].comparisons[0].detectable_percent = None;
+    assert!(!passes(&blind, "forwarding-rate < -20%", false));
+    // a row with too few values; and then nothing was judged, which is never accepted
+    blind.rows[0].comparisons[0].p_value = None;
+    assert!(!passes(&blind, "forwarding-rate < -20%", false));
+    assert!(!passes(&blind, "forwarding-rate < -20%", true));
 }
 
 #[test]
@@ -633,7 +674,7 @@ fn change_points_of_runs() {
 
 fn check(name: &str, outcome: &Outcome) {
     let limit: Limit = "forwarding-rate < -2%".parse().expect("a limit");
-    let judged = [limit.judge(outcome)];
+    let judged = [limit.judge(outcome, false)];
     let shown = text(outcome, &judged, false);
     for line in shown.lines() {
         assert!(line.chars().count() <= 80, "too wide: {line}");

@@ -45,9 +45,14 @@ pub struct Compare {
     /// Claim that a difference is smaller than this, where that is proven: 2%
     #[arg(long, value_name = "PERCENT", value_parser = margin)]
     equivalence: Option<f64>,
-    /// Exit code 6 when a proven difference is beyond a limit: 'forwarding-rate < -2%'; may be repeated
+    /// Exit code 6 when a proven difference is beyond a limit: 'forwarding-rate < -2%'; 5 when one of its size would not have shown
+    /// everywhere; may be repeated
     #[arg(long, value_name = "LIMIT", conflicts_with = "changes")]
     fail_if: Vec<Limit>,
+    /// With --fail-if: take for kept what could not be seen, as long as anything could: test cases that are missing in a run, that have
+    /// too few values, or too noisy ones
+    #[arg(long, requires = "fail_if")]
+    accept_blind: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -110,7 +115,11 @@ impl Compare {
             return changes(&sources, &options, format);
         }
         let outcome = compare::compare(&sources, &options).map_err(usage)?;
-        let judged: Vec<Judged> = self.fail_if.iter().map(|l| l.judge(&outcome)).collect();
+        let judged: Vec<Judged> = self
+            .fail_if
+            .iter()
+            .map(|limit| limit.judge(&outcome, self.accept_blind))
+            .collect();
         let verbose = global.verbosity() == Verbosity::Verbose;
         match format {
             Format::Text => output::result(&compare::text(&outcome, &judged, verbose)),
@@ -135,7 +144,7 @@ impl Compare {
         }
         Ok(if judged.iter().any(|judged| !judged.failed.is_empty()) {
             Code::LimitBroken
-        } else if judged.iter().any(Judged::is_empty) {
+        } else if judged.iter().any(|judged| !judged.passed) {
             Code::NotValid
         } else {
             Code::Done

@@ -2,7 +2,8 @@
 //!
 //! A limit is broken when the difference lies beyond it *and* is proven. The estimate alone would fail on noise; asking for
 //! the whole interval to lie beyond would let half of all losses just past the limit through, and more of them the noisier
-//! the measurement. Start with [`Limit`]'s `FromStr`, then [`Limit::judge`].
+//! the measurement. A limit is kept only where a difference of its size would have shown: a gate that cannot see does not pass, unless
+//! that was accepted. Start with [`Limit`]'s `FromStr`, then [`Limit::judge`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -48,6 +49,8 @@ pub struct Judged {
     pub blind: Vec<String>,
     /// How many comparisons kept it.
     pub kept: usize,
+    /// The limit is kept: nothing breaks it, and everything could be seen, or that it could not was accepted.
+    pub passed: bool,
 }
 
 impl FromStr for Limit {
@@ -106,14 +109,16 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Judges every comparison.
-    pub fn judge(&self, outcome: &Outcome) -> Judged {
+    /// Judges every comparison. What could not be seen keeps the limit from passing unless `accept_blind`; where nothing at all could
+    /// be judged it never passes.
+    pub fn judge(&self, outcome: &Outcome, accept_blind: bool) -> Judged {
         let mut judged = Judged {
             limit: self.to_string(),
             failed: Vec::new(),
             not_judged: Vec::new(),
             blind: Vec::new(),
             kept: 0,
+            passed: false,
         };
         for row in &outcome.rows {
             for compared in &row.comparisons {
@@ -126,6 +131,8 @@ impl Limit {
                 .not_judged
                 .push(format!("{}: not in {missing}", unmatched.test_case));
         }
+        let sees = accept_blind || (judged.blind.is_empty() && judged.not_judged.is_empty());
+        judged.passed = judged.failed.is_empty() && judged.kept > 0 && sees;
         judged
     }
 
@@ -149,15 +156,19 @@ impl Limit {
             return;
         }
         judged.kept += 1;
-        if let Some(detectable) = compared.detectable_percent
-            && !compared.is_proven()
-            && detectable > self.percent.abs()
-        {
-            let detectable = difference(detectable, None);
-            let detectable = detectable.trim_start_matches('+');
-            judged.blind.push(format!(
-                "{name}: only {detectable} % or more would have shown"
-            ));
+        match compared.detectable_percent {
+            _ if compared.is_proven() => {}
+            Some(detectable) if detectable <= self.percent.abs() => {}
+            Some(detectable) => {
+                let detectable = difference(detectable, None);
+                let detectable = detectable.trim_start_matches('+');
+                judged.blind.push(format!(
+                    "{name}: only {detectable} % or more would have shown"
+                ));
+            }
+            None => judged.blind.push(format!(
+                "{name}: what would have shown cannot be said of these values"
+            )),
         }
     }
 }
@@ -174,6 +185,11 @@ impl Judged {
             format!("{}: FAILED by {}", self.limit, self.failed.join("; "))
         } else if self.is_empty() {
             format!("{}: could not be judged", self.limit)
+        } else if !self.passed {
+            format!(
+                "{}: NOT PASSED, nothing that could be seen breaks it, and not all could (--accept-blind takes that for kept)",
+                self.limit
+            )
         } else {
             format!("{}: kept", self.limit)
         }];
