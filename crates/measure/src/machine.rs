@@ -256,7 +256,8 @@ fn suite(
     if !p.burst.is_empty() && !tests.contains(&Test::Bursts) {
         return Err("burst says how long bursts are, and no test of bursts is asked for".into());
     }
-    let resets = only.is_none() || tests.contains(&Test::Reset);
+    let named = only.is_some() || !p.tests.is_empty();
+    let resets = tests.contains(&Test::Reset);
     if let (Some(what), false) = (&p.reset, asked.simulated) {
         Reset::parse(what).map_err(|why| format!("reset: {why}"))?;
     }
@@ -264,8 +265,8 @@ fn suite(
         Some(_) if !resets => {
             return Err("reset says what is reset, and no reset test is asked for".into());
         }
-        None if only == Some(Test::Reset) => {
-            return Err("reset: say in words what is reset, such as reset = \"OS reboot\"".into());
+        None if named && resets => {
+            return Err("reset: say in words what is reset: forwarding, interface, 'command: ...', or of a simulated DUT whatever it is".into());
         }
         _ => {}
     }

@@ -44,7 +44,7 @@ pub struct Rfc2544 {
     /// Repetitions of latency, back-to-back, recovery and reset [default: few; with --full those of the RFCs]
     #[arg(long, value_name = "N")]
     repetitions: Option<u32>,
-    /// Add the reset test: forwarding (off for a second), interface (the DUT's output port down for a second), 'command: ...'
+    /// Make the reset test, which is left out without this: forwarding (off for a second), interface (the DUT's output port down for a second), 'command: ...'
     /// (for sh on the DUT); with --engine sim any words
     #[arg(long, value_name = "WHAT")]
     reset: Option<String>,
@@ -142,6 +142,8 @@ mod tests {
     #[test]
     fn wrong_use_is_told_before_anything_happens() {
         check(&["--full", "--sizes", "64,1518", "--tests", "latency"]).unwrap();
+        check(&["--tests", "reset", "--reset", "OS reboot"]).unwrap();
+        check(&["--reset", "OS reboot"]).unwrap();
         for (arguments, words) in [
             (vec!["--sizes", "64,64"], "twice"),
             (vec!["--sizes", "63"], "64 to 1518"),
@@ -155,6 +157,11 @@ mod tests {
             ),
             (vec!["--latency-at", "150"], "at most 100 %"),
             (vec!["--repetitions", "0"], "one repetition"),
+            (vec!["--tests", "reset"], "what is reset"),
+            (
+                vec!["--tests", "latency", "--reset", "forwarding"],
+                "no reset test is asked for",
+            ),
         ] {
             let error = format!("{:#}", check(&arguments).unwrap_err());
             assert!(error.contains(words), "{arguments:?}: {error}");
