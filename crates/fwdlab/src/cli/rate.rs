@@ -4,7 +4,7 @@ use clap::Args;
 use model::energy;
 use model::link::{LinkLoad, LinkSpeed};
 use model::mix::Mix;
-use model::units::UnitError;
+use model::units::{Load, UnitError};
 use report::rate::{Question, Rates, Tables};
 
 use super::Global;
@@ -17,8 +17,8 @@ use crate::output;
 /// rate: the tables of line rates, of mixes, and of the minimum router.
 #[derive(Debug, Args)]
 pub struct Rate {
-    /// Rates, one way: 14.88Mpps, 10Gbps (L1), 9.4Gbps-l2, 5Gbps-l3, 50% or max
-    #[arg(value_name = "RATE")]
+    /// Rates, one way: 14.88Mpps, 10Gbps or 10G (L1), 9.4Gbps-l2, 5Gbps-l3, 50% or max
+    #[arg(value_name = "RATE", value_parser = rate)]
     rates: Vec<LinkLoad>,
     /// Frames: bytes with the FCS (pkt-gen's -l and 4), a mix such as imix, or a genome (RFC 6985) such as 7a4dg or
     /// '7a4Ag A=594' [default: 64; without a rate: the sizes of RFC 2544]
@@ -39,6 +39,15 @@ pub struct Rate {
     /// Power of the device without load: energy that each frame adds
     #[arg(long, value_parser = positive, value_name = "W", requires = "watts")]
     idle_watts: Option<f64>,
+}
+
+/// A load, or the speed of a link as it is called: `10G` is 10 Gbit/s on the wire.
+fn rate(text: &str) -> Result<LinkLoad, UnitError> {
+    text.parse().or_else(|why: UnitError| {
+        let has_unit = text.trim().ends_with(['k', 'K', 'M', 'G', 'T']);
+        let speed: LinkSpeed = text.parse().ok().filter(|_| has_unit).ok_or(why)?;
+        Ok(LinkLoad::Load(Load::BitsL1(speed.bps() as f64)))
+    })
 }
 
 fn positive(text: &str) -> Result<f64, UnitError> {
@@ -84,6 +93,17 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_speed_of_a_link_is_a_rate_on_the_wire() {
+        for (typed, bps) in [("10G", 10e9), ("2.5G", 2.5e9), ("100M", 100e6)] {
+            assert_eq!(rate(typed).unwrap(), LinkLoad::Load(Load::BitsL1(bps)));
+        }
+        for text in ["10", "", "G", "10Gpp", "0G"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+        assert_eq!(rate("50%").unwrap(), LinkLoad::Share(50.0));
+    }
 
     #[test]
     fn numbers_as_people_type_them() {
