@@ -5,11 +5,12 @@
 
 use model::campaign::{Case, Order};
 use model::campaign_outcome::{CaseFigure, CaseOutcome, Iteration};
-use model::outcome::{Figure, Found, Outcome};
+use model::outcome::{Figure, Found, Outcome, Unit};
 use stats::{Confidence, Sample};
 
 use crate::cost;
 use crate::order::blocks;
+use crate::trust;
 
 /// Which test case is measured next, and for which time, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,18 +90,28 @@ pub fn summarise(case: &Case, iterations: Vec<Iteration>) -> CaseOutcome {
             continue;
         };
         figure.median = sample.median();
-        let interval = sample.mean_interval(Confidence::P95);
-        figure.interval_half_width = interval.map(|interval| interval.half_width());
+        figure.interval_half_width = trust::half_width(&sample);
         figure.variation_percent = sample.cv().map(|cv| 100.0 * cv);
     }
     let outcomes = together(&good().collect::<Vec<_>>());
+    let doubt = figures.iter().find_map(doubt);
     CaseOutcome {
         test_case: case.id(),
         case: case.clone(),
         figures,
         outcomes,
         iterations,
+        doubt,
     }
+}
+
+/// Why a rate over iterations is not to be relied on. Fewer than are needed for an interval are what the procedure says of itself; and
+/// delays and times have tails that are the DUT's own.
+fn doubt(figure: &CaseFigure) -> Option<String> {
+    let enough = figure.values.len() >= trust::FEWEST_VALUES;
+    let judged = enough && figure.unit == Unit::FramesPerSecond;
+    let why = judged.then(|| trust::of_values(&figure.values, "iteration"));
+    Some(format!("{}: {}", figure.name, why.flatten()?))
 }
 
 /// Sweeps of all iterations as one; of everything else the iteration in the middle.
@@ -167,7 +178,7 @@ fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
 
 #[cfg(test)]
 mod tests {
-    use model::outcome::{Compliance, Unit};
+    use model::outcome::Compliance;
     use model::trial::{IpVersion, Stream};
     use model::units::FrameSize;
 

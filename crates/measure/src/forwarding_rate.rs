@@ -103,12 +103,17 @@ impl ForwardingRate {
 
     /// The result, once it is measured.
     fn rate_pps(&self) -> Option<f64> {
-        median(self.used().iter().map(Interval::forwarding_rate_pps))
+        median(self.used().iter().map(came_out))
     }
 
     fn offered_pps(&self) -> Option<f64> {
         median(self.used().iter().map(Interval::offered_load_pps))
     }
+}
+
+/// What came out of a sample, at most what was offered in it: the rest had waited since the one before.
+fn came_out(sample: &Interval) -> f64 {
+    sample.forwarding_rate_pps().min(sample.offered_load_pps())
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -180,11 +185,7 @@ impl Procedure for ForwardingRate {
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let rates: Vec<f64> = self
-            .used()
-            .iter()
-            .map(Interval::forwarding_rate_pps)
-            .collect();
+        let rates: Vec<f64> = self.used().iter().map(came_out).collect();
         let rate = spread(&rates);
         let offered = self.offered_pps();
         let not_saturated = rate

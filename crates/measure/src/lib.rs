@@ -4,7 +4,8 @@
 //! recorded. The same code judges a simulated DUT, namespaces and real hardware. Start with [`maxfwd`] (the maximum
 //! forwarding rate) or [`paired`] (comparing configurations); both rest on [`gate`] and [`conservation`]. The others share
 //! the machine of [`procedure`]: [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`sweep`];
-//! [`machine`] makes them from what people ask for, and [`campaign`] orders and sums up their iterations.
+//! [`machine`] makes them from what people ask for, and [`campaign`] orders and sums up their iterations. How far any of them can be
+//! trusted is decided in [`trust`].
 
 #![forbid(unsafe_code)]
 
@@ -27,4 +28,5 @@ pub mod ramp;
 pub mod rfc2544;
 pub mod soak;
 pub mod sweep;
+pub mod trust;
 pub mod validity;

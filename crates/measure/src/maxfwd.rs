@@ -8,13 +8,14 @@ use std::collections::VecDeque;
 
 use model::comparison::{Comparison, Verdict};
 use model::loss::Ledger;
-use model::result::{CaseSummary, Noise, Stratum, TrialRecord};
+use model::result::{CaseSummary, Stratum, TrialRecord};
 use model::trial::Stream;
 use stats::{Assumption, Confidence, Sample, compare_pairs};
 
 use crate::gate::Gate;
 use crate::order::blocks;
 use crate::paired::ALLOWANCE;
+use crate::trust;
 
 /// Id of the procedure in records.
 pub const ID: &str = "maxfwd";
@@ -100,7 +101,8 @@ impl Strata {
     }
 }
 
-/// Sorts windows into strata. The forwarding rate has no say in it.
+/// Sorts windows into strata. The forwarding rate has no say in it. No stratum forwards more than was offered in it: frames
+/// that came out of a window and had waited since the one before are of that one's load.
 pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>) -> Strata {
     let (offered, held_up): (Vec<&Window>, Vec<&Window>) =
         windows.iter().partition(|w| w.was_offered(intended_pps));
@@ -119,17 +121,23 @@ pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>)
         quiet: stratum(&quiet),
         contended: stratum(&contended),
         not_offered: held_up.len() as u32,
-        ungated_pps: median(windows.iter().map(Window::forwarding_rate_pps)),
+        ungated_pps: forwarded(&windows.iter().collect::<Vec<_>>()),
         offered_pps,
     }
 }
 
 fn stratum(windows: &[&Window]) -> Stratum {
-    let rate = median(windows.iter().map(|w| w.forwarding_rate_pps()));
     Stratum {
         windows: windows.len() as u32,
-        forwarding_rate_pps: rate.filter(|_| windows.len() >= MIN_WINDOWS),
+        forwarding_rate_pps: forwarded(windows).filter(|_| windows.len() >= MIN_WINDOWS),
     }
+}
+
+/// Median forwarding rate of windows, at most what was offered in the same ones.
+fn forwarded(windows: &[&Window]) -> Option<f64> {
+    let offered = median(windows.iter().map(|w| w.offered_load_pps()))?;
+    let rate = median(windows.iter().map(|w| w.forwarding_rate_pps()))?;
+    Some(rate.min(offered))
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -185,6 +193,15 @@ impl MaxFwd {
         }
     }
 
+    /// As many iterations again, behind those that were made.
+    pub fn again(cases: usize, made: u32, control: bool, seed: u64) -> Self {
+        let mut plan = MaxFwd::new(cases, made, control, seed);
+        for trial in &mut plan.queue {
+            trial.iteration += made;
+        }
+        plan
+    }
+
     /// Trials planned at the start.
     pub fn planned(&self) -> usize {
         self.planned
@@ -212,7 +229,8 @@ impl MaxFwd {
     }
 }
 
-/// The result of each test case, from the trials alone.
+/// The result of each test case, from the trials alone: every figure from those that gave a forwarding rate, or from all valid
+/// ones where none did. Only the windows are counted over all valid ones.
 pub fn summarise(cases: &[Stream], records: &[TrialRecord]) -> Vec<CaseSummary> {
     cases
         .iter()
@@ -230,33 +248,40 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
         .copied()
         .filter(|r| r.validity.is_valid())
         .collect();
-    let rates: Vec<f64> = valid.iter().filter_map(|r| r.forwarding_rate_pps).collect();
-    let ungated: Vec<f64> = valid
+    let with_rate: Vec<&TrialRecord> = valid
+        .iter()
+        .copied()
+        .filter(|r| r.forwarding_rate_pps.is_some())
+        .collect();
+    let used = if with_rate.is_empty() {
+        &valid
+    } else {
+        &with_rate
+    };
+    let rates: Vec<f64> = used.iter().filter_map(|r| r.forwarding_rate_pps).collect();
+    let ungated: Vec<f64> = used
         .iter()
         .filter_map(|r| r.forwarding_rate_ungated_pps)
         .collect();
     let sample = Sample::new(rates.clone()).ok();
     let ungated = Sample::new(ungated).ok();
     let percent = |s: &Sample| s.cv().map(|cv| 100.0 * cv);
-    let ledger = Ledger::total(valid.iter().map(|r| &r.ledger));
+    let ledger = Ledger::total(used.iter().map(|r| &r.ledger));
     let stratum = |of: fn(&TrialRecord) -> &Stratum| Stratum {
         windows: valid.iter().map(|r| of(r).windows).sum(),
         forwarding_rate_pps: median(valid.iter().filter_map(|r| of(r).forwarding_rate_pps)),
     };
-    let not_saturated = 2 * valid.iter().filter(|r| r.not_saturated).count() > valid.len();
-    CaseSummary {
+    let not_saturated = 2 * used.iter().filter(|r| r.not_saturated).count() > used.len();
+    let mut case = CaseSummary {
         test_case: stream.id(),
         stream: stream.clone(),
         iterations_invalid: (all.len() - rates.len()) as u32,
         forwarding_rate_pps: sample.as_ref().map(Sample::median),
-        interval_half_width_pps: sample
-            .as_ref()
-            .and_then(|s| s.mean_interval(Confidence::P95))
-            .map(|interval| interval.half_width()),
+        interval_half_width_pps: sample.as_ref().and_then(trust::half_width),
         variation_percent: sample.as_ref().and_then(percent),
         forwarding_rate_ungated_pps: ungated.as_ref().map(Sample::median),
         variation_ungated_percent: ungated.as_ref().and_then(percent),
-        offered_load_pps: median(valid.iter().map(|r| r.offered_load_pps)),
+        offered_load_pps: median(used.iter().map(|r| r.offered_load_pps)),
         frame_loss_ratio: (ledger.frames_sent > 0)
             .then(|| ledger.frames_lost as f64 / ledger.frames_sent as f64),
         ledger,
@@ -272,7 +297,10 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
             .chain(not_saturated.then(|| NOT_SATURATED.to_owned()))
             .collect(),
         iterations_pps: rates,
-    }
+        doubt: None,
+    };
+    case.doubt = trust::of_rates(&case);
+    case
 }
 
 fn warnings_of(sample: &Sample) -> Vec<String> {
@@ -324,10 +352,14 @@ pub(crate) fn compared(configuration: &str, ln_ratios: &[f64], allowance: f64) -
         forwarding_rate_pps: None,
         plain_forwarding_rate_pps: None,
         warnings: Vec::new(),
+        doubt: None,
     };
     if let Ok(sample) = Sample::new(ln_ratios.to_vec()) {
         let outcome = compare_pairs(&sample, Assumption::Normal, allowance, Confidence::P95);
         comparison.difference_percent = Some(outcome.difference_percent);
+        if ln_ratios.len() < trust::FEWEST_VALUES {
+            return comparison;
+        }
         comparison.interval_percent = outcome.interval_percent;
         comparison.detectable_percent = outcome.detectable_percent;
         comparison.spread_percent = outcome.spread_percent;
@@ -340,62 +372,6 @@ pub(crate) fn compared(configuration: &str, ln_ratios: &[f64], allowance: f64) -
         };
     }
     comparison
-}
-
-/// How quiet the machine was, and whether its figures can be trusted.
-pub fn noise(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Comparison>) -> Noise {
-    let sum = |of: fn(&CaseSummary) -> u32| cases.iter().map(of).sum::<u32>();
-    let quiet = sum(|c| c.quiet.windows);
-    let contended = sum(|c| c.contended.windows);
-    let held_up = sum(|c| c.windows_not_offered);
-    let windows = quiet + contended + held_up;
-    let quiet_percent = (windows > 0).then(|| 100.0 * f64::from(quiet) / f64::from(windows));
-    let no_result = cases.iter().filter(|c| c.iterations_pps.len() < 2).count();
-    let worst = cases
-        .iter()
-        .filter_map(|c| c.variation_percent)
-        .fold(0.0, f64::max);
-    let differs = control.is_some_and(|c| matches!(c.verdict, Verdict::Less | Verdict::More));
-
-    let mut doubts = Vec::new();
-    if gate.is_none() {
-        doubts.push("the contention probe gave no readings".to_owned());
-    }
-    if quiet_percent.is_some_and(|p| p < 10.0) {
-        doubts.push(format!(
-            "only {:.0} % of the windows were quiet",
-            quiet_percent.unwrap_or(0.0)
-        ));
-    }
-    if no_result > 0 {
-        doubts.push(format!(
-            "{no_result} of {} test cases have no two good iterations",
-            cases.len()
-        ));
-    }
-    if worst > 10.0 {
-        doubts.push(format!("iterations of one test case vary by {worst:.0} %"));
-    }
-    let too_noisy = !doubts.is_empty();
-    let mut verdict = if too_noisy {
-        format!("this machine is too noisy to tell: {}", doubts.join("; "))
-    } else {
-        format!(
-            "quiet enough: {quiet} of {windows} windows had the CPU at full speed, iterations vary by {worst:.1} % at most"
-        )
-    };
-    if differs && !too_noisy {
-        verdict.push_str(
-            "; but the A/A control differs from itself, so distrust differences of that size",
-        );
-    }
-    Noise {
-        probe_threshold: gate.map(Gate::threshold),
-        calibration: gate.map_or_else(|| "no readings".into(), |g| g.words().into()),
-        quiet_percent,
-        verdict,
-        too_noisy,
-    }
 }
 
 #[cfg(test)]
@@ -452,6 +428,105 @@ mod tests {
         assert_eq!(again.quiet.forwarding_rate_pps, Some(1600e3));
     }
 
+    /// A trial of one test case with what its windows say.
+    fn trial(iteration: u32, windows: &[Window]) -> TrialRecord {
+        let strata = judge(windows, Some(&gate()), None);
+        let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum();
+        let (sent, received): (u64, u64) = (sum(|w| w.sent), sum(|w| w.received));
+        TrialRecord {
+            test_case: "64B-1flow-ipv4".into(),
+            procedure: ID.into(),
+            iteration,
+            trial: iteration,
+            control: false,
+            started_at: String::new(),
+            stream: Stream::new(
+                model::trial::IpVersion::Ipv4,
+                model::units::FrameSize::MIN,
+                1,
+            )
+            .unwrap(),
+            variant: model::variant::Variant::default(),
+            directions: Vec::new(),
+            engine: String::new(),
+            hold_ups: None,
+            receiver: String::new(),
+            duration_s: 1.0,
+            intended_load_pps: None,
+            offered_load_pps: strata.offered_pps,
+            not_saturated: strata.is_not_saturated(),
+            forwarding_rate_pps: strata.quiet.forwarding_rate_pps,
+            forwarding_rate_ungated_pps: strata.ungated_pps,
+            quiet: strata.quiet,
+            contended: strata.contended,
+            windows_not_offered: strata.not_offered,
+            frame_loss_ratio: 1.0 - received as f64 / sent as f64,
+            ledger: Ledger {
+                frames_sent: sent,
+                frames_received: received,
+                frames_lost: sent as i64 - received as i64,
+                ..Ledger::default()
+            },
+            counters: model::loss::Counters::default(),
+            search: None,
+            asked: None,
+            validity: model::result::Validity::default(),
+        }
+    }
+
+    /// What was seen on a machine whose generator shared its CPU: one trial of five had quiet windows.
+    #[test]
+    fn every_column_is_of_the_trials_that_gave_the_rate() {
+        let mut records = vec![trial(1, &[window(668e3, 1.1e6, 17.5); 12])];
+        for iteration in 2..=5 {
+            records.push(trial(iteration, &[window(400e3, 526e3, 9.0); 12]));
+        }
+        let case = &summarise(&[records[0].stream.clone()], &records)[0];
+        assert_eq!(case.iterations_pps, [668e3]);
+        assert_eq!(case.iterations_invalid, 4);
+        assert_eq!(case.offered_load_pps, Some(1.1e6));
+        assert_eq!(case.forwarding_rate_ungated_pps, Some(668e3));
+        assert_eq!(case.ledger.frames_sent, 12 * 22_000);
+        assert!((case.frame_loss_ratio.unwrap() - (1.0 - 668.0 / 1100.0)).abs() < 1e-12);
+        assert_eq!((case.quiet.windows, case.contended.windows), (12, 48));
+        // without any rate all trials are told of
+        let case = &summarise(&[records[0].stream.clone()], &records[1..])[0];
+        assert_eq!(case.forwarding_rate_pps, None);
+        assert_eq!(case.offered_load_pps, Some(526e3));
+        assert_eq!(case.ledger.frames_sent, 4 * 12 * 10_520);
+    }
+
+    /// Random windows, in which a buffer gives back later what came before; no row forwards more than was offered in it.
+    #[test]
+    fn no_row_forwards_more_than_was_offered() {
+        for seed in 0..200 {
+            let mut random = crate::order::Random::new(seed);
+            let mut unit = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+            let records: Vec<TrialRecord> = (1..=5)
+                .map(|iteration| {
+                    let level = 4e5 + 8e5 * unit();
+                    let mut waiting = 0.0f64;
+                    let windows: Vec<Window> = (0..40)
+                        .map(|_| {
+                            let offered = level * (0.2 + unit());
+                            let out = (offered + waiting).min(7e5);
+                            waiting = (offered + waiting - out).min(1e5);
+                            window(out, offered, if unit() < 0.6 { 17.5 } else { 9.0 })
+                        })
+                        .collect();
+                    trial(iteration, &windows)
+                })
+                .collect();
+            for trial in &records {
+                let rate = trial.forwarding_rate_pps.unwrap_or(0.0);
+                assert!(rate <= trial.offered_load_pps, "{seed}: {trial:?}");
+            }
+            let case = &summarise(&[records[0].stream.clone()], &records)[0];
+            let rate = case.forwarding_rate_pps.unwrap_or(0.0);
+            assert!(rate <= case.offered_load_pps.unwrap(), "{seed}: {case:?}");
+        }
+    }
+
     #[test]
     fn too_few_quiet_windows_give_no_rate() {
         let strata = judge(&[window(800e3, 1.8e6, 17.5); 9], Some(&gate()), None);
@@ -484,6 +559,16 @@ mod tests {
             rest += 1;
         }
         assert_eq!(rest, 8);
+    }
+
+    #[test]
+    fn iterations_made_again_follow_the_others() {
+        let mut plan = MaxFwd::again(2, 3, true, 1);
+        let mut iterations = Vec::new();
+        while let Some(trial) = plan.next_trial() {
+            iterations.push(trial.iteration);
+        }
+        assert_eq!(iterations, [4, 4, 4, 5, 5, 5, 6, 6, 6]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use model::comparison::Comparison;
 use stats::Sample;
 
 use crate::maxfwd::{WAITED_SHARE, compared};
+use crate::trust;
 
 /// Id of the procedure in records.
 pub const ID: &str = "paired";
@@ -136,6 +137,7 @@ pub fn outcome(name: &str, configuration: usize, rebuilds: &[Rebuild]) -> Compar
         plain_forwarding_rate_pps: median(0),
         ..compared(name, &ratios, ALLOWANCE)
     };
+    comparison.doubt = trust::of_comparison(&comparison);
     if good.len() < rebuilds.len() {
         comparison.warnings.push(format!(
             "{} of {} rebuilds gave too few blocks and are left out",

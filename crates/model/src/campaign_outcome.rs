@@ -22,6 +22,9 @@ pub struct CaseOutcome {
     pub outcomes: Vec<Outcome>,
     /// Every iteration, in the order in which they were made.
     pub iterations: Vec<Iteration>,
+    /// Why its figures are not to be relied on: its own trials were too noisy, or its rates vary too much. Absent when they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 /// A figure over the good iterations of a test case.
@@ -35,7 +38,7 @@ pub struct CaseFigure {
     pub values: Vec<f64>,
     /// Their median.
     pub median: f64,
-    /// Half of the 95 % confidence interval of the mean, Student; absent for one value.
+    /// Half of the 95 % confidence interval of the mean, Student; absent below three values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_half_width: Option<f64>,
     /// Coefficient of variation, in percent.

@@ -53,4 +53,7 @@ pub struct Comparison {
     pub plain_forwarding_rate_pps: Option<f64>,
     /// What makes a reader doubt it.
     pub warnings: Vec<String>,
+    /// Why nothing is decided: too few values, or values too far apart. Absent when something is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }

@@ -48,6 +48,9 @@ pub struct Facts {
     pub link: Option<String>,
     /// Offloads of the DUT's ports: `port:feature`, `on` or `off`.
     pub offloads: BTreeMap<String, String>,
-    /// Why this engine and no other.
+    /// The engine, and in a few words why this one.
     pub engine: String,
+    /// Engines that are faster and not possible here, with what the system answered.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub engines_rejected: BTreeMap<String, String>,
 }

@@ -136,7 +136,7 @@ pub struct CaseSummary {
     /// Median of the iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_pps: Option<f64>,
-    /// Half of the 95 % confidence interval of the mean, Student.
+    /// Half of the 95 % confidence interval of the mean, Student; absent below three iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_half_width_pps: Option<f64>,
     /// Coefficient of variation between iterations.
@@ -148,26 +148,29 @@ pub struct CaseSummary {
     /// Coefficient of variation between iterations without the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variation_ungated_percent: Option<f64>,
-    /// Median offered load.
+    /// Median offered load of the iterations and windows that the forwarding rate comes from: never below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_load_pps: Option<f64>,
     /// In most iterations the generator was the limit: the DUT may forward more.
     #[serde(default)]
     pub not_saturated: bool,
-    /// Lost over sent, all iterations.
+    /// Lost over sent in these iterations, whole trials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_loss_ratio: Option<f64>,
-    /// All iterations' ledgers added up.
+    /// Their ledgers added up.
     #[serde(flatten)]
     pub ledger: Ledger,
-    /// All iterations' windows.
+    /// Windows of all valid iterations.
     pub quiet: Stratum,
-    /// All iterations' windows.
+    /// Windows of all valid iterations.
     pub contended: Stratum,
-    /// All iterations' windows.
+    /// Windows of all valid iterations.
     pub windows_not_offered: u32,
     /// What makes a reader doubt the number.
     pub warnings: Vec<String>,
+    /// Why the forwarding rate is not to be relied on: its own iterations or windows were too noisy, or too few. Absent when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
 }
 
 /// How quiet the machine was.
@@ -183,8 +186,14 @@ pub struct Noise {
     pub quiet_percent: Option<f64>,
     /// The whole verdict in one sentence.
     pub verdict: String,
-    /// The machine is too noisy for its figures to be trusted.
+    /// None of the figures can be relied on. Where only some cannot, their test cases say so ([`CaseSummary::doubt`]).
     pub too_noisy: bool,
+    /// Why, each in a few words; empty when not too noisy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
+    /// What can be done about it, where figures are not to be relied on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to_do: Vec<String>,
 }
 
 /// The derived result of a run: `summary.json`.
@@ -222,6 +231,16 @@ pub struct Summary {
     /// Estimated layer-2 bandwidth for a simple IMIX, in bit/s: an estimate from the smallest frames' rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imix_estimate_l2_bps: Option<f64>,
+}
+
+impl Summary {
+    /// Can every figure be relied on, as far as noise goes?
+    pub fn is_quiet(&self) -> bool {
+        !self.noise.too_noisy
+            && self.test_cases.iter().all(|case| case.doubt.is_none())
+            && self.comparisons.iter().all(|c| c.doubt.is_none())
+            && self.cases.iter().all(|case| case.doubt.is_none())
+    }
 }
 
 /// How a run stands.

@@ -97,6 +97,15 @@ pub struct GoalResult {
     pub verdict: String,
 }
 
+/// What a goal is called that has no name: no-drop rate, or partial-drop rate with its loss, `NDR` and `PDR 0.5 %`.
+pub fn name_of(loss_ratio: f64) -> String {
+    match loss_ratio {
+        0.0 => "NDR".into(),
+        // as many digits as were typed, none of the binary fraction's
+        ratio => format!("PDR {} %", (ratio * 1e10).round() / 1e8),
+    }
+}
+
 /// A goal as it was sought, every default written out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GoalDefinition {

@@ -12,7 +12,7 @@ use crate::markdown;
 use crate::number::{count, delay, percent, rate, seconds};
 use crate::procedures;
 use crate::table::{Cell, Column, Mark, Table, wrap};
-use crate::text::{WIDTH, all_warnings, paragraph};
+use crate::text::{all_warnings, paragraph, width};
 use crate::words::{self, several};
 
 /// So many failures of a test case are told one by one.
@@ -221,9 +221,9 @@ pub(crate) fn methods(all: &[CaseOutcome]) -> Vec<String> {
 /// The summary in the terminal.
 pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     let all = &summary.cases;
-    let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");
+    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
-    text.push_str(&cases(all).text(WIDTH));
+    text.push_str(&cases(all).text(width()));
     text.push('\n');
     for case in all {
         for outcome in &case.outcomes {
@@ -234,12 +234,12 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
                     _ => format!("{}: ", label(case, all)),
                 };
                 let title = format!("{of}{}", procedures::headline(&case.outcomes));
-                text.push_str(&wrap(&title, WIDTH, " "));
+                text.push_str(&wrap(&title, width(), " "));
                 for group in procedures::groups(&case.outcomes) {
                     for mut titled in procedures::tables::tables(&group, &case.outcomes, usize::MAX)
                     {
                         titled.table.say_once("frames");
-                        text.push_str(&titled.table.text(WIDTH));
+                        text.push_str(&titled.table.text(width()));
                     }
                 }
                 text.push('\n');

@@ -8,12 +8,11 @@ use model::result::{RunInfo, Summary};
 
 use crate::number::{Prefix, bits_per_second, percent, rate};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
+use crate::text::width;
 use crate::words::several;
 
 /// The kind of run that is shown so.
 pub(crate) const KIND: &str = "import";
-/// Columns of the terminal.
-const WIDTH: usize = 80;
 /// Columns of the name before a paragraph.
 const NAME: usize = 10;
 /// Columns for the name of a test case in the terminal; the page and CSV have all of it.
@@ -26,7 +25,7 @@ const WARNINGS: usize = 8;
 
 /// The summary as people see it in the terminal.
 pub fn text(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = wrap(&headline(info, summary), WIDTH, "");
+    let mut text = wrap(&headline(info, summary), width(), "");
     text.push('\n');
     let mut table = cases(summary);
     table.remove(THEIR_MIN);
@@ -34,7 +33,7 @@ pub fn text(info: &RunInfo, summary: &Summary) -> String {
     for row in &mut table.rows {
         row.cells[0].text = shorten(&row.cells[0].text, CASE);
     }
-    text.push_str(&table.text(WIDTH));
+    text.push_str(&table.text(width()));
     text.push('\n');
     let warnings = warnings(summary);
     let more = warnings.len().saturating_sub(WARNINGS);
@@ -53,7 +52,7 @@ pub fn text(info: &RunInfo, summary: &Summary) -> String {
 }
 
 fn paragraph(name: &str, text: &str) -> String {
-    let body = wrap(text, WIDTH, &" ".repeat(NAME));
+    let body = wrap(text, width(), &" ".repeat(NAME));
     let rest = body.get(NAME..).unwrap_or_default();
     format!(" {name:<width$}{rest}", width = NAME - 1)
 }

@@ -127,7 +127,7 @@ pub fn result(summary: &Summary) -> String {
     } else {
         "no result".to_owned()
     };
-    if summary.noise.too_noisy {
+    if !summary.is_quiet() {
         line.push_str("; the machine was too noisy");
     }
     line

@@ -111,17 +111,18 @@ pub fn bits_per_second(bps: f64) -> String {
     format!("{} {}bit/s", prefix.number(bps), prefix.letter)
 }
 
-/// A share in percent: `2.3 %`, `0.081 %`, `0 %`. Something is never shown as nothing, nor almost all as all.
+/// A share in percent: `2.3 %`, `0.081 %`, `0 %`, `50.0 %`, `100 %`. Something is never shown as nothing, nor almost all as all; a frame in a million
+/// shows.
 pub fn percent(value: f64) -> String {
     let size = value.abs();
     let sign = if value < 0.0 { "-" } else { "" };
     let left = 100.0 - size;
     if size == 0.0 {
         "0 %".into()
-    } else if size < 0.0005 {
-        format!("<{sign}0.001 %")
+    } else if size < 0.000_05 {
+        format!("<{sign}0.0001 %")
     } else if size < 0.1 {
-        format!("{sign}{size:.*} %", decimals(size, 2, 3))
+        format!("{sign}{size:.*} %", decimals(size, 2, 4))
     } else if left == 0.0 {
         format!("{sign}100 %")
     } else if left > 0.0 && left < 0.05 {
@@ -338,8 +339,9 @@ mod tests {
     fn shares() {
         for (value, text) in [
             (0.0, "0 %"),
-            (0.000_01, "<0.001 %"),
-            (0.001_2, "0.001 %"),
+            (0.000_01, "<0.0001 %"),
+            (0.001_2, "0.0012 %"),
+            (50.0, "50.0 %"),
             (0.081, "0.081 %"),
             (0.099_9, "0.10 %"),
             (2.34, "2.3 %"),

@@ -3,11 +3,11 @@
 //! For the terminal and for the page alike. Start with [`headline`] and [`goals`]; [`explain`] is for `--explain`.
 
 use model::result::{RunInfo, Summary, TrialRecord};
-use model::search::{GoalResult, SearchOutcome};
+use model::search::{GoalResult, SearchOutcome, name_of};
 
 use crate::number::{Prefix, clock, count, percent, seconds};
 use crate::table::{Cell, Column, Mark, Table, wrap};
-use crate::text::{WIDTH, all_warnings, paragraph};
+use crate::text::{all_warnings, paragraph, width};
 use crate::words::{self, several};
 
 /// The answer: `NDR 999.4 kpps, PDR 1.004 Mpps`.
@@ -17,7 +17,7 @@ pub(crate) fn headline(search: &SearchOutcome) -> String {
         .iter()
         .enumerate()
         .map(|(index, goal)| {
-            let label = label(index, goal);
+            let label = label(index, &search.goals);
             match (goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps) {
                 (Some(pps), Some(_)) if goal.regular && !goal.tester_bound => {
                     format!("{label} {}", rate(pps))
@@ -31,12 +31,22 @@ pub(crate) fn headline(search: &SearchOutcome) -> String {
     found.join(", ")
 }
 
-/// `NDR`, `PDR`, a preset's name, or `goal 3`, which the table spells out.
-fn label(index: usize, goal: &GoalResult) -> String {
+/// `NDR`, `PDR`, a preset's name, or for a goal of one's own `PDR 0.1 %`, which the table spells out; a second one of the same
+/// loss has its number.
+fn label(index: usize, goals: &[GoalResult]) -> String {
+    let goal = &goals[index];
     match goal.name.as_str() {
-        "ndr" | "pdr" => goal.name.to_uppercase(),
-        name if name.contains('=') => format!("goal {}", index + 1),
-        name => name.to_owned(),
+        "ndr" | "pdr" => return goal.name.to_uppercase(),
+        name if !name.contains('=') => return name.to_owned(),
+        _ => {}
+    }
+    let name = name_of(goal.goal.loss_ratio);
+    let alike = |other: &&GoalResult| {
+        other.name.contains('=') && other.goal.loss_ratio == goal.goal.loss_ratio
+    };
+    match goals[..index].iter().filter(alike).count() {
+        0 => name,
+        more => format!("{name} ({})", more + 1),
     }
 }
 
@@ -65,7 +75,7 @@ pub(crate) fn goals(search: &SearchOutcome) -> Table {
         Column::below("verdict", &["verdict"]),
     ]);
     for (index, goal) in search.goals.iter().enumerate() {
-        let label = label(index, goal);
+        let label = label(index, &search.goals);
         let cell = |pps| Cell::optional(pps, "none", |pps| prefix.rate(pps));
         let share = goal
             .relevant_lower_bound_pps
@@ -126,9 +136,9 @@ pub(crate) fn method(search: &SearchOutcome) -> String {
 
 /// The whole result for the terminal.
 pub(crate) fn text(info: &RunInfo, summary: &Summary, search: &SearchOutcome) -> String {
-    let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");
+    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
-    text.push_str(&goals(search).text(WIDTH));
+    text.push_str(&goals(search).text(width()));
     text.push('\n');
     for (name, sentence) in sentences(info, summary, search) {
         text.push_str(&paragraph(name, &sentence));
@@ -235,16 +245,16 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
             continue;
         };
         let head = format!(
-            "{:>4}  {:>11}  #{:<5} {:>6}  lost {:.4} %",
+            "{:>4}  {:>11}  #{:<5} {:>6}  lost {}",
             record.trial,
             rate(search.load_pps),
             search.load_index,
             seconds(search.duration_ns as f64 / 1e9),
-            100.0 * search.loss_ratio,
+            percent(100.0 * search.loss_ratio),
         );
         text += &head;
         text.push('\n');
-        text += &wrap(&why(record), WIDTH, "      ");
+        text += &wrap(&why(record), width(), "      ");
     }
     text.replace(|c: char| c.is_control() && c != '\n', "?")
 }

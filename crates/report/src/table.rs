@@ -2,6 +2,8 @@
 //!
 //! It knows cells and alignment and no results (`content` fills it) and no format but plain text. Start with [`Table`].
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 /// How the cells of a column stand under each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -148,6 +150,17 @@ pub struct Table {
 
 const GAP: &str = "  ";
 
+/// Columns of the terminal; where there is none a table is as wide as it is.
+static FOLD_AT: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Has all tables from now on folded that are wider than this.
+pub(crate) fn fold_at(columns: usize) {
+    FOLD_AT.store(columns, Ordering::Relaxed);
+}
+
+/// Before the columns that did not fit beside the others.
+const FOLDED: &str = "    ";
+
 impl Table {
     /// A table without rows.
     pub fn new(columns: Vec<Column>) -> Table {
@@ -196,20 +209,37 @@ impl Table {
     }
 
     /// The table as plain text: a line for the heads, then the rows, each begun by a blank; sentences below their row
-    /// are wrapped at `width`.
+    /// are wrapped at `width`. A table that is wider than the terminal ([`fold_at`]) is folded: what does not fit of every line goes
+    /// below it, indented.
     pub fn text(&self, width: usize) -> String {
+        self.folded(width, FOLD_AT.load(Ordering::Relaxed))
+    }
+
+    fn folded(&self, width: usize, fold_at: usize) -> String {
         let widths = self.widths();
         let beside: Vec<usize> = self.beside().collect();
+        let folds = folds(&widths, fold_at);
         let line = |text: &dyn Fn(usize) -> String| {
-            let mut line = String::new();
+            let mut lines = vec![String::new()];
             for (position, (&index, &width)) in beside.iter().zip(&widths).enumerate() {
-                line.push_str(if position == 0 { " " } else { GAP });
+                let before = match position {
+                    0 => " ",
+                    _ if folds.contains(&position) => {
+                        lines.push(String::new());
+                        FOLDED
+                    }
+                    _ => GAP,
+                };
                 let left = self.columns[index].align == Align::Left;
+                let line = lines.last_mut().expect("begins with one");
+                line.push_str(before);
                 line.push_str(&pad(&text(index), width, left));
             }
-            let mut line = line.trim_end().to_owned();
-            line.push('\n');
-            line
+            let mut said: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+            let first = said.remove(0);
+            said.retain(|line| !line.is_empty());
+            said.insert(0, first);
+            said.join("\n") + "\n"
         };
         let mut text = line(&|index| self.columns[index].head.clone());
         for row in &self.rows {
@@ -259,6 +289,22 @@ impl Table {
             _ => text.to_owned(),
         }
     }
+}
+
+/// Positions of the columns before which a line is folded, so that none is longer than `width`.
+fn folds(widths: &[usize], width: usize) -> Vec<usize> {
+    let mut folds = Vec::new();
+    let mut used = 0;
+    for (position, column) in widths.iter().enumerate() {
+        let before = if position == 0 { 1 } else { GAP.len() };
+        if position > 0 && used + before + column > width {
+            folds.push(position);
+            used = FOLDED.len() + column;
+        } else {
+            used += before + column;
+        }
+    }
+    folds
 }
 
 fn chars(text: &str) -> usize {
@@ -362,12 +408,30 @@ mod tests {
  a     598.1 ± 4.2 kpps       2 %
      good
  long  98.12 ± 10.23 kpps  27.9 %
-     one two
-     three
+     one two three
  b                   none
 ";
-        assert_eq!(table.text(14), expect[1..]);
+        assert_eq!(table.folded(33, 33), expect[1..]);
         assert_eq!(table.text_width(), 32);
+        let folded = "
+ name                rate
+      loss
+ a     598.1 ± 4.2 kpps
+       2 %
+     good
+ long  98.12 ± 10.23 kpps
+    27.9 %
+     one two three
+ b                   none
+";
+        assert_eq!(table.folded(32, 32), folded[1..]);
+        for width in 26..40 {
+            let lines = table.folded(width, width);
+            assert!(
+                lines.lines().all(|line| chars(line) <= width),
+                "{width}: {lines}"
+            );
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! The summary in the terminal: 80 columns, no colour, ASCII but for `±`.
+//! The summary in the terminal: 80 columns, fewer on a narrower one ([`fit`]), no colour, ASCII but for `±`.
 //!
 //! It arranges the tables of `content` and the sentences of `words`; where the run was saved is the caller's to say.
 //! Start with [`quick`].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::result::{CaseSummary, RunInfo, Summary, TrialRecord};
 
@@ -11,8 +13,11 @@ use crate::number::{difference, round_up};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 use crate::words::{self, Labels};
 
+/// Columns of the terminal at most, and at least.
+const WIDEST: usize = 80;
+const NARROWEST: usize = 40;
 /// Columns of the terminal.
-pub(crate) const WIDTH: usize = 80;
+static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
 /// Columns of the name before a paragraph: ` control  `.
 const NAME: usize = 10;
 /// Columns for a row of dots: less shows nothing, more says nothing new.
@@ -21,6 +26,18 @@ const DOTS: std::ops::RangeInclusive<usize> = 11..=25;
 const CONFIGURATION: usize = 24;
 /// A place counts for the kind of a loss when it took at least this share of the lost frames, in percent.
 const KIND_PERCENT: f64 = 1.0;
+
+/// Makes all text from now on fit into so many columns, at most 80 and at least 40, and tables into all of them. Until then text has 80,
+/// and a table is as wide as it is.
+pub fn fit(columns: usize) {
+    WIDTH.store(columns.clamp(NARROWEST, WIDEST), Ordering::Relaxed);
+    crate::table::fold_at(columns.max(NARROWEST));
+}
+
+/// Columns that a line may have.
+pub(crate) fn width() -> usize {
+    WIDTH.load(Ordering::Relaxed)
+}
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
@@ -36,10 +53,13 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     if info.kind == KIND {
         return crate::imported::text(info, summary);
     }
-    let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");
+    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
-    if summary.noise.too_noisy {
+    if noise_first(summary) {
         text.push_str(&paragraph("noise", &summary.noise.verdict));
+        for (index, advice) in summary.noise.to_do.iter().enumerate() {
+            text.push_str(&paragraph(if index == 0 { "to do" } else { "" }, advice));
+        }
         text.push('\n');
     }
     if !words::comparisons(summary).is_empty() {
@@ -55,7 +75,15 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
             text.push('\n');
         }
     }
+    if !noise_first(summary) {
+        for (index, advice) in summary.noise.to_do.iter().enumerate() {
+            text.push_str(&paragraph(if index == 0 { "to do" } else { "" }, advice));
+        }
+    }
     text.push_str(&doubts(summary));
+    if let Some(l2) = words::l2_words(summary) {
+        text.push_str(&paragraph("L2 rate", &l2));
+    }
     if let Some(imix) = words::imix_words(summary) {
         text.push_str(&paragraph("estimate", &imix));
     }
@@ -80,16 +108,22 @@ pub fn explain(trials: &[TrialRecord]) -> String {
 
 /// ` name     text, wrapped and indented`.
 pub(crate) fn paragraph(name: &str, text: &str) -> String {
-    let body = wrap(text, WIDTH, &" ".repeat(NAME));
+    let body = wrap(text, width(), &" ".repeat(NAME));
     let rest = body.get(NAME..).unwrap_or_default();
     format!(" {name:<width$}{rest}", width = NAME - 1)
+}
+
+/// Does the verdict on noise stand below the headline, because the headline is in doubt?
+fn noise_first(summary: &Summary) -> bool {
+    let of_headline = words::principal(&summary.test_cases).and_then(|case| case.doubt.as_ref());
+    summary.noise.too_noisy || of_headline.is_some()
 }
 
 /// Noise, control and warnings.
 fn doubts(summary: &Summary) -> String {
     let mut text = String::new();
     let mut noise = Vec::new();
-    if !summary.noise.too_noisy && !summary.noise.verdict.is_empty() {
+    if !noise_first(summary) && !summary.noise.verdict.is_empty() {
         noise.push(summary.noise.verdict.clone());
     }
     noise.extend(words::windows_words(&summary.test_cases));
@@ -153,7 +187,7 @@ fn case_table(summary: &Summary) -> String {
             .collect();
         add_dots(&mut table, &head, rows);
     }
-    table.text(WIDTH)
+    table.text(width())
 }
 
 fn deviations(case: &CaseSummary) -> Vec<f64> {
@@ -205,13 +239,13 @@ fn comparison_table(summary: &Summary) -> String {
             .collect();
         add_dots(&mut table, &head, rows);
     }
-    table.text(WIDTH)
+    table.text(width())
 }
 
 /// Columns left for dots beside the table.
 fn dots_width(table: &Table) -> Option<usize> {
     // One blank before the table, two before the dots.
-    let left = WIDTH.saturating_sub(table.text_width() + 3);
+    let left = width().saturating_sub(table.text_width() + 3);
     (left >= *DOTS.start()).then(|| left.min(*DOTS.end()))
 }
 
@@ -253,10 +287,10 @@ fn losses(cases: &[CaseSummary]) -> String {
             labels.label(&case.stream),
             words::lost_words(&case.ledger)
         );
-        text.push_str(&wrap(&head, WIDTH, " "));
+        text.push_str(&wrap(&head, width(), " "));
         text.push_str(&loss_lines(&content::losses(&case.ledger)));
         if let Some(not_sent) = words::not_sent_words(&case.ledger) {
-            text.push_str(&wrap(&not_sent, WIDTH, "   "));
+            text.push_str(&wrap(&not_sent, width(), "   "));
         }
         shown.push(kind);
     }
@@ -278,7 +312,7 @@ fn loss_lines(table: &Table) -> String {
         let start = format!("   {:>shares$}  {:>frames$}  ", share.text, number.text);
         let colon = if counter.text.is_empty() { "" } else { ":" };
         let words = format!("{}{colon} {}", place.text, counter.text);
-        let body = wrap(&words, WIDTH, &" ".repeat(start.len()));
+        let body = wrap(&words, width(), &" ".repeat(start.len()));
         text.push_str(&start);
         text.push_str(body.get(start.len()..).unwrap_or_default());
     }
@@ -319,6 +353,6 @@ mod tests {
         let text = paragraph("noise", &"word ".repeat(20));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with(" noise    word") && lines[1].starts_with("          word"));
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
+        assert!(lines.iter().all(|line| line.chars().count() <= width()));
     }
 }

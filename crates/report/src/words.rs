@@ -11,6 +11,10 @@ use model::trial::Stream;
 use crate::number::{
     bits_per_second, count, difference, interval, percent, rate, rate_with_interval, seconds, share,
 };
+use crate::table::shorten;
+
+/// Columns for a configuration of several lines in a headline.
+const ABOUT: usize = 48;
 
 /// How the streams of a run are told apart: the frame size always, the rest only where it differs.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +107,11 @@ impl Headline {
     /// Both in one line.
     pub fn line(&self) -> String {
         match &self.about {
+            // the lines of a script are told in full below the table
+            Some(about) if about.trim().contains('\n') => {
+                let one_line = about.split_whitespace().collect::<Vec<_>>().join(" ");
+                format!("{}: {}", self.answer, shorten(&one_line, ABOUT))
+            }
             Some(about) => format!("{}: {about}", self.answer),
             None => self.answer.clone(),
         }
@@ -134,6 +143,10 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
             answer: "The run failed".into(),
             about: None,
         },
+        (RunState::Interrupted, _) if !has_figure(summary) => Headline {
+            answer: "Interrupted before there was a result".into(),
+            about,
+        },
         (RunState::Interrupted, _) => Headline {
             answer: format!("Interrupted. {answer}"),
             about,
@@ -142,17 +155,28 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
     }
 }
 
+/// Was anything found that a headline could tell?
+fn has_figure(summary: &Summary) -> bool {
+    let rate = principal(&summary.test_cases).and_then(|case| case.forwarding_rate_pps);
+    let loads = summary.search.iter().flat_map(|search| &search.goals);
+    let bounds = loads.filter_map(|g| g.relevant_lower_bound_pps.or(g.relevant_upper_bound_pps));
+    rate.is_some()
+        || bounds.count() > 0
+        || summary.outcomes.iter().any(|outcome| outcome.answered)
+        || summary.cases.iter().any(|case| !case.figures.is_empty())
+        || (summary.comparisons.iter()).any(|c| c.difference_percent.is_some())
+}
+
 /// The answer of a run without comparisons.
 fn forwarding(summary: &Summary) -> String {
-    let noisy = summary.noise.too_noisy;
     if let Some(search) = &summary.search {
-        return crate::search::headline(search);
+        return doubted(summary, crate::search::headline(search));
     }
     if !summary.cases.is_empty() {
-        return crate::campaign::headline(&summary.cases);
+        return doubted(summary, crate::campaign::headline(&summary.cases));
     }
     if !summary.outcomes.is_empty() {
-        return crate::procedures::headline(&summary.outcomes);
+        return doubted(summary, crate::procedures::headline(&summary.outcomes));
     }
     let Some(case) = principal(&summary.test_cases) else {
         return "Nothing was measured".into();
@@ -168,10 +192,18 @@ fn forwarding(summary: &Summary) -> String {
         return format!("The DUT does not forward: every one of the {what} was lost");
     }
     let value = |pps| rate_with_interval(pps, case.interval_half_width_pps);
+    let is_doubtful = case.doubt.is_some() || summary.noise.too_noisy;
     match case.forwarding_rate_pps {
-        None if noisy => format!("Too noisy to tell: no iteration with {what} could be used"),
+        None if is_doubtful => {
+            format!("Too noisy to tell: no iteration with {what} could be used")
+        }
         None => format!("No result: no iteration with {what} could be used"),
-        Some(pps) if noisy => {
+        Some(pps) if is_too_few(case) => format!(
+            "Too few iterations to tell: about {} of {what}, from {}",
+            rate(pps),
+            several(case.iterations_pps.len(), "iteration")
+        ),
+        Some(pps) if is_doubtful => {
             format!(
                 "Too noisy to tell: about {} of {what}, not to be relied on",
                 value(pps)
@@ -183,7 +215,27 @@ fn forwarding(summary: &Summary) -> String {
                 value(pps)
             )
         }
-        Some(pps) => format!("The DUT forwards {} of {what}", value(pps)),
+        Some(pps) => format!(
+            "The DUT forwards {} of {what}, {} (L2)",
+            value(pps),
+            bits_per_second(l2_bps(stream, pps))
+        ),
+    }
+}
+
+/// Every iteration that was asked for gave a value, and they are too few all the same.
+fn is_too_few(case: &CaseSummary) -> bool {
+    case.doubt.is_some() && case.interval_half_width_pps.is_none() && case.iterations_invalid == 0
+}
+
+/// The answer of a procedure, with the doubt before and behind it, where there is one.
+fn doubted(summary: &Summary, answer: String) -> String {
+    if !summary.noise.too_noisy {
+        return answer;
+    }
+    match &summary.noise.doubts[..] {
+        [] => format!("Too noisy to tell: {answer}, not to be relied on"),
+        doubts => format!("Not to be relied on, {}: {answer}", doubts.join(" and ")),
     }
 }
 
@@ -196,7 +248,10 @@ fn distrust(summary: &Summary) -> &'static str {
 }
 
 fn tally(real: &[&Comparison]) -> String {
-    let of = |verdict| real.iter().filter(|c| c.verdict == verdict).count();
+    let decided: Vec<&&Comparison> = real.iter().filter(|c| c.doubt.is_none()).collect();
+    let of = |verdict| decided.iter().filter(|c| c.verdict == verdict).count();
+    let noisy = real.len() - decided.len();
+    let noisy = (noisy > 0).then(|| format!("{noisy} too noisy to tell"));
     let parts: Vec<String> = [
         (Verdict::Less, "proven slower"),
         (Verdict::More, "proven faster"),
@@ -206,6 +261,7 @@ fn tally(real: &[&Comparison]) -> String {
     .into_iter()
     .filter(|(verdict, _)| of(*verdict) > 0)
     .map(|(verdict, words)| format!("{} {words}", of(verdict)))
+    .chain(noisy)
     .collect();
     format!(
         "Of {} configurations compared with the plain DUT: {}",
@@ -345,6 +401,24 @@ pub(crate) fn gate_words(case: &CaseSummary) -> Option<String> {
         case.variation_ungated_percent,
     );
     Some(format!("{quiet} in quiet windows, {all} ungated"))
+}
+
+/// Frames with FCS per second in bit/s.
+pub(crate) fn l2_bps(stream: &Stream, pps: f64) -> f64 {
+    pps * 8.0 * f64::from(stream.frame_size_bytes.bytes())
+}
+
+/// What each test case forwards in bit/s.
+pub(crate) fn l2_words(summary: &Summary) -> Option<String> {
+    let labels = Labels::of(&summary.test_cases);
+    let told: Vec<String> = (summary.test_cases.iter())
+        .filter_map(|case| {
+            let pps = case.forwarding_rate_pps.filter(|pps| *pps > 0.0)?;
+            let bps = bits_per_second(l2_bps(&case.stream, pps));
+            Some(format!("{bps} at {}", labels.label(&case.stream)))
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("{} (frames with their FCS)", told.join("; ")))
 }
 
 /// The IMIX estimate in one sentence.

@@ -38,6 +38,7 @@ fn twelve_test_cases_of_both_ip_versions() {
 #[test]
 fn a_noisy_machine() {
     check(common::noisy());
+    check(common::one_noisy());
 }
 
 #[test]

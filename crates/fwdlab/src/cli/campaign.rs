@@ -265,7 +265,7 @@ fn code(summary: &Summary) -> Code {
         .into_iter()
         .any(|iteration| iteration.failure.is_none());
     match (failed.count(), any_good) {
-        (0, true) if summary.noise.too_noisy => Code::NotValid,
+        (0, true) if !summary.is_quiet() => Code::NotValid,
         (0, true) => Code::Done,
         (_, true) => Code::SomeFailed,
         (_, false) => Code::NotValid,

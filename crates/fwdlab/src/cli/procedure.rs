@@ -253,7 +253,7 @@ fn code(summary: &Summary) -> Code {
         .outcomes
         .iter()
         .all(|outcome| outcome.answered || !applies(&outcome.verdict));
-    match answered && !summary.outcomes.is_empty() && !summary.noise.too_noisy {
+    match answered && !summary.outcomes.is_empty() && summary.is_quiet() {
         true => Code::Done,
         false => Code::NotValid,
     }

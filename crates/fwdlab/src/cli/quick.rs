@@ -199,7 +199,7 @@ fn code(summary: &Summary) -> Code {
         .test_cases
         .iter()
         .any(|case| case.forwarding_rate_pps.is_none() || case.not_saturated);
-    if summary.noise.too_noisy || without_result {
+    if !summary.is_quiet() || without_result {
         Code::NotValid
     } else {
         Code::Done

@@ -83,8 +83,9 @@ pub(super) fn carry_out(
         rebuilds,
         summary,
     } = measured;
-    let summary = summary.context("a run without a summary")?;
+    let mut summary = summary.context("a run without a summary")?;
     let state = if control.is_stopped() {
+        measure::trust::interrupted(&mut summary);
         RunState::Interrupted
     } else {
         RunState::Finished
@@ -105,7 +106,7 @@ pub(super) fn carry_out(
             imported: &[],
         })?;
     } else if !global.json_stream {
-        output::result(&text(&Outcome {
+        output::answer(&text(&Outcome {
             info: &info,
             summary: &summary,
             trials: &trials,

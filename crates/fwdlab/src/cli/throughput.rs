@@ -143,7 +143,7 @@ fn code(summary: &Summary) -> Code {
         let largest = goal.relevant_lower_bound_index == Some(search.max_load_index);
         goal.regular || largest
     });
-    if search.failure.is_none() && answered && !summary.noise.too_noisy {
+    if search.failure.is_none() && answered && summary.is_quiet() {
         Code::Done
     } else {
         Code::NotValid

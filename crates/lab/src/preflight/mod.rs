@@ -20,7 +20,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use others::{labs, noise};
+pub use others::{Watch, labs, noise};
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

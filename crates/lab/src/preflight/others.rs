@@ -13,6 +13,10 @@ use super::{Check, Status, text};
 const WATCH: Duration = Duration::from_millis(300);
 /// A process that takes this share of one CPU is worth a word.
 const BUSY_PERCENT: f64 = 10.0;
+/// So many busy processes are told in the advice of a run.
+const MOST_TOLD: usize = 5;
+/// Flag of a thread of the kernel in `/proc/PID/stat`.
+const PF_KTHREAD: u64 = 0x0020_0000;
 /// Unit of the times in `/proc/PID/stat`: USER_HZ, 100 per second on every architecture we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -122,23 +126,62 @@ fn other_work(busy: &[Busy], loadavg: &str) -> Check {
             format!("no busy process (load average of the last minute: {load})"),
         );
     }
+    let (who, what_to_do) = told(busy);
+    Check::warn(NAME, who, what_to_do)
+}
+
+/// Busy processes in words, and what to do about them.
+fn told(busy: &[Busy]) -> (String, String) {
     let list: Vec<String> = busy
         .iter()
         .map(|b| format!("{} ({}) {:.0} % of a CPU", b.name, b.pid, b.percent))
         .collect();
     let pids: Vec<String> = busy.iter().map(|b| b.pid.to_string()).collect();
     let pids = pids.join(" ");
-    Check::warn(
-        NAME,
-        list.join(", "),
-        format!("wait for it, or pause it: kill -STOP {pids}, and afterwards kill -CONT {pids}"),
-    )
+    let what_to_do =
+        format!("wait for it, or pause it: kill -STOP {pids}, and afterwards kill -CONT {pids}");
+    (list.join(", "), what_to_do)
+}
+
+/// Watches from its making on who else uses this machine's CPUs.
+pub struct Watch {
+    before: BTreeMap<u32, Process>,
+    began: Instant,
+}
+
+impl Watch {
+    /// Begins now.
+    pub fn begin() -> Watch {
+        Watch {
+            before: processes(),
+            began: Instant::now(),
+        }
+    }
+
+    /// Who was busy since, and what to do about it; `None` when nobody was. Processes that began or ended meanwhile are not seen.
+    pub fn told(&self) -> Option<String> {
+        let elapsed = self.began.elapsed();
+        let mut busy = busy(&self.before, &processes(), elapsed, std::process::id());
+        busy.truncate(MOST_TOLD);
+        let (who, what_to_do) = told(&busy);
+        (!busy.is_empty()).then(|| {
+            format!(
+                "{who}. {}{}",
+                what_to_do[..1].to_uppercase(),
+                &what_to_do[1..]
+            )
+        })
+    }
 }
 
 /// A process at one time.
 #[derive(Debug, PartialEq)]
 struct Process {
     name: String,
+    /// The process that started it; 0 for what the kernel began with.
+    parent: u32,
+    /// A thread of the kernel: it works for others, or for us.
+    of_kernel: bool,
     /// CPU time so far, user and system.
     ticks: u64,
 }
@@ -168,13 +211,29 @@ fn processes() -> BTreeMap<u32, Process> {
 fn process(stat: &str) -> Option<Process> {
     let (_, rest) = stat.split_once('(')?;
     let (name, fields) = rest.rsplit_once(')')?;
-    // utime and stime are fields 14 and 15 of the whole line; the state, field 3, comes first here
-    let mut fields = fields.split_whitespace().skip(11);
-    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    // fields 4 (parent), 9 (flags), 14 and 15 (utime, stime) of the whole line; the state, field 3, comes first here
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let (user, system) = (number(14)?, number(15)?);
     Some(Process {
         name: name.into(),
+        parent: u32::try_from(number(4)?).ok()?,
+        of_kernel: number(9)? & PF_KTHREAD != 0,
         ticks: user + system,
     })
+}
+
+/// Is a process this one, or started by it, or by what it started?
+fn descends(all: &BTreeMap<u32, Process>, mut pid: u32, from: u32) -> bool {
+    // a parent is older than its child, but for pids that were given again: no longer than the list
+    for _ in 0..all.len() {
+        if pid == from {
+            return true;
+        }
+        let Some(process) = all.get(&pid) else { break };
+        pid = process.parent;
+    }
+    false
 }
 
 fn busy(
@@ -185,7 +244,7 @@ fn busy(
 ) -> Vec<Busy> {
     let mut busy: Vec<Busy> = after
         .iter()
-        .filter(|(pid, _)| **pid != ourselves)
+        .filter(|(pid, process)| !process.of_kernel && !descends(after, **pid, ourselves))
         .filter_map(|(&pid, process)| {
             let ticks = process.ticks.checked_sub(before.get(&pid)?.ticks)?;
             let percent = 100.0 * ticks as f64 / TICKS_PER_SECOND / elapsed.as_secs_f64();
@@ -224,6 +283,8 @@ mod tests {
             process(stat),
             Some(Process {
                 name: "tmux: (server) x".into(),
+                parent: 1,
+                of_kernel: false,
                 ticks: 300
             })
         );
@@ -242,6 +303,8 @@ mod tests {
                         pid,
                         Process {
                             name: name.into(),
+                            parent: 0,
+                            of_kernel: false,
                             ticks,
                         },
                     )
@@ -277,6 +340,42 @@ mod tests {
             idle.status == Status::Ok && idle.finding.contains("0.05"),
             "{idle:?}"
         );
+    }
+
+    /// What we started, and what that started, is ours; a thread of the kernel may well work for us.
+    #[test]
+    fn neither_our_own_nor_the_kernels_are_others() {
+        let at = |ticks: u64| -> BTreeMap<u32, Process> {
+            [
+                (10, 1, false),
+                (11, 10, false),
+                (12, 11, false),
+                (2, 0, true),
+                (13, 1, false),
+            ]
+            .map(|(pid, parent, of_kernel)| {
+                let name = format!("p{pid}");
+                (
+                    pid,
+                    Process {
+                        name,
+                        parent,
+                        of_kernel,
+                        ticks,
+                    },
+                )
+            })
+            .into()
+        };
+        let busy = busy(&at(0), &at(50), Duration::from_secs(1), 10);
+        let pids: Vec<u32> = busy.iter().map(|b| b.pid).collect();
+        assert_eq!(pids, [13]);
+        let (who, what_to_do) = told(&busy);
+        assert!(who.contains("p13 (13) 50 % of a CPU") && what_to_do.contains("kill -STOP 13"));
+        // a ring of parents, as reused pids may make one, ends
+        let mut ring = at(0);
+        ring.get_mut(&13).unwrap().parent = 13;
+        assert!(!descends(&ring, 13, 10));
     }
 
     #[test]

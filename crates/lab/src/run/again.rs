@@ -10,12 +10,14 @@ use measure::mlr::typed::{self, Named};
 use measure::mlr::{self, Search};
 use measure::paired::{self, Rebuild, outcome};
 use measure::procedure::Session;
+use measure::trust::of_comparison;
 use model::campaign::Procedure;
+use model::campaign_outcome::CaseOutcome;
 use model::comparison::Comparison;
 use model::event::{EventKind, RebuildRecord};
 use model::link::{Line, LinkSpeed, MeanSize};
 use model::procedure::Question;
-use model::result::Summary;
+use model::result::{RunState, Summary};
 use model::search::SearchOutcome;
 use model::trial::Stream;
 use serde::Serialize;
@@ -70,7 +72,11 @@ pub fn derive(run: &StoredRun) -> Again {
 fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let cases = summary.test_cases.iter();
     let streams: Vec<Stream> = cases.map(|case| case.stream.clone()).collect();
-    let derived = summarise(&streams, &run.trials);
+    let mut derived = summarise(&streams, &run.trials);
+    if run.state == RunState::Interrupted {
+        // noise is not judged then: the interruption is why there are too few values
+        derived.iter_mut().for_each(|case| case.doubt = None);
+    }
     again.compare("test_cases", &summary.test_cases, &derived);
     if let Some(first) = streams.first() {
         let control = maxfwd::control(first, &run.trials);
@@ -86,12 +92,26 @@ fn of_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let rebuilds: Vec<Rebuild> = usable.map(rebuild).collect();
     let derived = |kept: &Comparison, configuration: usize| Comparison {
         control: kept.control,
+        doubt: None,
         ..outcome(&kept.configuration, configuration, &rebuilds)
     };
+    let interrupted = run.state == RunState::Interrupted;
     let all = summary.comparisons.iter().zip(CONTROLS..);
-    let comparisons: Vec<Comparison> = all.map(|(kept, index)| derived(kept, index)).collect();
+    let mut comparisons: Vec<Comparison> = all.map(|(kept, index)| derived(kept, index)).collect();
+    if !interrupted {
+        for comparison in &mut comparisons {
+            comparison.doubt = of_comparison(comparison);
+        }
+    }
     again.compare("comparisons", &summary.comparisons, &comparisons);
-    let control = summary.control.as_ref().map(|kept| derived(kept, 1));
+    let control = summary.control.as_ref().map(|kept| {
+        let control = derived(kept, 1);
+        // the run that was interrupted keeps what was said of its control
+        Comparison {
+            doubt: of_comparison(&control),
+            ..control
+        }
+    });
     again.compare("control", &summary.control, &control);
 }
 
@@ -120,7 +140,11 @@ fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
     }
     let cases = summary.cases.iter().zip(made);
     let derived: Vec<_> = cases
-        .map(|(kept, iterations)| of_iterations(&kept.case, iterations))
+        .map(|(kept, iterations)| CaseOutcome {
+            // it needs the gate, whose readings are not kept
+            doubt: kept.doubt.clone(),
+            ..of_iterations(&kept.case, iterations)
+        })
         .collect();
     again.compare("cases", &summary.cases, &derived);
     again

@@ -13,20 +13,21 @@ use engine::sim::{self, Dut, Simulation};
 use measure::campaign::{Turn, failure_of, seed_of, sequence, summarise};
 use measure::gate::Gate;
 use measure::machine::{Asked, Limit, Series, sends_bursts, wants_overload};
+use measure::trust;
 use model::campaign::value::Rate;
 use model::campaign::{Campaign, Case, Engine};
-use model::campaign_outcome::Iteration;
+use model::campaign_outcome::{CaseOutcome, Iteration};
 use model::event::{Event, EventKind};
 use model::file::FileError;
 use model::link::{Line, LinkSpeed};
 use model::outcome::Outcome;
-use model::result::{Noise, Summary};
+use model::result::{Noise, Summary, TrialRecord};
 use model::trial::Stream;
 use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
 use super::course::{Ahead, Course, invalid};
-use super::device::{self, Device, OVERHEAD, Real, Simulated, doubts, noise, simulated_noise};
+use super::device::{self, Device, OVERHEAD, Real, Simulated, doubts, simulated_noise};
 use super::largest::Bounds;
 use super::procedure::{estimated, likely_limits};
 use super::traffic::{ProfileFrames, Traffic};
@@ -663,11 +664,22 @@ impl Running<'_> {
         Ok(limits)
     }
 
+    /// What the iterations of a test case say together, and whether its own trials were quiet enough for it.
+    fn case(&self, case: &Case, iterations: Vec<Iteration>, trials: &[TrialRecord]) -> CaseOutcome {
+        let mut outcome = summarise(case, iterations);
+        let own = trials.iter().filter(|t| t.test_case == outcome.test_case);
+        if self.parameters.dut.is_none() && outcome.doubt.is_none() {
+            let doubts = trust::doubts_of_trials(self.gate.as_ref(), own);
+            outcome.doubt = (!doubts.is_empty()).then(|| doubts.join("; "));
+        }
+        outcome
+    }
+
     fn sum_up(&mut self, run: &Run<'_>, measured: &mut Measured) {
         let campaign = &self.parameters.campaign;
         let noise: Noise = match &self.parameters.dut {
-            Some(dut) => simulated_noise(dut),
-            None => noise(self.gate.as_ref(), &measured.trials),
+            Some(dut) => simulated_noise(dut, Vec::new()),
+            None => trust::of_trials(self.gate.as_ref(), &measured.trials, Vec::new()),
         };
         let mut warnings = match self.parameters.dut {
             Some(_) => Vec::new(),
@@ -688,7 +700,7 @@ impl Running<'_> {
             search: None,
             outcomes: Vec::new(),
             cases: cases
-                .map(|(case, iterations)| summarise(case, iterations))
+                .map(|(case, iterations)| self.case(case, iterations, &measured.trials))
                 .collect(),
             noise,
             warnings,

@@ -116,13 +116,13 @@ impl Course<'_> {
         variant: &Variant,
     ) -> Result<(), LabError> {
         let simulated = self.asked.simulated;
-        let mut spent = Duration::ZERO;
+        let (mut spent, mut planned) = (Duration::ZERO, Duration::ZERO);
         while let Some((question, attempt)) = session.next_trial() {
             if self.control.is_stopped() {
                 return Ok(());
             }
             if !simulated {
-                run.tell(self.progress(&question, measured.trials.len() as u32, spent))?;
+                run.tell(self.progress(&question, measured.trials.len() as u32, spent, planned))?;
             }
             let stream = self.stream(&question);
             let (started_at, began) = (timestamp(), SystemTime::now());
@@ -136,6 +136,10 @@ impl Course<'_> {
                 made.answer.objections.extend(seen);
             }
             let recorded = session.record(&made.answer);
+            if recorded.validity.is_valid() {
+                let ns = question.duration_ns() + question.waits.total_ns();
+                planned += Duration::from_nanos(ns) + device::OVERHEAD;
+            }
             let names = device.names();
             let trial = measured.trials.len() as u32 + 1;
             let when = (began, Duration::from_nanos(made.answer.duration_ns));
@@ -184,8 +188,19 @@ impl Course<'_> {
         }
     }
 
-    fn progress(&self, question: &Question, done: u32, spent: Duration) -> EventKind {
+    /// `planned` is what those trials were to take that count, and `spent` what all of them took: what is still to do takes as much longer.
+    fn progress(
+        &self,
+        question: &Question,
+        done: u32,
+        spent: Duration,
+        planned: Duration,
+    ) -> EventKind {
         let Ahead { steps, time, later } = self.ahead;
+        let slower = match planned.is_zero() {
+            true => 1.0,
+            false => spent.as_secs_f64() / planned.as_secs_f64(),
+        };
         let case = self.case.map_or(String::new(), |(case, iteration)| {
             format!("{case}, iteration {iteration}: ")
         });
@@ -200,7 +215,7 @@ impl Course<'_> {
             done,
             // noise makes it longer than its estimate
             steps: steps.max(done + 1),
-            left_s: (time.saturating_sub(spent) + later).as_secs_f64(),
+            left_s: slower * (time.saturating_sub(planned) + later).as_secs_f64(),
             offered_load_pps: None,
             forwarding_rate_pps: None,
             estimate: None,

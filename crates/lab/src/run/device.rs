@@ -17,7 +17,7 @@ use model::latency::Bucket;
 use model::loss::Counters;
 use model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
 use model::reset::Reset;
-use model::result::{Noise, Stratum, TrialRecord};
+use model::result::{Noise, Stratum};
 use model::trial::Stream;
 use model::variant::{Direction, DirectionCounts, Variant};
 
@@ -265,18 +265,21 @@ pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
     doubts
 }
 
-/// How noisy a simulated machine is.
-pub(super) fn simulated_noise(dut: &Dut) -> Noise {
+/// How noisy a simulated machine is: all noise is that of the DUT, and results that contradict each other are doubtful all the same.
+pub(super) fn simulated_noise(dut: &Dut, contradictions: Vec<String>) -> Noise {
+    let whose = match dut.noise > 0.0 || dut.loss_ratio > 0.0 {
+        true => "all noise is that of the DUT",
+        false => "no noise",
+    };
+    let mut verdict = format!("simulated: {whose}; the same seed gives the same trials");
+    if !contradictions.is_empty() {
+        verdict = format!("{}. {verdict}", contradictions.join("; "));
+    }
     Noise {
         calibration: "none: the DUT is simulated".into(),
-        verdict: format!(
-            "simulated: {}; the same seed gives the same trials",
-            if dut.noise > 0.0 || dut.loss_ratio > 0.0 {
-                "all noise is that of the DUT"
-            } else {
-                "no noise"
-            }
-        ),
+        verdict,
+        too_noisy: !contradictions.is_empty(),
+        doubts: contradictions,
         ..Noise::default()
     }
 }
@@ -1039,34 +1042,6 @@ fn began_ns(first: &Reading, load_pps: f64) -> u64 {
     let due = offered(first) + first.not_sent;
     let since = due.saturating_sub(1) as f64 / load_pps.max(1.0);
     ((since * 1e9) as u64).min(WARM_UP.as_nanos() as u64)
-}
-
-/// How quiet the machine was beside the trials that count.
-pub(super) fn noise(gate: Option<&Gate>, trials: &[TrialRecord]) -> Noise {
-    let sum = |of: fn(&TrialRecord) -> u32| trials.iter().map(of).sum::<u32>();
-    let (quiet, contended) = (sum(|t| t.quiet.windows), sum(|t| t.contended.windows));
-    let all = quiet + contended;
-    let percent = (all > 0).then(|| 100.0 * f64::from(quiet) / f64::from(all));
-    let too_noisy = percent.is_none_or(|percent| percent < 50.0);
-    let verdict = match gate {
-        None => "this machine is too noisy to tell: the contention probe gave no readings".into(),
-        Some(_) => format!(
-            "{}: {quiet} of {all} trials had the DUT's CPU at full speed before and after; lost frames of the others may be \
-             the machine's, and a search without loss finds the luckiest trials",
-            if too_noisy {
-                "this machine is too noisy to tell"
-            } else {
-                "quiet enough"
-            }
-        ),
-    };
-    Noise {
-        probe_threshold: gate.map(Gate::threshold),
-        calibration: gate.map_or_else(|| "no readings".into(), |g| g.words().into()),
-        quiet_percent: percent,
-        verdict,
-        too_noisy,
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
-use measure::maxfwd::{ID, MIN_WINDOWS, MaxFwd, Planned, Window, control, judge, noise, summarise};
+use measure::maxfwd::{ID, MIN_WINDOWS, MaxFwd, Planned, Window, control, judge, summarise};
+use measure::trust;
 use model::event::EventKind;
 use model::result::{HoldUps, Summary, TrialRecord, Validity};
 use model::trial::Stream;
@@ -17,6 +18,7 @@ use super::trial::{Bench, Counted, Glimpse, Overload};
 use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
+use crate::preflight::Watch;
 use crate::probe;
 
 /// What a trial takes beyond its windows: start, warm-up, drain, reading counters.
@@ -46,12 +48,35 @@ pub(super) fn run(
     let per_trial = parameters.trial + OVERHEAD;
     let planned = plan.planned() as u32;
     run.started(planned, per_trial * planned)?;
+    let others = Watch::begin();
+    let began = Instant::now();
+    let mut is_again = false;
     let mut readings = calibrate(parameters);
     let mut loads: Vec<Option<Overload>> = vec![None; streams.len()];
     let mut raw: Vec<Raw> = Vec::new();
     let result = (|| {
         let mut standing = None;
-        while let Some(planned) = plan.next_trial() {
+        loop {
+            let Some(planned) = plan.next_trial() else {
+                if is_again || !again_helps(&raw, &readings, streams) {
+                    return Ok(());
+                }
+                is_again = true;
+                plan = MaxFwd::again(
+                    streams.len(),
+                    parameters.iterations,
+                    true,
+                    parameters.seed + 1,
+                );
+                run.tell(EventKind::Note {
+                    text: format!(
+                        "too noisy so far, but as many iterations again may do: {} more trials, about {:.0} s",
+                        plan.planned(),
+                        (per_trial * plan.planned() as u32).as_secs_f64()
+                    ),
+                })?;
+                continue;
+            };
             if stop.is_stopped() {
                 return Ok(());
             }
@@ -108,7 +133,7 @@ pub(super) fn run(
                 iterations: parameters.iterations,
                 done: (plan.planned() - plan.left().min(plan.planned() - 1)) as u32 - 1,
                 steps: plan.planned() as u32,
-                left: per_trial * (plan.left() as u32 + 1),
+                left: left(began.elapsed(), raw.len(), per_trial, plan.left() + 1),
             };
             let started_at = timestamp();
             let gate = Gate::calibrate(&readings);
@@ -149,7 +174,6 @@ pub(super) fn run(
             })?;
             raw.push(Raw { record, windows });
         }
-        Ok(())
     })();
 
     let gate = Gate::calibrate(&readings);
@@ -157,12 +181,38 @@ pub(super) fn run(
         .into_iter()
         .map(|raw| gated(raw.record, &raw.windows, gate.as_ref()))
         .collect();
-    measured.summary = Some(summary(parameters, run, gate.as_ref(), &measured.trials));
+    let trials = &measured.trials;
+    let mut summary = summary(parameters, run, gate.as_ref(), trials);
+    let busy = others.told();
+    summary.noise.to_do = trust::advice(
+        &summary.test_cases,
+        summary.control.as_ref(),
+        busy.as_deref(),
+    );
+    measured.summary = Some(summary);
     if result.is_ok() {
         // the result follows from the trials that are kept
         run.writer.judged_again(&measured.trials)?;
     }
     result
+}
+
+/// The time for so many trials, from what those that were made took with everything around them: building, looking for the load,
+/// repeating, and waiting for quiet windows. `planned` is what one takes where nothing disturbs it.
+fn left(elapsed: Duration, made: usize, planned: Duration, trials: usize) -> Duration {
+    // the first ones look for their loads, which is not done again
+    let known = if made < 3 { 0 } else { made };
+    let each = (elapsed * known as u32 + planned * 3 * made.max(1) as u32)
+        / (made.max(1) * (known + 3)) as u32;
+    each.max(planned) * trials as u32
+}
+
+/// Would as many trials again make quiet what is not?
+fn again_helps(raw: &[Raw], readings: &[f64], streams: &[Stream]) -> bool {
+    let gate = Gate::calibrate(readings);
+    let judged = |raw: &Raw| gated(raw.record.clone(), &raw.windows, gate.as_ref());
+    let trials: Vec<TrialRecord> = raw.iter().map(judged).collect();
+    trust::again_helps(&summarise(streams, &trials))
 }
 
 /// How fast the DUT's CPU is now: a fifth of a second of readings.
@@ -380,7 +430,7 @@ fn summary(
 ) -> Summary {
     let test_cases = summarise(&parameters.streams, trials);
     let control = control(&parameters.streams[0], trials);
-    let noise = noise(gate, &test_cases, control.as_ref());
+    let noise = trust::of_cases(gate, &test_cases, control.as_ref());
     let mut warnings = Vec::new();
     if !parameters.privileged {
         warnings.push(crate::user_namespace::MISSING.to_owned());

@@ -320,7 +320,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn bed_ready(&mut self, bed: &Bed, engine: &str) -> Result<(), LabError> {
+    fn bed_ready(&mut self, bed: &Bed, engine: &Chosen) -> Result<(), LabError> {
         let facts = &mut self.info.facts;
         facts.placement.extend(bed.notes().clone());
         facts.placement.insert(
@@ -329,7 +329,8 @@ impl<'a> Run<'a> {
         );
         facts.sysctls.clone_from(bed.sysctls());
         facts.offloads = bed.offloads();
-        engine.clone_into(&mut facts.engine);
+        facts.engine.clone_from(&engine.words);
+        facts.engines_rejected.clone_from(&engine.rejected);
         let facts = Box::new(facts.clone());
         self.tell(EventKind::BedReady { facts })
     }
@@ -442,7 +443,13 @@ fn keep_inputs(
 }
 
 /// Opens the tester on a bed that is still plain and says in words why it is this engine.
-fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, String), LabError> {
+/// Which engine was chosen, in words, and why faster ones were not.
+struct Chosen {
+    words: String,
+    rejected: BTreeMap<String, String>,
+}
+
+fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, Chosen), LabError> {
     let choice = engine::Choice {
         mode: parameters.engine,
         cpus: parameters.placement.generator_cpus.clone(),
@@ -463,14 +470,18 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, String), L
         Some(_) => words.push_str(", as asked for"),
         None if rejected.is_empty() => words.push_str(", the fastest; it proved every path"),
         None => {
-            let why: Vec<String> = rejected
-                .iter()
-                .map(|r| format!("{}: {}", r.engine, r.reason))
-                .collect();
-            words.push_str(&format!("; not possible here: {}", why.join("; ")));
+            let names: Vec<&str> = rejected.iter().map(|r| r.engine).collect();
+            words.push_str(&format!("; not possible here: {}", names.join(", ")));
         }
     }
-    Ok((tester, words))
+    let chosen = Chosen {
+        words,
+        rejected: rejected
+            .iter()
+            .map(|r| (r.engine.to_owned(), r.reason.to_string()))
+            .collect(),
+    };
+    Ok((tester, chosen))
 }
 
 /// Applies a configuration and makes sure that the DUT still forwards with it.

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use measure::conservation::{balance, objections};
 use measure::order::{Random, mirrored};
 use measure::paired::{ID, Rebuild, outcome, places, rebuild};
-use model::comparison::{Comparison, Verdict};
+use measure::trust;
+use model::comparison::Comparison;
 use model::event::{EventKind, RebuildRecord};
-use model::result::{Noise, Summary, Validity};
+use model::result::{Summary, Validity};
 use model::trial::Stream;
 use model::version::RUN_FORMAT;
 
@@ -237,27 +238,13 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
         .collect();
     all[0].control = true;
     let control = all.remove(0);
-    let detectable = all
-        .iter()
-        .filter_map(|c| c.detectable_percent)
-        .fold(0.0, f64::max);
-    let control_differs = matches!(control.verdict, Verdict::Less | Verdict::More);
-    // without an interval nothing was detectable at all
-    let without_interval = all.iter().any(|c| c.detectable_percent.is_none());
-    let too_noisy = rebuilds.len() < 3 || without_interval || detectable > 10.0;
     let blocks: usize = rebuilds.iter().map(|r| r.blocks).sum();
     let left_out: usize = rebuilds.iter().map(|r| r.not_offered).sum();
-    let mut verdict = if too_noisy {
-        "this machine is too noisy to tell, or the run was too short".to_owned()
-    } else {
-        format!(
-            "{} rebuilds, {blocks} blocks of slices; {left_out} blocks left out because the generator was held up",
-            rebuilds.len()
-        )
-    };
-    if control_differs && !too_noisy {
-        verdict.push_str("; the A/A control differs from the plain DUT, as one run in twenty does by chance: repeat before believing differences of that size");
-    }
+    let said = format!(
+        "{} rebuilds, {blocks} blocks of slices; {left_out} blocks left out because the generator was held up",
+        rebuilds.len()
+    );
+    let noise = trust::of_comparisons(&all, &control, said);
     let mut warnings = Vec::new();
     if !parameters.privileged {
         warnings.push(crate::user_namespace::MISSING.to_owned());
@@ -273,13 +260,7 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
         cases: Vec::new(),
         search: None,
         outcomes: Vec::new(),
-        noise: Noise {
-            probe_threshold: None,
-            calibration: "not used: paired slices cancel the drift of the machine".into(),
-            quiet_percent: None,
-            verdict,
-            too_noisy,
-        },
+        noise,
         warnings,
         imix_estimate_l2_bps: None,
     }

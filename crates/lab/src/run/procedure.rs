@@ -11,6 +11,7 @@ use engine::sim::{self, Dut};
 use measure::gate::Gate;
 use measure::machine::{Asked, Limit, make};
 use measure::procedure::estimate;
+use measure::trust::{self, contradictions};
 use model::event::Event;
 use model::link::{LinkLoad, MeanSize};
 use model::result::{Noise, Summary};
@@ -18,7 +19,7 @@ use model::units::FrameSize;
 use model::version::RUN_FORMAT;
 
 use super::course::{self, Ahead, Course, Followed};
-use super::device::{self, OVERHEAD, doubts, noise, simulated_noise};
+use super::device::{self, OVERHEAD, doubts, simulated_noise};
 use super::largest::Bounds;
 use super::{Control, Measured, Run, again, carry_out, manage};
 use crate::error::LabError;
@@ -103,7 +104,8 @@ fn on_simulation(
         again::keep(&parameters.asked, &limits, run);
         let course = parameters.course(limits, estimate, None, control);
         let followed = course.follow(device, run, measured)?;
-        parameters.sum_up(run, measured, followed, Vec::new(), simulated_noise(dut))
+        let noise = simulated_noise(dut, contradictions(&followed.outcomes));
+        parameters.sum_up(run, measured, followed, Vec::new(), noise)
     })
 }
 
@@ -128,7 +130,8 @@ fn on_bed(
         again::keep(&parameters.asked, &limits, run);
         let course = parameters.course(limits, estimate, gate.as_ref(), control);
         let followed = course.follow(device, run, measured)?;
-        let noise = noise(gate.as_ref(), &measured.trials);
+        let against = contradictions(&followed.outcomes);
+        let noise = trust::of_trials(gate.as_ref(), &measured.trials, against);
         parameters.sum_up(run, measured, followed, short, noise)
     })
 }

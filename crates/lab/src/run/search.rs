@@ -14,6 +14,7 @@ use measure::mlr::outcome::{self, OFFERED_SHARE};
 use measure::mlr::typed::Named;
 use measure::mlr::{self, ID, Planned, Search};
 use measure::procedure::ended_too_early;
+use measure::trust;
 use model::event::{Event, EventKind};
 use model::link::LinkLoad;
 use model::procedure::{Purpose, Question};
@@ -22,7 +23,7 @@ use model::search::{SearchOutcome, SearchTrial};
 use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
-use super::device::{self, Device, Made, OVERHEAD, doubts, noise, simulated_noise};
+use super::device::{self, Device, Made, OVERHEAD, doubts, simulated_noise};
 use super::largest::{Bounds, Largest};
 use super::{Control, Measured, Run, carry_out, manage, timestamp};
 use crate::error::LabError;
@@ -110,7 +111,7 @@ fn on_simulation(
 ) -> Result<(), LabError> {
     let largest = parameters.on(dut)?;
     let estimate = estimate(parameters, largest.limit.max_load_pps, Duration::ZERO);
-    let noise = simulated_noise(dut);
+    let noise = simulated_noise(dut, Vec::new());
     let question = Asked {
         parameters,
         largest,
@@ -148,7 +149,7 @@ fn on_bed(
         };
         let gate = gate.as_ref();
         question.seek(device, control, run, measured, gate, |trials| {
-            noise(gate, trials)
+            trust::of_trials(gate, trials, Vec::new())
         })
     })
 }
@@ -242,6 +243,11 @@ impl Asked<'_> {
             )),
         }
         let grid = search.grid();
+        let found = outcome::goals(&search, goals, short_from);
+        if !simulated {
+            let labels = goals.iter().map(|named| named.label.as_str());
+            warnings.extend(trust::far_below(labels.zip(&found), trials));
+        }
         measured.summary = Some(Summary {
             format: RUN_FORMAT,
             run: run.info.id.clone(),
@@ -261,7 +267,7 @@ impl Asked<'_> {
                 trials: trials.len() as u32,
                 trials_invalid: trials.iter().filter(|t| !t.validity.is_valid()).count() as u32,
                 traffic_s: trials.iter().map(|t| t.duration_s).sum(),
-                goals: outcome::goals(&search, goals, short_from),
+                goals: found,
                 failure: outcome::failure(&search, goals),
                 shortened: {
                     let mut shortened =

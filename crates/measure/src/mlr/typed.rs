@@ -17,7 +17,7 @@ const KEYS: &str = "loss=0, exceed=0.5, initial=1s, final=1s, sum=21s, width=0.0
 pub struct Named {
     /// A preset's name, or the definition.
     pub name: String,
-    /// A preset's name, or `goal 2`: short enough for sentences.
+    /// A preset's name, or what it is for, `PDR 0.5 %`: short enough for sentences.
     pub label: String,
     /// The goal.
     pub goal: Goal,
@@ -36,8 +36,14 @@ pub fn parse(text: &str) -> Result<Vec<Named>, String> {
         .filter(|part| !part.is_empty())
     {
         if part.contains('=') {
-            let label = format!("goal {}", goals.len() + 1);
-            goals.push(definition(part, label)?);
+            let mut named = definition(part, String::new())?;
+            let name = model::search::name_of(named.goal.loss_ratio);
+            let alike = |goal: &&Named| goal.label.split(" (").next() == Some(name.as_str());
+            named.label = match goals.iter().filter(alike).count() {
+                0 => name,
+                more => format!("{name} ({})", more + 1),
+            };
+            goals.push(named);
             continue;
         }
         for name in part.split(',').map(str::trim) {
@@ -201,7 +207,7 @@ mod tests {
                 ..Goal::preset("pdr").unwrap()
             }
         );
-        assert_eq!(two[1].label, "goal 2");
+        assert_eq!(two[1].label, "PDR 0.5 %");
         assert_eq!(parse(&two[1].name).unwrap()[0].goal, two[1].goal);
         assert_eq!(
             parse("pdr,width=1%").unwrap()[0].goal,

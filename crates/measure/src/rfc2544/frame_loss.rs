@@ -121,7 +121,7 @@ impl Procedure for FrameLoss {
         self.clean = if is_clean { self.clean + 1 } else { 0 };
         match self.clean {
             0 if loss == 0.0 => "no loss, but less than the load was offered: down".into(),
-            0 => format!("{:.4} % lost: down", 100.0 * loss),
+            0 => format!("{} % lost: down", (1e6 * loss).round() / 1e4),
             1 => "no loss: one more".into(),
             _ => "no loss twice: done".into(),
         }

@@ -16,6 +16,9 @@ use super::{
 };
 use crate::number::{bits_per_second, rate};
 
+/// Fewest values from which an interval is drawn.
+const FEWEST_VALUES: usize = 3;
+
 /// Beyond this the square of a value is not a number any more, or below its inverse nothing.
 const LARGEST: f64 = 1e150;
 
@@ -109,7 +112,8 @@ fn cell(side: &Values<'_>, options: &Options) -> Cell {
     let mean = sample.mean();
     let half_width = sample
         .mean_interval(options.confidence)
-        .filter(|_| mean != 0.0)
+        // two values say nothing of how far they vary: `652 ± 2339 kpps` (the same rule as `measure::trust`)
+        .filter(|_| mean != 0.0 && sample.n() >= FEWEST_VALUES)
         .map(|interval| 100.0 * interval.half_width() / mean.abs());
     let joined = match series {
         [_] => Vec::new(),

@@ -11,7 +11,7 @@ use super::judge::name_of;
 use super::{Cell, Changes, Compared, Drift, Judged, Outcome, Row};
 use crate::number::{Prefix, decimals, difference, interval, p_value};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten};
-use crate::text::{WIDTH, paragraph};
+use crate::text::{paragraph, width};
 
 /// Columns for a name where columns stand beside each other, and where under each other.
 const NAME_BESIDE: usize = 16;
@@ -28,9 +28,9 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
         outcome.confidence_percent
     );
     let beside = beside(outcome, &scale);
-    let fits = outcome.columns.len() == 2 && beside.text_width() < WIDTH;
+    let fits = outcome.columns.len() == 2 && beside.text_width() < width();
     let table = if fits { beside } else { below(outcome, &scale) };
-    text.push_str(&table.text(WIDTH));
+    text.push_str(&table.text(width()));
     text.push('\n');
     let widest = if fits { NAME_BESIDE } else { NAME_BELOW - 2 };
     for (name, sentence) in notes(outcome, judged, verbose, widest) {
@@ -490,7 +490,7 @@ pub fn changes(changes: &Changes) -> String {
             table.push(Mark::None, cells.map(Text::text).to_vec());
         }
         text.push('\n');
-        text.push_str(&table.text(WIDTH));
+        text.push_str(&table.text(width()));
         if !row.missing.is_empty() {
             text.push_str(&paragraph("missing", &row.missing.join(", ")));
         }

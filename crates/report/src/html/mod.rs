@@ -186,8 +186,18 @@ fn badges(
             ),
         });
     }
-    badges.push(match (summary.noise.too_noisy, is_simulated(info)) {
-        (true, _) => (false, "machine too noisy to tell".into()),
+    let in_doubt = (summary.test_cases.iter())
+        .filter(|c| c.doubt.is_some())
+        .count()
+        + summary.cases.iter().filter(|c| c.doubt.is_some()).count();
+    let noisy = summary.noise.too_noisy;
+    badges.push(match (noisy || in_doubt > 0, is_simulated(info)) {
+        _ if info.state == RunState::Interrupted => (false, "noise not judged".into()),
+        (true, _) if noisy => (false, "machine too noisy to tell".into()),
+        (true, _) => {
+            let cases = several(in_doubt, "test case");
+            (false, format!("{cases} too noisy to tell"))
+        }
         (false, true) => (true, "simulated, nothing was sent".into()),
         (false, false) => (true, "machine quiet enough".into()),
     });

@@ -12,7 +12,7 @@ use self::tables::{cost, losses_side_by_side};
 use crate::markdown;
 use crate::number::{clock, count, delay, percent, rate, seconds};
 use crate::table::{Cell, Column, Mark, Table, wrap};
-use crate::text::{WIDTH, all_warnings, paragraph};
+use crate::text::{all_warnings, paragraph, width};
 use crate::words::{self, several};
 
 /// Rows of a course over time in the terminal.
@@ -275,7 +275,7 @@ pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
 fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
     let mut text = String::new();
     let side_by_side = losses_side_by_side(&group.outcomes)
-        .filter(|table| table.text_width() < WIDTH)
+        .filter(|table| table.text_width() < width())
         .map(|table| {
             let said = "lost frames in % of those sent, by load in % of the full rate";
             (said.to_owned(), table)
@@ -289,14 +289,14 @@ fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
     };
     for (n, (title, mut table)) in tables.into_iter().enumerate() {
         match (n, title.is_empty()) {
-            (0, true) => text += &wrap(&group.title, WIDTH, " "),
-            _ => text += &wrap(&format!("{}: {title}", group.title), WIDTH, " "),
+            (0, true) => text += &wrap(&group.title, width(), " "),
+            _ => text += &wrap(&format!("{}: {title}", group.title), width(), " "),
         }
         table.say_once("frames");
-        if table.text_width() >= WIDTH {
+        if table.text_width() >= width() {
             table.remove("L2 rate");
         }
-        text += &table.text(WIDTH);
+        text += &table.text(width());
         text.push('\n');
     }
     text
@@ -304,7 +304,7 @@ fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
 
 /// The whole result for the terminal.
 pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = wrap(&words::headline(info, summary).line(), WIDTH, "");
+    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
     for group in groups(&summary.outcomes) {
         text += &tables_text(&group, &summary.outcomes);
@@ -482,7 +482,7 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
             count(answer.frames_lost()),
             count(answer.frames_sent),
         );
-        text += &wrap(&why(record), WIDTH, "      ");
+        text += &wrap(&why(record), width(), "      ");
     }
     text.replace(|c: char| c.is_control() && c != '\n', "?")
 }
@@ -592,7 +592,7 @@ mod tests {
             assert!(text.contains(words), "{words} is not in\n{text}");
         }
         assert!(
-            text.lines().all(|line| line.chars().count() <= WIDTH),
+            text.lines().all(|line| line.chars().count() <= width()),
             "{text}"
         );
         assert!(

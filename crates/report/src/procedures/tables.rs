@@ -241,7 +241,7 @@ fn results(outcomes: &[&Outcome], all: &[Outcome]) -> Table {
             }
             if modified {
                 let compared = percent_of_unmodified(outcome, all);
-                cells.push(Cell::optional(compared, NOTHING, |p| format!("{p:.1} %")));
+                cells.push(Cell::optional(compared, NOTHING, percent));
             }
             cells.push(Cell {
                 text: match n == last {
@@ -322,14 +322,9 @@ fn bounded(tester_bound: bool, pps: f64) -> String {
     }
 }
 
-/// Percent with the digits of a loss ratio: a frame in a million counts.
-fn loss(percent: f64) -> Cell {
-    let text = match percent {
-        0.0 => "0 %".into(),
-        small if small < 0.000_05 => "<0.0001 %".into(),
-        all => format!("{all:.4} %"),
-    };
-    Cell::number(text, percent)
+/// A loss in percent.
+fn loss(value: f64) -> Cell {
+    Cell::number(percent(value), value)
 }
 
 fn plain_percent(value: f64) -> Cell {
@@ -390,7 +385,7 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             Cell::optional(found.throughput_pps, NOTHING, |pps| {
                 bounded(found.tester_bound, pps)
             }),
-            Cell::optional(found.percent, NOTHING, |p| format!("{p:.2} %")),
+            Cell::optional(found.percent, NOTHING, percent),
             Cell::optional(found.l2_bps, NOTHING, bits_per_second),
         ]],
         Found::Latency(found) => {
@@ -499,9 +494,7 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                     vec![
                         Cell::number(point.value.to_string(), point.value),
                         optional_pps(point.median_pps),
-                        Cell::optional(point.percent_of_reference, NOTHING, |p| {
-                            format!("{p:.1} %")
-                        }),
+                        Cell::optional(point.percent_of_reference, NOTHING, percent),
                         Cell::optional(point.median_pps.map(|pps| 1e9 / pps), NOTHING, |ns| {
                             format!("{ns:.1} ns")
                         }),

@@ -172,6 +172,7 @@ fn case(name: &str) -> CaseSummary {
         contended: Stratum::default(),
         windows_not_offered: 0,
         warnings: Vec::new(),
+        doubt: None,
     }
 }
 
