@@ -33,6 +33,25 @@ pub enum Code {
     PktGen = 255,
 }
 
+impl Code {
+    /// What kind of end it is, in a word, for programs.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Code::Done => "done",
+            Code::Internal => "internal",
+            Code::Usage => "usage",
+            Code::Preflight => "preflight",
+            Code::TestBed => "test_bed",
+            Code::NotValid => "not_valid",
+            Code::LimitBroken => "limit_broken",
+            Code::SomeFailed => "some_failed",
+            Code::Interrupted => "interrupted",
+            Code::Terminated => "terminated",
+            Code::PktGen => "pkt_gen_usage",
+        }
+    }
+}
+
 impl From<Code> for ExitCode {
     fn from(code: Code) -> ExitCode {
         ExitCode::from(code as u8)

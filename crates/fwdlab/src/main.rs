@@ -10,12 +10,21 @@ mod output;
 mod profiles;
 
 fn main() -> std::process::ExitCode {
-    let arguments = cli::arguments(std::env::args_os());
+    output::look();
+    let arguments = match cli::arguments(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(code) => return code.into(),
+    };
+    let as_json = arguments.wants_json();
     match cli::run(arguments) {
         Ok(code) => code.into(),
         Err(error) => {
+            let code = exit_code::of(&error);
             output::error(&error);
-            exit_code::of(&error).into()
+            if as_json {
+                output::json_error(code, &output::chain(&error));
+            }
+            code.into()
         }
     }
 }

@@ -13,12 +13,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::event::{Event, EventKind};
 use model::result::TrialRecord;
+
+use crate::exit_code::Code;
 
 /// Text as it may be printed: control characters other than ends of lines and tabs as JSON writes them, so that a JSON document
 /// stays the same document.
@@ -46,7 +49,7 @@ pub fn error(error: &anyhow::Error) {
 }
 
 /// An error and its causes. Errors of the libraries name their cause in their own words; those are not said twice.
-fn chain(error: &anyhow::Error) -> String {
+pub fn chain(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |said, cause| {
         let cause = cause.to_string();
         match said.as_str() {
@@ -86,10 +89,70 @@ pub fn bytes(stdout: &[u8], stderr: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Has the one document of `--json` been printed?
+static ANSWERED: AtomicBool = AtomicBool::new(false);
+
 /// Prints a value as one JSON document.
 pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    result(&serde_json::to_string_pretty(value)?);
+    let text = serde_json::to_string_pretty(value)?;
+    ANSWERED.store(true, Ordering::Relaxed);
+    result(&text);
     Ok(())
+}
+
+/// The document of `--json` where there is no result: why. Nothing when a document was printed before it went wrong.
+pub fn json_error(code: Code, message: &str) {
+    if ANSWERED.load(Ordering::Relaxed) {
+        return;
+    }
+    let error = serde_json::json!({
+        "error": {"code": code as u8, "kind": code.kind(), "message": message}
+    });
+    result(&format!("{error:#}"));
+}
+
+/// Looks at the terminal: text fits into its columns.
+pub fn look() {
+    let stdout = std::io::stdout();
+    if stdout.is_terminal()
+        && let Ok(size) = rustix::termios::tcgetwinsize(&stdout)
+        && size.ws_col > 0
+    {
+        report::text::fit(size.ws_col.into());
+    }
+}
+
+/// Words that begin a headline that is no plain answer.
+const IN_DOUBT: [&str; 8] = [
+    "Too ",
+    "Not to be relied on",
+    "No result",
+    "Nothing was",
+    "Interrupted",
+    "The run failed",
+    "The DUT does not forward",
+    "Does not forward",
+];
+
+/// Prints a result whose first lines are its headline: on a terminal they stand out, in yellow where they are no plain answer.
+/// `NO_COLOR` is respected.
+pub fn answer(text: &str) {
+    use clap::builder::styling::{AnsiColor, Style};
+    let (headline, rest) = text.split_at(text.find("\n\n").unwrap_or(text.len()));
+    let style = match IN_DOUBT.iter().any(|doubt| headline.starts_with(doubt)) {
+        true => Style::new().bold().fg_color(Some(AnsiColor::Yellow.into())),
+        false => Style::new().bold(),
+    };
+    marked(style, headline, rest);
+}
+
+/// Prints a result that begins with words that stand out: not where standard output is no terminal, or `NO_COLOR` is set.
+pub fn marked(style: clap::builder::styling::Style, words: &str, rest: &str) {
+    let (words, rest) = (harmless(words), harmless(rest));
+    let end = if rest.ends_with('\n') { "" } else { "\n" };
+    let mut out = anstream::stdout().lock();
+    let _ = std::io::Write::write_fmt(&mut out, format_args!("{style}{words}{style:#}{rest}{end}"));
+    let _ = std::io::Write::flush(&mut out);
 }
 
 /// How much is told while a run goes on.
@@ -109,6 +172,9 @@ pub struct Screen {
     bar: Option<ProgressBar>,
     iterations: u32,
     rates: BTreeMap<String, Vec<f64>>,
+    /// Invalid trials that were not told one by one: how many, and how often for which reason.
+    invalid: u32,
+    reasons: BTreeMap<String, u32>,
 }
 
 impl Screen {
@@ -120,6 +186,8 @@ impl Screen {
             bar: live.then(bar),
             iterations,
             rates: BTreeMap::new(),
+            invalid: 0,
+            reasons: BTreeMap::new(),
         }
     }
 
@@ -166,6 +234,11 @@ impl Screen {
                     self.line(&format!("link      {link}"));
                 }
                 self.line(&format!("engine    {}", facts.engine));
+                if self.verbosity == Verbosity::Verbose {
+                    for (engine, why) in &facts.engines_rejected {
+                        self.line(&format!("          {engine}: {why}"));
+                    }
+                }
                 for (subject, words) in &facts.placement {
                     self.line(&format!("placement {subject}: {words}"));
                 }
@@ -216,6 +289,7 @@ impl Screen {
             EventKind::Note { text } => self.line(&format!("note      {}", text.trim_end())),
             EventKind::Warning { text } => self.line(&format!("warning   {text}")),
             EventKind::RunFinished { .. } | EventKind::RunEnded { .. } => {
+                self.tell_invalid();
                 if let Some(bar) = self.bar.take() {
                     bar.finish_and_clear();
                 }
@@ -234,24 +308,62 @@ impl Screen {
         let Some(bar) = &self.bar else { return };
         let rate = rate.map_or(String::new(), |r| format!("  {}", report::number::rate(r)));
         let estimate = estimate.map_or(String::new(), |e| format!("  {e}"));
+        let invalid = match self.invalid {
+            0 => String::new(),
+            invalid => format!("  {invalid} invalid"),
+        };
         bar.set_position(u64::from(done));
-        let words = format!(
-            "{activity}{rate}{estimate}  left ~{}",
-            report::number::seconds(left_s.round())
-        );
+        // first what must not be cut off on a narrow terminal
+        bar.set_prefix(format!("left ~{}", report::number::seconds(left_s.round())));
+        let words = format!("{activity}{rate}{estimate}{invalid}");
         bar.set_message(harmless(&words).into_owned());
+    }
+
+    /// Counts an invalid trial that is not told.
+    fn fold(&mut self, record: &TrialRecord) {
+        self.invalid += 1;
+        for reason in &record.validity.reasons {
+            // numbers differ from trial to trial, what happened does not
+            let kind: String = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
+            let known = self.reasons.keys().find(|known| {
+                let of_known: String = known.chars().filter(|c| !c.is_ascii_digit()).collect();
+                of_known == kind
+            });
+            let name = known.unwrap_or(reason).clone();
+            *self.reasons.entry(name).or_default() += 1;
+        }
+    }
+
+    fn tell_invalid(&self) {
+        if self.invalid == 0 {
+            return;
+        }
+        let reasons: Vec<String> = self
+            .reasons
+            .iter()
+            .map(|(reason, times)| format!("{times} x {reason}"))
+            .collect();
+        self.line(&format!(
+            "invalid   {} of the trials, repeated and never used (-v tells each): {}",
+            self.invalid,
+            reasons.join("; ")
+        ));
     }
 
     /// Without a terminal: a line when a test case has all its iterations; with -v a line per trial.
     fn trial(&mut self, record: &TrialRecord) {
+        let is_verbose = self.verbosity == Verbosity::Verbose;
+        if !record.validity.is_valid() && !is_verbose {
+            self.fold(record);
+        }
         if let Some(search) = &record.search {
-            if self.verbosity == Verbosity::Verbose || !record.validity.is_valid() {
+            if is_verbose {
                 self.line(&format!(
-                    "trial {:>3}  {} for {}  lost {:.4} %  {}{}",
+                    "trial {:>3}  {} for {}  lost {}  {}{}",
                     record.trial,
                     report::number::rate(search.load_pps),
                     report::number::seconds(record.duration_s),
-                    100.0 * search.loss_ratio,
+                    report::number::percent(100.0 * search.loss_ratio),
                     search.reason,
                     invalid(&record.validity.reasons)
                 ));
@@ -260,7 +372,7 @@ impl Screen {
         }
         let rate = record.forwarding_rate_pps;
         let words = |rate: Option<f64>| rate.map_or("no result".into(), report::number::rate);
-        if self.verbosity == Verbosity::Verbose || !record.validity.is_valid() {
+        if is_verbose {
             self.line(&format!(
                 "trial {:>3}  {:<28} offered {}  forwarded {}{}",
                 record.trial,
@@ -304,7 +416,7 @@ fn invalid(reasons: &[String]) -> String {
 }
 
 fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {wide_msg}")
+    let style = ProgressStyle::with_template("{bar:10} {pos}/{len}  {prefix}  {wide_msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("##.");
     ProgressBar::new(1).with_style(style)

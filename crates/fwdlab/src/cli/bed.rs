@@ -49,13 +49,25 @@ impl Bed {
                     text += &format!("DUT       {} (eth0 in, eth1 out)\n", bed.dut(k));
                 }
                 text += "look      ip netns exec NAMESPACE ip -s link\nremove    fwdlab bed down";
+                if global.json {
+                    let duts: Vec<_> = (0..bed.duts()).map(|k| bed.dut(k)).collect();
+                    output::json(&serde_json::json!({
+                        "id": bed.id(), "generator": bed.generator(), "duts": duts
+                    }))?;
+                } else {
+                    output::result(&text);
+                }
                 bed.leave_standing();
-                output::result(&text);
             }
             Bed::Down => {
                 let registry = Registry::open()?;
                 let swept = registry.sweep(true)?;
                 let in_use = registry.list()?;
+                if global.json {
+                    let kept: Vec<_> = in_use.iter().map(|l| &l.record.id).collect();
+                    output::json(&serde_json::json!({ "removed": swept, "kept": kept }))?;
+                    return Ok(Code::Done);
+                }
                 for id in &swept {
                     output::result(&format!("removed   {id}"));
                 }

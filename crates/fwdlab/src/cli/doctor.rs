@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use clap::builder::styling::{AnsiColor, Style};
 use lab::placement::Placement;
 use lab::preflight::{self, Check, Status};
 use lab::probe;
 use lab::registry::Registry;
+use lab::user_namespace;
 
 use super::Global;
 use crate::exit_code::Code;
@@ -28,14 +30,10 @@ pub fn run(global: &Global) -> anyhow::Result<Code> {
             global.verbosity() != output::Verbosity::Quiet || check.status != Status::Ok
         });
         for check in shown {
-            output::result(&line(check));
+            let (style, word, rest) = line(check);
+            output::marked(style, word, &rest);
         }
-        output::result(&format!(
-            "{} ok, {} warnings, {failures} failures, {} skipped",
-            count(&checks, Status::Ok),
-            count(&checks, Status::Warn),
-            count(&checks, Status::Skip)
-        ));
+        output::result(&total(&checks, user_namespace::is_root()));
     }
     Ok(if failures > 0 {
         Code::Preflight
@@ -44,22 +42,42 @@ pub fn run(global: &Global) -> anyhow::Result<Code> {
     })
 }
 
+/// All checks in a line. Without root what is asked for cannot be had, however few checks fail.
+fn total(checks: &[Check], root: bool) -> String {
+    let of = |status| count(checks, status);
+    let failures = match (of(Status::Fail), root) {
+        (0, false) => {
+            "no failure of what can be looked at without root: for all of it, sudo fwdlab doctor"
+                .into()
+        }
+        (failures, _) => format!("{failures} failures"),
+    };
+    format!(
+        "{} ok, {} warnings, {} skipped, {failures}",
+        of(Status::Ok),
+        of(Status::Warn),
+        of(Status::Skip)
+    )
+}
+
 fn count(checks: &[Check], status: Status) -> usize {
     checks.iter().filter(|check| check.status == status).count()
 }
 
-fn line(check: &Check) -> String {
-    let word = match check.status {
-        Status::Ok => "ok",
-        Status::Warn => "warn",
-        Status::Fail => "FAIL",
-        Status::Skip => "skip",
+fn line(check: &Check) -> (Style, &'static str, String) {
+    let (word, colour) = match check.status {
+        Status::Ok => ("ok", Some(AnsiColor::Green)),
+        Status::Warn => ("warn", Some(AnsiColor::Yellow)),
+        Status::Fail => ("FAIL", Some(AnsiColor::Red)),
+        Status::Skip => ("skip", None),
     };
-    let mut text = format!("{word:<5} {:<22} {}", check.name, check.finding);
+    let style = Style::new().fg_color(colour.map(Into::into));
+    let blanks = " ".repeat(5 - word.len());
+    let mut text = format!("{blanks} {:<22} {}", check.name, check.finding);
     if let Some(fix) = &check.fix {
         text += &format!("\n{:28} fix: {fix}", "");
     }
-    text
+    (style, word, text)
 }
 
 /// Labs that stand now, in words.
@@ -89,4 +107,28 @@ fn noise() -> anyhow::Result<Check> {
     })
     .join();
     check.map_err(|_| anyhow::anyhow!("the probe's thread panicked"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_root_nobody_is_told_that_nothing_fails() {
+        let checks = [Check {
+            name: "privileges",
+            status: Status::Warn,
+            finding: String::new(),
+            fix: None,
+        }];
+        assert_eq!(
+            total(&checks, true),
+            "0 ok, 1 warnings, 0 skipped, 0 failures"
+        );
+        let told = total(&checks, false);
+        assert!(
+            !told.contains("0 failures") && told.contains("sudo fwdlab doctor"),
+            "{told}"
+        );
+    }
 }

@@ -78,7 +78,19 @@ impl Ministat {
                 return Ok(Code::Done);
             }
             Ok(report) => report.into(),
-            Err(refusal) => refusal,
+            Err(refusal) => {
+                if global.json {
+                    let code = match refusal.exit_code {
+                        1 => Code::Internal,
+                        _ => Code::Usage,
+                    };
+                    let why = String::from_utf8_lossy(&refusal.stderr);
+                    output::json_error(code, why.trim());
+                    output::bytes(&[], &refusal.stderr)?;
+                    return Ok(code);
+                }
+                refusal
+            }
         };
         let Output {
             stdout,

@@ -6,6 +6,7 @@ mod capture;
 mod compare;
 mod doctor;
 mod foreign;
+mod help;
 mod import;
 mod ministat;
 mod ping;
@@ -31,10 +32,11 @@ mod trial;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit_code::Code;
-use crate::output::Verbosity;
+use crate::output::{self, Verbosity};
 
 /// Tells how fast a router or firewall really forwards packets, and why.
 ///
@@ -70,7 +72,8 @@ struct Global {
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
     /// Where runs are kept
-    #[arg(long, global = true, value_name = "DIR", env = "FWDLAB_RUNS")]
+    // empty is as if it were not set, and clap would refuse an empty path
+    #[arg(long, global = true, value_name = "DIR", env = "FWDLAB_RUNS", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     runs: Option<PathBuf>,
 }
 
@@ -136,10 +139,31 @@ enum Command {
     Schema(schema::Schema),
 }
 
-/// Reads the command line; wrong use and a wish for help end the program here.
-pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Arguments {
-    let line = foreign::under_our_name(line);
-    Arguments::parse_from(foreign::in_order(Arguments::command(), line))
+impl Arguments {
+    /// Is one JSON document wanted, whatever happens?
+    pub fn wants_json(&self) -> bool {
+        self.global.json
+    }
+}
+
+/// Reads the command line. Wrong use and a wish for help are answered here, and end the program with this code.
+pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, Code> {
+    let line = foreign::in_order(Arguments::command(), foreign::under_our_name(line));
+    let mut ours = line.iter().take_while(|argument| *argument != "--");
+    let as_json = ours.any(|argument| argument == "--json");
+    let read = help::program().try_get_matches_from(line);
+    let read = read.and_then(|matches| Arguments::from_arg_matches(&matches));
+    read.map_err(|error| {
+        // a reader that has gone away is not an error
+        let _ = error.print();
+        if error.exit_code() == 0 {
+            return Code::Done;
+        }
+        if as_json {
+            output::json_error(Code::Usage, error.to_string().trim());
+        }
+        Code::Usage
+    })
 }
 
 /// Runs what was asked for.

@@ -115,7 +115,7 @@ impl Runs {
                 format,
                 explain,
             } => show(&root, &run, format, explain, global),
-            Runs::Rm { names } => remove(&root, &names),
+            Runs::Rm { names } => remove(&root, &names, global),
         }
     }
 }
@@ -330,7 +330,7 @@ fn show(
             if explain {
                 output::result(&format!("{}\n", report::text::explain(&run.trials)));
             }
-            output::result(&report::text::quick(&run.info, summary));
+            output::answer(&report::text::quick(&run.info, summary));
             output::result(&kept_in(&directory));
         }
         Format::Markdown => output::result(&report::markdown::summary(&run.info, summary)),
@@ -346,15 +346,18 @@ fn show(
     Ok(Code::Done)
 }
 
-fn remove(root: &Path, names: &[String]) -> anyhow::Result<Code> {
+fn remove(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
     // all names first: @1 means something else once a run is gone
     let directories = names
         .iter()
         .map(|name| store::resolve(root, name))
         .collect::<Result<Vec<_>, _>>()?;
-    for directory in directories {
-        store::remove(&directory).with_context(|| format!("remove {}", directory.display()))?;
+    for directory in &directories {
+        store::remove(directory).with_context(|| format!("remove {}", directory.display()))?;
         output::note(&format!("removed   {}", directory.display()));
+    }
+    if global.json {
+        output::json(&serde_json::json!({ "removed": directories }))?;
     }
     Ok(Code::Done)
 }

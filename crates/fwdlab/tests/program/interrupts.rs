@@ -60,6 +60,13 @@ fn signals_undo_everything_and_keep_what_was_measured() {
                 "finished"
             };
             assert_eq!(state, expect, "{what}");
+            if state == "interrupted" && run.get("noise").is_some() {
+                // the interruption is the cause, and nothing else
+                assert_eq!(run["noise"]["too_noisy"], false, "{what}");
+                let text = lab.run(&["runs", "show", "@1"]).out;
+                assert!(text.starts_with("Interrupted"), "{what}: {text}");
+                assert!(!text.contains("oo noisy"), "{what}: {text}");
+            }
         } else {
             assert!(
                 moment < Duration::from_millis(200),

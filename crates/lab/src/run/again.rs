@@ -10,7 +10,6 @@ use measure::mlr::typed::{self, Named};
 use measure::mlr::{self, Search};
 use measure::paired::{self, Rebuild, outcome};
 use measure::procedure::Session;
-use measure::trust::of_comparison;
 use model::campaign::Procedure;
 use model::campaign_outcome::CaseOutcome;
 use model::comparison::Comparison;
@@ -92,26 +91,15 @@ fn of_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let rebuilds: Vec<Rebuild> = usable.map(rebuild).collect();
     let derived = |kept: &Comparison, configuration: usize| Comparison {
         control: kept.control,
-        doubt: None,
         ..outcome(&kept.configuration, configuration, &rebuilds)
     };
-    let interrupted = run.state == RunState::Interrupted;
     let all = summary.comparisons.iter().zip(CONTROLS..);
     let mut comparisons: Vec<Comparison> = all.map(|(kept, index)| derived(kept, index)).collect();
-    if !interrupted {
-        for comparison in &mut comparisons {
-            comparison.doubt = of_comparison(comparison);
-        }
+    if run.state == RunState::Interrupted {
+        comparisons.iter_mut().for_each(|c| c.doubt = None);
     }
     again.compare("comparisons", &summary.comparisons, &comparisons);
-    let control = summary.control.as_ref().map(|kept| {
-        let control = derived(kept, 1);
-        // the run that was interrupted keeps what was said of its control
-        Comparison {
-            doubt: of_comparison(&control),
-            ..control
-        }
-    });
+    let control = summary.control.as_ref().map(|kept| derived(kept, 1));
     again.compare("control", &summary.control, &control);
 }
 

@@ -1,0 +1,388 @@
+//! What help says beyond the options: commands by what they are for, examples, and how each can end.
+//!
+//! The options and what they mean stand beside the commands. Start with [`program`]; a command that is missing in these lists fails
+//! a test.
+
+use clap::{Command, CommandFactory};
+
+use super::Arguments;
+use crate::exit_code::Code;
+
+/// Columns of the list of commands.
+const WIDTH: usize = 98;
+
+/// Before the words on a command.
+const INDENT: usize = 14;
+
+/// The commands by use.
+const GROUPS: [(&str, &[&str]); 5] = [
+    (
+        "Measure how a DUT forwards",
+        &["quick", "throughput", "rfc2544", "ramp", "soak", "trial"],
+    ),
+    ("Many test cases from a file", &["run", "plan", "check"]),
+    (
+        "Ports and frames by hand",
+        &[
+            "send", "receive", "ping", "capture", "pkt-gen", "selftest", "profile",
+        ],
+    ),
+    (
+        "Results",
+        &["runs", "compare", "ministat", "import", "rate", "schema"],
+    ),
+    ("The host", &["doctor", "bed"]),
+];
+
+/// What a command is called like, one example per line with what it does, and the codes it ends with beyond 0, 1 and 2.
+struct More {
+    command: &'static str,
+    examples: &'static [(&'static str, &'static str)],
+    codes: &'static [Code],
+}
+
+/// What every measuring command may end with.
+const MEASURING: &[Code] = &[
+    Code::Preflight,
+    Code::TestBed,
+    Code::NotValid,
+    Code::Interrupted,
+    Code::Terminated,
+];
+
+/// What a command that holds ports may end with.
+const BY_HAND: &[Code] = MEASURING;
+
+const MORE: &[More] = &[
+    More {
+        command: "quick",
+        examples: &[
+            ("fwdlab quick", "this machine's kernel, in about a minute"),
+            (
+                "fwdlab quick --ipv6 --size 84,512 -n 10",
+                "other traffic, more iterations",
+            ),
+            (
+                "fwdlab quick --vs 'nft add table ip t'",
+                "what does this cost?",
+            ),
+        ],
+        codes: MEASURING,
+    },
+    More {
+        command: "trial",
+        examples: &[
+            ("fwdlab trial --load 100kpps", "one load for some time"),
+            (
+                "fwdlab trial --load 100kpps --delays",
+                "and how long frames take",
+            ),
+        ],
+        codes: MEASURING,
+    },
+    More {
+        command: "throughput",
+        examples: &[
+            ("fwdlab throughput", "NDR and PDR of 64-byte frames"),
+            (
+                "fwdlab throughput --goals ndr --explain",
+                "why each trial was made",
+            ),
+            (
+                "fwdlab throughput --engine sim --dut capacity=1e6",
+                "on a simulated DUT",
+            ),
+        ],
+        codes: MEASURING,
+    },
+    More {
+        command: "ramp",
+        examples: &[("fwdlab ramp", "where loss begins, and what comes after")],
+        codes: MEASURING,
+    },
+    More {
+        command: "rfc2544",
+        examples: &[
+            (
+                "fwdlab rfc2544 --sizes 64,1518",
+                "a first look, shortened and labelled so",
+            ),
+            (
+                "fwdlab rfc2544 --tests throughput,latency",
+                "some of the tests",
+            ),
+            (
+                "fwdlab rfc2544 --full --engine sim",
+                "times of the RFC, simulated",
+            ),
+        ],
+        codes: MEASURING,
+    },
+    More {
+        command: "soak",
+        examples: &[(
+            "fwdlab soak --load 100kpps",
+            "is this load carried for long?",
+        )],
+        codes: MEASURING,
+    },
+    More {
+        command: "run",
+        examples: &[(
+            "fwdlab run examples/campaigns/rules.toml",
+            "every test case as often as the file says",
+        )],
+        codes: &[
+            Code::Preflight,
+            Code::TestBed,
+            Code::NotValid,
+            Code::SomeFailed,
+            Code::Interrupted,
+            Code::Terminated,
+        ],
+    },
+    More {
+        command: "plan",
+        examples: &[(
+            "fwdlab plan CAMPAIGN.toml",
+            "which test cases, in which order, how long",
+        )],
+        codes: &[],
+    },
+    More {
+        command: "check",
+        examples: &[("fwdlab check *.toml", "is anything wrong with these files?")],
+        codes: &[],
+    },
+    More {
+        command: "send",
+        examples: &[(
+            "fwdlab send --port eth1 --load 100kpps --for 10s",
+            "a second, a line",
+        )],
+        codes: BY_HAND,
+    },
+    More {
+        command: "receive",
+        examples: &[(
+            "fwdlab receive --port eth2",
+            "our frames by number, others by kind",
+        )],
+        codes: BY_HAND,
+    },
+    More {
+        command: "ping",
+        examples: &[(
+            "fwdlab ping --port eth1 --rx-port eth2",
+            "how long a frame takes",
+        )],
+        codes: BY_HAND,
+    },
+    More {
+        command: "capture",
+        examples: &[(
+            "fwdlab capture --port eth2 -o c.pcapng",
+            "frames with nanoseconds",
+        )],
+        codes: BY_HAND,
+    },
+    More {
+        command: "pkt-gen",
+        examples: &[(
+            "fwdlab pkt-gen -f tx -i eth1 -n 1M -R 100k",
+            "as netmap's own",
+        )],
+        codes: &[Code::Preflight, Code::TestBed, Code::PktGen],
+    },
+    More {
+        command: "selftest",
+        examples: &[(
+            "fwdlab selftest eth1 eth2",
+            "what the tester can do, back to back",
+        )],
+        codes: BY_HAND,
+    },
+    More {
+        command: "doctor",
+        examples: &[(
+            "sudo fwdlab doctor",
+            "is this host fit for the full arrangement?",
+        )],
+        codes: &[Code::Preflight],
+    },
+    More {
+        command: "compare",
+        examples: &[
+            ("fwdlab compare @2 @1", "the run before, and the last one"),
+            (
+                "fwdlab compare @2 @1 --fail-if 'forwarding-rate < -2%'",
+                "as a gate",
+            ),
+            ("fwdlab compare a.pps b.pps", "files of numbers"),
+        ],
+        codes: &[Code::NotValid, Code::LimitBroken],
+    },
+    More {
+        command: "runs",
+        examples: &[
+            ("fwdlab runs ls", "what is kept"),
+            (
+                "fwdlab runs show @1 --format markdown",
+                "the last one again, for a mail",
+            ),
+        ],
+        codes: &[Code::Preflight],
+    },
+    More {
+        command: "bed",
+        examples: &[
+            ("sudo fwdlab bed up", "then ip netns exec, and look around"),
+            ("sudo fwdlab bed down", "take it away"),
+        ],
+        codes: &[Code::Preflight, Code::TestBed],
+    },
+    More {
+        command: "import",
+        examples: &[("fwdlab import netbenches DIR --audit", "does it add up?")],
+        codes: &[Code::Preflight, Code::NotValid],
+    },
+    More {
+        command: "ministat",
+        examples: &[("fwdlab ministat a.pps b.pps", "as ministat(1), to the byte")],
+        codes: &[],
+    },
+    More {
+        command: "profile",
+        examples: &[
+            ("fwdlab profile ls", "which there are"),
+            ("fwdlab profile frames imix", "what their frames look like"),
+        ],
+        codes: &[],
+    },
+    More {
+        command: "rate",
+        examples: &[
+            ("fwdlab rate 14.88Mpps --link 10G", "in every unit"),
+            ("fwdlab rate 10G --size imix", "a full link of a mix"),
+        ],
+        codes: &[],
+    },
+    More {
+        command: "schema",
+        examples: &[("fwdlab schema summary", "what summary.json says")],
+        codes: &[],
+    },
+];
+
+impl Code {
+    fn in_help(self) -> &'static str {
+        match self {
+            Code::Done => "done, everything valid",
+            Code::Internal => "a bug of ours",
+            Code::Usage => "wrong use or wrong file",
+            Code::Preflight => "the host is not fit, nothing was measured",
+            Code::TestBed => "the test bed or the DUT failed",
+            Code::NotValid => "measured, but not valid or too noisy; kept and explained",
+            Code::LimitBroken => "a limit of --fail-if was broken",
+            Code::SomeFailed => "some test cases failed, the others are good",
+            Code::Interrupted => "interrupted, everything undone",
+            Code::Terminated => "terminated, everything undone",
+            Code::PktGen => "wrong use, as the original has it",
+        }
+    }
+}
+
+/// The command line of the program, with everything that its help says.
+pub fn program() -> Command {
+    let mut program = Arguments::command();
+    for more in MORE {
+        program = program.mut_subcommand(more.command, |command| {
+            let own = command.get_after_help().map(|help| format!("{help}\n\n"));
+            let long = command.get_after_long_help();
+            let long = long.map(|help| format!("{help}\n\n{}", more.text()));
+            let help = own.unwrap_or_default() + &more.text();
+            match long {
+                Some(long) => command.after_help(help).after_long_help(long),
+                None => command.after_help(help),
+            }
+        });
+    }
+    let commands = commands(&program);
+    program
+        .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}")
+        .before_help(commands)
+        .after_help("Exit codes, the same for all commands (each lists its own): docs/quick.md")
+}
+
+impl More {
+    fn text(&self) -> String {
+        let mut text = String::from("Examples:\n");
+        for (line, words) in self.examples {
+            text += &format!("  {line}\n      {words}\n");
+        }
+        text += "\nExit codes:\n";
+        let always = [Code::Done, Code::Internal, Code::Usage];
+        for code in always.iter().chain(self.codes) {
+            text += &format!("  {:<5} {}\n", *code as u8, code.in_help());
+        }
+        text.trim_end().to_owned()
+    }
+}
+
+/// The commands in their groups, with their first sentences.
+fn commands(program: &Command) -> String {
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        text += &format!("{title}:\n");
+        for name in names {
+            let command = program.find_subcommand(name);
+            let about = command.and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let words = report::table::wrap(&about, WIDTH, &" ".repeat(INDENT));
+            let head = format!("  {name:<width$}", width = INDENT - 2);
+            text += &head;
+            text += words.get(INDENT..).unwrap_or("\n");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_group_its_examples_and_its_codes() {
+        let program = Arguments::command();
+        let mut commands: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
+        commands.retain(|name| *name != "help");
+        commands.sort_unstable();
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        grouped.sort_unstable();
+        assert_eq!(grouped, commands);
+        let mut described: Vec<&str> = MORE.iter().map(|more| more.command).collect();
+        described.sort_unstable();
+        assert_eq!(described, commands);
+        assert!(MORE.iter().all(|more| !more.examples.is_empty()));
+    }
+
+    /// An example that does not parse would teach something wrong.
+    #[test]
+    fn examples_are_right() {
+        for (line, _) in MORE.iter().flat_map(|more| more.examples) {
+            let quoted = line
+                .replace("'nft add table ip t'", "true")
+                .replace("'forwarding-rate < -2%'", "forwarding-rate<-2%");
+            let words = quoted.split_whitespace().skip_while(|word| *word == "sudo");
+            let words = words.map(std::ffi::OsString::from);
+            let words = super::super::foreign::in_order(Arguments::command(), words);
+            let read = program().try_get_matches_from(words);
+            assert!(read.is_ok(), "{line}: {read:?}");
+        }
+    }
+}
