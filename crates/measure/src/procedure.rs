@@ -299,9 +299,9 @@ pub(crate) fn held_up<'a>(trials: impl Iterator<Item = &'a Delays>) -> Option<St
     let longest_ns = held_up.iter().map(|held_up| held_up.longest_ns).max()?;
     let sum = |of: fn(&HeldUp) -> u64| held_up.iter().map(of).sum::<u64>();
     Some(format!(
-        "the sender was held up, for {} at most: {} frames were due meanwhile, and {} of them never left, in {} of the trials; \
+        "the sender was held up, for {:.1} ms at most: {} frames were due meanwhile, and {} of them never left, in {} of the trials; \
          delays with * may say more of that than of the DUT",
-        time(longest_ns),
+        longest_ns as f64 / 1e6,
         sum(|of| of.frames),
         sum(|of| of.not_sent),
         held_up.len(),

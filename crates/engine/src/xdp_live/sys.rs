@@ -71,11 +71,12 @@ pub(super) struct Progress {
     pub destination_port: u32,
     pub first: u32,
     pub kept: u32,
-    pub hold_ups: [[u64; 3]; HOLD_UPS],
+    /// `struct waited`, eight in a row: longer arrays have no default.
+    pub hold_ups: [[u64; 3 * 8]; HOLD_UPS / 8],
 }
 
 /// `HOLD_UPS` of `bpf/schedule.h`.
-const HOLD_UPS: usize = 16;
+const HOLD_UPS: usize = 64;
 
 /// `LINE_BYTES`, `FIRST_BYTES` and `MAX_LINES` of `bpf/cycle.bpf.c`.
 pub(super) const LINE_BYTES: usize = 128;
