@@ -259,7 +259,7 @@ fn labels_make_columns_and_rows() {
     );
     for (key, baseline, words) in [
         ("frame_size", None, "configuration, image, traffic"),
-        ("run", None, "compare --by configuration, image, traffic"),
+        ("run", None, "--by configuration, image, traffic"),
         ("image", Some("fbsd"), "the beginning of several columns"),
         (
             "image",

@@ -198,7 +198,7 @@ impl Compare {
             Ok(metadata) if metadata.is_dir() && path.join("run.json").exists() => path.to_owned(),
             // the directory of a result set that was imported
             Ok(metadata) if metadata.is_dir() => store::resolve(&global.runs_root()?, &name)
-                .map_err(|error| Usage(format!("{name} is a directory, and no run: {error}")))?,
+                .map_err(|error| Usage(format!("{name} is not a run, nor the directory of a result set that was imported: {error}")))?,
             Ok(_) => {
                 let file = File::open(path)
                     .map_err(|error| Usage(format!("cannot read {name}: {error}")))?;

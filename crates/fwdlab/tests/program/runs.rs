@@ -24,7 +24,7 @@ fn lines(listed: &str) -> Vec<(&str, &str)> {
 
 /// Simulated, so that there is something to list of every kind: `(command line, kind, what the list says)`.
 const KINDS: &[(&str, &str, &str)] = &[
-    ("throughput --goals ndr", "throughput", "NDR 999"),
+    ("throughput --goals ndr", "throughput", "NDR 99"),
     ("ramp", "ramp", "ramp: loss begins at 64 B "),
     (
         "trial --load 1Mpps --for 1s",
@@ -32,7 +32,7 @@ const KINDS: &[(&str, &str, &str)] = &[
         "trial: forwarding rate at 64 B 1.000 Mpps",
     ),
     (
-        "soak --load 900kpps --for 10s",
+        "soak --load 900kpps --for 60s",
         "soak",
         "soak: frame loss at 64 B 0 %",
     ),
