@@ -251,7 +251,7 @@ impl Times {
             Times::FlatOut => 0,
             Times::Even { gap_ns } => (number as f64 * gap_ns) as u64,
             // whole nanoseconds stay exact at the speed of the capture
-            Times::Own { speed } if speed == 1.0 => own_ns,
+            Times::Own { speed: 1.0 } => own_ns,
             Times::Own { speed } => (own_ns as f64 / speed) as u64,
         }
     }
