@@ -79,19 +79,30 @@ impl Signature {
     pub fn write(&self, payload: &mut [u8]) {
         let payload = &mut payload[..LEN];
         payload[0..2].copy_from_slice(&(MAGIC ^ self.nonce).to_be_bytes());
-        payload[2..4].copy_from_slice(&self.stream.to_be_bytes());
-        payload[4..10].copy_from_slice(&self.sequence.to_be_bytes()[2..]);
+        payload[2..10].copy_from_slice(&self.number().to_be_bytes());
         payload[10..18].copy_from_slice(&self.timestamp_ns.to_be_bytes());
+    }
+
+    /// Stream and sequence as they stand side by side: one store instead of three.
+    #[inline]
+    fn number(&self) -> u64 {
+        u64::from(self.stream) << 48 | self.sequence & ((1 << 48) - 1)
+    }
+
+    /// After how many frames the sequence number begins anew.
+    #[inline]
+    pub(crate) fn until_wrap(&self) -> u64 {
+        (1 << 48) - (self.sequence & ((1 << 48) - 1))
     }
 
     /// Sum of the 18 bytes for a checksum, from the values: reading back what was just written is slow.
     #[inline]
     pub(crate) fn wide_sum(&self) -> u64 {
         let low = |value: u64| value & 0xffff_ffff;
+        let number = self.number();
         u64::from(MAGIC ^ self.nonce)
-            + u64::from(self.stream)
-            + (self.sequence >> 32 & 0xffff)
-            + low(self.sequence)
+            + (number >> 32)
+            + low(number)
             + (self.timestamp_ns >> 32)
             + low(self.timestamp_ns)
     }

@@ -5,8 +5,8 @@
 
 use packet::header::{ethernet, icmpv6, ipv4, ipv6, tcp, udp};
 use packet::modifier::{
-    Dimension, Direction, Endian, Instruction, Machine, ModifierError, Program, Source, Transport,
-    Values, Variable, Width,
+    Dimension, Direction, Endian, Instruction, Machine, ModifierError, Program, Room, Source,
+    Transport, Values, Variable, Width,
 };
 use packet::permutation::Visits;
 use packet::stack::{Layer, Size, build};
@@ -61,6 +61,28 @@ fn next(machine: &mut Machine) -> Vec<u8> {
     let len = machine.render(&mut frame, &Signature::default());
     frame.truncate(len);
     frame
+}
+
+/// Buffers in turns, each longer than a frame, and what was written into them.
+struct Ring<'a> {
+    buffers: &'a mut [(Vec<u8>, bool)],
+    frames: Vec<Vec<u8>>,
+    room: usize,
+}
+
+impl Room for Ring<'_> {
+    fn next(&mut self) -> Option<(&mut [u8], bool)> {
+        let turn = self.frames.len() % self.buffers.len();
+        let (buffer, held) = &mut self.buffers[turn];
+        (self.frames.len() < self.room).then_some((buffer, *held))
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        let turn = self.frames.len() % self.buffers.len();
+        let (buffer, held) = &mut self.buffers[turn];
+        *held = true;
+        self.frames.push(buffer[..bytes].to_vec());
+    }
 }
 
 /// What stands big endian in the first bytes of frame after frame.
@@ -859,6 +881,51 @@ proptest! {
             rendering.render(&mut rendered, &Signature::default());
             patching.patch(&mut patched, &Signature::default());
             prop_assert_eq!(&rendered, &patched);
+        }
+    }
+
+    #[test]
+    fn filling_is_rendering_one_after_another(
+        instructions in any_writes(24, 120),
+        seed: u64,
+        fixes in 0..3_usize,
+        signed: bool,
+        start in prop_oneof![0..1_u64 << 48, (1_u64 << 32) - 50..1 << 32, (1_u64 << 48) - 50..1 << 48],
+        cache in prop::option::of(1..100_u32),
+        batches in prop::collection::vec((0..80_u64, 0..80_usize), 1..8),
+    ) {
+        let (template, l3_len) = template(4, 17, 100);
+        let mut instructions: Vec<Instruction> = instructions.into_iter().filter(|instruction| match instruction {
+            Instruction::Write { offset, .. } | Instruction::WriteMask { offset, .. } => usize::from(*offset) + 8 <= template.len(),
+            _ => true,
+        }).collect();
+        if signed {
+            instructions.insert(0, Instruction::Signature { offset: template.len() as u16 - 18 });
+        }
+        // none, before the writes, or after them
+        let fix = Instruction::FixTransport { l2_len: 14, l3_len, transport: Transport::Udp };
+        match fixes {
+            1 => instructions.insert(0, fix),
+            2 => instructions.push(fix),
+            _ => {}
+        }
+        let program = Program { cache, ..program(four_variables(seed), instructions) };
+        let mut rendering = program.machine(&template).unwrap();
+        let mut filling = rendering.clone();
+        let mut signature = Signature { nonce: 3, stream: 4, sequence: start, timestamp_ns: seed };
+        let mut buffers = vec![(vec![0xee; template.len() + 5], false); 3];
+        for (frames, room) in batches {
+            let mut ring = Ring { buffers: &mut buffers, frames: vec![], room };
+            let begin = signature.sequence;
+            let filled = filling.fill(frames, &mut signature, &mut ring);
+            prop_assert_eq!(filled, frames.min(room as u64));
+            prop_assert_eq!(signature.sequence, begin + filled);
+            prop_assert_eq!(ring.frames.len() as u64, filled);
+            for (sequence, filled) in (begin..).zip(&ring.frames) {
+                let mut rendered = vec![0; template.len()];
+                rendering.render(&mut rendered, &Signature { sequence, ..signature });
+                prop_assert_eq!(filled, &rendered);
+            }
         }
     }
 

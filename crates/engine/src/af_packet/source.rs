@@ -38,6 +38,14 @@ pub(crate) trait Source {
     /// Writes the next frame, which must be [there](Self::has_next).
     fn write(&mut self, buffer: &mut [u8], slot: &mut Slot);
 
+    /// Writes the frames that are [there](Self::has_next), one after another, as long as there is room.
+    fn fill(&mut self, room: &mut impl Room)
+    where
+        Self: Sized,
+    {
+        fill_one_by_one(self, room);
+    }
+
     /// Goes on to the frame after the next: the sender has it cached.
     fn skip(&mut self);
 
@@ -60,6 +68,25 @@ pub(crate) trait Source {
     fn set_load(&mut self, load_pps: f64, now_ns: u64);
 }
 
+/// Buffers for frames, one after another.
+pub(crate) trait Room {
+    /// The next buffer, and what it holds; `None` when there is no more room.
+    fn next(&mut self) -> Option<(&mut [u8], Slot)>;
+
+    /// It holds this now.
+    fn filled(&mut self, slot: Slot);
+}
+
+fn fill_one_by_one(frames: &mut impl Source, room: &mut impl Room) {
+    while frames.has_next() {
+        let Some((buffer, mut slot)) = room.next() else {
+            return;
+        };
+        frames.write(buffer, &mut slot);
+        room.filled(slot);
+    }
+}
+
 /// What a buffer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
@@ -68,7 +95,7 @@ pub(crate) struct Slot {
     /// Of which stream; 0 for test frames.
     pub stream: u32,
     /// Of which kind; none, when it holds no frame of this trial's.
-    kind: Option<u32>,
+    pub kind: Option<u32>,
 }
 
 impl Slot {
@@ -481,6 +508,17 @@ impl Source for TrafficSource {
     }
 
     #[inline]
+    fn fill(&mut self, room: &mut impl Room) {
+        // flat out there are no times to keep, and frames of one kind all change in the same places
+        if self.load_pps.is_some() || !self.player.is_uniform() {
+            return fill_one_by_one(self, room);
+        }
+        if self.has_next() {
+            self.left -= self.player.fill(self.left, self.now_ns, room);
+        }
+    }
+
+    #[inline]
     fn skip(&mut self) {
         match self.player.due().filter(|_| self.load_pps.is_some()) {
             Some(due) => {
@@ -560,7 +598,7 @@ impl Source for TrafficSource {
 mod tests {
     use super::*;
     use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
-    use packet::modifier::Program;
+    use packet::modifier::{Instruction, Program};
     use std::time::Duration;
 
     const START: u64 = 5_000_000_000;
@@ -756,6 +794,108 @@ mod tests {
 
     fn planned_until(at_most: u64) -> u64 {
         play(&mut source(MAKE_UP, at_most, None), at_most, None).len() as u64
+    }
+
+    /// Room for so many frames, and what was written.
+    struct Heap {
+        left: usize,
+        buffers: Vec<(Vec<u8>, Slot)>,
+        frames: Vec<(Vec<u8>, u32)>,
+    }
+
+    impl Room for Heap {
+        fn next(&mut self) -> Option<(&mut [u8], Slot)> {
+            let turn = self.frames.len() % self.buffers.len();
+            let (buffer, slot) = &mut self.buffers[turn];
+            (self.left > 0).then_some((buffer, *slot))
+        }
+
+        fn filled(&mut self, slot: Slot) {
+            let turn = self.frames.len() % self.buffers.len();
+            let (buffer, held) = &mut self.buffers[turn];
+            *held = slot;
+            let frame = buffer[..slot.bytes as usize].to_vec();
+            self.frames.push((frame, slot.stream));
+            self.left -= 1;
+        }
+    }
+
+    /// Flat out, of one kind and of two, and with a load: batches are the frames that come one after another.
+    #[test]
+    fn batches_are_the_same_frames() {
+        let signed = |byte| Kind {
+            template: vec![byte; 60],
+            program: Program {
+                instructions: vec![Instruction::Signature { offset: 20 }],
+                ..Program::default()
+            },
+            place: None,
+        };
+        for (kinds, load_pps) in [(1, None), (2, None), (1, Some(1e6))] {
+            let stream = Stream {
+                id: 7,
+                name: "signed".into(),
+                kinds: (0..kinds).map(signed).collect(),
+                pattern: (0..u16::from(kinds)).collect(),
+                timing: Timing {
+                    rate_pps: 1e6,
+                    mode: Emission::Continuous,
+                    delay_ns: 0,
+                    waits: false,
+                    next: None,
+                    runs: None,
+                },
+                path: 0,
+            };
+            let traffic = Traffic {
+                name: "one stream".into(),
+                streams: vec![stream],
+            };
+            let frames = TrafficFrames {
+                traffic: traffic.into(),
+                nonce: 1,
+            };
+            let schedule = Schedule {
+                load_pps,
+                frames: Some(1000),
+                at_most: Duration::from_secs(1),
+                hold_ups: HoldUps::Forgive,
+                path: 0,
+            };
+            let source = || {
+                let player = Player::new(&frames, load_pps).expect("traffic that can be played");
+                let player = match load_pps {
+                    Some(_) => player,
+                    None => player.without_times(),
+                };
+                TrafficSource::new(player, &schedule, START)
+            };
+            assert_eq!(
+                source().player.is_uniform(),
+                kinds == 1 && load_pps.is_none()
+            );
+            let fresh = || Heap {
+                left: 0,
+                buffers: vec![(vec![0; 64], Slot::EMPTY); 5],
+                frames: vec![],
+            };
+            let (mut one_by_one, mut batches) = (source(), source());
+            let (mut expected, mut filled) = (fresh(), fresh());
+            let mut batch = [0, 1, 64, 3, 31].into_iter().cycle();
+            let mut now = START;
+            while !batches.has_ended() {
+                now += 20_000;
+                let room = batch.next().unwrap_or(1);
+                (expected.left, filled.left) = (room, room);
+                one_by_one.look(now);
+                batches.look(now);
+                fill_one_by_one(&mut one_by_one, &mut expected);
+                batches.fill(&mut filled);
+                assert_eq!(filled.frames, expected.frames);
+                assert_eq!(batches.left, one_by_one.left);
+            }
+            assert_eq!(filled.frames.len(), 1000);
+        }
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Memory: an engine that writes frames into a ring and gives them to nobody. For benchmarks and selftests of frame writing.
 //!
-//! Everything before the system call is as in the socket engines: the clock, the schedule, what is written and counted. It
-//! needs no port, and [`crate::Tester`] never chooses it by itself. Start with [`sender`].
+//! Everything before the system call is as in the socket engines: the clock, the schedule, what is written and counted; only
+//! that flat out, frames of one kind are written in runs ([`Source::fill`]), of which nothing would be seen beside a system call.
+//! It needs no port, and [`crate::Tester`] never chooses it by itself. Start with [`sender`].
 
 use std::hint::black_box;
 
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use crate::af_packet::counters::Counters;
+use crate::af_packet::counters::Tally;
 use crate::af_packet::sender::{BATCH, SocketSender, Transmit};
-use crate::af_packet::source::{Outline, Slot, Source};
+use crate::af_packet::source::{Outline, Room, Slot, Source};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
 
@@ -63,6 +65,38 @@ struct MemoryTransmit {
     sent: Vec<u64>,
 }
 
+/// A batch of frames on its way.
+struct Batch<'a> {
+    memory: &'a mut MemoryTransmit,
+    taken: usize,
+    streams: Tally<'a>,
+}
+
+impl Room for Batch<'_> {
+    #[inline]
+    fn next(&mut self) -> Option<(&mut [u8], Slot)> {
+        if self.taken == BATCH {
+            return None;
+        }
+        let (start, slot) = self.memory.slots[self.memory.at];
+        Some((&mut self.memory.bytes[start..], slot))
+    }
+
+    #[inline]
+    fn filled(&mut self, slot: Slot) {
+        let memory = &mut *self.memory;
+        let (start, held) = &mut memory.slots[memory.at];
+        *held = slot;
+        memory.descriptors[self.taken] = descriptor(*start, slot.bytes);
+        self.streams.add(slot.stream);
+        self.taken += 1;
+        memory.at += 1;
+        if memory.at == memory.slots.len() {
+            memory.at = 0;
+        }
+    }
+}
+
 impl Transmit for MemoryTransmit {
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
@@ -106,26 +140,26 @@ impl Transmit for MemoryTransmit {
         frames: &mut S,
         counters: &Counters,
     ) -> Result<(), EngineError> {
-        let mut taken = 0;
-        let mut streams = counters.tally();
-        while taken < BATCH && frames.has_next() {
-            let (start, slot) = &mut self.slots[self.at];
-            if self.is_cached {
-                frames.skip();
-            } else {
-                let buffer = &mut self.bytes[*start..];
-                frames.write(buffer, slot);
-                // without this the compiler sees that nobody reads the frame, and leaves it out
-                black_box(buffer);
-            }
-            self.descriptors[taken] = descriptor(*start, slot.bytes);
-            streams.add(slot.stream);
-            taken += 1;
-            self.at += 1;
-            if self.at == self.slots.len() {
-                self.at = 0;
+        let is_cached = self.is_cached;
+        let mut batch = Batch {
+            memory: self,
+            taken: 0,
+            streams: counters.tally(),
+        };
+        match is_cached {
+            false => frames.fill(&mut batch),
+            true => {
+                while batch.taken < BATCH && frames.has_next() {
+                    frames.skip();
+                    let (_, slot) = batch.memory.slots[batch.memory.at];
+                    batch.filled(slot);
+                }
             }
         }
+        let taken = batch.taken;
+        drop(batch);
+        // without this the compiler sees that nobody reads the frames, and leaves them out
+        black_box(&mut self.bytes);
         black_box(&self.descriptors[..taken]);
         self.sent[path] += taken as u64;
         counters.set_sent(path, self.sent[path]);

@@ -7,9 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use packet::Signature;
-use packet::modifier::{Lists, Machine};
+use packet::modifier::{self, Lists, Machine};
 
 use super::{Emission, Stream, Traffic, TrafficFrames};
+use crate::af_packet::source::{Room, Slot};
 use crate::error::EngineError;
 use crate::pacer::{CATCH_UP, FINE, FRACTION, gap, scaled};
 
@@ -75,6 +76,30 @@ struct Voice {
     pattern: Box<[u32]>,
     at: usize,
     sequence: u64,
+}
+
+/// Room for frames of one kind.
+struct Uniform<'a, R> {
+    room: &'a mut R,
+    stream: u32,
+    kind: u32,
+}
+
+impl<R: Room> modifier::Room for Uniform<'_, R> {
+    #[inline]
+    fn next(&mut self) -> Option<(&mut [u8], bool)> {
+        let (buffer, slot) = self.room.next()?;
+        Some((buffer, slot.kind == Some(self.kind)))
+    }
+
+    #[inline]
+    fn filled(&mut self, bytes: usize) {
+        self.room.filled(Slot {
+            bytes: bytes as u32,
+            stream: self.stream,
+            kind: Some(self.kind),
+        });
+    }
 }
 
 impl Player {
@@ -213,6 +238,32 @@ impl Player {
         } else {
             machine.render(buffer, &signature)
         }
+    }
+
+    /// Are all frames of one stream and one kind, and their times of no interest ([`without_times`](Self::without_times))?
+    pub(crate) fn is_uniform(&self) -> bool {
+        let one_stream = self.order.as_ref().is_some_and(|o| o.streams.len() == 1);
+        one_stream && self.voices.iter().all(|voice| voice.pattern.len() == 1)
+    }
+
+    /// As [`take`](Self::take) after [`take`](Self::take) of [uniform](Self::is_uniform) frames, all with this time, up to so
+    /// many and as long as there is room. Returns how many.
+    #[inline]
+    pub(crate) fn fill(&mut self, frames: u64, timestamp_ns: u64, room: &mut impl Room) -> u64 {
+        let Some(Upcoming { stream, kind, .. }) = self.next else {
+            return 0;
+        };
+        let voice = &mut self.voices[stream as usize];
+        let mut signature = Signature {
+            nonce: self.nonce,
+            stream: voice.id,
+            sequence: voice.sequence,
+            timestamp_ns,
+        };
+        let mut room = Uniform { room, stream, kind };
+        let filled = self.machines[kind as usize].fill(frames, &mut signature, &mut room);
+        voice.sequence = signature.sequence;
+        filled
     }
 
     /// Goes on to the frame after the next without writing that, and leaves modifiers, kinds and sequence numbers where they

@@ -56,6 +56,8 @@ struct Sum {
     signature: (u64, u32),
     /// In the next frames: the sum but for the signature.
     next: Total,
+    /// The checksums of a [run](Fused::begin_run).
+    run: [u16; AHEAD],
 }
 
 impl Fused {
@@ -95,6 +97,7 @@ impl Fused {
                         like: None,
                         signature: shift.map_or((0, 0), |shift| (u64::MAX, shift)),
                         next: Total::new(),
+                        run: [0; AHEAD],
                     };
                     Some((sum, &terms[..]))
                 }
@@ -183,22 +186,60 @@ impl Fused {
     /// Writes what changes into the frame that is number `next` of those that were worked out.
     #[inline]
     pub fn write(&self, frame: &mut [u8], next: usize, signature: &Signature) {
+        self.write_fields(frame, next, signature);
+        let of_signature = self.signature.map_or(0, |_| signature.wide_sum());
+        for sum in &self.sums {
+            let total = sum.with_signature(next % AHEAD, of_signature);
+            frame[sum.at..sum.at + 2].copy_from_slice(&sum.fix.checksum(total).to_be_bytes());
+        }
+    }
+
+    /// Frames from number `next` on are a run: their signatures have this nonce, stream and time, and count up from this
+    /// sequence number, which does not begin anew meanwhile. Works out their checksums.
+    pub fn begin_run(&mut self, next: usize, signature: &Signature) {
+        let of_signature = self.signature.map_or(0, |_| signature.wide_sum());
+        // A number that is one more has a sum that is one more, but for carries, which mean nothing.
+        let of_first = of_signature.wrapping_sub(next as u64);
+        for sum in &mut self.sums {
+            let mut totals = [0; AHEAD];
+            for (frame, total) in (0..).zip(&mut totals) {
+                *total = sum.with_signature(frame as usize, of_first.wrapping_add(frame));
+            }
+            sum.fix.checksums(&totals, &mut sum.run);
+        }
+    }
+
+    /// As [`write`](Self::write), for a frame of a run.
+    #[inline]
+    pub fn write_run(&self, frame: &mut [u8], next: usize, signature: &Signature) {
+        self.write_fields(frame, next, signature);
+        for sum in &self.sums {
+            frame[sum.at..sum.at + 2].copy_from_slice(&sum.run[next % AHEAD].to_be_bytes());
+        }
+    }
+
+    /// All but the checksums.
+    #[inline]
+    fn write_fields(&self, frame: &mut [u8], next: usize, signature: &Signature) {
         let next = next % AHEAD;
         let [ones, twos, fours, eights] = &self.writes;
         store::<8>(frame, eights, next);
         store::<4>(frame, fours, next);
         store::<2>(frame, twos, next);
         store::<1>(frame, ones, next);
-        let mut of_signature = 0;
         if let Some(at) = self.signature {
             signature.write(&mut frame[at..]);
-            of_signature = signature.wide_sum();
         }
-        for sum in &self.sums {
-            let (mask, shift) = sum.signature;
-            let total = sum.next.get(next) + ((of_signature & mask) << shift);
-            frame[sum.at..sum.at + 2].copy_from_slice(&sum.fix.checksum(total).to_be_bytes());
-        }
+    }
+}
+
+impl Sum {
+    #[inline]
+    fn with_signature(&self, next: usize, of_signature: u64) -> u64 {
+        let (mask, shift) = self.signature;
+        self.next
+            .get(next)
+            .wrapping_add((of_signature & mask) << shift)
     }
 }
 

@@ -39,6 +39,16 @@ pub struct Machine {
     cached: Option<(u32, u32)>,
 }
 
+/// Buffers for frames, one after another.
+pub trait Room {
+    /// The next buffer, and whether it holds a frame that the same program (in whatever thread) rendered there before; `None`
+    /// when there is no more room.
+    fn next(&mut self) -> Option<(&mut [u8], bool)>;
+
+    /// It holds the next frame now, of so many bytes without FCS.
+    fn filled(&mut self, bytes: usize);
+}
+
 /// A variable and how it moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Unit {
@@ -202,6 +212,55 @@ impl Machine {
             return self.render(buffer, signature);
         }
         self.run(buffer, signature)
+    }
+
+    /// Writes the next frames as [`render`](Self::render) and [`patch`](Self::patch) do, up to so many and as long as there is
+    /// room; the signature's sequence number goes up by one after each. Returns how many.
+    ///
+    /// What there is to decide, and the checksums, are worked out for many frames at once.
+    ///
+    /// # Panics
+    /// When a buffer is shorter than [`buffer_len`](Self::buffer_len).
+    #[inline]
+    pub fn fill(&mut self, frames: u64, signature: &mut Signature, room: &mut impl Room) -> u64 {
+        let mut filled = 0;
+        while filled < frames {
+            if self.next == self.known {
+                self.look_ahead();
+            }
+            let Some(fused) = &mut self.fused else {
+                let Some((buffer, held)) = room.next() else {
+                    break;
+                };
+                let bytes = match held {
+                    true => self.patch(buffer, signature),
+                    false => self.render(buffer, signature),
+                };
+                room.filled(bytes);
+                signature.sequence += 1;
+                filled += 1;
+                continue;
+            };
+            let ahead = ((self.known - self.next) as u64).min(signature.until_wrap());
+            let ahead = ahead.min(frames - filled) as usize;
+            let len = self.template.len();
+            fused.begin_run(self.next, signature);
+            for next in self.next..self.next + ahead {
+                let Some((buffer, held)) = room.next() else {
+                    return filled;
+                };
+                let frame = &mut buffer[..len];
+                if !held {
+                    frame.copy_from_slice(&self.template);
+                }
+                fused.write_run(frame, next, signature);
+                room.filled(len);
+                self.next = next + 1;
+                signature.sequence += 1;
+                filled += 1;
+            }
+        }
+        filled
     }
 
     #[inline]

@@ -22,7 +22,7 @@ pub mod machine;
 pub mod variable;
 
 pub use grid::Lists;
-pub use machine::Machine;
+pub use machine::{Machine, Room};
 pub use variable::{Dimension, Direction, Source, Values, Variable, Width};
 
 /// The smallest frame that [`Instruction::Trim`] leaves, in bytes without FCS.
