@@ -585,7 +585,7 @@ mod tests {
         flock(&looks, FlockOperation::LockShared).unwrap();
         std::thread::scope(|scope| {
             let sweeps = scope.spawn(|| registry.sweep(true).unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
             assert!(path.exists(), "swept while somebody held it");
             flock(&looks, FlockOperation::Unlock).unwrap();
             assert_eq!(sweeps.join().unwrap(), std::slice::from_ref(&id));
@@ -597,7 +597,7 @@ mod tests {
         flock(&looks, FlockOperation::LockShared).unwrap();
         std::thread::scope(|scope| {
             let sweeps = scope.spawn(|| registry.sweep(true).unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
             fs::remove_file(&path).unwrap();
             fs::write(&path, b"alive").unwrap();
             flock(&looks, FlockOperation::Unlock).unwrap();
