@@ -281,9 +281,9 @@ fn profiles_of_ones_own_come_first_and_errors_have_a_place() {
 #[test]
 fn names_of_other_people_do_not_steer_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("profiles")).unwrap();
+    fs::create_dir(folder.path().join("profiles")).unwrap();
     let text = "about = \"\\u001b[2J\\u009b31m\"\n[[stream]]\nsize = 64\n";
-    std::fs::write(folder.path().join("profiles/evil.toml"), text).unwrap();
+    fs::write(folder.path().join("profiles/evil.toml"), text).unwrap();
     for (arguments, shown) in [
         (&["profile", "ls"][..], "\\u001b[2J\\u009b31m"),
         (&["profile", "show", "evil\u{1b}[1m"], "evil\\u001b[1m"),
