@@ -151,8 +151,8 @@ pub fn marked(style: clap::builder::styling::Style, words: &str, rest: &str) {
     let (words, rest) = (harmless(words), harmless(rest));
     let end = if rest.ends_with('\n') { "" } else { "\n" };
     let mut out = anstream::stdout().lock();
-    let _ = std::io::Write::write_fmt(&mut out, format_args!("{style}{words}{style:#}{rest}{end}"));
-    let _ = std::io::Write::flush(&mut out);
+    let _ = Write::write_fmt(&mut out, format_args!("{style}{words}{style:#}{rest}{end}"));
+    let _ = Write::flush(&mut out);
 }
 
 /// How much is told while a run goes on.
