@@ -13,9 +13,7 @@ use anyhow::Context;
 
 use crate::check;
 
-/// Property tests try the same cases in every run of `make test`, as the fuzz targets do: when it fails, a change did it. New cases
-/// come with `cargo test`, or with another seed here.
-const SEED: &str = "PROPTEST_RNG_SEED";
+mod programs;
 
 /// Runs everything; `true` if nothing failed. One failure keeps nothing else from running.
 pub fn all(root: &Path) -> anyhow::Result<bool> {
@@ -43,34 +41,56 @@ pub fn all(root: &Path) -> anyhow::Result<bool> {
     )?;
 
     println!("== tests");
-    let mut reader = Reader::default();
-    let arguments = [
-        "--root",
-        "test",
-        "--workspace",
-        "--no-fail-fast",
-        "--",
-        "--show-output",
-    ];
-    let mut tests = cargo(root);
-    tests.args(arguments);
-    if std::env::var_os(SEED).is_none() {
-        tests.env(SEED, "1");
+    match programs::build(tests(root))? {
+        None => tally.failed.push("cargo could not build all tests".into()),
+        Some(all) => {
+            println!(
+                "{} programs, two at a time; each is shown when it ends",
+                all.len()
+            );
+            programs::run(all, &mut |ended| show(&ended, &mut tally));
+            documentation(root, &mut tally)?;
+        }
     }
+
+    print!("{tally}");
+    Ok(tally.failed.is_empty())
+}
+
+/// Shows what a test program said, and counts it.
+fn show(ended: &programs::Ended, tally: &mut Tally) {
+    let name = &ended.program.name;
+    println!("-- {name}, {:.1} s", ended.took.as_secs_f64());
+    let mut reader = Reader::default();
+    for line in ended.said.lines() {
+        if let Some(line) = reader.read(line) {
+            println!("{line}");
+        }
+    }
+    if !ended.succeeded && reader.tally.failed.is_empty() {
+        let last = ended.said.lines().last().unwrap_or("it said nothing");
+        tally.failed.push(format!("{name}: {last}"));
+    }
+    tally.add(reader.tally);
+}
+
+/// Examples in the documentation of the crates.
+fn documentation(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
+    let mut reader = Reader::default();
+    let mut tests = tests(root);
+    tests.args(["test", "--workspace", "--doc", "--quiet"]);
     let succeeded = stream(&mut tests, &mut |line| {
         if let Some(line) = reader.read(line) {
             println!("{line}");
         }
     })?;
-    tally.add(reader.tally);
-    if !succeeded && tally.failed.is_empty() {
+    if !succeeded && reader.tally.failed.is_empty() {
         tally
             .failed
-            .push("cargo test could not build or run all tests".into());
+            .push("cargo could not build or run all examples of the documentation".into());
     }
-
-    print!("{tally}");
-    Ok(tally.failed.is_empty())
+    tally.add(reader.tally);
+    Ok(())
 }
 
 fn lint(
@@ -97,6 +117,13 @@ fn lint(
     })?;
     tally.count(component, succeeded);
     Ok(())
+}
+
+/// cargo that builds and runs tests: as root if we are.
+fn tests(root: &Path) -> Command {
+    let mut command = cargo(root);
+    command.arg("--root");
+    command
 }
 
 /// cargo through the script that finds it and keeps root from building.

@@ -431,7 +431,7 @@ fn a_probe_tells_latencies_beside_the_testers_own() {
     if !root("a_probe_tells_latencies_beside_the_testers_own") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let wire = Wire::new();
     let document = wire.json(
         &lab,
@@ -593,7 +593,7 @@ fn the_tester_measures_itself() {
     if !root("the_tester_measures_itself") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let document = lab.json(&[
         "selftest", "--trial", "100ms", "--size", "64", "--loads", "1kpps",
     ]);

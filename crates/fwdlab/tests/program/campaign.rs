@@ -384,7 +384,7 @@ fn rules_cost_on_the_kernel_of_this_host() {
         skipped("rules_cost_on_the_kernel_of_this_host", "no nft");
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let text = "campaign = 'rules'\niterations = 1\nseed = 1\n[procedure]\nid = 'forwarding-rate'\nfor = '700ms'\nsample = '100ms'\n\
                 trim-start = '100ms'\ntrim-end = '100ms'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [0, 10000, 20000]";
     let ended = run(&lab, text);
@@ -537,7 +537,7 @@ fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
     if try_tool(&["nft", "--version"]).is_err() {
         return skipped(THIS, "no nft");
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let campaign = |matrix: &str| {
         let text = format!(
             "campaign = 'bed'\niterations = 2\nseed = 3\n[matrix]\n{matrix}\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'"
@@ -622,7 +622,7 @@ fn an_example_runs_on_the_kernel_of_this_host() {
         skipped(TEST, "no nft");
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let sets = crate::support::example("");
     let text = fs::read_to_string(example("configurations.toml")).unwrap();
     let text = text

@@ -12,7 +12,7 @@ fn a_hundred_rules_cost_something_and_the_control_stands_beside() {
     if !root("a_hundred_rules_cost_something_and_the_control_stands_beside") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let rules = example("nft-100-rules");
     let table = "nft add table ip empty";
     let arguments = [
@@ -124,7 +124,7 @@ fn a_comparison_with_a_broken_configuration_ends() {
     if !root("a_comparison_with_a_broken_configuration_ends") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let plain = "nft add table ip empty";
     let broken = "ip route del 198.19.0.0/16";
     // a load is given, so that nothing depends on a quiet moment in which one can be found

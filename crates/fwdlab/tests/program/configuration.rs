@@ -93,7 +93,7 @@ fn a_configuration_reaches_the_dut_and_nothing_else() {
     if !root("a_configuration_reaches_the_dut_and_nothing_else") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let file = |name: &str| lab.path().join(name).to_str().unwrap().to_owned();
     let (seen, script, rules) = (file("seen"), file("plain.sh"), file("more.nft"));
     fs::write(

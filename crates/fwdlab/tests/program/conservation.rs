@@ -67,7 +67,7 @@ fn counters_read_from_outside_agree_to_the_frame() {
     if !root("counters_read_from_outside_agree_to_the_frame") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let mut quick = lab.start(&[
         "quick", "--size", "64", "--flows", "2000", "-n", "3", "--trial", "600ms", "--load", "max",
         "--engine", "xdp-live",
@@ -265,7 +265,7 @@ fn the_dut_is_overloaded_by_half_and_more() {
     if !root(this) {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let overloaded = (0..3).any(|_| {
         let document = lab.json(&["quick", "--size", "64", "--flows", "2000", "-n", "1"]);
         let trials = list(&document["trials"]);

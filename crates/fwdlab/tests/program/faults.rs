@@ -130,7 +130,7 @@ fn one_cpu_is_enough_and_is_said() {
     if !root("one_cpu_is_enough_and_is_said") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let arguments = [TINY, &["--json"]].concat();
     let ended = ended(lab.with(&["taskset", "-c", "0", PROGRAM], &arguments));
     ended.measured();

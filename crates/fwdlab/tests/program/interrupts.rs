@@ -30,7 +30,7 @@ fn signals_undo_everything_and_keep_what_was_measured() {
     if !root("signals_undo_everything_and_keep_what_was_measured") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let signals = [(Signal::INT, 130), (Signal::TERM, 143)];
     let mut interrupted = 0;
     for (number, moment) in moments(0x5eed, 8, Duration::from_secs(3))
@@ -86,7 +86,7 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
     if !root("a_killed_run_is_told_and_swept_by_the_next") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     lab.run(TINY).measured();
     let first = lab.only_run();
     let whole = std::fs::read(first.join("summary.json")).unwrap();
@@ -144,7 +144,7 @@ fn beds_by_hand_stand_until_they_are_taken_down() {
     if !root("beds_by_hand_stand_until_they_are_taken_down") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let script = format!(
         r#"set -eu
         mount -t tmpfs tmpfs /run
@@ -188,7 +188,7 @@ fn two_labs_side_by_side_keep_out_of_each_others_way() {
     if !root("two_labs_side_by_side_keep_out_of_each_others_way") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let arguments = [TINY, &["--json"]].concat();
     let both = [lab.start(&arguments), lab.start(&arguments)];
     for quick in both {

@@ -277,7 +277,7 @@ fn the_kernel_of_this_host_is_measured_on_an_emulated_link() {
     if !root("the_kernel_of_this_host_is_measured_on_an_emulated_link") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let line = [
         "rfc2544",
         "--sizes",

@@ -56,7 +56,7 @@ fn a_trial_with_a_port_down_or_away_is_invalid_and_repeated() {
         return;
     }
     for what in MISHAPS {
-        let lab = Lab::new();
+        let lab = Lab::alone();
         let mut quick = lab.start(LONG);
         quick.event("progress");
         mishap(&quick.bed(), what);
@@ -88,7 +88,7 @@ fn a_procedure_goes_on_when_a_port_went_down_or_away() {
         return;
     }
     for what in [MISHAPS[2], MISHAPS[4]] {
-        let lab = Lab::new();
+        let lab = Lab::alone();
         let mut command = vec!["trial", "--load", "20kpps", "--for", "1s", "--json-stream"];
         command.extend(["--set", "nft add table ip marked"]);
         let mut trial = lab.start(&command);
@@ -123,7 +123,7 @@ fn a_port_that_does_not_come_back_ends_the_test_case_only() {
     if !root("a_port_that_does_not_come_back_ends_the_test_case_only") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let file = lab.path().join("campaign.toml");
     let text = "
         campaign = 'ports'
@@ -163,7 +163,7 @@ fn a_dut_that_vanishes_ends_the_run() {
     if !root("a_dut_that_vanishes_ends_the_run") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let mut quick = lab.start(LONG);
     quick.event("progress");
     let dut = quick.bed()[1].clone();

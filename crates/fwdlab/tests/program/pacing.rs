@@ -69,7 +69,7 @@ fn a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing() {
     if !root("a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let wire = Wire::new();
     wire.exec("ethtool -K pb gro on");
     for engine in ["xdp-live", "af-xdp", "af-packet"] {
@@ -101,7 +101,7 @@ fn a_number_of_frames_is_sent_whatever_happens() {
     if !root("a_number_of_frames_is_sent_whatever_happens") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let wire = Wire::new();
     for engine in ["af-xdp", "af-packet"] {
         for policy in ["make-up", "forgive"] {

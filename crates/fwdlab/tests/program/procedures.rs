@@ -360,7 +360,7 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
     if !root("the_suite_runs_on_the_kernel_of_this_host") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let line = [
         "rfc2544",
         "--sizes",
@@ -552,7 +552,7 @@ fn series_on_the_kernel_of_this_host() {
     if !root("series_on_the_kernel_of_this_host") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let document = lab.json(&[
         "trial",
         "--load",
@@ -635,7 +635,7 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
         skipped(TEST, "there is no nft");
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let before = crate::support::namespaces();
     let mut run = lab.start(&[
         "trial",
@@ -753,7 +753,7 @@ fn bursts_on_the_kernel_of_this_host() {
     if !root("bursts_on_the_kernel_of_this_host") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let document = lab.json(&[
         "rfc2544", "--sizes", "64", "--tests", "bursts", "--burst", "16", "--max", "100kpps",
         "--trial", "400ms", "--search", "400ms",

@@ -1,7 +1,7 @@
 //! What the tests of the program share: a lab of one's own, starting and stopping the program, and looking at the host.
 //!
-//! A [`Lab`] has its own runs directory and is alone on this host while it lives, among these tests; other labs may
-//! stand, so that nothing here judges namespaces that are not its own.
+//! A [`Lab`] has its own runs directory. Labs stand side by side, so that nothing here judges namespaces that are not its own;
+//! one that is [alone](Lab::alone) has the host for itself among these tests.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -34,13 +34,19 @@ pub struct Lab {
     directory: TempDir,
     mark: String,
     before: Vec<String>,
-    _alone: Alone,
+    _place: Place,
 }
 
-/// One at a time: among the threads of this test program, and among its processes.
-struct Alone {
-    _threads: MutexGuard<'static, ()>,
+/// Beside others, or alone: among the threads of this test program, and among its processes.
+struct Place {
+    _threads: Threads,
     _processes: File,
+}
+
+#[expect(dead_code, reason = "guards are held, not read")]
+enum Threads {
+    Beside(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
 }
 
 /// What a command of ours left.
@@ -75,30 +81,25 @@ pub fn skipped(test: &str, why: &str) {
 }
 
 impl Lab {
+    /// Beside others: for tests of what happens, however long it takes.
     pub fn new() -> Lab {
-        static ALONE: Mutex<()> = Mutex::new(());
+        Lab::at(Place::beside())
+    }
+
+    /// The only one of these tests now: for those that judge rates, that look at all of the host, or whose leavings the next
+    /// command of anybody would sweep away.
+    pub fn alone() -> Lab {
+        Lab::at(Place::alone())
+    }
+
+    fn at(place: Place) -> Lab {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        // a test that failed in its turn is no reason for the others to fail
-        let threads = ALONE.lock().unwrap_or_else(|poison| poison.into_inner());
-        // one user's file is not another's to open (fs.protected_regular); only root makes traffic anyway
-        let user = rustix::process::geteuid().as_raw();
-        let path = std::env::temp_dir().join(format!("fwdlab-tests-{user}.lock"));
-        let processes = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .unwrap();
-        processes.lock().unwrap();
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         Lab {
             directory: tempfile::tempdir().unwrap(),
             mark: format!("{}-{number}", std::process::id()),
             before: namespaces(),
-            _alone: Alone {
-                _threads: threads,
-                _processes: processes,
-            },
+            _place: place,
         }
     }
 
@@ -193,6 +194,43 @@ impl Lab {
                 format!("{pid}: {}", line.replace('\0', " "))
             })
             .collect()
+    }
+}
+
+static PLACES: RwLock<()> = RwLock::new(());
+
+// a test that failed in its turn is no reason for the others to fail: poison is ignored
+impl Place {
+    fn beside() -> Place {
+        let threads = PLACES.read().unwrap_or_else(PoisonError::into_inner);
+        let processes = Place::file();
+        processes.lock_shared().unwrap();
+        Place {
+            _threads: Threads::Beside(threads),
+            _processes: processes,
+        }
+    }
+
+    fn alone() -> Place {
+        let threads = PLACES.write().unwrap_or_else(PoisonError::into_inner);
+        let processes = Place::file();
+        processes.lock().unwrap();
+        Place {
+            _threads: Threads::Alone(threads),
+            _processes: processes,
+        }
+    }
+
+    fn file() -> File {
+        // one user's file is not another's to open (fs.protected_regular); only root makes traffic anyway
+        let user = rustix::process::geteuid().as_raw();
+        let path = std::env::temp_dir().join(format!("fwdlab-tests-{user}.lock"));
+        File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .unwrap()
     }
 }
 

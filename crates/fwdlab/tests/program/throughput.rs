@@ -355,7 +355,7 @@ fn this_kernel_is_searched_and_every_frame_has_a_fate() {
     if !root("this_kernel_is_searched_and_every_frame_has_a_fate") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let document = lab.json(REAL);
     let trials = list(&document["trials"]);
     assert!(trials.len() >= 2, "{trials:?}");
