@@ -57,11 +57,29 @@ pub struct SearchOutcome {
     pub traffic_s: f64,
     /// One per goal, in the order in which they were given.
     pub goals: Vec<GoalResult>,
+    /// The trials that the search made use of, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<SearchStep>,
     /// Why the search ended without an answer to every goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// In which points the search differs from an RFC 2544 throughput test; empty when in none.
     pub shortened: Vec<String>,
+}
+
+/// A trial of a search, and what was known after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchStep {
+    /// Its load.
+    pub load_pps: f64,
+    /// How long it was to be.
+    pub duration_ns: u64,
+    /// Frames lost over frames intended, as the search was told.
+    pub loss_ratio: f64,
+    /// Largest load known to meet each goal, in the order of the goals.
+    pub lower_bounds_pps: Vec<Option<f64>>,
+    /// Smallest load known not to meet each goal.
+    pub upper_bounds_pps: Vec<Option<f64>>,
 }
 
 /// What was found for one goal.

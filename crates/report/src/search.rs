@@ -50,6 +50,12 @@ fn label(index: usize, goals: &[GoalResult]) -> String {
     }
 }
 
+/// The same for all goals.
+pub(crate) fn labels(search: &SearchOutcome) -> Vec<String> {
+    let places = 0..search.goals.len();
+    places.map(|index| label(index, &search.goals)).collect()
+}
+
 fn rate(pps: f64) -> String {
     crate::number::rate(pps)
 }

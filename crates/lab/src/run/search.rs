@@ -268,6 +268,7 @@ impl Asked<'_> {
                 trials_invalid: trials.iter().filter(|t| !t.validity.is_valid()).count() as u32,
                 traffic_s: trials.iter().map(|t| t.duration_s).sum(),
                 goals: found,
+                course: outcome::course(&search),
                 failure: outcome::failure(&search, goals),
                 shortened: {
                     let mut shortened =

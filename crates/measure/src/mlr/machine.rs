@@ -160,6 +160,7 @@ impl Procedure for Machine {
                 trials_invalid: 0,
                 traffic_s: self.traffic_ns as f64 / 1e9,
                 goals,
+                course: outcome::course(search),
                 failure,
                 shortened: self.shortened(),
             }),

@@ -130,6 +130,19 @@ pub struct GoalOutcome {
     pub is_regular: bool,
 }
 
+/// A trial that the search made use of, and what was known after it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Place of its load on the grid.
+    pub load: u32,
+    /// How long it was to be.
+    pub duration_ns: u64,
+    /// What it lost.
+    pub loss_ratio: f64,
+    /// One per goal.
+    pub bounds: Vec<Bounds>,
+}
+
 /// The machine.
 #[derive(Debug, Clone)]
 pub struct Search {
@@ -139,6 +152,7 @@ pub struct Search {
     finals: Vec<Target>,
     selectors: Vec<Selector>,
     trials: Trials,
+    course: Vec<Step>,
     global_width: u32,
     spent_ns: u64,
     stage: Stage,
@@ -196,6 +210,7 @@ impl Search {
             warm_up_ns: question.warm_up_ns,
             time_limit_ns: question.time_limit_ns,
             trials: Trials::default(),
+            course: Vec::new(),
             global_width: 0,
             spent_ns: 0,
             stage: if question.warm_up_ns > 0 {
@@ -214,6 +229,11 @@ impl Search {
     /// The trials made, without the warm-up.
     pub fn trials(&self) -> &Trials {
         &self.trials
+    }
+
+    /// The same in the order in which they were made, with the bounds after each.
+    pub fn course(&self) -> &[Step] {
+        &self.course
     }
 
     /// The next trial, or `None` when the search has ended. Ask once, then [`Search::record`].
@@ -269,7 +289,7 @@ impl Search {
         match self.stage.clone() {
             Stage::WarmUp => self.stage = Stage::Maximum,
             Stage::Maximum => {
-                self.trials.add(max, duration, loss_ratio);
+                self.add(max, duration, loss_ratio);
                 let guess = self.estimate(max, loss_ratio);
                 let first = (guess < max)
                     .then(|| grid::limit(guess, self.widest_of_coarsest(), None, Some(max), max))
@@ -280,7 +300,7 @@ impl Search {
                 }
             }
             Stage::First(first) => {
-                self.trials.add(first, duration, loss_ratio);
+                self.add(first, duration, loss_ratio);
                 let width = self.widest_of_coarsest();
                 let second = if loss_ratio > self.smallest_loss() {
                     let guess = self.estimate(first, loss_ratio);
@@ -294,12 +314,11 @@ impl Search {
                 }
             }
             Stage::Second(first, second) => {
-                self.trials.add(second, duration, loss_ratio);
+                self.add(second, duration, loss_ratio);
                 self.begin(first.min(second), first.max(second));
             }
             Stage::Won { goal, nomination } => {
-                self.trials
-                    .add(nomination.load, nomination.duration_ns, loss_ratio);
+                self.add(nomination.load, nomination.duration_ns, loss_ratio);
                 self.global_width = nomination.width;
                 self.selectors[goal].won(&nomination, &self.trials, &mut self.global_width);
                 self.stage = Stage::Search;
@@ -309,6 +328,17 @@ impl Search {
         if self.spent_ns > self.time_limit_ns && !matches!(self.stage, Stage::Done(_)) {
             self.stage = Stage::Done(Some(Failure::TimeLimit));
         }
+    }
+
+    fn add(&mut self, load: u32, duration_ns: u64, loss_ratio: f64) {
+        self.trials.add(load, duration_ns, loss_ratio);
+        let bounds = self.finals.iter().map(|t| self.trials.bounds(t)).collect();
+        self.course.push(Step {
+            load,
+            duration_ns,
+            loss_ratio,
+            bounds,
+        });
     }
 
     /// Why the search ended without an answer; `None` while it goes on or when it succeeded.

@@ -4,7 +4,7 @@
 //! Words without figures: these stand beside them. Start with [`goals`] and [`reason`].
 
 use model::link::Line;
-use model::search::{GoalDefinition, GoalResult};
+use model::search::{GoalDefinition, GoalResult, SearchStep};
 
 use super::bounds::{Class, classify};
 use super::goal::Goal;
@@ -136,6 +136,21 @@ pub fn goals(search: &Search, goals: &[Named], short_from_pps: Option<f64>) -> V
                 tester_bound: near_limit,
                 verdict,
             }
+        })
+        .collect()
+}
+
+/// The trials in their order, with the bounds after each.
+pub fn course(search: &Search) -> Vec<SearchStep> {
+    let pps = |index: u32| search.grid().load(index);
+    let steps = search.course().iter();
+    steps
+        .map(|step| SearchStep {
+            load_pps: pps(step.load),
+            duration_ns: step.duration_ns,
+            loss_ratio: step.loss_ratio,
+            lower_bounds_pps: step.bounds.iter().map(|b| b.lower.map(pps)).collect(),
+            upper_bounds_pps: step.bounds.iter().map(|b| b.upper.map(pps)).collect(),
         })
         .collect()
 }

@@ -4,13 +4,16 @@
 //! width. Curves are told apart by their marks and by their names at the right end; colour only helps. The tables beneath
 //! have the figures. Which graphs there are is decided in [`of`]. Start there.
 
-use model::outcome::{Found, LatencyPoint, Outcome};
+use model::outcome::{Cost, Found, LatencyPoint, Outcome};
+use model::procedure::Interval;
+use model::search::{SearchOutcome, SearchStep};
 
 use super::markup::Markup;
 use super::svg::Scale;
-use crate::number::{Prefix, delay, percent, rate};
+use crate::number::{Prefix, count, delay, percent, rate};
 use crate::procedures::frames;
 use crate::procedures::tables::{PERCENTILES, over_trials, samples_of};
+use crate::search;
 
 /// Height of what is drawn in, of a graph that is one of several beside each other, and of the numbers below it, in pixels.
 const HEIGHT: f64 = 250.0;
@@ -22,8 +25,8 @@ const NAME: f64 = 15.0;
 const MARKED: usize = 25;
 /// Curves with more points are drawn as the smallest and the largest of each of so many parts.
 const PARTS: usize = 400;
-/// So many frame sizes have room for their numbers.
-const SIZES: usize = 12;
+/// Numbers of frame sizes are so far apart at least, in percent of the width.
+const APART: f64 = 4.0;
 
 /// Marks, in the order of the curves: circle, square, triangle, diamond, triangle on its tip, plus, cross.
 const MARKS: [&str; 7] = [
@@ -40,8 +43,17 @@ const MARKS: [&str; 7] = [
 struct Curve {
     name: String,
     points: Vec<(f64, f64)>,
+    line: Line,
+}
+
+/// What joins the points of a curve.
+#[derive(Clone, Copy, PartialEq)]
+enum Line {
+    Solid,
     /// What should be, not what was measured.
-    dashed: bool,
+    Dashed,
+    /// Each point stands for itself.
+    None,
 }
 
 impl Curve {
@@ -49,7 +61,7 @@ impl Curve {
         Curve {
             name: name.into(),
             points,
-            dashed: false,
+            line: Line::Solid,
         }
     }
 }
@@ -60,8 +72,6 @@ enum Places {
     Linear(Scale),
     /// By their logarithm, between two values.
     Logarithmic(f64, f64),
-    /// Each value has a place of its own, all at the same distance: frame sizes are close at one end.
-    Apart(Vec<f64>),
 }
 
 /// An axis with its title and the numbers at it.
@@ -92,6 +102,15 @@ impl Axis {
         let scale = Scale::covering(values(curves).chain([0.0]), 5);
         let prefix = Prefix::for_largest([scale.high()]);
         let title = format!("frames per second, {}", prefix.pps());
+        Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step()))
+    }
+
+    /// Loads, from the left.
+    fn loads(title: &str, curves: &[Curve]) -> Axis {
+        let points = curves.iter().flat_map(|curve| &curve.points);
+        let scale = Scale::covering(points.map(|(load, _)| *load).chain([0.0]), 8);
+        let prefix = Prefix::for_largest([scale.high()]);
+        let title = format!("{title}, {}", prefix.pps());
         Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step()))
     }
 
@@ -144,22 +163,44 @@ impl Axis {
         }
     }
 
-    /// Frame sizes.
+    /// Frame sizes: at their places between 0 and the largest, so that what grows with every byte is a straight line.
     fn sizes(curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
         let mut sizes: Vec<f64> = points.map(|(size, _)| *size).collect();
         sizes.sort_by(f64::total_cmp);
         sizes.dedup();
-        let every = sizes.len().div_ceil(SIZES);
+        let scale = Scale::covering(sizes.iter().copied().chain([0.0]), 8);
+        // the largest has its number in any case
+        let mut ticks: Vec<(f64, String)> = Vec::new();
+        let mut free = f64::INFINITY;
+        for size in sizes.iter().rev() {
+            let has_room = free - scale.percent(*size) >= APART;
+            if has_room {
+                free = scale.percent(*size);
+            }
+            ticks.push((
+                *size,
+                if has_room {
+                    short(*size)
+                } else {
+                    String::new()
+                },
+            ));
+        }
         Axis {
             title: "frame size, bytes".into(),
-            ticks: sizes
-                .iter()
-                .step_by(every.max(1))
-                .map(|size| (*size, format!("{size}")))
-                .collect(),
-            places: Places::Apart(sizes),
+            ticks,
+            places: Places::Linear(scale),
         }
+    }
+
+    /// Values of a parameter, from zero.
+    fn parameter(title: &str, curves: &[Curve]) -> Axis {
+        let points = curves.iter().flat_map(|curve| &curve.points);
+        let all = points.map(|(value, _)| *value);
+        Axis::linear(title, Scale::covering(all.chain([0.0]), 8), |tick| {
+            count(tick as u64)
+        })
     }
 
     /// Time since the begin.
@@ -186,10 +227,6 @@ impl Axis {
             Places::Logarithmic(low, high) => {
                 let value = value.max(*low);
                 (100.0 * (value / low).ln() / (high / low).ln()).clamp(0.0, 100.0)
-            }
-            Places::Apart(all) => {
-                let place = all.iter().position(|known| *known == value).unwrap_or(0);
-                100.0 * (place as f64 + 0.5) / all.len().max(1) as f64
             }
         }
     }
@@ -241,11 +278,17 @@ pub(super) fn of(m: &mut Markup, outcomes: &[&Outcome]) {
         }
         Found::Plr(_) => critical_load(m, outcomes),
         Found::Sweep(_) => sweep(m, outcomes),
+        Found::Mlrsearch(_) => {
+            for outcome in outcomes {
+                if let Found::Mlrsearch(found) = &outcome.found {
+                    search(m, found);
+                }
+            }
+        }
         Found::Recovery(_)
         | Found::Reset(_)
         | Found::Bursts(_)
         | Found::Mrr(_)
-        | Found::Mlrsearch(_)
         | Found::Equilibrium(_) => {}
     }
 }
@@ -270,7 +313,7 @@ fn throughput(m: &mut Markup, outcomes: &[&Outcome]) {
     let mut curves = vec![Curve::new("measured", measured)];
     if !theoretical.is_empty() {
         curves.push(Curve {
-            dashed: true,
+            line: Line::Dashed,
             ..Curve::new("theoretical", theoretical)
         });
     }
@@ -438,16 +481,16 @@ fn over_time(m: &mut Markup, outcome: &Outcome, title: String) {
     if samples.len() < 2 {
         return;
     }
-    let at = |sample: &model::procedure::Interval| {
+    let at = |sample: &Interval| {
         (sample.at_ns as f64 + sample.length_ns as f64 / 2.0) / 1e9
     };
-    let curve = |name: &str, of: fn(&model::procedure::Interval) -> f64| {
+    let curve = |name: &str, of: fn(&Interval) -> f64| {
         Curve::new(name, samples.iter().map(|s| (at(s), of(s))).collect())
     };
     let rates = [
         curve("forwarded", |s| s.forwarding_rate_pps()),
         Curve {
-            dashed: true,
+            line: Line::Dashed,
             ..curve("offered", |s| s.offered_load_pps())
         },
     ];
@@ -480,6 +523,105 @@ fn over_time(m: &mut Markup, outcome: &Outcome, title: String) {
             curves: &lost,
             moments,
             height: 0.6 * LOW,
+            words: percent,
+        },
+    );
+    if matches!(outcome.found, Found::Ramp(_)) {
+        over_load(m, samples);
+    }
+}
+
+/// What a ramp forwarded at each load it offered: below the line from corner to corner is what was lost.
+fn over_load(m: &mut Markup, samples: &[Interval]) {
+    let mut points: Vec<(f64, f64)> = samples
+        .iter()
+        .map(|s| (s.offered_load_pps(), s.forwarding_rate_pps()))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let Some((most, _)) = points.last().copied() else {
+        return;
+    };
+    let curves = [
+        Curve {
+            line: Line::None,
+            ..Curve::new("forwarded", points)
+        },
+        Curve {
+            line: Line::Dashed,
+            ..Curve::new("no loss", vec![(0.0, 0.0), (most, most)])
+        },
+    ];
+    graph(
+        m,
+        &Graph {
+            title: "Forwarded over offered".into(),
+            across: Axis::loads("offered load", &curves),
+            up: Axis::rates(&curves),
+            curves: &curves,
+            moments: Vec::new(),
+            height: HEIGHT,
+            words: rate,
+        },
+    );
+}
+
+/// How a search went on: its trials and, after each, the bounds of every goal; then what trials lost at their loads.
+pub(super) fn search(m: &mut Markup, search: &SearchOutcome) {
+    let course = &search.course;
+    if course.len() < 2 {
+        return;
+    }
+    let number = |index: usize| (index + 1) as f64;
+    let trials = course.iter().enumerate();
+    let trials = trials.map(|(index, step)| (number(index), step.load_pps));
+    let mut curves = vec![Curve {
+        line: Line::None,
+        ..Curve::new("trials", trials.collect())
+    }];
+    for (goal, label) in search::labels(search).into_iter().enumerate() {
+        let bound = |of: fn(&SearchStep) -> &[Option<f64>]| -> Vec<(f64, f64)> {
+            let steps = course.iter().enumerate();
+            steps
+                .filter_map(|(index, step)| Some((number(index), (*of(step).get(goal)?)?)))
+                .collect()
+        };
+        curves.push(Curve {
+            line: Line::Dashed,
+            ..Curve::new(format!("{label} not met"), bound(|s| &s.upper_bounds_pps))
+        });
+        curves.push(Curve::new(
+            format!("{label} met"),
+            bound(|s| &s.lower_bounds_pps),
+        ));
+    }
+    curves.retain(|curve| !curve.points.is_empty());
+    graph(
+        m,
+        &Graph {
+            title: "Trials and bounds".into(),
+            across: Axis::parameter("trial", &curves),
+            up: Axis::close_rates(&curves),
+            curves: &curves,
+            moments: Vec::new(),
+            height: HEIGHT,
+            words: rate,
+        },
+    );
+    let lost = course.iter();
+    let lost = lost.map(|step| (step.load_pps, 100.0 * step.loss_ratio));
+    let curves = [Curve {
+        line: Line::None,
+        ..Curve::new("trials", lost.collect())
+    }];
+    graph(
+        m,
+        &Graph {
+            title: "Loss over load".into(),
+            across: Axis::loads("intended load", &curves),
+            up: Axis::percents("lost or not sent, % of the frames due", &curves),
+            curves: &curves,
+            moments: Vec::new(),
+            height: LOW,
             words: percent,
         },
     );
@@ -519,39 +661,71 @@ fn critical_load(m: &mut Markup, outcomes: &[&Outcome]) {
     }
 }
 
-/// What came out over the values of a parameter.
+/// What came out over the values of a parameter, and what a frame cost there: what each rule adds is a straight line.
 fn sweep(m: &mut Markup, outcomes: &[&Outcome]) {
     let mut parameter = String::new();
-    let mut curves = Vec::new();
+    let (mut rates, mut costs) = (Vec::new(), Vec::new());
     for outcome in outcomes {
-        if let Found::Sweep(found) = &outcome.found {
-            parameter.clone_from(&found.parameter);
-            let points = found.points.iter();
-            let points = points.filter_map(|p| Some((p.value as f64, p.median_pps?)));
-            let mut points: Vec<_> = points.collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            curves.push(Curve::new(frames(outcome), points));
+        let Found::Sweep(found) = &outcome.found else {
+            continue;
+        };
+        parameter.clone_from(&found.parameter);
+        let points = found.points.iter();
+        let points = points.filter_map(|p| Some((p.value as f64, p.median_pps?)));
+        let mut points: Vec<_> = points.filter(|(_, pps)| *pps > 0.0).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let of_frame = points.iter().map(|(value, pps)| (*value, 1e9 / pps));
+        costs.push(Curve::new(frames(outcome), of_frame.collect()));
+        if let Some(line) = found.cost.as_ref().and_then(|cost| fitted(cost, &points)) {
+            costs.push(Curve {
+                line: Line::Dashed,
+                ..Curve::new("fitted", line)
+            });
         }
+        rates.push(Curve::new(frames(outcome), points));
     }
-    curves.retain(|curve| curve.points.len() > 1);
-    if curves.is_empty() {
+    rates.retain(|curve| curve.points.len() > 1);
+    costs.retain(|curve| curve.points.len() > 1);
+    if rates.is_empty() {
         return;
     }
     graph(
         m,
         &Graph {
-            title: String::new(),
-            across: Axis {
-                title: parameter,
-                ..Axis::sizes(&curves)
-            },
-            up: Axis::rates(&curves),
-            curves: &curves,
+            title: "What came out".into(),
+            across: Axis::parameter(&parameter, &rates),
+            up: Axis::rates(&rates),
+            curves: &rates,
             moments: Vec::new(),
             height: HEIGHT,
             words: rate,
         },
     );
+    graph(
+        m,
+        &Graph {
+            title: "Time per frame".into(),
+            across: Axis::parameter(&parameter, &costs),
+            up: Axis::numbers("nanoseconds per frame", &costs),
+            curves: &costs,
+            moments: Vec::new(),
+            height: HEIGHT,
+            words: |ns| format!("{ns:.1} ns"),
+        },
+    );
+}
+
+/// The line that stands for what was found to be the cost, where it is a line.
+fn fitted(cost: &Cost, points: &[(f64, f64)]) -> Option<Vec<(f64, f64)>> {
+    let (frame_ns, unit_ns) = match *cost {
+        Cost::Constant { frame_ns } => (frame_ns, 0.0),
+        Cost::Linear {
+            frame_ns, unit_ns, ..
+        } => (frame_ns, unit_ns),
+        Cost::Logarithmic { .. } | Cost::Cliff { .. } => return None,
+    };
+    let ends = [points.first()?.0, points.last()?.0];
+    Some(ends.map(|value| (value, frame_ns + unit_ns * value)).into())
 }
 
 /// Draws a graph.
@@ -650,11 +824,10 @@ fn grid(m: &mut Markup, graph: &Graph<'_>) {
                 ("y2", &below),
             ],
         );
-        m.leaf(
-            "text",
-            &[("class", "middle"), ("x", &x), ("y", &numbers)],
-            number,
-        );
+        let text = [("class", "middle"), ("x", x.as_str()), ("y", &numbers)];
+        if !number.is_empty() {
+            m.leaf("text", &text, number);
+        }
     }
 }
 
@@ -676,14 +849,11 @@ fn draw(m: &mut Markup, graph: &Graph<'_>, n: usize, curve: &Curve) {
     };
     let points: Vec<String> = thinned(&curve.points).into_iter().map(place).collect();
     let (view, tall) = (format!("0 0 1000 {height}"), format!("{height}"));
-    let class = style(
-        n,
-        if curve.dashed {
-            "curve dashed"
-        } else {
-            "curve"
-        },
-    );
+    let class = match curve.line {
+        Line::Dashed => "curve dashed",
+        Line::Solid | Line::None => "curve",
+    };
+    let class = style(n, class);
     let stretched = [
         ("width", "100%"),
         ("height", tall.as_str()),
@@ -691,14 +861,16 @@ fn draw(m: &mut Markup, graph: &Graph<'_>, n: usize, curve: &Curve) {
         ("preserveAspectRatio", "none"),
         ("class", "stretched"),
     ];
-    m.within("svg", &stretched, |m| {
-        m.shape(
-            "polyline",
-            &[("class", &class), ("points", &points.join(" "))],
-        );
-    });
-    if curve.points.len() > MARKED {
-        return;
+    if curve.line != Line::None {
+        m.within("svg", &stretched, |m| {
+            m.shape(
+                "polyline",
+                &[("class", &class), ("points", &points.join(" "))],
+            );
+        });
+        if curve.points.len() > MARKED {
+            return;
+        }
     }
     for (x, y) in &curve.points {
         let title = format!("{}, {}: {}", curve.name, short(*x), (graph.words)(*y));
@@ -800,10 +972,43 @@ mod tests {
     }
 
     #[test]
-    fn every_size_has_room() {
-        let axis = Axis::sizes(&curve(&[(1518.0, 1.0), (64.0, 1.0), (128.0, 2.0)]));
+    fn sizes_lie_where_their_bytes_are_and_their_numbers_have_room() {
+        let axis = Axis::sizes(&curve(&[
+            (1518.0, 1.0),
+            (66.0, 1.0),
+            (64.0, 1.0),
+            (128.0, 2.0),
+        ]));
         let places = [64.0, 128.0, 1518.0].map(|size| axis.percent(size));
-        assert_eq!(places.map(|place| place.round()), [17.0, 50.0, 83.0]);
+        assert_eq!(places.map(|place| place.round()), [4.0, 8.0, 95.0]);
+        let told: Vec<&str> = axis.ticks.iter().map(|(_, told)| told.as_str()).collect();
+        assert_eq!(told, ["1518", "128", "", "64"]);
+    }
+
+    #[test]
+    fn a_linear_cost_is_a_straight_line() {
+        let cost = Cost::Linear {
+            frame_ns: 700.0,
+            unit_ns: 12.0,
+            unit_ns_interval: (11.0, 13.0),
+        };
+        let points: Vec<(f64, f64)> = [0.0, 1.0, 10.0, 100.0, 1000.0]
+            .map(|rules| (rules, 700.0 + 12.0 * rules))
+            .into();
+        let curves = curve(&points);
+        let (across, up) = (
+            Axis::parameter("rules", &curves),
+            Axis::numbers("ns", &curves),
+        );
+        let at = |(x, y): (f64, f64)| (across.percent(x), up.percent(y));
+        let slope = |a: (f64, f64), b: (f64, f64)| (b.1 - a.1) / (b.0 - a.0);
+        let places: Vec<(f64, f64)> = points.iter().copied().map(at).collect();
+        let whole = slope(places[0], places[4]);
+        for pair in places.windows(2) {
+            assert!((slope(pair[0], pair[1]) / whole - 1.0).abs() < 1e-9);
+        }
+        let line = fitted(&cost, &points).unwrap();
+        assert_eq!(line, [points[0], points[4]]);
     }
 
     #[test]

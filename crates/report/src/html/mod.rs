@@ -257,7 +257,10 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
 fn results(m: &mut Markup, summary: &Summary) {
     if let Some(search) = &summary.search {
         section(m, "Loads that meet the goals", |m| {
-            m.within("figure", &[], |m| table(m, &search::goals(search)));
+            m.within("figure", &[], |m| {
+                graph::search(m, search);
+                table(m, &search::goals(search));
+            });
             for words in [search::extent(search), search::method(search)] {
                 m.leaf("p", &[("class", "note")], &note(&words));
             }
