@@ -5,13 +5,21 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use report::html::{ShownFacts, page};
+
 fn main() -> std::io::Result<()> {
     let Some(folder) = std::env::args_os().nth(1) else {
         return Err(std::io::Error::other("say into which folder"));
     };
     std::fs::create_dir_all(&folder)?;
     for run in common::all() {
-        let page = report::html::page(&run.info, &run.summary, &run.trials, &run.rebuilds);
+        let page = page(
+            &run.info,
+            &run.summary,
+            &run.trials,
+            &run.rebuilds,
+            ShownFacts::Brief,
+        );
         let path = std::path::Path::new(&folder).join(run.name);
         std::fs::write(path.with_extension("html"), page)?;
     }

@@ -634,6 +634,38 @@ fn line_rate_and_generator_limits_are_told() {
 
 /// The check values of methods.md §8.8, through runs: nine versions, the fifth a dip.
 #[test]
+fn a_page_has_every_difference_and_needs_nothing_else() {
+    let hostile = files(&[
+        ("<script>alert(1)</script>", &HT_8),
+        ("b\" onload=\"x", &NO_HT),
+    ]);
+    for sources in [two_runs(), archive(), hyperthreading(), hostile] {
+        let outcome = compare(&sources, &options()).unwrap();
+        let page = report::html::comparison(&outcome, &[]);
+        let parsed = scraper::Html::parse_document(&page);
+        assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+        let select = |selector: &str| {
+            let selector = scraper::Selector::parse(selector).unwrap();
+            parsed.select(&selector).count()
+        };
+        assert_eq!(
+            select("script, link, img, iframe, [src], [href], [onload]"),
+            0
+        );
+        let compared: Vec<_> = outcome.rows.iter().flat_map(|r| &r.comparisons).collect();
+        assert!(!compared.is_empty());
+        let has_interval = compared.iter().filter(|c| c.interval_percent.is_some());
+        assert_eq!(select(".chart rect.interval"), has_interval.count());
+        let values = outcome.rows.iter().flat_map(|r| r.cells.iter().flatten());
+        assert_eq!(
+            select(".chart circle.dot"),
+            values.map(|cell| cell.values.len()).sum::<usize>()
+        );
+        assert_eq!(select("tbody tr"), outcome.rows.len());
+    }
+}
+
+#[test]
 fn change_points_of_runs() {
     let values = [100.0, 101.0, 99.0, 100.0, 70.0, 100.0, 101.0, 99.0, 100.0];
     let names: Vec<String> = (1..=9).map(|i| format!("v{i}")).collect();

@@ -3,10 +3,17 @@
 mod common;
 
 use common::Run;
+use report::html::ShownFacts;
 use scraper::{ElementRef, Html, Selector};
 
 fn page(run: &Run) -> String {
-    report::html::page(&run.info, &run.summary, &run.trials, &run.rebuilds)
+    report::html::page(
+        &run.info,
+        &run.summary,
+        &run.trials,
+        &run.rebuilds,
+        ShownFacts::Brief,
+    )
 }
 
 fn select<'a>(page: &'a Html, selector: &str) -> Vec<ElementRef<'a>> {
@@ -169,4 +176,15 @@ fn every_trial_is_listed_and_invalid_ones_say_why() {
         .map(|t| t.validity.reasons.join("; "))
         .collect();
     assert_eq!(reasons, expect);
+}
+
+#[test]
+fn the_kernels_command_line_is_told_only_when_asked_for() {
+    let run = &common::all()[0];
+    let line = run.info.facts.kernel_command_line.as_deref();
+    let line = line.expect("the test data has one");
+    for (shown, is_told) in [(ShownFacts::Brief, false), (ShownFacts::Full, true)] {
+        let page = report::html::page(&run.info, &run.summary, &run.trials, &run.rebuilds, shown);
+        assert_eq!(page.contains(line), is_told, "{shown:?}");
+    }
 }

@@ -5,6 +5,7 @@ use model::import::{ImportedCase, ImportedSeries};
 use model::result::{Noise, RunInfo, RunState, Summary};
 use model::trial::IpVersion;
 use model::version::RUN_FORMAT;
+use report::html::ShownFacts;
 use scraper::{Html, Selector};
 
 fn info() -> RunInfo {
@@ -96,7 +97,7 @@ fn as_markdown_and_csv() {
 
 #[test]
 fn as_a_page_that_opens_with_a_plot() {
-    let page = report::html::page(&info(), &summary(), &[], &[]);
+    let page = report::html::page(&info(), &summary(), &[], &[], ShownFacts::Brief);
     let parsed = Html::parse_document(&page);
     assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
     let select = |text: &str| {
@@ -113,6 +114,8 @@ fn as_a_page_that_opens_with_a_plot() {
         cases: Vec::new(),
         ..summary()
     };
-    assert!(report::html::page(&info(), &nothing, &[], &[]).contains("no value"));
+    assert!(
+        report::html::page(&info(), &nothing, &[], &[], ShownFacts::Brief).contains("no value")
+    );
     assert!(report::text::quick(&info(), &nothing).contains("no value"));
 }

@@ -84,6 +84,7 @@ enum Format {
     Csv,
     Json,
     Ministat,
+    Html,
 }
 
 /// The document of `--json`.
@@ -125,6 +126,7 @@ impl Compare {
             Format::Text => output::result(&compare::text(&outcome, &judged, verbose)),
             Format::Markdown => output::result(&compare::markdown(&outcome, &judged)),
             Format::Csv => output::result(&compare::csv(&outcome)),
+            Format::Html => output::result(&report::html::comparison(&outcome, &judged)),
             Format::Json => output::json(&Document {
                 outcome: &outcome,
                 fail_if: &judged,

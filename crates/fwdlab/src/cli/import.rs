@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use report::html::ShownFacts;
 use serde_json::json;
 use store::import::netbenches::{self, Audit, Imported, Options, Progress, SetResult};
 
@@ -97,7 +98,8 @@ impl Netbenches {
         };
         let begun = Instant::now();
         let mut counter = Counter::new(global.verbosity());
-        let render = |info: &_, summary: &_| report::html::page(info, summary, &[], &[]);
+        let render =
+            |info: &_, summary: &_| report::html::page(info, summary, &[], &[], ShownFacts::Brief);
         let imported = netbenches::import(&options, stop, &render, &mut |p| show(&mut counter, p))
             .with_context(|| format!("import {}", self.dir.display()))?;
         counter.clear();

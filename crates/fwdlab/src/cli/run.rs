@@ -13,6 +13,7 @@ use lab::run::{Control, Measured, Run};
 use model::event::{Event, RebuildRecord};
 use model::import::ImportedRecord;
 use model::result::{RunInfo, RunState, Summary, TrialRecord};
+use report::html::ShownFacts;
 
 use super::Global;
 use crate::exit_code::Code;
@@ -92,7 +93,7 @@ pub(super) fn carry_out(
     };
     let directory = run.path().to_owned();
     let info = run.finish(&summary, state, |info| {
-        report::html::page(info, &summary, &trials, &rebuilds)
+        report::html::page(info, &summary, &trials, &rebuilds, ShownFacts::Brief)
     })?;
 
     if global.json {

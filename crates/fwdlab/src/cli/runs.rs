@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use report::html::ShownFacts;
 use report::listing;
 use serde::Serialize;
 use store::RunEntry;
@@ -34,6 +35,9 @@ pub enum Runs {
         /// Say in words why each trial was made and what it said
         #[arg(long)]
         explain: bool,
+        /// How much of the host the page of --format html tells; pages that are stored with runs are brief
+        #[arg(long, value_enum, default_value_t)]
+        facts: Facts,
     },
     /// Say whether runs are as they were written, and whether their results follow from their trials
     Verify {
@@ -87,6 +91,16 @@ fn since(text: &str) -> Result<Timestamp, String> {
     time.ok_or_else(|| "say a day or a moment: 2026-11-21, 2026-11-21T08:50:00Z".into())
 }
 
+/// How much of the host a page tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Facts {
+    /// What a reader needs to judge the figures
+    #[default]
+    Brief,
+    /// And the kernel's command line, which may name disks, hosts and keys
+    Full,
+}
+
 /// The formats of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Format {
@@ -114,7 +128,8 @@ impl Runs {
                 run,
                 format,
                 explain,
-            } => show(&root, &run, format, explain, global),
+                facts,
+            } => show(&root, &run, format, explain, facts, global),
             Runs::Rm { names } => remove(&root, &names, global),
         }
     }
@@ -284,6 +299,7 @@ fn show(
     name: &str,
     asked: Format,
     explain: bool,
+    facts: Facts,
     global: &Global,
 ) -> anyhow::Result<Code> {
     let format = match (global.json, asked) {
@@ -340,6 +356,10 @@ fn show(
             summary,
             &run.trials,
             &run.rebuilds,
+            match facts {
+                Facts::Brief => ShownFacts::Brief,
+                Facts::Full => ShownFacts::Full,
+            },
         )),
         Format::Json => {}
     }

@@ -15,11 +15,22 @@ use crate::table::{Cell as Text, Column, Mark, Table};
 
 /// One table, then the sentences that qualify it.
 pub fn markdown(outcome: &Outcome, judged: &[Judged]) -> String {
-    let medians = outcome
-        .rows
-        .iter()
-        .flat_map(|row| row.cells.iter().flatten().map(|c| c.median));
-    let scale = super::text::Scale::new(&outcome.unit, medians);
+    let mut text = crate::markdown::table(&table(outcome));
+    text.push('\n');
+    let mut last = "";
+    for (name, sentence) in notes(outcome, judged, false, usize::MAX) {
+        last = if name.is_empty() { last } else { name };
+        text.push_str(&format!(
+            "- {last}: {}\n",
+            crate::markdown::escaped(&sentence)
+        ));
+    }
+    text
+}
+
+/// Everything in one table: a row per test case, the columns beside each other.
+pub(crate) fn table(outcome: &Outcome) -> Table {
+    let scale = super::text::Scale::of(outcome);
     let mut columns = vec![Column::left(&scale.title(&outcome.metric), &[])];
     for (index, column) in outcome.columns.iter().enumerate() {
         columns.push(Column::plus_minus(&column.name, &[]));
@@ -63,17 +74,7 @@ pub fn markdown(outcome: &Outcome, judged: &[Judged]) -> String {
         }
         table.push(Mark::None, cells.into_iter().map(Text::text).collect());
     }
-    let mut text = crate::markdown::table(&table);
-    text.push('\n');
-    let mut last = "";
-    for (name, sentence) in notes(outcome, judged, false, usize::MAX) {
-        last = if name.is_empty() { last } else { name };
-        text.push_str(&format!(
-            "- {last}: {}\n",
-            crate::markdown::escaped(&sentence)
-        ));
-    }
-    text
+    table
 }
 
 /// One line per test case and column, the baseline included, with its comparison (RFC 4180).

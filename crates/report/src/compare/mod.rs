@@ -1,7 +1,7 @@
 //! Comparing configurations, runs or files of numbers: what differs, by how much, and is it proven?
 //!
 //! It is given series of values, arranges them into rows (test cases) and columns (what is compared), asks `stats`, and
-//! renders the outcome as text, Markdown, CSV, ministat blocks or, through serde, JSON. It reads no store and knows no
+//! renders the outcome as text, Markdown, CSV, ministat blocks or, through serde, JSON; [`html`](crate::html::comparison) makes a page of it. It reads no store and knows no
 //! arguments. Start with [`compare`]; [`changes()`] looks for steps in a series of runs.
 
 mod arrange;
@@ -19,8 +19,10 @@ use serde::Serialize;
 use stats::Confidence;
 
 pub use changes::{Changes, changes};
+pub(crate) use formats::table;
 pub use formats::{csv, markdown, ministat};
 pub use limit::{Judged, Limit, LimitError};
+pub(crate) use text::{Scale, difference_cell, notes};
 pub use text::{changes as changes_text, text};
 
 /// The key of [`Options::by`] under which every argument is a column.

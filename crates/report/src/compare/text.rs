@@ -41,13 +41,13 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
 }
 
 /// How values are written.
-pub(super) struct Scale {
+pub(crate) struct Scale {
     prefix: Option<Prefix>,
     unit: String,
 }
 
 impl Scale {
-    fn of(outcome: &Outcome) -> Scale {
+    pub(crate) fn of(outcome: &Outcome) -> Scale {
         let cells = outcome
             .rows
             .iter()
@@ -55,14 +55,14 @@ impl Scale {
         Scale::new(&outcome.unit, cells.map(|cell| cell.median))
     }
 
-    pub(super) fn new(unit: &str, medians: impl Iterator<Item = f64>) -> Scale {
+    fn new(unit: &str, medians: impl Iterator<Item = f64>) -> Scale {
         let prefix = (unit == "pps").then(|| Prefix::for_largest(medians));
         let unit = prefix.map_or(unit.to_owned(), Prefix::pps);
         Scale { prefix, unit }
     }
 
     /// `forwarding rate in Mpps`.
-    pub(super) fn title(&self, metric: &str) -> String {
+    pub(crate) fn title(&self, metric: &str) -> String {
         match self.unit.as_str() {
             "" => "values".into(),
             unit => format!("{} in {unit}", metric.replace('-', " ")),
@@ -86,8 +86,22 @@ impl Scale {
         format!("{value:.*}", wanted.clamp(least, most))
     }
 
+    /// One value with its unit.
+    pub(crate) fn plain(&self, value: f64) -> String {
+        let text = format!("{} {}", self.number(value, 0.0), self.unit);
+        text.trim_end().to_owned()
+    }
+
+    /// A number at an axis.
+    pub(crate) fn tick(&self, value: f64, step: f64) -> String {
+        match self.prefix {
+            Some(prefix) => prefix.tick(value, step),
+            None => format!("{value:.*}", decimals(step, 1, 9)),
+        }
+    }
+
     /// `4.648 ± 2.5 %`, and `4.500 - 4.736`.
-    pub(super) fn cell(&self, cell: &Cell) -> [String; 2] {
+    pub(crate) fn cell(&self, cell: &Cell) -> [String; 2] {
         let half = cell.interval_half_width_percent;
         let spread = half.map_or(cell.max - cell.min, |half| half / 100.0 * cell.mean);
         let number = |value| self.number(value, spread);
@@ -110,7 +124,7 @@ fn share(percent: f64) -> String {
 }
 
 /// `-27.9 % [-29.1, -26.7]` or `~ [-1.8, +2.8]`, and what would have shown.
-pub(super) fn difference_cell(compared: &Compared) -> [String; 2] {
+pub(crate) fn difference_cell(compared: &Compared) -> [String; 2] {
     let ends = compared.interval_percent;
     let shown = ends.map_or(String::new(), |ends| format!(" {}", interval(ends)));
     if compared.verdict == Verdict::CannotTell {
@@ -254,7 +268,7 @@ fn push(table: &mut Table, lines: Vec<[String; 2]>) {
 }
 
 /// Everything below the table: name and sentence. Names of more than `widest` characters stood shortened in it.
-pub(super) fn notes(
+pub(crate) fn notes(
     outcome: &Outcome,
     judged: &[Judged],
     verbose: bool,

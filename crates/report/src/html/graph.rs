@@ -481,9 +481,7 @@ fn over_time(m: &mut Markup, outcome: &Outcome, title: String) {
     if samples.len() < 2 {
         return;
     }
-    let at = |sample: &Interval| {
-        (sample.at_ns as f64 + sample.length_ns as f64 / 2.0) / 1e9
-    };
+    let at = |sample: &Interval| (sample.at_ns as f64 + sample.length_ns as f64 / 2.0) / 1e9;
     let curve = |name: &str, of: fn(&Interval) -> f64| {
         Curve::new(name, samples.iter().map(|s| (at(s), of(s))).collect())
     };

@@ -4,6 +4,7 @@
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
 mod charts;
+mod comparison;
 mod graph;
 mod imported;
 mod markup;
@@ -26,9 +27,21 @@ use crate::text::all_warnings;
 use crate::words::{self, several};
 use markup::Markup;
 
+pub use comparison::comparison;
+
 const STYLE: &str = include_str!("style.css");
 /// A table with more columns is set smaller.
 const MANY_COLUMNS: usize = 10;
+
+/// How much of the host a page tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShownFacts {
+    /// What a reader needs to judge the figures.
+    #[default]
+    Brief,
+    /// And the kernel's command line, which may name disks, hosts and keys of the machine.
+    Full,
+}
 
 /// The report of a run as one self-contained page. `trials` and `rebuilds` are listed as they are; either may be empty.
 pub fn page(
@@ -36,7 +49,24 @@ pub fn page(
     summary: &Summary,
     trials: &[TrialRecord],
     rebuilds: &[RebuildRecord],
+    shown: ShownFacts,
 ) -> String {
+    document(&format!("fwdlab {}", info.id), |m| {
+        if info.kind == KIND {
+            return imported::body(m, info, summary);
+        }
+        head(m, info, summary, trials, rebuilds);
+        results(m, summary);
+        lost_frames(m, summary, rebuilds);
+        noise(m, summary, trials);
+        what_was_measured(m, info, summary, shown);
+        every_trial(m, summary, trials, rebuilds);
+        glossary_list(m);
+    })
+}
+
+/// A page that needs nothing else.
+fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
     let mut m = Markup::default();
     m.trusted("<!DOCTYPE html>\n");
     m.within("html", &[("lang", "en")], |m| {
@@ -53,23 +83,10 @@ pub fn page(
                 "meta",
                 &[("name", "color-scheme"), ("content", "light dark")],
             );
-            m.leaf("title", &[], &format!("fwdlab {}", info.id));
+            m.leaf("title", &[], title);
             m.within("style", &[], |m| m.trusted(STYLE));
         });
-        m.within("body", &[], |m| {
-            m.within("main", &[], |m| {
-                if info.kind == KIND {
-                    return imported::body(m, info, summary);
-                }
-                head(m, info, summary, trials, rebuilds);
-                results(m, summary);
-                lost_frames(m, summary, rebuilds);
-                noise(m, summary, trials);
-                what_was_measured(m, info, summary);
-                every_trial(m, summary, trials, rebuilds);
-                glossary_list(m);
-            });
-        });
+        m.within("body", &[], |m| m.within("main", &[], body));
     });
     m.trusted("\n");
     m.finish()
@@ -386,7 +403,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     });
 }
 
-fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary) {
+fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: ShownFacts) {
     let facts = &info.facts;
     section(m, "What was measured", |m| {
         m.leaf("p", &[], &note(&words::procedure_words(summary)));
@@ -444,7 +461,9 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         optional("driver of the ports", facts.driver.clone());
         optional("link", facts.link.clone());
         optional("engine", Some(facts.engine.clone()));
-        optional("kernel command line", facts.kernel_command_line.clone());
+        if shown == ShownFacts::Full {
+            optional("kernel command line", facts.kernel_command_line.clone());
+        }
         let host = host
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
