@@ -237,6 +237,24 @@ fn ndr_and_pdr_of_a_known_device() {
     assert!(outcome.iter().all(|goal| goal.is_regular));
     let pdr = outcome[1].conditional_throughput_pps.unwrap();
     assert!((pdr - 1_000_000.039).abs() < 1e-3, "{pdr}");
+    // the course has every trial but the warm-up, in order, and ends with what was found
+    let course = search.course();
+    let loads: Vec<u32> = trials[1..].iter().map(|t| t.load_index).collect();
+    assert_eq!(course.iter().map(|s| s.load).collect::<Vec<_>>(), loads);
+    for (k, bounds_of_goal) in course.last().unwrap().bounds.iter().enumerate() {
+        assert_eq!((bounds_of_goal.lower, bounds_of_goal.upper), bounds(k));
+    }
+    // a bound never moves outwards on a DUT without noise
+    for pair in course.windows(2) {
+        for (before, after) in pair[0].bounds.iter().zip(&pair[1].bounds) {
+            assert!(before.lower <= after.lower);
+            assert!(
+                before
+                    .upper
+                    .is_none_or(|upper| after.upper.is_some_and(|a| a <= upper))
+            );
+        }
+    }
 }
 
 /// methods.md §4.4: the goal of RFC 2544 needs 8 trials (the warm-up counted) and 139.5 s where a bisection takes eleven of 60 s.
