@@ -551,7 +551,10 @@ mod tests {
         };
         let beside = delays.beside(&times, 50, held_up);
         assert_eq!(beside.held_up(), held_up);
-        assert_eq!((beside.p99_ns, beside.with_loss_p50_ns), (9653, Some(5000)));
+        assert_eq!(
+            (beside.p99_ns, beside.with_loss_p50_ns),
+            (Some(9653), Some(5000))
+        );
         assert_eq!(
             (beside.with_loss_p99_ns, beside.with_loss_p999_ns),
             (None, None)

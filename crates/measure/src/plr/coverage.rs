@@ -330,10 +330,7 @@ fn intervals_hold_the_truth_on_noisy_duts() {
 #[test]
 #[ignore = "takes minutes"]
 fn intervals_hold_the_truth_on_noisy_duts_at_full_length() {
-    let number = |name: &str, usual: f64| {
-        std::env::var(name).map_or(usual, |typed| typed.parse().expect("a number"))
-    };
-    let all = tally(number("EACH", 6.0) as u64, number("SECONDS", 1800.0));
+    let all = tally(6, 1800.0);
     let sum = |of: &dyn Fn(&Tally) -> u32| all.iter().map(|(_, tally)| of(tally)).sum::<u32>();
     let (printed, inside) = (sum(&Tally::printed), sum(&|tally| tally.inside));
     println!(
