@@ -250,7 +250,7 @@ mod tests {
             result: "64B-1flow-ipv4 1.000 Mpps".into(),
             ..Entry::default()
         };
-        let text = table(&[ours.clone()]).text(usize::MAX);
+        let text = table(std::slice::from_ref(&ours)).text(usize::MAX);
         assert!(!text.contains("measured") && text.contains("@1"), "{text}");
         let theirs = Entry {
             place: None,
