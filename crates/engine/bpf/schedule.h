@@ -140,9 +140,14 @@ static __always_inline void held_up(struct progress *p, __u64 from, __u64 to)
 	newest->to = newest->until = to;
 }
 
-/* How long the next frame, which is due, waited for the end of the hold-up in which it was due. */
-static __always_inline __u64 wait(struct progress *p)
+/*
+ * How long the next frame, which is due, waited for the end of the hold-up in which it was due. A function of its own, as the next
+ * one is: the verifier looks at such a function once, and not once for every way to it, which takes half a minute.
+ */
+__attribute__((noinline)) __u64 hold_up_wait(struct progress *p)
 {
+	if (!p)
+		return 0;
 	for (int i = 0; i < HOLD_UPS && p->kept; i++) {
 		const struct waited *oldest = &p->hold_ups[p->first & (HOLD_UPS - 1)];
 
@@ -157,10 +162,12 @@ static __always_inline __u64 wait(struct progress *p)
 }
 
 /* The next frame is planned for another time than before. The longest wait stays as long: all that is owed was due in one hold-up. */
-static __always_inline void replan(struct progress *p, __u64 before)
+__attribute__((noinline)) int hold_up_replan(struct progress *p, __u64 before)
 {
 	__u64 longest = 0;
 
+	if (!p)
+		return 0;
 	for (int i = 0; i < HOLD_UPS && i < p->kept; i++) {
 		const struct waited *w = &p->hold_ups[(p->first + i) & (HOLD_UPS - 1)];
 		__u64 from = w->from > before ? w->from : before;
@@ -173,6 +180,7 @@ static __always_inline void replan(struct progress *p, __u64 before)
 	p->hold_ups[0].from = p->next;
 	p->hold_ups[0].to = p->next + p->lag;
 	p->hold_ups[0].until = p->next + longest;
+	return 0;
 }
 
 /* All frames that are due but the newest were missed. */
@@ -220,7 +228,7 @@ static __always_inline void change_gap(struct progress *p, __u64 elapsed, __u64 
 	p->next = slot - p->lag;
 	p->gap = gap;
 	if (p->kept)
-		replan(p, before);
+		hold_up_replan(p, before);
 }
 
 /* Reads the clock. Returns it when a frame is due, else 0. `flushed`: the port has all frames of earlier calls. */
@@ -327,7 +335,7 @@ static __always_inline __u64 due(const volatile struct control *c, struct progre
 	if (!p->oldest)
 		p->oldest = departure + 1;
 	if (p->kept)
-		departure -= wait(p);
+		departure -= hold_up_wait(p);
 	return p->start_ns + (departure >> FRACTION);
 }
 

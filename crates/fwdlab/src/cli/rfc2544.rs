@@ -156,7 +156,7 @@ mod tests {
                 "shorter than those of the search",
             ),
             (vec!["--latency-at", "150"], "at most 100 %"),
-            (vec!["--repetitions", "0"], "one repetition"),
+            (vec!["--repetitions", "0"], "1 to 10000"),
             (vec!["--tests", "reset"], "what is reset"),
             (
                 vec!["--tests", "latency", "--reset", "forwarding"],

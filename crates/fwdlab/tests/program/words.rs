@@ -151,7 +151,7 @@ fn make_quick_ends_well_on_a_noisy_machine() {
         std::fs::write(&program, format!("#!/bin/sh\necho page\nexit {code}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let made = std::process::Command::new("make")
-            .args(["--no-print-directory", "--old-file=build", "quick"])
+            .args(["--no-print-directory", "quick", "CARGO=true"])
             .arg(format!("FWDLAB={}", program.display()))
             .current_dir(&root)
             .env_remove("MAKEFLAGS")
