@@ -26,7 +26,7 @@
 #define OVERTIME (100000000ull << FRACTION)
 
 /* Hold-ups that are told apart as long as not all frames that were due in them have left, a power of two. */
-#define HOLD_UPS 64
+#define HOLD_UPS 16
 
 /* schedule_test.bpf.c has a clock that a test sets. */
 #ifndef NOW

@@ -74,7 +74,7 @@ const OVERTIME: u64 = OVERTIME_NS << FRACTION;
 
 /// Hold-ups that are told apart as long as not all frames that were due in them have left; of more, the last ones count as one, with
 /// what lies between them. A sender beside three other processes on its CPU has some 60 in a second, and owes no more than that.
-const HOLD_UPS: usize = 64;
+const HOLD_UPS: usize = 16;
 
 /// Frames that are planned from one time to another were due while the sender was held up, and waited until a third: the end of the
 /// hold-up, which is the second, unless the load has changed since.
