@@ -76,7 +76,7 @@ pub(super) struct Progress {
 }
 
 /// `HOLD_UPS` of `bpf/schedule.h`.
-const HOLD_UPS: usize = 64;
+const HOLD_UPS: usize = 16;
 
 /// `LINE_BYTES`, `FIRST_BYTES` and `MAX_LINES` of `bpf/cycle.bpf.c`.
 pub(super) const LINE_BYTES: usize = 128;
