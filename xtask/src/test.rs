@@ -44,10 +44,7 @@ pub fn all(root: &Path) -> anyhow::Result<bool> {
     match programs::build(tests(root))? {
         None => tally.failed.push("cargo could not build all tests".into()),
         Some(all) => {
-            println!(
-                "{} programs, two at a time; each is shown when it ends",
-                all.len()
-            );
+            println!("{} programs; each is shown when it ends", all.len());
             programs::run(all, &mut |ended| show(&ended, &mut tally));
             documentation(root, &mut tally)?;
         }

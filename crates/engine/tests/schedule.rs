@@ -23,7 +23,7 @@ const MS: u64 = 1_000_000;
 
 /// `struct control` and `struct progress` of `bpf/schedule.h`, in words of 8 bytes.
 type Control = [u64; 6];
-type Progress = [u64; 223];
+type Progress = [u64; 79];
 const NOT_SENT: usize = 16;
 const MADE_UP: usize = 17;
 const LAG: usize = 20;
@@ -62,7 +62,7 @@ impl Sender {
 
     fn reset(&mut self) {
         let map = self.programs.map_mut("progress").unwrap();
-        let nothing: Progress = [0; 223];
+        let nothing: Progress = [0; 79];
         Array::<_, Progress>::try_from(map)
             .unwrap()
             .set(0, nothing, 0)

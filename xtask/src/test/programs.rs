@@ -1,4 +1,4 @@
-//! The test programs that cargo builds, run side by side: some sleep while frames flow, others only compute.
+//! The test programs that cargo builds: those that only compute run side by side, those that send frames one after the other.
 //!
 //! It does not read what they say: that is the parent's. Start with [`build`], then [`run`].
 
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::Value;
 
-/// Begin with these: they take longest, and what is left when they end runs alone.
-const FIRST: &[&str] = &["fwdlab program"];
+/// Crates whose tests send frames: what runs beside them would hold the sender up.
+const FRAMES: &[&str] = &["engine", "lab", "fwdlab"];
 
-/// So many at a time. Most CPU time goes into frames and waits for them; three would be late for their own schedules.
+/// So many of the others at a time.
 const LANES: usize = 2;
 
 /// Property tests try the same cases in every run of `make test`, as the fuzz targets do: when it fails, a change did it. New cases
@@ -55,7 +55,7 @@ pub fn build(mut cargo: Command) -> anyhow::Result<Option<Vec<Program>>> {
         programs.extend(program(&line.context("read what cargo says")?));
     }
     let succeeded = child.wait().context("wait for cargo")?.success();
-    programs.sort_by_key(|p| !FIRST.contains(&&*p.name));
+    programs.sort_by_key(Program::sends_frames);
     Ok(succeeded.then_some(programs))
 }
 
@@ -76,8 +76,23 @@ fn program(message: &str) -> Option<Program> {
     })
 }
 
-/// Runs them in [`LANES`] and hands over each as it ends.
+impl Program {
+    fn sends_frames(&self) -> bool {
+        let of = self.name.split(' ').next().unwrap_or_default();
+        FRAMES.contains(&of)
+    }
+}
+
+/// Runs all, those that send frames last and alone, and hands over each as it ends.
 pub fn run(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
+    let (alone, beside): (Vec<_>, Vec<_>) = programs.into_iter().partition(Program::sends_frames);
+    side_by_side(beside, each);
+    for program in alone {
+        each(one(program));
+    }
+}
+
+fn side_by_side(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
     let queue = Mutex::new(VecDeque::from(programs));
     let next = || {
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
