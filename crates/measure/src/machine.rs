@@ -490,7 +490,6 @@ mod tests {
             ("id = 'mlrsearch'\ngoals = ['npr']", "`npr` is no goal"),
             ("id = 'mlrsearch'\nmin = 'max'", "min: say a load"),
             ("id = 'mlrsearch'\nmin = 10", "below one frame"),
-            ("id = 'mrr'\ntrials = 0", "at least one trial"),
             (
                 "id = 'latency'\ntests = ['latency']",
                 "tests are listed where",

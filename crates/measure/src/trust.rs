@@ -446,7 +446,12 @@ mod tests {
     #[test]
     fn advice_says_who_is_busy_and_what_still_works() {
         let noisy = case(vec![500e3, 620e3, 740e3, 560e3, 680e3]);
-        let told = advice(&[noisy.clone()], None, Some("cargo (4711) 93 % of a CPU")).join("\n");
+        let told = advice(
+            std::slice::from_ref(&noisy),
+            None,
+            Some("cargo (4711) 93 % of a CPU"),
+        )
+        .join("\n");
         for words in ["cargo (4711)", "--vs", "-n 20"] {
             assert!(told.contains(words), "{words}: {told}");
         }

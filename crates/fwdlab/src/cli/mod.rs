@@ -153,6 +153,18 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     let as_json = ours.any(|argument| argument == "--json");
     let read = help::program().try_get_matches_from(line);
     let read = read.and_then(|matches| Arguments::from_arg_matches(&matches));
+    // clap sees the conflict of two options only on the same side of the command's name
+    let read = read.and_then(|arguments| match arguments.global {
+        Global {
+            json: true,
+            json_stream: true,
+            ..
+        } => Err(help::program().error(
+            clap::error::ErrorKind::ArgumentConflict,
+            "the argument '--json' cannot be used with '--json-stream'",
+        )),
+        _ => Ok(arguments),
+    });
     read.map_err(|error| {
         // a reader that has gone away is not an error
         let _ = error.print();
