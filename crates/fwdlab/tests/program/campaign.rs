@@ -67,7 +67,7 @@ fn example(name: &str) -> String {
 /// 20 ns are 20 ns: the cost of a rule lies in its interval, which is narrow.
 #[test]
 fn a_sweep_finds_what_a_rule_costs() {
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let path = example("simulated.toml");
     let document = lab.json(&["run", &path]);
     let case = &document["cases"][0];
@@ -122,7 +122,7 @@ fn a_sweep_finds_what_a_rule_costs() {
 
 #[test]
 fn every_procedure_tells_the_truth_of_a_simulated_dut() {
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let sweep = "id = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 10, 100, 1000, 2000]\nruns = 3";
     let cliff = found(
         &lab,
@@ -201,7 +201,7 @@ fn every_procedure_tells_the_truth_of_a_simulated_dut() {
 /// Six test cases, three blocks: each block has all of them, in an order of its own that the seed decides.
 #[test]
 fn test_cases_are_measured_in_randomised_complete_blocks() {
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let text = "campaign = 'c'\niterations = 3\nseed = 11\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,link=1Gbps,noise=0.01'\n\
                 [matrix]\nsize = [64, 512]\nflows = [1, 10, 100]\n[procedure]\nid = 'trial'\nfor = '1s'";
     let document = document(&run(&lab, text), 0);
@@ -269,7 +269,7 @@ fn test_cases_are_measured_in_randomised_complete_blocks() {
 /// Every mistake is told before anything happens, with its place; nothing is kept.
 #[test]
 fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let sim =
         "campaign = 'c'\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,link=1Gbps'\n[procedure]\n";
     for (text, words) in [
@@ -317,7 +317,7 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
 
 #[test]
 fn examples_are_right_and_the_schema_knows_them() {
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let schema = lab.json(&["schema", "campaign"]);
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/campaign.json");
     let committed: Value = serde_json::from_slice(&fs::read(committed).unwrap()).unwrap();
@@ -354,7 +354,7 @@ fn examples_are_right_and_the_schema_knows_them() {
 /// Every trial is invalid: measured, kept, and no result.
 #[test]
 fn a_campaign_without_any_good_iteration_is_not_valid() {
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let text = "campaign = 'c'\niterations = 2\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,flap=1,link=1Gbps'\n\
                 [procedure]\nid = 'trial'\nfor = '1s'";
     let document = document(&run(&lab, text), 5);
@@ -413,7 +413,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
     if !root(THIS) {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let text = "campaign = 'fails'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n[configuration]\n\
                 blind = 'ip route flush table main'\nbroken = ['true', 'exit 3']\n\
                 [matrix]\nconfiguration = ['plain', 'blind', 'broken']\n\
@@ -467,7 +467,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
 /// Profiles and directions on a simulated DUT that forwards a million frames per second of any kind, each way.
 #[test]
 fn what_is_sent_is_a_part_of_the_matrix() {
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let own = "[[stream]]\nlayers = ['ipv4', 'udp']\nsize = 200\n";
     file(&lab, "own.toml", own);
     let text = "campaign = 'traffic'\niterations = 2\nseed = 1\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\nmax = '4Mpps'\n\
@@ -596,7 +596,7 @@ fn a_signal_keeps_what_was_measured() {
     if !root("a_signal_keeps_what_was_measured") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let text = "campaign = 'long'\niterations = 100\n[bed]\nmax = '100kpps'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
     let path = file(&lab, "campaign.toml", text);
     let mut started = lab.start(&["run", &path, "--json-stream"]);

@@ -288,7 +288,7 @@ fn procedures_say_why_the_dut_drops() {
     if !root(test) {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let set = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
         nft add rule ip t f numgen random mod 10 0 drop";
     let trial = [

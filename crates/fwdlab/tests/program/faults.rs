@@ -36,7 +36,7 @@ fn runs_that_cannot_be_kept_are_not_measured() {
     if !root("runs_that_cannot_be_kept_are_not_measured") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let runs = lab.runs().to_str().unwrap().to_owned();
     let ended = on_a_file_system(&lab, "ro");
     ended.code(3).says(&[&runs, "Read-only file system"]);
@@ -71,7 +71,7 @@ fn a_run_on_a_disk_that_gets_full_says_so() {
     if !root("a_run_on_a_disk_that_gets_full_says_so") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let runs = lab.runs();
     fs::create_dir_all(&runs).unwrap();
     // room for the beginning of a run, its reserve, and a few of some hundred trials
@@ -115,7 +115,7 @@ fn a_missing_program_is_named_with_its_package() {
     if !root("a_missing_program_is_named_with_its_package") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let mut command = lab.program(TINY);
     let ended = ended({
         command.env("PATH", "/nonexistent");
@@ -150,7 +150,7 @@ fn without_root_it_works_or_says_why_not() {
     if !root("without_root_it_works_or_says_why_not") {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     // the build directory may be closed to others
     fs::set_permissions(lab.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = lab.path().join("fwdlab");

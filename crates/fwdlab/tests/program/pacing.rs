@@ -122,7 +122,7 @@ fn a_sender_that_was_stopped_does_not_hide_it_from_latencies() {
     if !root(TEST) {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let wire = Wire::new();
     let analysed = |arguments: &str| {
         let command = format!(

@@ -51,7 +51,7 @@ impl Dut {
             ));
         }
         Some(Dut {
-            lab: Lab::new(),
+            lab: Lab::alone(),
             ours,
             router,
         })
