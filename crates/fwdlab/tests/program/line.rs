@@ -104,8 +104,8 @@ fn tables_of_rfc2544_have_the_theoretical_maximum() {
         .join(" ");
     for words in [
         "64 B 1.488 Mpps",
-        "512 B 235.0 kpps 235.0 kpps 100.00 %",
-        "1518 B 81.27 kpps 81.27 kpps 100.00 %",
+        "512 B 235.0 kpps 235.0 kpps 100 %",
+        "1518 B 81.27 kpps 81.27 kpps 100 %",
         "no loss at the rate of the line",
         "link simulated link 1 Gbit/s",
     ] {
