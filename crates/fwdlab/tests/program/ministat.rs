@@ -178,7 +178,8 @@ fn json_has_the_numbers_that_others_published() {
     refused
         .code(2)
         .says(&["ministat: Cannot open nofile: No such file or directory\n"]);
-    assert_eq!(refused.out, "");
+    let said: Value = serde_json::from_str(&refused.out).unwrap();
+    assert_eq!(said["error"]["code"], 2);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn json_answers_errors_too() {
         (&["runs", "show", "nothing"], 3, "preflight", "nothing"),
         (&["compare", "no-file", "no-other"], 2, "usage", "no-file"),
         (&["check", "no-file.toml"], 2, "usage", "no-file"),
-        (&["ministat", "no-file"], 1, "internal", "no-file"),
+        (&["ministat", "no-file"], 2, "usage", "no-file"),
         (&["no-such-command"], 2, "usage", "no-such-command"),
     ] {
         let output = assert_cmd::Command::new(PROGRAM)
