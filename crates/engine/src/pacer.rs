@@ -216,7 +216,7 @@ impl Lag {
     }
 
     /// Gaps have changed, and the next frame is planned for another time than before. The longest wait stays as long as it was, and all
-    /// that is owed counts as due in one hold-up: no wait is hidden, and some may be told too long.
+    /// that is owed counts as due in one hold-up: other waits are told too long where the load rises, too short where it falls.
     pub(crate) fn replan(&mut self, before: u64, planned: u64) {
         let waits = (0..self.kept).map(|at| {
             let held_up = self.hold_ups[(self.oldest + at) % HOLD_UPS];
