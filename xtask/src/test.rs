@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::Context;
 
@@ -76,12 +76,12 @@ fn documentation(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     let mut reader = Reader::default();
     let mut tests = tests(root);
     tests.args(["test", "--workspace", "--doc", "--quiet"]);
-    let succeeded = stream(&mut tests, &mut |line| {
+    let ended = stream(&mut tests, &mut |line| {
         if let Some(line) = reader.read(line) {
             println!("{line}");
         }
     })?;
-    if !succeeded && reader.tally.failed.is_empty() {
+    if !ended.success() && reader.tally.failed.is_empty() {
         tally
             .failed
             .push("cargo could not build or run all examples of the documentation".into());
@@ -109,10 +109,10 @@ fn lint(
         ));
         return Ok(());
     }
-    let succeeded = stream(cargo(root).arg(command).args(arguments), &mut |line| {
+    let ended = stream(cargo(root).arg(command).args(arguments), &mut |line| {
         println!("{line}")
     })?;
-    tally.count(component, succeeded);
+    tally.count(component, ended.success());
     Ok(())
 }
 
@@ -134,7 +134,7 @@ fn cargo(root: &Path) -> Command {
 }
 
 /// Runs a command and hands over what it writes to both its outputs, in order, line by line.
-fn stream(command: &mut Command, line: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
+fn stream(command: &mut Command, line: &mut dyn FnMut(&str)) -> anyhow::Result<ExitStatus> {
     let (reader, writer) = io::pipe().context("open a pipe")?;
     let also = writer.try_clone().context("open a pipe")?;
     let mut child = command
@@ -142,15 +142,15 @@ fn stream(command: &mut Command, line: &mut dyn FnMut(&str)) -> anyhow::Result<b
         .stdout(writer)
         .stderr(also)
         .spawn()
-        .context("run cargo")?;
+        .with_context(|| format!("run {}", command.get_program().display()))?;
     // the command keeps its own ends of the pipe; the end of the output is seen only when they are closed
     command.stdout(Stdio::null()).stderr(Stdio::null());
     for bytes in BufReader::new(reader).split(b'\n') {
         line(&String::from_utf8_lossy(
-            &bytes.context("read what cargo says")?,
+            &bytes.context("read what it says")?,
         ));
     }
-    Ok(child.wait().context("wait for cargo")?.success())
+    child.wait().context("wait for its end")
 }
 
 /// What passed, failed and was skipped.
@@ -386,6 +386,7 @@ test result: ok. 11 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
                 lines.push(line.to_owned())
             })
             .unwrap()
+            .success()
         };
         assert!(run("echo a; echo b >&2"));
         assert!(!run("exit 3"));

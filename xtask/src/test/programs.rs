@@ -3,7 +3,7 @@
 //! It does not read what they say: that is the parent's. Start with [`build`], then [`run`].
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -137,20 +137,11 @@ fn one(program: Program) -> Ended {
 
 /// Runs a command to its end; what it wrote to both its outputs, in order.
 fn output(command: &mut Command) -> anyhow::Result<(String, bool)> {
-    let (mut reader, writer) = std::io::pipe().context("open a pipe")?;
-    let also = writer.try_clone().context("open a pipe")?;
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(writer)
-        .stderr(also)
-        .spawn()
-        .context("run a test program")?;
-    // the command keeps its own ends of the pipe; the end of the output is seen only when they are closed
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut said = Vec::new();
-    reader.read_to_end(&mut said).context("read what it says")?;
-    let status = child.wait().context("wait for it")?;
-    let mut said = String::from_utf8_lossy(&said).into_owned();
+    let mut said = String::new();
+    let status = super::stream(command, &mut |line| {
+        said.push_str(line);
+        said.push('\n');
+    })?;
     if status.code().is_none_or(|code| code != 0 && code != 101) {
         // libtest ends with 0 or 101; anything else is a crash, and no test says so
         said += &format!("{status}\n");
