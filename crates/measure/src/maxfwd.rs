@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 
 use model::comparison::{Comparison, Verdict};
 use model::loss::Ledger;
+use model::probe::{ApartStratum, Reading};
 use model::result::{CaseSummary, Stratum, TrialRecord};
 use model::trial::Stream;
 use stats::{Assumption, Confidence, Sample, compare_pairs};
 
-use crate::gate::Gate;
+use crate::gate::{Condition, Gate};
 use crate::order::blocks;
 use crate::paired::ALLOWANCE;
 use crate::trust;
@@ -37,8 +38,8 @@ const NOT_SATURATED: &str = "the generator is the limit: less than 1.1 times of 
 /// Offered load must exceed the forwarding rate by this factor, or the DUT was not saturated.
 const SATURATION: f64 = 1.1;
 
-/// Counts over some 20 ms, and the probe's readings on both sides.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Counts over some 20 ms, and the probes' readings on both sides.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Window {
     /// When it began, in seconds since the trial began.
     pub start_s: f64,
@@ -50,10 +51,10 @@ pub struct Window {
     pub received: u64,
     /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
     pub dut_waited_s: f64,
-    /// Speed of the DUT's CPU just before, additions per nanosecond.
-    pub probe_before: f64,
+    /// What the probes read just before.
+    pub before: Reading,
     /// And just after.
-    pub probe_after: f64,
+    pub after: Reading,
 }
 
 impl Window {
@@ -81,8 +82,10 @@ impl Window {
 /// The windows of one trial, judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Strata {
-    /// Offered, CPU at full speed.
+    /// Offered, CPU at full speed, CPUs as far apart as most of the time.
     pub quiet: Stratum,
+    /// As quiet, but the CPUs were in another class of distance, or changed it.
+    pub apart: Vec<ApartStratum>,
     /// Offered, CPU contended.
     pub contended: Stratum,
     /// The generator was held up.
@@ -106,9 +109,25 @@ impl Strata {
 pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>) -> Strata {
     let (offered, held_up): (Vec<&Window>, Vec<&Window>) =
         windows.iter().partition(|w| w.was_offered(intended_pps));
-    let (quiet, contended): (Vec<&Window>, Vec<&Window>) = offered.into_iter().partition(|w| {
-        w.had_the_cpu() && gate.is_some_and(|g| g.passes(w.probe_before, w.probe_after))
-    });
+    let condition = |w: &Window| match gate {
+        Some(gate) if w.had_the_cpu() => gate.condition(&w.before, &w.after),
+        _ => Condition::Contended,
+    };
+    let of = |wanted: Condition| -> Vec<&Window> {
+        let all = offered.iter().copied();
+        all.filter(|w| condition(w) == wanted).collect()
+    };
+    let (quiet, contended) = (of(Condition::Quiet), of(Condition::Contended));
+    let classes = gate.map(Gate::classes).unwrap_or_default();
+    let others = classes.into_iter().enumerate().skip(1);
+    let apart = others
+        .map(|(k, class)| (class.round_trip_ns, of(Condition::Apart(k))))
+        .chain([(Vec::new(), of(Condition::Moved))])
+        .filter(|(_, windows)| !windows.is_empty())
+        .map(|(round_trip_ns, windows)| ApartStratum {
+            round_trip_ns,
+            stratum: stratum(&windows),
+        });
     let of_quiet = || median(quiet.iter().map(|w| w.offered_load_pps()));
     let of_all = || median(windows.iter().map(Window::offered_load_pps));
     let offered_pps = if quiet.len() >= MIN_WINDOWS {
@@ -120,6 +139,7 @@ pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>)
     Strata {
         quiet: stratum(&quiet),
         contended: stratum(&contended),
+        apart: apart.collect(),
         not_offered: held_up.len() as u32,
         ungated_pps: forwarded(&windows.iter().collect::<Vec<_>>()),
         offered_pps,
@@ -287,6 +307,7 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
         ledger,
         quiet: stratum(|r| &r.quiet),
         contended: stratum(|r| &r.contended),
+        apart: apart(&valid),
         windows_not_offered: valid.iter().map(|r| r.windows_not_offered).sum(),
         not_saturated,
         warnings: sample
@@ -301,6 +322,27 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
     };
     case.doubt = trust::of_rates(&case);
     case
+}
+
+/// The strata of other classes of distance over all trials, in the order in which they are met.
+fn apart(trials: &[&TrialRecord]) -> Vec<ApartStratum> {
+    let all = || trials.iter().flat_map(|r| &r.apart);
+    let mut strata: Vec<ApartStratum> = Vec::new();
+    for one in all() {
+        if strata.iter().all(|s| s.round_trip_ns != one.round_trip_ns) {
+            let same = || all().filter(|s| s.round_trip_ns == one.round_trip_ns);
+            strata.push(ApartStratum {
+                round_trip_ns: one.round_trip_ns.clone(),
+                stratum: Stratum {
+                    windows: same().map(|s| s.stratum.windows).sum(),
+                    forwarding_rate_pps: median(
+                        same().filter_map(|s| s.stratum.forwarding_rate_pps),
+                    ),
+                },
+            });
+        }
+    }
+    strata
 }
 
 fn warnings_of(sample: &Sample) -> Vec<String> {
@@ -385,13 +427,20 @@ mod tests {
             sent: (offered * 0.02) as u64,
             received: (rate * 0.02) as u64,
             dut_waited_s: 0.0,
-            probe_before: probe,
-            probe_after: probe,
+            before: at(probe, &[]),
+            after: at(probe, &[]),
+        }
+    }
+
+    fn at(speed: f64, distances: &[f64]) -> Reading {
+        Reading {
+            additions_per_ns: speed,
+            distances_ns: distances.to_vec(),
         }
     }
 
     fn gate() -> Gate {
-        Gate::calibrate(&[17.5; 30]).unwrap()
+        Gate::calibrate(&vec![at(17.5, &[]); 30]).unwrap()
     }
 
     #[test]
@@ -420,7 +469,7 @@ mod tests {
             .iter()
             .map(|w| Window {
                 received: w.received * 2,
-                ..*w
+                ..w.clone()
             })
             .collect();
         let again = judge(&doubled, Some(&gate()), Some(1.8e6));
@@ -459,6 +508,8 @@ mod tests {
             forwarding_rate_ungated_pps: strata.ungated_pps,
             quiet: strata.quiet,
             contended: strata.contended,
+            apart: strata.apart,
+            probes: Vec::new(),
             windows_not_offered: strata.not_offered,
             frame_loss_ratio: 1.0 - received as f64 / sent as f64,
             ledger: Ledger {
@@ -477,9 +528,9 @@ mod tests {
     /// What was seen on a machine whose generator shared its CPU: one trial of five had quiet windows.
     #[test]
     fn every_column_is_of_the_trials_that_gave_the_rate() {
-        let mut records = vec![trial(1, &[window(668e3, 1.1e6, 17.5); 12])];
+        let mut records = vec![trial(1, &vec![window(668e3, 1.1e6, 17.5); 12])];
         for iteration in 2..=5 {
-            records.push(trial(iteration, &[window(400e3, 526e3, 9.0); 12]));
+            records.push(trial(iteration, &vec![window(400e3, 526e3, 9.0); 12]));
         }
         let case = &summarise(&[records[0].stream.clone()], &records)[0];
         assert_eq!(case.iterations_pps, [668e3]);
@@ -527,9 +578,54 @@ mod tests {
         }
     }
 
+    /// The commonest class of distance gives the rate, the others are strata of their own; what came out has no say in it.
+    #[test]
+    fn windows_of_other_distances_are_strata_of_their_own() {
+        let of = |distance: f64, rate| Window {
+            before: at(17.5, &[distance]),
+            after: at(17.5, &[distance]),
+            ..window(rate, 1.8e6, 17.5)
+        };
+        let mut windows = vec![of(118.0, 640e3); 30];
+        windows.extend(vec![of(475.0, 500e3); 20]);
+        windows.push(Window {
+            after: at(17.5, &[475.0]),
+            ..of(118.0, 590e3)
+        });
+        let readings: Vec<Reading> = windows.iter().map(|w| w.after.clone()).collect();
+        let gate = Gate::calibrate(&readings).unwrap();
+        let strata = judge(&windows, Some(&gate), Some(1.8e6));
+        assert_eq!(strata.quiet.forwarding_rate_pps, Some(640e3));
+        let apart: Vec<(&[f64], u32, Option<f64>)> = strata
+            .apart
+            .iter()
+            .map(|s| {
+                let Stratum {
+                    windows,
+                    forwarding_rate_pps,
+                } = s.stratum;
+                (&s.round_trip_ns[..], windows, forwarding_rate_pps)
+            })
+            .collect();
+        assert_eq!(apart, [(&[475.0][..], 20, Some(500e3)), (&[], 1, None)]);
+        // with the results the other way round the same windows are chosen, though it is the lower rate now
+        let swapped: Vec<Window> = windows
+            .iter()
+            .map(|w| Window {
+                received: 1_000_000 - w.received,
+                ..w.clone()
+            })
+            .collect();
+        let again = judge(&swapped, Some(&gate), Some(1.8e6));
+        assert_eq!(
+            (again.quiet.windows, again.apart[0].stratum.windows),
+            (30, 20)
+        );
+    }
+
     #[test]
     fn too_few_quiet_windows_give_no_rate() {
-        let strata = judge(&[window(800e3, 1.8e6, 17.5); 9], Some(&gate()), None);
+        let strata = judge(&vec![window(800e3, 1.8e6, 17.5); 9], Some(&gate()), None);
         assert_eq!(
             (strata.quiet.windows, strata.quiet.forwarding_rate_pps),
             (9, None)
@@ -575,7 +671,7 @@ mod tests {
     fn a_generator_at_its_limit_is_said() {
         let limited = |offered| {
             judge(
-                &[window(800e3, offered, 17.5); 12],
+                &vec![window(800e3, offered, 17.5); 12],
                 Some(&gate()),
                 Some(offered),
             )

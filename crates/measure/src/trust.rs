@@ -6,6 +6,7 @@
 
 use model::comparison::{Comparison, Verdict};
 use model::outcome::{Found, Outcome};
+use model::probe::ApartStratum;
 use model::result::{CaseSummary, Noise, Summary, TrialRecord};
 use model::search::GoalResult;
 use stats::{Confidence, Sample};
@@ -64,7 +65,8 @@ pub fn of_values(values: &[f64], what: &str) -> Option<String> {
 
 /// Why the forwarding rate of a test case is not to be relied on.
 pub fn of_rates(case: &CaseSummary) -> Option<String> {
-    let windows = case.quiet.windows + case.contended.windows + case.windows_not_offered;
+    let apart = ApartStratum::windows(&case.apart);
+    let windows = case.quiet.windows + case.contended.windows + apart + case.windows_not_offered;
     let quiet = 100.0 * f64::from(case.quiet.windows) / f64::from(windows.max(1));
     if windows > 0 && quiet < QUIET_WINDOWS_PERCENT {
         return Some(format!("only {quiet:.0} % of its windows were quiet"));
@@ -108,7 +110,8 @@ pub fn doubts_of_trials<'a>(
     let (quiet, judged) = quiet_of(trials);
     if f64::from(quiet) * 100.0 < QUIET_TRIALS_PERCENT * f64::from(judged) || judged == 0 {
         doubts.push(format!(
-            "only {quiet} of {judged} trials had the DUT's CPU at full speed"
+            "only {quiet} of {judged} trials had the DUT's CPU at full speed{}",
+            of_class(gate)
         ));
     }
     doubts
@@ -118,7 +121,8 @@ pub fn doubts_of_trials<'a>(
 fn quiet_of<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> (u32, u32) {
     trials.fold((0, 0), |(quiet, all), trial| {
         let (of_quiet, contended) = (trial.quiet.windows, trial.contended.windows);
-        (quiet + of_quiet, all + of_quiet + contended)
+        let apart = ApartStratum::windows(&trial.apart);
+        (quiet + of_quiet, all + of_quiet + contended + apart)
     })
 }
 
@@ -146,8 +150,9 @@ pub fn of_trials(
     let mut doubts = doubts_of_trials(gate, trials.iter());
     doubts.extend(contradictions);
     let verdict = format!(
-        "{quiet} of {all} trials had the DUT's CPU at full speed before and after; lost frames of the others may be the machine's, and \
-         a search without loss finds the luckiest trials"
+        "{quiet} of {all} trials had the DUT's CPU at full speed before and after{}; lost frames of the others may be the machine's, and \
+         a search without loss finds the luckiest trials",
+        of_class(gate)
     );
     noise(gate, (quiet, all), doubts, verdict)
 }
@@ -156,7 +161,8 @@ pub fn of_trials(
 pub fn of_cases(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Comparison>) -> Noise {
     let sum = |of: fn(&CaseSummary) -> u32| cases.iter().map(of).sum::<u32>();
     let (quiet, contended) = (sum(|c| c.quiet.windows), sum(|c| c.contended.windows));
-    let windows = quiet + contended + sum(|c| c.windows_not_offered);
+    let apart = sum(|c| ApartStratum::windows(&c.apart));
+    let windows = quiet + contended + apart + sum(|c| c.windows_not_offered);
     let doubtful: Vec<(&CaseSummary, &String)> = cases
         .iter()
         .filter_map(|case| Some((case, case.doubt.as_ref()?)))
@@ -174,7 +180,10 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Com
         1 => (*doubt).clone(),
         _ => format!("{}: {doubt}", case.test_case),
     };
-    let mut verdict = format!("{quiet} of {windows} windows had the CPU at full speed");
+    let mut verdict = format!(
+        "{quiet} of {windows} windows had the CPU at full speed{}",
+        of_class(gate)
+    );
     if doubtful.len() == cases.len() {
         doubts.extend(doubtful.iter().map(told));
     } else {
@@ -226,12 +235,22 @@ fn noise(
 ) -> Noise {
     Noise {
         probe_threshold: gate.map(Gate::threshold),
-        calibration: gate.map_or_else(|| "no readings".into(), |g| g.words().into()),
+        calibration: gate.map_or_else(|| "no readings".into(), Gate::words),
+        classes: gate.map(Gate::classes).unwrap_or_default(),
         quiet_percent: (all > 0).then(|| 100.0 * f64::from(quiet) / f64::from(all)),
         verdict: in_words(&doubts, "quiet enough", &verdict),
         too_noisy: !doubts.is_empty(),
         doubts,
         to_do: Vec::new(),
+    }
+}
+
+/// Which class of distance quiet windows and trials are of, where there are several.
+fn of_class(gate: Option<&Gate>) -> String {
+    let classes = gate.map(Gate::classes).unwrap_or_default();
+    match &classes[..] {
+        [of, _, ..] => format!(", and the CPUs {of}"),
+        _ => String::new(),
     }
 }
 

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::probe::DistanceClass;
+
 /// Facts of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
@@ -38,6 +40,10 @@ pub struct Facts {
     pub privileged: bool,
     /// What runs where, and what could not be arranged.
     pub placement: BTreeMap<String, String>,
+    /// Classes of distance between the CPUs that frames cross, the commonest first: at the start of a run as read in a moment, of a
+    /// finished run those of all its readings. Empty where no distance could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<DistanceClass>,
     /// Sysctls that were set in the namespaces: `namespace:name`, value.
     pub sysctls: BTreeMap<String, String>,
     /// Driver of the ports.

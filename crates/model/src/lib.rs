@@ -20,6 +20,7 @@ pub mod link;
 pub mod loss;
 pub mod mix;
 pub mod outcome;
+pub mod probe;
 pub mod procedure;
 pub mod profile;
 pub mod reset;

@@ -12,6 +12,7 @@ use crate::facts::Facts;
 use crate::import::ImportedCase;
 use crate::loss::{Counters, Ledger};
 use crate::outcome::Outcome;
+use crate::probe::{ApartStratum, DistanceClass, Reading};
 use crate::procedure::Asked;
 use crate::search::{SearchOutcome, SearchTrial};
 use crate::trial::Stream;
@@ -98,10 +99,17 @@ pub struct TrialRecord {
     /// The same without the gate: median of all windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_ungated_pps: Option<f64>,
-    /// Windows before and after which the DUT's CPU had its full speed.
+    /// Windows before and after which the DUT's CPU had its full speed, and the CPUs were as far apart as most of the time in the
+    /// run.
     pub quiet: Stratum,
     /// Windows beside which the DUT's CPU was contended.
     pub contended: Stratum,
+    /// Windows at full speed, but with the CPUs in another class of distance, or while it changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<ApartStratum>,
+    /// Of a trial that counts as a whole, not by its windows: what the probes read before and after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Reading>,
     /// Windows in which the generator did not offer the intended load: they count in neither stratum.
     pub windows_not_offered: u32,
     /// Lost frames over sent frames, whole trial.
@@ -164,6 +172,9 @@ pub struct CaseSummary {
     pub quiet: Stratum,
     /// Windows of all valid iterations.
     pub contended: Stratum,
+    /// Windows of all valid iterations at full speed, with the CPUs in another class of distance.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<ApartStratum>,
     /// Windows of all valid iterations.
     pub windows_not_offered: u32,
     /// What makes a reader doubt the number.
@@ -181,6 +192,10 @@ pub struct Noise {
     pub probe_threshold: Option<f64>,
     /// How that was found, in words.
     pub calibration: String,
+    /// Classes of distance between the CPUs that frames cross, as the run's own readings have them, the commonest first: results
+    /// are of that one. Empty where no distance could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<DistanceClass>,
     /// Share of windows that passed, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_percent: Option<f64>,

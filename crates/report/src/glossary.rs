@@ -10,6 +10,11 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
         "The same DUT measured twice as if it were two. Any difference is an error of the instrument or of the machine.",
     ),
     (
+        "apart",
+        "Round trip of a cache line between the generator's CPU and the DUT's: where a hypervisor has put them. Windows of another \
+         class of it than the commonest are a stratum of their own.",
+    ),
+    (
         "contended",
         "Windows beside which the DUT's CPU did not have its full speed, because something outside the test bed used the machine.",
     ),
@@ -64,7 +69,8 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "quiet",
-        "Windows before and after which the DUT's CPU had its full speed, by a probe that never looks at the result.",
+        "Windows before and after which the DUT's CPU had its full speed and its commonest distance from the generator's, by probes that \
+         never look at the result.",
     ),
     (
         "rebuild",

@@ -5,7 +5,8 @@
 
 use model::comparison::{Comparison, Verdict};
 use model::loss::Ledger;
-use model::result::{CaseSummary, RunInfo, RunState, Summary};
+use model::probe::DistanceClass;
+use model::result::{CaseSummary, Noise, RunInfo, RunState, Summary};
 use model::trial::Stream;
 
 use crate::number::{
@@ -373,17 +374,57 @@ pub(crate) fn windows_words(cases: &[CaseSummary]) -> Option<String> {
     let quiet = sum(|c| c.quiet.windows);
     let contended = sum(|c| c.contended.windows);
     let held_up = sum(|c| c.windows_not_offered);
-    let all = quiet + contended + held_up;
+    let strata = cases.iter().flat_map(|c| &c.apart);
+    let apart: u64 = strata.map(|s| u64::from(s.stratum.windows)).sum();
+    let all = quiet + contended + apart + held_up;
+    let apart = match apart {
+        0 => String::new(),
+        windows => format!(
+            "{} with the CPUs at another distance, ",
+            percent(share(windows as f64, all as f64))
+        ),
+    };
     let of_all = |windows: u64| percent(share(windows as f64, all as f64));
     (all > 0).then(|| {
         format!(
-            "{} windows: {} quiet, {} contended, {} with less than the intended load",
+            "{} windows: {} quiet, {} contended, {apart}{} with less than the intended load",
             count(all),
             of_all(quiet),
             of_all(contended),
             of_all(held_up)
         )
     })
+}
+
+/// Which class of distance the figures are of, and what came out in the others; `None` where no distance was read.
+pub(crate) fn distance_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String> {
+    let (of, others) = noise.classes.split_first()?;
+    if others.is_empty() {
+        return Some(format!("the CPUs were {of} all the time"));
+    }
+    let labels = Labels::of(cases);
+    let class = |class: &DistanceClass| {
+        let rates: Vec<String> = cases
+            .iter()
+            .flat_map(|case| case.apart.iter().map(move |stratum| (case, stratum)))
+            .filter(|(_, s)| s.round_trip_ns == class.round_trip_ns)
+            .filter_map(|(case, s)| {
+                let pps = s.stratum.forwarding_rate_pps?;
+                Some(format!("{} {}", labels.label(&case.stream), rate(pps)))
+            })
+            .collect();
+        let rates = match rates.is_empty() {
+            true => String::new(),
+            false => format!(": {}", rates.join(", ")),
+        };
+        format!("{class} ({} of readings){rates}", percent(class.percent))
+    };
+    let others: Vec<String> = others.iter().map(class).collect();
+    Some(format!(
+        "figures are of CPUs {of}, as in {} of readings; also {}",
+        percent(of.percent),
+        others.join("; ")
+    ))
 }
 
 /// Quiet windows beside all windows: rate and coefficient of variation, for one test case.

@@ -3,6 +3,8 @@
 mod common;
 
 use common::Run;
+use model::probe::{ApartStratum, DistanceClass};
+use model::result::Stratum;
 
 fn check(run: Run) {
     let text = report::text::quick(&run.info, &run.summary);
@@ -129,4 +131,42 @@ fn a_configuration_that_does_not_forward() {
     );
     assert!(text.contains("     does not forward\n"), "{text}");
     assert!(!text.contains("0 pps"), "{text}");
+}
+
+/// Which distance of the CPUs the figures are of, and what came out at the others.
+#[test]
+fn classes_of_distance_are_named() {
+    let mut run = common::one_case();
+    let class = |ns: f64, readings: u32, percent: f64| DistanceClass {
+        round_trip_ns: vec![ns],
+        readings,
+        percent,
+    };
+    run.summary.noise.classes = vec![class(118.0, 260, 65.0), class(475.0, 140, 35.0)];
+    run.summary.test_cases[0].apart = vec![ApartStratum {
+        round_trip_ns: vec![475.0],
+        stratum: Stratum {
+            windows: 140,
+            forwarding_rate_pps: Some(498e3),
+        },
+    }];
+    let text = report::text::quick(&run.info, &run.summary);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(
+        words.contains(
+            "figures are of CPUs 118 ns apart, as in 65 % of readings; also 475 ns apart (35 % of readings): 64 B 498.0 kpps"
+        ),
+        "{text}"
+    );
+    assert!(
+        words.contains("with the CPUs at another distance"),
+        "{text}"
+    );
+    run.summary.noise.classes.truncate(1);
+    let text = report::text::quick(&run.info, &run.summary);
+    assert!(
+        text.contains("the CPUs were 118 ns apart all the time"),
+        "{text}"
+    );
 }

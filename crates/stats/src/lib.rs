@@ -6,6 +6,7 @@
 
 mod bootstrap;
 mod change_point;
+mod clusters;
 mod compare;
 mod dots;
 mod drift;
@@ -23,6 +24,7 @@ mod warning;
 
 pub use bootstrap::{DEFAULT_RESAMPLES, MIN_BOOTSTRAP, bootstrap, bootstrap_median};
 pub use change_point::{Group, Partition, Shift, partition};
+pub use clusters::{Cluster, MIN_CLUSTERED, clusters};
 pub use compare::{
     Assumption, Choice, Comparison, Equivalence, EquivalenceVerdict, Precision, Side, Test,
     Verdict, choose, compare, equivalence, planned_precision,

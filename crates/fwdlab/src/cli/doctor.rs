@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::styling::{AnsiColor, Style};
 use lab::placement::Placement;
 use lab::preflight::{self, Check, Status};
-use lab::probe;
+use lab::probe::Probes;
 use lab::registry::Registry;
 use lab::user_namespace;
 
@@ -21,7 +21,7 @@ pub fn run(global: &Global) -> anyhow::Result<Code> {
     let runs = global.runs_root()?;
     let mut checks = preflight::host(&runs);
     checks.push(preflight::labs(standing_labs));
-    checks.push(noise()?);
+    checks.extend(noise()?);
     let failures = count(&checks, Status::Fail);
     if global.json {
         output::json(&checks)?;
@@ -94,19 +94,15 @@ fn standing_labs() -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// The probe on the CPU that a DUT would get.
-fn noise() -> anyhow::Result<Check> {
+/// The probes on the CPU that a DUT would get.
+fn noise() -> anyhow::Result<Vec<Check>> {
     let placement = Placement::choose(&[])?;
-    let cpus = placement.dut_cpus;
-    let check = std::thread::spawn(move || {
-        let _ = engine::port::pin(&cpus);
+    Ok(Probes::on_dut_cpu(&placement, |probes| {
         preflight::noise(NOISE, || {
             std::thread::sleep(Duration::from_millis(4));
-            probe::reading()
+            probes.read()
         })
-    })
-    .join();
-    check.map_err(|_| anyhow::anyhow!("the probe's thread panicked"))
+    }))
 }
 
 #[cfg(test)]

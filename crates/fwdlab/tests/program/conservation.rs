@@ -222,8 +222,8 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let (time, frames) = (column("duration_s"), column("frames_received"));
     let windows: Vec<(f64, f64)> = lines
         .map(|line| {
-            let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
-            (cells[time], cells[frames])
+            let cells: Vec<&str> = line.split(',').collect();
+            (cells[time].parse().unwrap(), cells[frames].parse().unwrap())
         })
         .collect();
     let total = |pick: fn(&(f64, f64)) -> f64| windows.iter().map(pick).sum::<f64>();

@@ -27,6 +27,7 @@ mod ministat;
 mod pacing;
 mod pkt_gen;
 mod ports;
+mod probes;
 mod procedures;
 mod profile;
 mod rate;

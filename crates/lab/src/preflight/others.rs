@@ -7,6 +7,9 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use measure::gate::Gate;
+use model::probe::{DistanceClass, Reading};
+
 use super::{Check, Status, text};
 
 /// How long other processes are watched.
@@ -56,9 +59,9 @@ pub fn labs(list: impl FnOnce() -> Result<Vec<String>, String>) -> Check {
     }
 }
 
-/// Measures for `duration` how steady a CPU is: `reading` takes one reading of its speed (`probe::reading`), on a thread
-/// that the caller has pinned to the CPU in question. Any unit will do; more is faster.
-pub fn noise(duration: Duration, mut reading: impl FnMut() -> f64) -> Check {
+/// Measures for `duration` how steady a CPU is, and how far from the others that frames cross to: `reading` reads the probes
+/// (`probe::Probes`), on a thread that the caller has put on the CPU in question.
+pub fn noise(duration: Duration, mut reading: impl FnMut() -> Reading) -> Vec<Check> {
     let began = Instant::now();
     let mut readings = Vec::new();
     while began.elapsed() < duration {
@@ -66,7 +69,35 @@ pub fn noise(duration: Duration, mut reading: impl FnMut() -> f64) -> Check {
         // a probe that never pauses would be the noise
         thread::sleep(Duration::from_millis(2));
     }
-    steadiness(&mut readings)
+    let mut speeds: Vec<f64> = readings.iter().map(|r| r.additions_per_ns).collect();
+    vec![steadiness(&mut speeds), distance(&readings)]
+}
+
+/// Judges readings of the distance between CPUs.
+fn distance(readings: &[Reading]) -> Check {
+    const NAME: &str = "distance of CPUs";
+    let classes = Gate::calibrate(readings).map_or_else(Vec::new, |gate| gate.classes());
+    let share = |class: &DistanceClass| format!("{class} ({:.0} %)", class.percent);
+    let shares: Vec<String> = classes.iter().map(share).collect();
+    match &classes[..] {
+        [] => Check::skip(
+            NAME,
+            "not read: it needs two CPUs and real-time priority (root)",
+        ),
+        [one] => Check::ok(
+            NAME,
+            format!("generator and DUT {one} (round trip of a cache line), all the time"),
+        ),
+        _ => Check::warn(
+            NAME,
+            format!(
+                "it changes: {}; the hypervisor moves the CPUs, and the forwarding rate goes with it. Results are of the commonest \
+                 distance, and the others are shown",
+                shares.join(", ")
+            ),
+            "have the virtual CPUs pinned by whoever runs the host (virsh vcpupin), or use a machine without a hypervisor",
+        ),
+    }
 }
 
 /// Judges readings of one CPU's speed.
@@ -416,10 +447,43 @@ mod tests {
     }
 
     #[test]
+    fn distances_that_change_are_told_class_by_class() {
+        let of = |levels: &[(f64, usize)]| {
+            let readings: Vec<Reading> = levels
+                .iter()
+                .flat_map(|&(ns, count)| vec![ns; count])
+                .map(|ns| Reading {
+                    additions_per_ns: 4.0,
+                    distances_ns: vec![ns],
+                })
+                .collect();
+            distance(&readings)
+        };
+        let steady = of(&[(118.0, 50)]);
+        assert!(
+            steady.status == Status::Ok && steady.finding.contains("118 ns apart"),
+            "{steady:?}"
+        );
+        let moved = of(&[(118.0, 60), (475.0, 40)]);
+        assert_eq!(moved.status, Status::Warn);
+        assert!(
+            moved
+                .finding
+                .contains("118 ns apart (60 %), 475 ns apart (40 %)"),
+            "{moved:?}"
+        );
+        assert_eq!(of(&[]).status, Status::Skip);
+    }
+
+    #[test]
     fn noise_is_measured_for_as_long_as_asked() {
         let began = Instant::now();
-        let check = noise(Duration::from_millis(30), || 4.0);
-        assert_eq!(check.status, Status::Ok);
+        let reading = || Reading {
+            additions_per_ns: 4.0,
+            distances_ns: Vec::new(),
+        };
+        let checks = noise(Duration::from_millis(30), reading);
+        assert_eq!(checks[0].status, Status::Ok);
         assert!(began.elapsed() >= Duration::from_millis(30));
     }
 }

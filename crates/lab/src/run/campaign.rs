@@ -565,7 +565,8 @@ impl Running<'_> {
         measured: &mut Measured,
     ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
         if self.gate.is_none() {
-            self.gate = Gate::calibrate(&super::forwarding::calibrate(common));
+            let readings = super::forwarding::calibrate(common, &mut run.info.facts);
+            self.gate = Gate::calibrate(&readings);
         }
         let (bed, _) = device::erect(common)?;
         let (tester, words) = open_tester(&bed, common)?;
@@ -677,6 +678,7 @@ impl Running<'_> {
 
     fn sum_up(&mut self, run: &Run<'_>, measured: &mut Measured) {
         let campaign = &self.parameters.campaign;
+        self.gate = (self.gate.take()).map(|gate| gate.judge_run(&mut measured.trials));
         let noise: Noise = match &self.parameters.dut {
             Some(dut) => simulated_noise(dut, Vec::new()),
             None => trust::of_trials(self.gate.as_ref(), &measured.trials, Vec::new()),

@@ -5,13 +5,13 @@
 use std::time::{Duration, SystemTime};
 
 use measure::conservation::{balance, objections};
-use measure::gate::Gate;
+use measure::gate::{Gate, judge_trial};
 use measure::machine::{Asked, Limit, make};
 use measure::procedure::Session;
 use model::event::EventKind;
 use model::outcome::Outcome;
 use model::procedure::{Asked as Made, Question};
-use model::result::{HoldUps, TrialRecord, Validity};
+use model::result::{HoldUps, Stratum, TrialRecord, Validity};
 use model::trial::Stream;
 use model::variant::Variant;
 
@@ -146,7 +146,7 @@ impl Course<'_> {
             let latency_log = run
                 .writer
                 .latencies(&stream.id(), trial, when, &made.latencies)?;
-            let record = TrialRecord {
+            let mut record = TrialRecord {
                 trial,
                 iteration: self.case.map_or(attempt, |(_, iteration)| iteration),
                 started_at,
@@ -158,6 +158,7 @@ impl Course<'_> {
                 })),
                 ..self.record(&stream, variant, &made, names, recorded.validity)
             };
+            judge_trial(&mut record, self.gate);
             run.writer.trial(&record)?;
             run.tell(EventKind::TrialFinished {
                 record: Box::new(record.clone()),
@@ -254,8 +255,10 @@ impl Course<'_> {
             not_saturated: false,
             forwarding_rate_pps: None,
             forwarding_rate_ungated_pps: Some(per_second(answer.frames_received)),
-            quiet: made.window(self.gate, true),
-            contended: made.window(self.gate, false),
+            quiet: Stratum::default(),
+            contended: Stratum::default(),
+            apart: Vec::new(),
+            probes: made.probes.clone(),
             windows_not_offered: 0,
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
             search: None,

@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
 use engine::sim::{self, Dut, Simulation};
 use engine::traffic::Kind;
-use engine::{Histogram, Reading, Tester};
+use engine::{Histogram, Tester};
 use measure::conservation::{balance, objections};
 use measure::gate::Gate;
 use model::latency::Bucket;
 use model::loss::Counters;
+use model::probe::Reading;
 use model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
 use model::reset::Reset;
-use model::result::{Noise, Stratum};
+use model::result::Noise;
 use model::trial::Stream;
 use model::variant::{Direction, DirectionCounts, Variant};
 
@@ -32,7 +33,7 @@ use crate::bed::Bed;
 use crate::command::Limit;
 use crate::error::LabError;
 use crate::link_watch::WENT_DOWN;
-use crate::probe;
+use crate::probe::Probes;
 use crate::reset;
 use crate::setting::{Setting, Swept};
 
@@ -51,7 +52,7 @@ const PROOF_LOAD_PPS: f64 = 10_000.0;
 /// So long it is looked whether a DUT drops frames of a stream inside.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The speed of the DUT's CPU is read so often beside a trial; the best counts.
+/// The probes are read so often beside a trial; the best counts.
 const READINGS: usize = 5;
 
 /// A load that changes is set, and counters are looked at, so often.
@@ -91,8 +92,8 @@ pub(super) struct Made {
     pub took: Duration,
     /// A load that was not offered may be offered when asked for again.
     pub may_catch_up: bool,
-    /// The speed of the DUT's CPU before and after.
-    pub speed: Option<[f64; 2]>,
+    /// What the probes read before and after; nothing where the DUT is simulated.
+    pub probes: Vec<Reading>,
     /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
     pub is_broken: bool,
 }
@@ -101,16 +102,6 @@ impl Made {
     /// Frames that were due, of all directions.
     pub fn intended(&self) -> u64 {
         self.counters.generator_sent + self.counters.generator_not_sent
-    }
-
-    /// The trial as one window that was quiet, or was not.
-    pub fn window(&self, gate: Option<&Gate>, quiet: bool) -> Stratum {
-        Stratum {
-            windows: u32::from(self.speed.zip(gate).is_some_and(|(speed, gate)| {
-                quiet == speed.iter().all(|s| *s >= gate.threshold())
-            })),
-            forwarding_rate_pps: None,
-        }
     }
 }
 
@@ -175,8 +166,8 @@ impl Device for Simulated<'_> {
             took: Duration::from_nanos(answer.took_ns),
             answer,
             may_catch_up: false,
-            speed: None,
             is_broken: false,
+            probes: Vec::new(),
         }))
     }
 
@@ -220,7 +211,7 @@ pub(super) fn on_bed<'a>(
     work: impl FnOnce(&mut Real<'_>, Option<Gate>, &mut Run<'a>) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     run.started(steps, time)?;
-    let gate = Gate::calibrate(&super::forwarding::calibrate(common));
+    let gate = Gate::calibrate(&super::forwarding::calibrate(common, &mut run.info.facts));
     let (bed, routes) = erect(common)?;
     if !routes.is_empty() {
         run.info.facts.placement.insert("routes".into(), routes);
@@ -468,16 +459,9 @@ impl Real<'_> {
         Ok(bench.overload(&stream)?.load_pps)
     }
 
-    /// The speed of the DUT's CPU: read before and after the traffic, never in it, where it would cost frames.
-    fn speed(&self) -> f64 {
-        let cpus = self.common.placement.dut_cpus.get(..1).unwrap_or_default();
-        std::thread::scope(|scope| {
-            let reading = scope.spawn(|| {
-                let _ = engine::port::pin(cpus);
-                (0..READINGS).map(|_| probe::reading()).fold(0.0, f64::max)
-            });
-            reading.join().unwrap_or(0.0)
-        })
+    /// What the probes read: before and after the traffic, never in it, where it would cost frames.
+    fn probes(&self) -> Reading {
+        Probes::on_dut_cpu(&self.common.placement, |probes| probes.best_of(READINGS))
     }
 
     /// Sets what a sweep wants, and makes sure that the DUT still forwards.
@@ -791,7 +775,7 @@ impl Device for Real<'_> {
         self.set(stream, question)?;
         let began = Instant::now();
         std::thread::sleep(Duration::from_nanos(question.waits.learn_ns));
-        let before = self.speed();
+        let before = self.probes();
         let is_plain = question.is_constant()
             && question.sample_ns.is_none()
             && question.tagging.is_none()
@@ -808,7 +792,7 @@ impl Device for Real<'_> {
         };
         let route_updates = updates.map_or(Ok(0), Running::end)?;
         let management = asking.map(Asking::end);
-        let after = self.speed();
+        let after = self.probes();
         let is_broken = (made.as_ref()).is_some_and(|(_, counted, _)| {
             counted.is_broken || question.reset.is_none() && counted.is_mute()
         });
@@ -837,7 +821,7 @@ impl Device for Real<'_> {
                 latencies,
                 took,
                 may_catch_up: true,
-                speed: Some([before, after]),
+                probes: vec![before, after],
                 is_broken,
             }
         }))
@@ -1038,7 +1022,7 @@ fn watch(
 }
 
 /// How long before the first look at its counters the first frame was due: the sender takes some of the time for warming up to begin.
-fn began_ns(first: &Reading, load_pps: f64) -> u64 {
+fn began_ns(first: &engine::Reading, load_pps: f64) -> u64 {
     let due = offered(first) + first.not_sent;
     let since = due.saturating_sub(1) as f64 / load_pps.max(1.0);
     ((since * 1e9) as u64).min(WARM_UP.as_nanos() as u64)

@@ -4,10 +4,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use measure::conservation::{balance, objections};
-use measure::gate::Gate;
+use measure::gate::{Gate, of_run};
 use measure::maxfwd::{ID, MIN_WINDOWS, MaxFwd, Planned, Window, control, judge, summarise};
 use measure::trust;
 use model::event::EventKind;
+use model::facts::Facts;
+use model::probe::Reading;
 use model::result::{HoldUps, Summary, TrialRecord, Validity};
 use model::trial::Stream;
 use model::units::imix_estimate_l2_bps;
@@ -19,7 +21,7 @@ use super::{Control, Measured, Parameters, Run, configure, open_tester, timestam
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::preflight::Watch;
-use crate::probe;
+use crate::probe::{Probes, pairs};
 
 /// What a trial takes beyond its windows: start, warm-up, drain, reading counters.
 const OVERHEAD: Duration = Duration::from_millis(250);
@@ -51,14 +53,16 @@ pub(super) fn run(
     let others = Watch::begin();
     let began = Instant::now();
     let mut is_again = false;
-    let mut readings = calibrate(parameters);
+    let calibration = calibrate(parameters, &mut run.info.facts);
+    let mut readings: Vec<Reading> = Vec::new();
     let mut loads: Vec<Option<Overload>> = vec![None; streams.len()];
     let mut raw: Vec<Raw> = Vec::new();
     let result = (|| {
         let mut standing = None;
         loop {
             let Some(planned) = plan.next_trial() else {
-                if is_again || !again_helps(&raw, &readings, streams) {
+                if is_again || !again_helps(&raw, of_run(&calibration, &readings).as_ref(), streams)
+                {
                     return Ok(());
                 }
                 is_again = true;
@@ -136,7 +140,7 @@ pub(super) fn run(
                 left: left(began.elapsed(), raw.len(), per_trial, plan.left() + 1),
             };
             let started_at = timestamp();
-            let gate = Gate::calibrate(&readings);
+            let gate = of_run(&calibration, &readings);
             let trial = trial(
                 &mut bench,
                 stream,
@@ -149,7 +153,7 @@ pub(super) fn run(
             let Some((windows, counted)) = trial else {
                 return Ok(());
             };
-            readings.extend(windows.iter().map(|w| w.probe_after));
+            readings.extend(windows.iter().map(|w| w.after.clone()));
             let record = record(
                 bench.tester,
                 &planned,
@@ -176,7 +180,7 @@ pub(super) fn run(
         }
     })();
 
-    let gate = Gate::calibrate(&readings);
+    let gate = of_run(&calibration, &readings);
     measured.trials = raw
         .into_iter()
         .map(|raw| gated(raw.record, &raw.windows, gate.as_ref()))
@@ -208,32 +212,36 @@ fn left(elapsed: Duration, made: usize, planned: Duration, trials: usize) -> Dur
 }
 
 /// Would as many trials again make quiet what is not?
-fn again_helps(raw: &[Raw], readings: &[f64], streams: &[Stream]) -> bool {
-    let gate = Gate::calibrate(readings);
-    let judged = |raw: &Raw| gated(raw.record.clone(), &raw.windows, gate.as_ref());
+fn again_helps(raw: &[Raw], gate: Option<&Gate>, streams: &[Stream]) -> bool {
+    let judged = |raw: &Raw| gated(raw.record.clone(), &raw.windows, gate);
     let trials: Vec<TrialRecord> = raw.iter().map(judged).collect();
     trust::again_helps(&summarise(streams, &trials))
 }
 
-/// How fast the DUT's CPU is now: a fifth of a second of readings.
-pub(super) fn calibrate(parameters: &Parameters) -> Vec<f64> {
-    let cpus = parameters
-        .placement
-        .dut_cpus
-        .get(..1)
-        .unwrap_or_default()
-        .to_vec();
-    std::thread::spawn(move || {
-        let _ = engine::port::pin(&cpus);
+/// How fast the DUT's CPU is now, and how far from the others: a fifth of a second of readings. The facts tell the distance.
+pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Reading> {
+    let placement = &parameters.placement;
+    let readings: Vec<Reading> = Probes::on_dut_cpu(placement, |probes| {
         (0..CALIBRATION_READINGS)
             .map(|_| {
                 std::thread::sleep(Duration::from_millis(1));
-                probe::reading()
+                probes.read()
             })
             .collect()
-    })
-    .join()
-    .unwrap_or_default()
+    });
+    let gate = Gate::calibrate(&readings);
+    facts.distances = gate.map(|gate| gate.classes()).unwrap_or_default();
+    let told = match facts.distances.first() {
+        Some(now) => format!(
+            "{now} now: the round trip of a cache line between {}",
+            pairs(placement)
+        ),
+        None if !placement.is_separate() => "not read: generator and DUT share a CPU".to_owned(),
+        None => "not read: it needs real-time priority (root), and the other CPUs for microseconds"
+            .into(),
+    };
+    facts.placement.insert("distance".into(), told);
+    readings
 }
 
 fn build(
@@ -372,6 +380,8 @@ fn record(
         forwarding_rate_ungated_pps: None,
         quiet: Default::default(),
         contended: Default::default(),
+        apart: Vec::new(),
+        probes: Vec::new(),
         windows_not_offered: 0,
         frame_loss_ratio: if counters.generator_sent > 0 {
             ledger.frames_lost as f64 / counters.generator_sent as f64
@@ -394,24 +404,34 @@ fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> Tr
     record.forwarding_rate_ungated_pps = strata.ungated_pps;
     record.quiet = strata.quiet;
     record.contended = strata.contended;
+    record.apart = strata.apart;
     record.windows_not_offered = strata.not_offered;
     record
 }
 
 fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Result<(), LabError> {
+    // of several pairs of CPUs in one field, and nothing where no distance was read
+    let distances = |reading: &Reading| -> String {
+        let all: Vec<String> = (reading.distances_ns.iter())
+            .map(|ns| format!("{ns:.1}"))
+            .collect();
+        all.join(" ")
+    };
     let mut csv = String::from(
-        "start_s,duration_s,frames_sent,frames_received,dut_waited_s,probe_before_per_ns,probe_after_per_ns\n",
+        "start_s,duration_s,frames_sent,frames_received,dut_waited_s,probe_before_per_ns,probe_after_per_ns,distance_before_ns,distance_after_ns\n",
     );
     for w in windows {
         csv += &format!(
-            "{:.6},{:.9},{},{},{:.9},{:.3},{:.3}\n",
+            "{:.6},{:.9},{},{},{:.9},{:.3},{:.3},{},{}\n",
             w.start_s,
             w.duration_s,
             w.sent,
             w.received,
             w.dut_waited_s,
-            w.probe_before,
-            w.probe_after
+            w.before.additions_per_ns,
+            w.after.additions_per_ns,
+            distances(&w.before),
+            distances(&w.after)
         );
     }
     Ok(run.writer.raw(

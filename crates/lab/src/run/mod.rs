@@ -157,7 +157,13 @@ fn carry_out<'a>(
     work: impl FnOnce(&mut Run<'a>, &mut Measured) -> Result<(), LabError>,
 ) -> Result<(Run<'a>, Measured), LabError> {
     let mut measured = Measured::default();
-    let worked = work(&mut run, &mut measured);
+    let worked = work(&mut run, &mut measured).and_then(|()| {
+        // trials that count as a whole, too, are judged by the readings of the whole run
+        if measured.trials.iter().any(|trial| !trial.probes.is_empty()) {
+            run.writer.judged_again(&measured.trials)?;
+        }
+        Ok(())
+    });
     // the beds are gone
     for left in registry::left_behind() {
         let _ = run.warn(left.to_string());
@@ -248,6 +254,7 @@ impl<'a> Run<'a> {
         render: impl FnOnce(&RunInfo) -> String,
     ) -> Result<RunInfo, LabError> {
         self.info.state = state;
+        self.info.facts.distances.clone_from(&summary.noise.classes);
         self.info.finished_at = Some(Timestamp::now().to_string());
         let told = self.tell(match state {
             RunState::Finished => EventKind::RunFinished {

@@ -131,6 +131,7 @@ fn on_bed(
         let course = parameters.course(limits, estimate, gate.as_ref(), control);
         let followed = course.follow(device, run, measured)?;
         let against = contradictions(&followed.outcomes);
+        let gate = gate.map(|gate| gate.judge_run(&mut measured.trials));
         let noise = trust::of_trials(gate.as_ref(), &measured.trials, against);
         parameters.sum_up(run, measured, followed, short, noise)
     })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::sim::{self, Dut};
 use measure::conservation::{balance, objections};
-use measure::gate::Gate;
+use measure::gate::{Gate, judge_trial};
 use measure::mlr::outcome::{self, OFFERED_SHARE};
 use measure::mlr::typed::Named;
 use measure::mlr::{self, ID, Planned, Search};
@@ -18,7 +18,7 @@ use measure::trust;
 use model::event::{Event, EventKind};
 use model::link::LinkLoad;
 use model::procedure::{Purpose, Question};
-use model::result::{HoldUps, Noise, Summary, TrialRecord, Validity};
+use model::result::{HoldUps, Noise, Stratum, Summary, TrialRecord, Validity};
 use model::search::{SearchOutcome, SearchTrial};
 use model::variant::Variant;
 use model::version::RUN_FORMAT;
@@ -119,7 +119,7 @@ fn on_simulation(
     };
     let traffic = &parameters.common.traffic;
     device::on_simulation(dut, traffic, estimate.0, control, run, |device, run| {
-        question.seek(device, control, run, measured, None, |_| noise)
+        question.seek(device, control, run, measured, None, |_, _| noise)
     })
 }
 
@@ -148,7 +148,7 @@ fn on_bed(
             estimate,
         };
         let gate = gate.as_ref();
-        question.seek(device, control, run, measured, gate, |trials| {
+        question.seek(device, control, run, measured, gate, |gate, trials| {
             trust::of_trials(gate, trials, Vec::new())
         })
     })
@@ -197,7 +197,7 @@ impl Asked<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
         gate: Option<&Gate>,
-        noise: impl FnOnce(&[TrialRecord]) -> Noise,
+        noise: impl FnOnce(Option<&Gate>, &[TrialRecord]) -> Noise,
     ) -> Result<(), LabError> {
         let max_load_pps = self.largest.limit.max_load_pps;
         let mut search = search(self.parameters, max_load_pps).map_err(LabError::Preflight)?;
@@ -227,6 +227,7 @@ impl Asked<'_> {
         warnings.extend(self.largest.warning(&self.parameters.bounds()));
         warnings.extend(outcome::inversions(&search, goals));
         warnings.extend(manage::doubts(&measured.trials));
+        let gate = gate.map(|gate| gate.judge_run(&mut measured.trials));
         let trials = &measured.trials;
         let held_up = trials.iter().filter(|t| {
             let lossy = t
@@ -277,7 +278,7 @@ impl Asked<'_> {
                     shortened
                 },
             }),
-            noise: noise(trials),
+            noise: noise(gate.as_ref(), trials),
             warnings,
             imix_estimate_l2_bps: None,
         });
@@ -332,7 +333,8 @@ impl Asked<'_> {
             };
             spent += made.took;
             let names = device.names();
-            let mut record = self.record(planned, &made, names, started_at, gate);
+            let mut record = self.record(planned, &made, names, started_at);
+            judge_trial(&mut record, gate);
             record.trial = measured.trials.len() as u32 + 1;
             record.iteration = repeats + 1;
             if let Some(too_early) = ended_too_early(&question, &made.answer) {
@@ -411,7 +413,6 @@ impl Asked<'_> {
         made: &Made,
         names: (&str, &str),
         started_at: String,
-        gate: Option<&Gate>,
     ) -> TrialRecord {
         let counters = made.counters.clone();
         let ended_early = made.answer.ended_early;
@@ -448,8 +449,10 @@ impl Asked<'_> {
             not_saturated: false,
             forwarding_rate_pps: None,
             forwarding_rate_ungated_pps: None,
-            quiet: made.window(gate, true),
-            contended: made.window(gate, false),
+            quiet: Stratum::default(),
+            contended: Stratum::default(),
+            apart: Vec::new(),
+            probes: made.probes.clone(),
             windows_not_offered: 0,
             frame_loss_ratio: match sent {
                 0 => 0.0,

@@ -19,7 +19,7 @@ use crate::bed::{Bed, PortCounters};
 use crate::error::LabError;
 use crate::link_watch::LinkWatch;
 use crate::placement::Placement;
-use crate::probe;
+use crate::probe::Probes;
 use crate::run::Control;
 
 /// Frames that prove a path.
@@ -159,18 +159,19 @@ impl Bench<'_> {
         glimpse: &Sender<Glimpse>,
     ) -> Result<(Vec<Window>, Counted), LabError> {
         let longest = duration * PATIENCE;
-        let bed = self.bed;
+        let (bed, placement) = (self.bed, self.placement);
         self.count(stream, until(load_pps, longest), |tester, control| {
+            let mut probes = Probes::open(placement);
             let began = Instant::now();
             let mut windows: Vec<Window> = Vec::new();
-            let mut before = probe::reading();
+            let mut before = probes.read();
             while !control.is_stopped()
                 && began.elapsed() < longest
                 && (began.elapsed() < duration || !enough(&windows))
             {
                 if !windows.is_empty() && windows.len().is_multiple_of(WINDOWS_PER_ARRANGEMENT) {
                     renew(tester)?;
-                    before = probe::reading();
+                    before = probes.read();
                 }
                 let start_s = began.elapsed().as_secs_f64();
                 let waited = bed.waited(0);
@@ -179,23 +180,22 @@ impl Bench<'_> {
                 let to = tester.read()?;
                 // the thread of a port that went down is gone
                 let waited = bed.waited(0).saturating_sub(waited);
-                let after = probe::reading();
+                let after = probes.read();
                 let window = Window {
                     start_s,
                     duration_s: seconds(&from, &to),
                     sent: sum(&to.sent) - sum(&from.sent),
                     received: sum(&to.received) - sum(&from.received),
                     dut_waited_s: waited.as_secs_f64(),
-                    probe_before: before,
-                    probe_after: after,
+                    before: std::mem::replace(&mut before, after.clone()),
+                    after,
                 };
-                before = after;
-                windows.push(window);
                 // nobody listening is no reason to stop
                 let _ = glimpse.send(Glimpse {
                     offered_load_pps: window.offered_load_pps(),
                     forwarding_rate_pps: window.forwarding_rate_pps(),
                 });
+                windows.push(window);
             }
             Ok(windows)
         })

@@ -96,6 +96,7 @@ fn facts() -> Facts {
             ("generator", "CPU 0"),
             ("receiver", "in the kernel, on the CPU of the DUT"),
         ]),
+        distances: Vec::new(),
         sysctls: map(&[
             ("dut:net.ipv4.ip_forward", "1"),
             ("dut:net.ipv6.conf.all.forwarding", "1"),
@@ -236,6 +237,8 @@ fn trial(
         forwarding_rate_ungated_pps: Some(average * (1.0 + 0.02 * scatter(number as usize + 9))),
         quiet: stratum(quiet, rate),
         contended: stratum(contended, slow),
+        apart: Vec::new(),
+        probes: Vec::new(),
         windows_not_offered: 1,
         frame_loss_ratio: lost as f64 / sent as f64,
         ledger: Ledger {
@@ -333,6 +336,7 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
         ledger,
         quiet: stratum(|t| &t.quiet),
         contended: stratum(|t| &t.contended),
+        apart: Vec::new(),
         windows_not_offered: valid.iter().map(|t| t.windows_not_offered).sum(),
         warnings: not_saturated
             .then(|| "less than 1.1 times of what came out was offered".to_owned())
@@ -414,6 +418,7 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
                 probe_threshold: Some(16.28),
                 calibration: "two speeds, 9.04 and 17.51 additions/ns; the CPU had the higher one in 81 % of 180 readings"
                     .into(),
+                classes: Vec::new(),
                 quiet_percent: Some(81.6),
                 verdict: "quiet enough: the iterations of no test case vary by more than 0.9 %".into(),
                 ..Noise::default()

@@ -1,0 +1,140 @@
+//! What the probes of the machine read is kept beside everything they judge, and every trial of every procedure is judged once.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Lab, count, json_lines, list, number, root, skipped};
+
+/// Windows of a trial over all strata.
+fn judged(trial: &Value) -> u64 {
+    let apart = trial["apart"].as_array();
+    count(&trial["quiet"]["windows"])
+        + count(&trial["contended"]["windows"])
+        + apart.map_or(0, |all| all.iter().map(|s| count(&s["windows"])).sum())
+}
+
+/// Readings of the distance, and no reading without a speed.
+fn distances<'a>(readings: impl IntoIterator<Item = &'a Value>) -> Vec<f64> {
+    let of = |reading: &Value| {
+        assert!(number(&reading["additions_per_ns"]) > 0.0, "{reading}");
+        let distances = reading["distances_ns"].as_array();
+        distances.map_or_else(Vec::new, |all| all.iter().map(number).collect())
+    };
+    readings.into_iter().flat_map(of).collect()
+}
+
+#[test]
+fn trials_of_procedures_carry_what_the_probes_read() {
+    const TEST: &str = "trials_of_procedures_carry_what_the_probes_read";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let document = lab.json(&[
+        "trial", "--size", "64", "--flows", "10", "--load", "10kpps", "--max", "20kpps", "--for",
+        "200ms",
+    ]);
+    let run = lab.only_run();
+    let trials = json_lines(&run.join("trials.jsonl"));
+    assert!(!trials.is_empty());
+    for trial in &trials {
+        let probes = list(&trial["probes"]);
+        assert_eq!(probes.len(), 2, "before and after: {trial}");
+        assert_eq!(judged(trial), 1, "{trial}");
+    }
+    let read = distances(trials.iter().flat_map(|trial| list(&trial["probes"])));
+    let facts = fs::read_to_string(run.join("run.json")).unwrap();
+    let facts = &serde_json::from_str::<Value>(&facts).unwrap()["facts"];
+    assert!(facts["placement"]["distance"].is_string(), "{facts}");
+    if read.is_empty() {
+        return skipped(
+            TEST,
+            "no distance could be read: one CPU, or the other one was never free",
+        );
+    }
+    assert!(
+        read.iter().all(|ns| (2.0..100_000.0).contains(ns)),
+        "{read:?}"
+    );
+    // the classes that the facts tell are those of the summary
+    let classes = &document["noise"]["classes"];
+    assert_eq!(&facts["distances"], classes, "{document}");
+    for class in classes.as_array().into_iter().flatten() {
+        assert!(
+            number(&class["percent"]) <= 100.0 && count(&class["readings"]) > 0,
+            "{class}"
+        );
+    }
+}
+
+#[test]
+fn a_simulated_dut_has_no_probes() {
+    let lab = Lab::new();
+    let document = lab.json(&[
+        "trial",
+        "--engine",
+        "sim",
+        "--dut",
+        "capacity=1e6",
+        "--load",
+        "900kpps",
+    ]);
+    assert!(document["noise"]["classes"].is_null(), "{document}");
+    for trial in json_lines(&lab.only_run().join("trials.jsonl")) {
+        assert!(trial["probes"].is_null() && judged(&trial) == 0, "{trial}");
+    }
+}
+
+/// The windows of `quick` have the readings of both edges in their file, and every window is in one stratum.
+#[test]
+fn windows_carry_what_the_probes_read() {
+    const TEST: &str = "windows_carry_what_the_probes_read";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    lab.run(crate::support::TINY).measured();
+    let run = lab.only_run();
+    let mut read = 0;
+    for trial in json_lines(&run.join("trials.jsonl")) {
+        let case = trial["test_case"].as_str().unwrap().replace('/', "+");
+        let number = count(&trial["trial"]).to_string();
+        let path = run
+            .join("raw")
+            .join(case)
+            .join(number)
+            .join("intervals.csv");
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines = text.lines();
+        let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+        assert_eq!(
+            head[head.len() - 4..],
+            [
+                "probe_before_per_ns",
+                "probe_after_per_ns",
+                "distance_before_ns",
+                "distance_after_ns"
+            ]
+        );
+        let windows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+        assert_eq!(
+            judged(&trial) + count(&trial["windows_not_offered"]),
+            windows.len() as u64,
+            "{trial}"
+        );
+        for window in &windows {
+            assert_eq!(window.len(), head.len());
+            for distance in window.iter().rev().take(2).filter(|d| !d.is_empty()) {
+                assert!(distance.parse::<f64>().unwrap() > 1.0, "{window:?}");
+                read += 1;
+            }
+        }
+    }
+    if read == 0 {
+        skipped(
+            TEST,
+            "no distance could be read: one CPU, or the other one was never free",
+        );
+    }
+}
