@@ -8,7 +8,7 @@ use model::comparison::{Comparison, Verdict};
 use model::outcome::{Found, Outcome};
 use model::probe::ApartStratum;
 use model::result::{CaseSummary, Noise, Summary, TrialRecord};
-use model::search::GoalResult;
+use model::search::SearchOutcome;
 use stats::{Confidence, Sample};
 
 use crate::gate::Gate;
@@ -278,30 +278,38 @@ pub fn again_helps(cases: &[CaseSummary]) -> bool {
 /// So many iterations are worth advising; more would take a quarter of an hour and longer.
 const MOST_ITERATIONS: usize = 100;
 
-/// What can be done where a run of test cases is not to be relied on. `busy` says in words who else took this machine's CPUs, and
+/// What can be done where a run is not to be relied on; nothing where it is. `busy` says in words who else took this machine's CPUs, and
 /// how that ends.
-pub fn advice(
-    cases: &[CaseSummary],
-    control: Option<&Comparison>,
-    busy: Option<&str>,
-) -> Vec<String> {
-    if cases.iter().all(|case| case.doubt.is_none()) {
+pub fn advice(summary: &Summary, busy: Option<&str>) -> Vec<String> {
+    if summary.is_quiet() {
         return Vec::new();
     }
-    let mut advice = vec![match busy {
+    let who = match busy {
         Some(busy) => format!("others used the CPUs meanwhile: {busy}"),
         None => "no other process of this machine was busy; what disturbs it comes from outside, such as the neighbours of a virtual machine, \
                  and nothing here can stop it"
             .into(),
-    }];
+    };
+    let mut advice = vec![who];
+    advice.extend(if !summary.test_cases.is_empty() {
+        advice_on_cases(&summary.test_cases, summary.control.as_ref())
+    } else if !summary.comparisons.is_empty() {
+        advice_on_comparisons(&summary.comparisons)
+    } else {
+        advice_on_trials()
+    });
+    advice
+}
+
+fn advice_on_cases(cases: &[CaseSummary], control: Option<&Comparison>) -> Vec<String> {
     let shown = control.and_then(|control| control.detectable_percent);
     let shown = shown.map_or(String::new(), |percent| {
         format!("; even the whole iterations of this run would have shown {percent:.1} %, and slices show less")
     });
-    advice.push(format!(
+    let mut advice = vec![format!(
         "what a configuration costs can be told all the same: fwdlab quick --vs 'COMMAND' compares it with the plain DUT by slices \
          of 20 ms in turns, which noise hits alike{shown}"
-    ));
+    )];
     let needed = cases.iter().filter_map(iterations_needed).max();
     if let Some(needed) = needed.filter(|needed| *needed <= MOST_ITERATIONS) {
         advice.push(format!(
@@ -318,6 +326,38 @@ pub fn advice(
     advice
 }
 
+/// An interval narrows with the root of its values: how many rebuilds would have shown [`WIDEST_PERCENT`].
+fn advice_on_comparisons(comparisons: &[Comparison]) -> Vec<String> {
+    let needed = comparisons
+        .iter()
+        .filter(|c| c.doubt.is_some())
+        .filter_map(|c| {
+            let factor = (c.detectable_percent? / WIDEST_PERCENT).powi(2);
+            Some((c.values_percent.len() as f64 * factor).ceil() as usize)
+        })
+        .max();
+    // with the plain DUT and the control: all change places with every rebuild
+    let needed = needed.map(|n| n.next_multiple_of(comparisons.len() + 2));
+    match needed.filter(|n| *n <= MOST_ITERATIONS) {
+        Some(needed) => vec![format!(
+            "more rebuilds, with --for longer by as much: by how much these vary, --rebuilds {needed} would show a difference of \
+             {WIDEST_PERCENT:.0} %"
+        )],
+        None => vec![format!(
+            "another hour: even {MOST_ITERATIONS} rebuilds like these would not show a difference of {WIDEST_PERCENT:.0} %"
+        )],
+    }
+}
+
+/// A search and a procedure believe each of their trials.
+fn advice_on_trials() -> Vec<String> {
+    vec![
+        "a search needs every one of its trials undisturbed; fwdlab quick needs some windows only, and chooses the quiet ones: it tells \
+         the forwarding rate under overload, and with --vs 'COMMAND' what a configuration costs"
+            .into(),
+    ]
+}
+
 /// The verdict as a sentence: doubts first, where there are any.
 fn in_words(doubts: &[String], fit: &str, verdict: &str) -> String {
     match (doubts.is_empty(), fit) {
@@ -329,28 +369,16 @@ fn in_words(doubts: &[String], fit: &str, verdict: &str) -> String {
     }
 }
 
-/// A load that meets a goal is doubtful when it is a smaller share than this of what came out in another trial.
-const FAR_BELOW: f64 = 0.7;
-
-/// Goals whose load lies far below what the DUT forwarded in the same search: it may lose a little long before it is overloaded, or
-/// the trials in between were disturbed.
-pub fn far_below<'a>(
-    goals: impl Iterator<Item = (&'a str, &'a GoalResult)>,
-    trials: &[TrialRecord],
-) -> Vec<String> {
-    let rates = trials
-        .iter()
-        .filter(|t| t.validity.is_valid() && t.duration_s > 0.0);
-    let best = rates
-        .map(|t| t.ledger.frames_received as f64 / t.duration_s)
-        .fold(0.0, f64::max);
-    let met = goals.filter_map(|(label, goal)| Some((label, goal.relevant_lower_bound_pps?)));
-    met.filter(|(_, pps)| *pps < FAR_BELOW * best)
-        .map(|(label, pps)| {
-            format!(
+/// Goals whose load lies far below what the DUT forwarded in the same search ([`SearchOutcome::far_above`]).
+pub fn far_below<'a>(labels: impl Iterator<Item = &'a str>, search: &SearchOutcome) -> Vec<String> {
+    labels
+        .zip(&search.goals)
+        .filter_map(|(label, goal)| {
+            let (pps, best) = (goal.relevant_lower_bound_pps?, search.far_above(goal)?);
+            Some(format!(
                 "{label}: {pps:.0} frames/s met it, and {best:.0} came out of a higher load: this DUT loses a little long before it is \
                  overloaded, or the trials in between were disturbed (--explain tells them)"
-            )
+            ))
         })
         .collect()
 }
@@ -465,18 +493,61 @@ mod tests {
     #[test]
     fn advice_says_who_is_busy_and_what_still_works() {
         let noisy = case(vec![500e3, 620e3, 740e3, 560e3, 680e3]);
-        let told = advice(
-            std::slice::from_ref(&noisy),
-            None,
-            Some("cargo (4711) 93 % of a CPU"),
-        )
-        .join("\n");
+        let busy = Some("cargo (4711) 93 % of a CPU");
+        let noisy = of(vec![noisy], Vec::new(), Noise::default());
+        let told = advice(&noisy, busy).join("\n");
         for words in ["cargo (4711)", "--vs", "-n 20"] {
             assert!(told.contains(words), "{words}: {told}");
         }
-        let told = advice(&[noisy], None, None).join("\n");
+        let told = advice(&noisy, None).join("\n");
         assert!(told.contains("no other process"), "{told}");
-        assert!(advice(&[case(vec![620e3, 621e3, 619e3])], None, None).is_empty());
+        let quiet = case(vec![620e3, 621e3, 619e3]);
+        let quiet = of(vec![quiet], Vec::new(), Noise::default());
+        assert!(advice(&quiet, busy).is_empty());
+    }
+
+    fn of(test_cases: Vec<CaseSummary>, comparisons: Vec<Comparison>, noise: Noise) -> Summary {
+        Summary {
+            format: 0,
+            run: String::new(),
+            procedure: String::new(),
+            test_cases,
+            control: None,
+            comparisons,
+            imported: Vec::new(),
+            search: None,
+            outcomes: Vec::new(),
+            cases: Vec::new(),
+            noise,
+            warnings: Vec::new(),
+            imix_estimate_l2_bps: None,
+        }
+    }
+
+    /// An interval of nine values narrows to half with 36, and 36 go round three places.
+    #[test]
+    fn comparisons_and_searches_have_something_to_do_too() {
+        let ratios = [-0.3, 0.3, -0.2, 0.2, 0.1, -0.1, 0.25, -0.25, 0.0];
+        let mut undecided = compared("x", &ratios, 0.0);
+        undecided.detectable_percent = Some(20.0);
+        undecided.doubt = of_comparison(&undecided);
+        let told = |c: &Comparison| {
+            let noise = of_comparisons(std::slice::from_ref(c), c, String::new());
+            advice(&of(Vec::new(), vec![c.clone()], noise), None).join("\n")
+        };
+        let words = told(&undecided);
+        assert!(words.contains("--rebuilds 36"), "{words}");
+        undecided.detectable_percent = Some(80.0);
+        let words = told(&undecided);
+        assert!(words.contains("even 100 rebuilds"), "{words}");
+        let decided = compared("x", &[0.001, -0.001, 0.0, 0.002], 0.0);
+        assert_eq!(told(&decided), "");
+        let noise = Noise {
+            too_noisy: true,
+            ..Noise::default()
+        };
+        let search = advice(&of(Vec::new(), Vec::new(), noise), Some("cargo")).join("\n");
+        assert!(search.contains("cargo") && search.contains("fwdlab quick"));
     }
 
     #[test]

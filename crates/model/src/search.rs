@@ -67,6 +67,20 @@ pub struct SearchOutcome {
     pub shortened: Vec<String>,
 }
 
+/// A load that meets a goal is doubtful when it is a smaller share than this of what came out of a higher one.
+const FAR_BELOW: f64 = 0.7;
+
+impl SearchOutcome {
+    /// What the DUT forwarded of the loads of this search at most, where that is far more than the load that met the goal: it may lose
+    /// a little long before it is overloaded, or the trials in between were disturbed.
+    pub fn far_above(&self, goal: &GoalResult) -> Option<f64> {
+        let forwarded = |step: &SearchStep| step.load_pps * (1.0 - step.loss_ratio);
+        let best = self.course.iter().map(forwarded).fold(0.0, f64::max);
+        let met = goal.relevant_lower_bound_pps?;
+        (met < FAR_BELOW * best).then_some(best)
+    }
+}
+
 /// A trial of a search, and what was known after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchStep {
@@ -145,4 +159,48 @@ pub struct GoalDefinition {
     pub expansion: u32,
     /// The whole search fails when the smallest load does not meet the goal.
     pub fail_fast: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it was seen: the search met its goal at 361.3 kpps, and 650 kpps came out of higher loads.
+    #[test]
+    fn a_goal_far_below_what_came_out_is_seen() {
+        let step = |load_pps: f64, loss_ratio: f64| SearchStep {
+            load_pps,
+            duration_ns: 1_000_000_000,
+            loss_ratio,
+            lower_bounds_pps: vec![None],
+            upper_bounds_pps: vec![None],
+        };
+        let goal = |met: Option<f64>| -> GoalResult {
+            serde_json::from_value(serde_json::json!({
+                "name": "ndr", "relevant_lower_bound_pps": met, "regular": true, "tester_bound": false, "verdict": "",
+                "goal": {
+                    "loss_ratio": 0.0, "exceed_ratio": 0.5, "initial_trial_ns": 1, "final_trial_ns": 1, "duration_sum_ns": 1, "width": 0.005,
+                    "preceding_targets": 2, "expansion": 2, "fail_fast": false
+                }
+            }))
+            .unwrap()
+        };
+        let search = SearchOutcome {
+            variant: Variant::default(),
+            min_load_pps: 9e3,
+            max_load_pps: 1e6,
+            max_load_source: String::new(),
+            max_load_index: 1,
+            trials: 2,
+            trials_invalid: 0,
+            traffic_s: 2.0,
+            goals: Vec::new(),
+            course: vec![step(1e6, 0.35), step(361.3e3, 0.0)],
+            failure: None,
+            shortened: Vec::new(),
+        };
+        assert_eq!(search.far_above(&goal(Some(361.3e3))), Some(650e3));
+        assert_eq!(search.far_above(&goal(Some(500e3))), None);
+        assert_eq!(search.far_above(&goal(None)), None);
+    }
 }

@@ -258,7 +258,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let all = &summary.cases;
     let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
     named("failed", failures(all))
-        .chain(named("noise", vec![summary.noise.verdict.clone()]))
+        .chain(words::noise(summary))
         .chain(named("warning", doubts(all)))
         .chain(named("warning", all_warnings(summary)))
         .chain(named("method", methods(all)))

@@ -50,7 +50,9 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
     let mut item = |name: &str, sentence: &str| {
         text.push_str(&format!("- {name}: {}\n", escaped(sentence)));
     };
-    item("noise", &summary.noise.verdict);
+    for (name, sentence) in words::noise(summary) {
+        item(name, &sentence);
+    }
     if let Some(control) = words::control(summary) {
         item("control", &words::control_words(control));
     }

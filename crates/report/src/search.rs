@@ -18,11 +18,17 @@ pub(crate) fn headline(search: &SearchOutcome) -> String {
         .enumerate()
         .map(|(index, goal)| {
             let label = label(index, &search.goals);
+            let beyond = search.far_above(goal).map_or(String::new(), |best| {
+                format!(
+                    " (far below the {} that came out of a higher load)",
+                    rate(best)
+                )
+            });
             match (goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps) {
                 (Some(pps), Some(_)) if goal.regular && !goal.tester_bound => {
-                    format!("{label} {}", rate(pps))
+                    format!("{label} {}{beyond}", rate(pps))
                 }
-                (Some(pps), _) => format!("{label} at least {}", rate(pps)),
+                (Some(pps), _) => format!("{label} at least {}{beyond}", rate(pps)),
                 (None, Some(pps)) => format!("{label} below {}", rate(pps)),
                 (None, None) => format!("{label} unknown"),
             }
@@ -170,7 +176,7 @@ fn sentences(
 ) -> Vec<(&'static str, String)> {
     let mut sentences = Vec::new();
     sentences.extend(search.failure.iter().map(|why| ("ended", why.clone())));
-    sentences.push(("noise", summary.noise.verdict.clone()));
+    sentences.extend(words::noise(summary));
     sentences.extend(all_warnings(summary).into_iter().map(|w| ("warning", w)));
     sentences.push(("trials", extent(search)));
     sentences.push(("method", method(search)));

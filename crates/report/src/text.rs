@@ -56,9 +56,8 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
     if noise_first(summary) {
-        text.push_str(&paragraph("noise", &summary.noise.verdict));
-        for (index, advice) in summary.noise.to_do.iter().enumerate() {
-            text.push_str(&paragraph(if index == 0 { "to do" } else { "" }, advice));
+        for (name, sentence) in words::noise(summary) {
+            text.push_str(&paragraph(name, &sentence));
         }
         text.push('\n');
     }
@@ -76,8 +75,8 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
         }
     }
     if !noise_first(summary) {
-        for (index, advice) in summary.noise.to_do.iter().enumerate() {
-            text.push_str(&paragraph(if index == 0 { "to do" } else { "" }, advice));
+        for (name, sentence) in words::noise(summary).skip(1) {
+            text.push_str(&paragraph(name, &sentence));
         }
     }
     text.push_str(&doubts(summary));

@@ -396,6 +396,13 @@ pub(crate) fn windows_words(cases: &[CaseSummary]) -> Option<String> {
     })
 }
 
+/// How quiet the machine was, and what can be done about it where it was not.
+pub(crate) fn noise(summary: &Summary) -> impl Iterator<Item = (&'static str, String)> {
+    let verdict = ("noise", summary.noise.verdict.clone());
+    let to_do = summary.noise.to_do.iter();
+    std::iter::once(verdict).chain(to_do.map(|advice| ("to do", advice.clone())))
+}
+
 /// Which class of distance the figures are of, and what came out in the others; `None` where no distance was read.
 pub(crate) fn distance_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String> {
     let (of, others) = noise.classes.split_first()?;

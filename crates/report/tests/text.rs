@@ -155,7 +155,7 @@ fn classes_of_distance_are_named() {
     let words = words.join(" ");
     assert!(
         words.contains(
-            "figures are of CPUs 118 ns apart, as in 65 % of readings; also 475 ns apart (35 % of readings): 64 B 498.0 kpps"
+            "figures are of CPUs 118 ns apart, as in 65.0 % of readings; also 475 ns apart (35.0 % of readings): 84 B 498.0 kpps"
         ),
         "{text}"
     );

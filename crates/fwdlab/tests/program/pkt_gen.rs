@@ -567,7 +567,8 @@ fn wrong_use_is_answered_as_the_original_does() {
             .args(arguments)
             .output()
             .unwrap();
-        assert!(output.stdout.is_empty());
+        // who asks for JSON is answered in JSON, also when it went wrong
+        assert_eq!(output.stdout.is_empty(), !arguments.contains(&"--json"));
         (
             output.status.code().unwrap(),
             String::from_utf8(output.stderr).unwrap(),

@@ -171,7 +171,7 @@ fn a_terminal_has_colours_and_its_width() {
     let directory = tempfile::tempdir().unwrap();
     let on_a_terminal = |columns: u16, no_color: bool| {
         let line = format!(
-            "stty cols {columns} rows 25; exec {PROGRAM} throughput --engine sim --dut capacity=1e6,seed=1 -q"
+            "stty cols {columns} rows 25; exec {PROGRAM} throughput --engine sim --dut capacity=1e6,link=10Gbps,seed=1 -q"
         );
         let mut command = std::process::Command::new("script");
         command

@@ -20,7 +20,6 @@ use super::trial::{Bench, Counted, Glimpse, Overload};
 use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
-use crate::preflight::Watch;
 use crate::probe::{Probes, pairs};
 
 /// What a trial takes beyond its windows: start, warm-up, drain, reading counters.
@@ -50,7 +49,6 @@ pub(super) fn run(
     let per_trial = parameters.trial + OVERHEAD;
     let planned = plan.planned() as u32;
     run.started(planned, per_trial * planned)?;
-    let others = Watch::begin();
     let began = Instant::now();
     let mut is_again = false;
     let calibration = calibrate(parameters, &mut run.info.facts);
@@ -186,14 +184,7 @@ pub(super) fn run(
         .map(|raw| gated(raw.record, &raw.windows, gate.as_ref()))
         .collect();
     let trials = &measured.trials;
-    let mut summary = summary(parameters, run, gate.as_ref(), trials);
-    let busy = others.told();
-    summary.noise.to_do = trust::advice(
-        &summary.test_cases,
-        summary.control.as_ref(),
-        busy.as_deref(),
-    );
-    measured.summary = Some(summary);
+    measured.summary = Some(summary(parameters, run, gate.as_ref(), trials));
     if result.is_ok() {
         // the result follows from the trials that are kept
         run.writer.judged_again(&measured.trials)?;

@@ -41,6 +41,7 @@ use crate::bed::Bed;
 use crate::configuration::Configuration;
 use crate::error::LabError;
 use crate::placement::Placement;
+use crate::preflight::Watch;
 use crate::registry;
 
 /// Everything that decides what a run does; every default is resolved.
@@ -157,7 +158,11 @@ fn carry_out<'a>(
     work: impl FnOnce(&mut Run<'a>, &mut Measured) -> Result<(), LabError>,
 ) -> Result<(Run<'a>, Measured), LabError> {
     let mut measured = Measured::default();
+    let others = Watch::begin();
     let worked = work(&mut run, &mut measured).and_then(|()| {
+        if let Some(summary) = &mut measured.summary {
+            summary.noise.to_do = measure::trust::advice(summary, others.told().as_deref());
+        }
         // trials that count as a whole, too, are judged by the readings of the whole run
         if measured.trials.iter().any(|trial| !trial.probes.is_empty()) {
             run.writer.judged_again(&measured.trials)?;

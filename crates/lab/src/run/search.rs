@@ -244,11 +244,27 @@ impl Asked<'_> {
             )),
         }
         let grid = search.grid();
-        let found = outcome::goals(&search, goals, short_from);
-        if !simulated {
-            let labels = goals.iter().map(|named| named.label.as_str());
-            warnings.extend(trust::far_below(labels.zip(&found), trials));
-        }
+        let found = SearchOutcome {
+            variant: self.variant().clone(),
+            min_load_pps: grid.load(0),
+            max_load_pps: grid.load(grid.last()),
+            max_load_source: self.largest.source.clone(),
+            max_load_index: grid.last(),
+            trials: trials.len() as u32,
+            trials_invalid: trials.iter().filter(|t| !t.validity.is_valid()).count() as u32,
+            traffic_s: trials.iter().map(|t| t.duration_s).sum(),
+            goals: outcome::goals(&search, goals, short_from),
+            course: outcome::course(&search),
+            failure: outcome::failure(&search, goals),
+            shortened: {
+                let mut shortened =
+                    outcome::shortened(goals, self.parameters.common.line, simulated);
+                shortened.extend(self.variant().deviations());
+                shortened
+            },
+        };
+        let labels = goals.iter().map(|named| named.label.as_str());
+        warnings.extend(trust::far_below(labels, &found));
         measured.summary = Some(Summary {
             format: RUN_FORMAT,
             run: run.info.id.clone(),
@@ -259,25 +275,7 @@ impl Asked<'_> {
             imported: Vec::new(),
             cases: Vec::new(),
             outcomes: Vec::new(),
-            search: Some(SearchOutcome {
-                variant: self.variant().clone(),
-                min_load_pps: grid.load(0),
-                max_load_pps: grid.load(grid.last()),
-                max_load_source: self.largest.source.clone(),
-                max_load_index: grid.last(),
-                trials: trials.len() as u32,
-                trials_invalid: trials.iter().filter(|t| !t.validity.is_valid()).count() as u32,
-                traffic_s: trials.iter().map(|t| t.duration_s).sum(),
-                goals: found,
-                course: outcome::course(&search),
-                failure: outcome::failure(&search, goals),
-                shortened: {
-                    let mut shortened =
-                        outcome::shortened(goals, self.parameters.common.line, simulated);
-                    shortened.extend(self.variant().deviations());
-                    shortened
-                },
-            }),
+            search: Some(found),
             noise: noise(gate.as_ref(), trials),
             warnings,
             imix_estimate_l2_bps: None,

@@ -138,19 +138,26 @@ fn head(
         if summary.noise.too_noisy {
             m.leaf("p", &[], &note(&summary.noise.verdict));
         }
+        listed(m, "To do", &summary.noise.to_do);
         let mut warnings = all_warnings(summary);
         warnings.extend(procedures::doubts(&summary.outcomes));
         warnings.extend(campaign::doubts(&summary.cases));
-        if !warnings.is_empty() {
-            m.within("div", &[("class", "warnings")], |m| {
-                m.leaf("strong", &[], "Read with this in mind");
-                m.within("ul", &[], |m| {
-                    for warning in &warnings {
-                        m.leaf("li", &[], warning);
-                    }
-                });
-            });
-        }
+        listed(m, "Read with this in mind", &warnings);
+    });
+}
+
+/// Sentences to heed, where there are any.
+fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
+    if sentences.is_empty() {
+        return;
+    }
+    m.within("div", &[("class", "warnings")], |m| {
+        m.leaf("strong", &[], title);
+        m.within("ul", &[], |m| {
+            for sentence in sentences {
+                m.leaf("li", &[], sentence);
+            }
+        });
     });
 }
 

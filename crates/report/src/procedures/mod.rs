@@ -293,8 +293,10 @@ fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
             _ => text += &wrap(&format!("{}: {title}", group.title), width(), " "),
         }
         table.say_once("frames");
-        if table.text_width() >= width() {
-            table.remove("L2 rate");
+        for less_needed in ["L2 rate", "target"] {
+            if table.text_width() >= width() {
+                table.remove(less_needed);
+            }
         }
         text += &table.text(width());
         text.push('\n');
@@ -317,7 +319,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
 
 /// What qualifies the figures: noise, warnings, standards, the engine.
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
-    let mut sentences = vec![("noise", summary.noise.verdict.clone())];
+    let mut sentences: Vec<_> = words::noise(summary).collect();
     let doubts = doubts(&summary.outcomes);
     sentences.extend(
         all_warnings(summary)

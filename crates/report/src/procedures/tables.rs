@@ -144,11 +144,12 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right("known to", &["resolution_s"]),
         ],
         Found::Ramp(_) => vec![
-            right("loss begins above", &["saturation_pps"]),
+            Column::left("way", &["way"]),
+            right("loss above", &["saturation_pps"]),
             right("at least", &["lower_pps"]),
             right("below", &["upper_pps"]),
             right("best", &["max_forwarding_rate_pps"]),
-            right("at the target", &["held_forwarding_rate_pps"]),
+            right("at target", &["held_forwarding_rate_pps"]),
             right("target", &["target_pps"]),
         ],
         Found::Soak(_) => vec![
@@ -457,9 +458,8 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
         Found::Ramp(found) => {
             let edge = |edge: &model::outcome::Edge, way: &str| {
                 vec![
-                    Cell::optional(edge.saturation_pps, NOTHING, |pps| {
-                        format!("{}{way}", rate(pps))
-                    }),
+                    Cell::text(way),
+                    optional_pps(edge.saturation_pps),
                     optional_pps(edge.lower_pps),
                     optional_pps(edge.upper_pps),
                     pps(found.max_forwarding_rate_pps),
@@ -467,11 +467,8 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                     pps(found.target_pps),
                 ]
             };
-            let mut rows = vec![edge(
-                &found.up,
-                if found.down.is_some() { ", up" } else { "" },
-            )];
-            rows.extend(found.down.as_ref().map(|down| edge(down, ", down")));
+            let mut rows = vec![edge(&found.up, "up")];
+            rows.extend(found.down.as_ref().map(|down| edge(down, "down")));
             rows
         }
         Found::Soak(found) => vec![vec![
