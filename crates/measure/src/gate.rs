@@ -1,104 +1,152 @@
-//! The contention gate: which windows the machine was quiet in, and of those, which were measured in one state of it.
+//! The contention gate: which windows were measured in one state of the machine, and in which.
 //!
 //! Shared virtual CPUs change their speed by 40 % within seconds, and a hypervisor moves them: onto one core, onto one cache, onto
-//! two. Probes read both beside every window: the speed of the CPUs, and the distance between them. A window is quiet when the
-//! readings on both sides are near the machine's full speed and of its commonest distance. The choice looks at the probes alone
-//! and never at the result, so it cannot flatter anybody. Start with [`Gate::calibrate`].
+//! two. Probes read both beside every window: the speed of the DUT's CPU, and the distance between the CPUs. Readings fall into
+//! states; figures are of one of them, and a window is of it when the readings on both of its sides are. The choice looks at the probes
+//! alone and never at the result, so it cannot flatter anybody. Start with [`Gate::calibrate`].
 
-use model::probe::{ApartStratum, DistanceClass, Reading};
+use model::probe::{ApartStratum, MachineState, Reading};
 use model::result::{Stratum, TrialRecord};
-use stats::{Cluster, Sample, Split, clusters, split};
+use stats::{Cluster, Sample, clusters};
 
-/// A quiet reading is at least this share of the full speed. On the machines measured so far, quiet readings scatter by
-/// 3 % and contended ones lie 15 to 55 % below.
-const QUIET_SHARE: f64 = 0.93;
+/// Full speed is what one reading in twenty reaches: neighbours may leave a CPU alone that seldom, and no reading is too fast.
+const FULL_QUANTILE: f64 = 0.95;
 
-/// Fewest readings from which a threshold is drawn, and from which distances are told apart.
+/// A reading of full speed is at least this share of it. On the machines measured so far, undisturbed readings scatter by 3 % and
+/// disturbed ones lie 10 to 55 % below.
+const FULL_SHARE: f64 = 0.93;
+
+/// Figures are of full speed where at least this share of the readings have it. Where fewer do, most trials would wait in vain for
+/// windows at full speed, and the commonest state tells more: it is the one that the machine is in.
+const COMMON_SHARE: f64 = 1.0 / 3.0;
+
+/// Fewest readings from which speeds and distances are told apart.
 pub const MIN_READINGS: usize = 20;
 
-/// What separates quiet from contended, and one distance of the CPUs from another.
+/// So many readings beside the trials of a run speak for themselves; fewer are judged together with those from before it.
+const ENOUGH_READINGS: usize = 60;
+
+/// What tells the states of the machine apart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
     /// What it was found from.
     readings: Vec<Reading>,
     threshold: f64,
     words: String,
+    /// Speeds of a slowed CPU, where figures may be of it.
+    slow: Option<Cluster>,
     /// Levels of distance, of each pair of CPUs.
     levels: Vec<Vec<Cluster>>,
-    /// Combinations of them, the commonest first; empty where no distance was read.
-    classes: Vec<Class>,
+    /// The commonest first; empty where figures are of full speed and no distance was read.
+    states: Vec<State>,
 }
 
-/// One state that the hypervisor puts the CPUs into.
+/// One state that neighbours and the hypervisor put the machine into.
 #[derive(Debug, Clone, PartialEq)]
-struct Class {
-    /// Which level each pair is at.
-    level: Vec<usize>,
-    told: DistanceClass,
+struct State {
+    key: Key,
+    told: MachineState,
 }
+
+/// Is the CPU slowed, and which level is each pair at?
+type Key = (bool, Vec<usize>);
 
 /// What the probes say of a window, or of a trial that counts as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// Full speed, and the CPUs as far apart as most of the time, where that was read.
+    /// In the state that figures are of.
     Quiet,
-    /// Slower than full speed, before or after.
+    /// Slower than in any state, before or after.
     Contended,
-    /// Full speed, and the CPUs in another class of distance all the time: its place in [`Gate::classes`].
+    /// In another state all the time: its place in [`Gate::states`].
     Apart(usize),
-    /// Full speed, but the distance changed, or belongs to no class.
+    /// The state changed, or was none that is common.
     Moved,
 }
 
 impl Gate {
-    /// Finds speed and classes from readings of the probes, and from nothing else.
+    /// Finds states from readings of the probes, and from nothing else.
     ///
-    /// If the speeds fall into two groups, full speed is the centre of the faster one; else it is their upper quartile. Distances
-    /// fall into as many classes as there are groups of readings ([`clusters`]). `None` with fewer than [`MIN_READINGS`].
+    /// Distances fall into as many levels as there are groups of readings ([`clusters`]). Where full speed is rare, the largest group of
+    /// slower speeds is a level as well. `None` with fewer than [`MIN_READINGS`], or when a speed makes no sense.
     pub fn calibrate(readings: &[Reading]) -> Option<Gate> {
         let speeds: Vec<f64> = readings.iter().map(|r| r.additions_per_ns).collect();
-        let (threshold, words) = threshold(&speeds)?;
-        let full: Vec<&Reading> = readings
-            .iter()
-            .filter(|r| r.additions_per_ns >= threshold)
-            .collect();
-        let pairs = full.iter().map(|r| r.distances_ns.len()).max().unwrap_or(0);
-        let levels: Vec<Vec<Cluster>> = (0..pairs).map(|pair| levels(&full, pair)).collect();
-        let mut classes: Vec<Class> = Vec::new();
-        for reading in &full {
-            let Some(level) = level(&levels, reading) else {
-                continue;
-            };
-            match classes.iter_mut().find(|class| class.level == level) {
-                Some(class) => class.told.readings += 1,
-                None => classes.push(Class {
-                    told: DistanceClass {
-                        round_trip_ns: level
-                            .iter()
-                            .zip(&levels)
-                            .map(|(&at, levels)| levels[at].centre.round())
-                            .collect(),
-                        readings: 1,
-                        percent: 0.0,
-                    },
-                    level,
-                }),
-            }
+        let sample = Sample::new(speeds).ok()?;
+        if sample.n() < MIN_READINGS || sample.min() <= 0.0 {
+            return None;
         }
-        for class in &mut classes {
-            class.told.percent = 100.0 * f64::from(class.told.readings) / full.len() as f64;
+        let full_speed = sample.quantile(FULL_QUANTILE);
+        let threshold = FULL_SHARE * full_speed;
+        let slower = sample.sorted().partition_point(|speed| *speed < threshold);
+        let share = 1.0 - slower as f64 / sample.n() as f64;
+        let slow = match share < COMMON_SHARE {
+            true => largest(&sample.sorted()[..slower]),
+            false => None,
+        };
+        let mut words = format!(
+            "full speed is {full_speed:.2} additions/ns, in {:.0} % of {} readings",
+            100.0 * share,
+            sample.n()
+        );
+        if let Some(slow) = &slow {
+            words += &format!(
+                "; slowed the CPU does {:.1} to {:.1}, half of the time below {:.1}",
+                slow.low, slow.high, slow.centre
+            );
         }
-        // of two as common the nearer one: `level` counts from the nearest
-        classes.sort_by(|a, b| {
-            (b.told.readings.cmp(&a.told.readings)).then_with(|| a.level.cmp(&b.level))
-        });
-        Some(Gate {
+        let mut gate = Gate {
             readings: readings.to_vec(),
             threshold,
             words,
-            levels,
-            classes,
-        })
+            slow,
+            levels: Vec::new(),
+            states: Vec::new(),
+        };
+        let counted: Vec<&Reading> = readings
+            .iter()
+            .filter(|r| gate.is_slowed(r).is_some())
+            .collect();
+        let pairs = counted.iter().map(|r| r.distances_ns.len()).max();
+        gate.levels = (0..pairs.unwrap_or(0))
+            .map(|pair| levels(&counted, pair))
+            .collect();
+        gate.states = gate.states_of(&counted);
+        Some(gate)
+    }
+
+    /// The states that readings are in, the commonest first.
+    fn states_of(&self, readings: &[&Reading]) -> Vec<State> {
+        let mut of: Vec<(Key, Vec<f64>)> = Vec::new();
+        for reading in readings {
+            let Some(key) = self.key(reading) else {
+                continue;
+            };
+            let speed = reading.additions_per_ns;
+            match of.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, speeds)) => speeds.push(speed),
+                None => of.push((key, vec![speed])),
+            }
+        }
+        let mut states: Vec<State> = of
+            .into_iter()
+            .filter_map(|(key, speeds)| {
+                let told = MachineState {
+                    slowed: key.0,
+                    readings: speeds.len() as u32,
+                    percent: 100.0 * speeds.len() as f64 / readings.len() as f64,
+                    additions_per_ns: Sample::new(speeds).ok()?.median(),
+                    round_trip_ns: (key.1.iter().zip(&self.levels))
+                        .map(|(&at, levels)| levels[at].centre.round())
+                        .collect(),
+                };
+                Some(State { key, told })
+            })
+            .collect();
+        // of two as common the faster one, and the nearer one: levels count from the nearest
+        states.sort_by(|a, b| {
+            (b.told.readings.cmp(&a.told.readings)).then_with(|| a.key.cmp(&b.key))
+        });
+        states
     }
 
     /// Judges all trials of a run anew, now that all readings are known, and returns the gate that did it.
@@ -111,17 +159,17 @@ impl Gate {
         gate
     }
 
-    /// Additions per nanosecond from which on a reading is quiet.
+    /// Additions per nanosecond from which on a reading is of full speed.
     pub fn threshold(&self) -> f64 {
         self.threshold
     }
 
-    /// How threshold and classes were found, for people.
+    /// How threshold and states were found, for people.
     pub fn words(&self) -> String {
-        let Some((first, rest)) = self.classes.split_first() else {
+        let Some((first, rest)) = self.states.split_first() else {
             return self.words.clone();
         };
-        let share = |class: &Class| format!("{} ({:.0} %)", class.told, class.told.percent);
+        let share = |state: &State| format!("{} ({:.0} %)", state.told, state.told.percent);
         let others: Vec<String> = rest.iter().map(share).collect();
         let others = match others.is_empty() {
             true => String::new(),
@@ -130,40 +178,63 @@ impl Gate {
         format!("{}; CPUs {}{others}", self.words, share(first))
     }
 
-    /// The classes of distance, the commonest first: a quiet window is of that one. Empty where no distance could be read.
-    pub fn classes(&self) -> Vec<DistanceClass> {
-        self.classes
-            .iter()
-            .map(|class| class.told.clone())
-            .collect()
+    /// The states, the one that figures are of first. Empty where that is full speed, and no distance could be read.
+    pub fn states(&self) -> Vec<MachineState> {
+        self.states.iter().map(|state| state.told.clone()).collect()
     }
 
     /// What the readings on both sides of a window say of it.
     pub fn condition(&self, before: &Reading, after: &Reading) -> Condition {
-        if before.additions_per_ns.min(after.additions_per_ns) < self.threshold {
+        if self.is_slowed(before).is_none() || self.is_slowed(after).is_none() {
             return Condition::Contended;
         }
-        if self.classes.is_empty() {
+        if self.states.is_empty() {
             return Condition::Quiet;
         }
-        match (self.class(before), self.class(after)) {
+        match (self.state(before), self.state(after)) {
             (Some(0), Some(0)) => Condition::Quiet,
-            (Some(class), Some(same)) if class == same => Condition::Apart(class),
+            (Some(state), Some(same)) if state == same => Condition::Apart(state),
             _ => Condition::Moved,
         }
     }
 
-    fn class(&self, reading: &Reading) -> Option<usize> {
-        let level = level(&self.levels, reading)?;
-        self.classes.iter().position(|class| class.level == level)
+    /// Is the CPU slowed, or has it its full speed? `None` where it is slower than figures may be of.
+    fn is_slowed(&self, reading: &Reading) -> Option<bool> {
+        let speed = reading.additions_per_ns;
+        match &self.slow {
+            _ if speed >= self.threshold => Some(false),
+            Some(slow) if slow.contains(speed) => Some(true),
+            _ => None,
+        }
+    }
+
+    fn key(&self, reading: &Reading) -> Option<Key> {
+        let slowed = self.is_slowed(reading)?;
+        if self.levels.is_empty() {
+            // figures are of full speed, then, and there is nothing to tell apart
+            return self.slow.is_some().then(|| (slowed, Vec::new()));
+        }
+        if reading.distances_ns.len() != self.levels.len() {
+            return None;
+        }
+        let distances = reading.distances_ns.iter().zip(&self.levels);
+        let levels: Option<Vec<usize>> = distances
+            .map(|(ns, levels)| levels.iter().position(|level| level.contains(*ns)))
+            .collect();
+        Some((slowed, levels?))
+    }
+
+    fn state(&self, reading: &Reading) -> Option<usize> {
+        let key = self.key(reading)?;
+        self.states.iter().position(|state| state.key == key)
     }
 }
 
-/// The gate of a run: from the readings beside its trials, where they are enough to find two speeds, else with those that were taken
-/// before the first one. A moment before the run must not decide which class of distance was the commonest in it.
+/// The gate of a run: from the readings beside its trials, where they are enough, else with those that were taken before the first one.
+/// A moment before the run must not decide which state was the commonest in it.
 pub fn of_run(before: &[Reading], beside: &[Reading]) -> Option<Gate> {
     match beside.len() {
-        n if n >= stats::MIN_READINGS => Gate::calibrate(beside),
+        n if n >= ENOUGH_READINGS => Gate::calibrate(beside),
         _ => Gate::calibrate(&[before, beside].concat()),
     }
 }
@@ -174,27 +245,19 @@ pub fn judge_trial(record: &mut TrialRecord, gate: Option<&Gate>) {
         (Some(gate), [before, .., after]) => Some(gate.condition(before, after)),
         _ => None,
     };
-    let one = |wanted| Stratum {
-        windows: u32::from(condition == Some(wanted)),
+    let one = |is_it: bool| Stratum {
+        windows: u32::from(is_it),
         forwarding_rate_pps: None,
     };
-    record.quiet = one(Condition::Quiet);
-    record.contended = one(Condition::Contended);
-    let round_trip_ns = match (gate, condition) {
-        (Some(gate), Some(Condition::Apart(k))) => gate.classes[k].told.round_trip_ns.clone(),
-        (Some(_), Some(Condition::Moved)) => Vec::new(),
-        _ => {
-            record.apart.clear();
-            return;
+    record.quiet = one(condition == Some(Condition::Quiet));
+    record.contended = one(condition == Some(Condition::Contended));
+    record.apart = match (gate, condition) {
+        (Some(gate), Some(Condition::Apart(k))) => {
+            vec![ApartStratum::of(&gate.states[k].told, one(true))]
         }
+        (_, Some(Condition::Moved)) => vec![ApartStratum::moved(one(true))],
+        _ => Vec::new(),
     };
-    record.apart = vec![ApartStratum {
-        round_trip_ns,
-        stratum: Stratum {
-            windows: 1,
-            forwarding_rate_pps: None,
-        },
-    }];
 }
 
 /// The levels of one pair of CPUs.
@@ -206,46 +269,12 @@ fn levels(readings: &[&Reading], pair: usize) -> Vec<Cluster> {
     Sample::new(distances).map_or_else(|_| Vec::new(), |sample| clusters(&sample))
 }
 
-/// Which level each pair is at; `None` where one was not read, or is at none.
-fn level(levels: &[Vec<Cluster>], reading: &Reading) -> Option<Vec<usize>> {
-    if levels.is_empty() || reading.distances_ns.len() != levels.len() {
-        return None;
-    }
-    let distances = reading.distances_ns.iter().zip(levels);
-    distances
-        .map(|(ns, levels)| levels.iter().position(|level| level.contains(*ns)))
-        .collect()
-}
-
-/// The speed that separates quiet from contended, and how it was found.
-fn threshold(speeds: &[f64]) -> Option<(f64, String)> {
-    if speeds.len() < MIN_READINGS {
-        return None;
-    }
-    let sample = Sample::new(speeds).ok().filter(|s| s.min() > 0.0)?;
-    Some(match split(&sample) {
-        Split::Two {
-            threshold,
-            low_centre,
-            high_centre,
-            share_high,
-        } => (
-            threshold.max(QUIET_SHARE * high_centre),
-            format!(
-                "two speeds, {low_centre:.2} and {high_centre:.2} additions/ns; the CPU had the higher one in {:.0} % of {} readings",
-                100.0 * share_high,
-                sample.n()
-            ),
-        ),
-        Split::Uniform => (
-            QUIET_SHARE * sample.quantile(0.75),
-            format!(
-                "one speed, {:.2} additions/ns (upper quartile of {} readings)",
-                sample.quantile(0.75),
-                sample.n()
-            ),
-        ),
-    })
+/// The group that most of these speeds are in.
+fn largest(speeds: &[f64]) -> Option<Cluster> {
+    let groups = clusters(&Sample::new(speeds.to_vec()).ok()?);
+    groups
+        .into_iter()
+        .max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
 #[cfg(test)]
@@ -290,6 +319,7 @@ mod tests {
             .collect()
     }
 
+    /// Full speed is what the figures are of while it is not rare.
     #[test]
     fn two_speeds_are_told_apart() {
         let gate = Gate::calibrate(&readings(40, 60)).unwrap();
@@ -303,6 +333,52 @@ mod tests {
         assert_eq!(of(9.0, 17.5), Condition::Contended);
     }
 
+    /// The host of the 22nd of November: 14.15 additions/ns in one reading of six, else anything between 7 and 12.5, and two distances.
+    /// Figures are of what is commonest then; full speed is another state, and what is slower than all the rest is contended.
+    #[test]
+    fn where_full_speed_is_rare_figures_are_of_the_commonest_state() {
+        let slow = |i: usize| 7.5 + 5.0 * (i * 7 % 100) as f64 / 100.0;
+        let mut all: Vec<Reading> = (0..500)
+            .map(|i| reading(slow(i), &[about(98.0, i)]))
+            .collect();
+        all.extend((0..200).map(|i| reading(slow(i), &[about(402.0, i)])));
+        all.extend((0..140).map(|i| reading(14.15, &[about(98.0, i)])));
+        let gate = Gate::calibrate(&all).unwrap();
+        let states = gate.states();
+        let told: Vec<String> = states.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "98 ns apart and the DUT's slowed",
+                "402 ns apart and the DUT's slowed",
+                "98 ns apart"
+            ]
+        );
+        assert!(states[0].slowed && (9.0..11.0).contains(&states[0].additions_per_ns));
+        let at = |before: f64, after: f64| {
+            gate.condition(&reading(before, &[98.0]), &reading(after, &[98.0]))
+        };
+        assert_eq!(at(8.0, 12.0), Condition::Quiet);
+        assert_eq!(at(14.1, 14.1), Condition::Apart(2));
+        assert_eq!(at(8.0, 14.1), Condition::Moved);
+        assert_eq!(at(8.0, 2.0), Condition::Contended);
+        // with full speed in every second reading it is what figures are of, and what is slower counts no more
+        all.extend((0..700).map(|i| reading(14.15, &[about(98.0, i)])));
+        let gate = Gate::calibrate(&all).unwrap();
+        assert_eq!(gate.states().len(), 1);
+        let slow = reading(9.0, &[98.0]);
+        assert_eq!(gate.condition(&slow, &slow), Condition::Contended);
+        // and so it is without a distance
+        let plain: Vec<Reading> = (all[..840].iter())
+            .map(|r| reading(r.additions_per_ns, &[]))
+            .collect();
+        let gate = Gate::calibrate(&plain).unwrap();
+        let slowed: Vec<bool> = gate.states().iter().map(|s| s.slowed).collect();
+        assert_eq!(slowed, [true, false]);
+        let full = reading(14.0, &[]);
+        assert_eq!(gate.condition(&full, &full), Condition::Apart(1));
+    }
+
     #[test]
     fn one_speed_passes_itself() {
         let all = readings(0, 100);
@@ -313,7 +389,7 @@ mod tests {
         );
         let slow = reading(14.0, &[]);
         assert_eq!(gate.condition(&slow, &all[0]), Condition::Contended);
-        assert!(gate.classes().is_empty());
+        assert!(gate.states().is_empty());
     }
 
     #[test]
@@ -326,13 +402,13 @@ mod tests {
 
     /// The levels of an EPYC host, whose hypervisor moves the CPUs between one core, one cache and two.
     #[test]
-    fn classes_are_the_commonest_first_and_a_window_is_of_one() {
+    fn states_are_the_commonest_first_and_a_window_is_of_one() {
         let all = apart(&[(&[45.0], 20), (&[118.0], 150), (&[475.0], 60)]);
         let gate = Gate::calibrate(&all).unwrap();
-        let classes = gate.classes();
-        let trips: Vec<f64> = classes.iter().map(|c| c.round_trip_ns[0]).collect();
+        let states = gate.states();
+        let trips: Vec<f64> = states.iter().map(|s| s.round_trip_ns[0]).collect();
         assert_eq!(trips, [118.0, 475.0, 45.0]);
-        assert_eq!(classes.iter().map(|c| c.readings).sum::<u32>(), 230);
+        assert_eq!(states.iter().map(|s| s.readings).sum::<u32>(), 230);
         assert!(
             gate.words()
                 .ends_with("CPUs 118 ns apart (65 %), also 475 ns apart (26 %), 45 ns apart (9 %)"),
@@ -357,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn one_class_chooses_as_no_class_does() {
+    fn one_distance_chooses_as_none_does() {
         let all = apart(&[(&[118.0], 100)]);
         let with = Gate::calibrate(&all).unwrap();
         let without: Vec<Reading> = all
@@ -365,7 +441,7 @@ mod tests {
             .map(|r| reading(r.additions_per_ns, &[]))
             .collect();
         let gate = Gate::calibrate(&without).unwrap();
-        assert_eq!((with.classes().len(), gate.classes().len()), (1, 0));
+        assert_eq!((with.states().len(), gate.states().len()), (1, 0));
         assert_eq!(with.threshold(), gate.threshold());
         for (read, plain) in all.iter().zip(&without) {
             assert_eq!(with.condition(read, read), gate.condition(plain, plain));
@@ -377,8 +453,8 @@ mod tests {
     fn every_pair_of_cpus_has_a_distance() {
         let all = apart(&[(&[118.0, 45.0], 60), (&[118.0, 475.0], 40)]);
         let gate = Gate::calibrate(&all).unwrap();
-        assert_eq!(gate.classes().len(), 2);
-        assert_eq!(gate.classes()[0].to_string(), "118/45 ns apart");
+        assert_eq!(gate.states().len(), 2);
+        assert_eq!(gate.states()[0].to_string(), "118/45 ns apart");
         let far = reading(17.5, &[118.0, 475.0]);
         assert_eq!(gate.condition(&all[0], &all[1]), Condition::Quiet);
         assert_eq!(gate.condition(&far, &far), Condition::Apart(1));
@@ -446,17 +522,14 @@ mod tests {
             .for_each(|trial| judge_trial(trial, Some(&start)));
         assert_eq!(strata(&trials[33]), (1, 0, vec![]));
         let gate = start.judge_run(&mut trials);
-        assert_eq!(gate.classes()[0].round_trip_ns, [118.0]);
+        assert_eq!(gate.states()[0].round_trip_ns, [118.0]);
         assert_eq!(strata(&trials[0]), (1, 0, vec![]));
         assert_eq!(strata(&trials[33]), (0, 0, vec![(vec![475.0], 1)]));
         assert_eq!(strata(&trials[36]), (0, 0, vec![(vec![], 1)]));
         assert_eq!(strata(&trials[37]), (0, 1, vec![]));
         // few readings beside few trials are judged with those from before
         let mut few = vec![trial(at(118.0), at(118.0))];
-        assert_eq!(
-            start.judge_run(&mut few).classes()[0].round_trip_ns,
-            [475.0]
-        );
+        assert_eq!(start.judge_run(&mut few).states()[0].round_trip_ns, [475.0]);
         // without probes, as when the DUT is simulated, nothing is judged
         let mut plain = trial(at(118.0), at(118.0));
         plain.probes.clear();

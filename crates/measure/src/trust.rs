@@ -6,7 +6,7 @@
 
 use model::comparison::{Comparison, Verdict};
 use model::outcome::{Found, Outcome};
-use model::probe::ApartStratum;
+use model::probe::{ApartStratum, MachineState};
 use model::result::{CaseSummary, Noise, Summary, TrialRecord};
 use model::search::SearchOutcome;
 use stats::{Confidence, Sample};
@@ -110,14 +110,14 @@ pub fn doubts_of_trials<'a>(
     let (quiet, judged) = quiet_of(trials);
     if f64::from(quiet) * 100.0 < QUIET_TRIALS_PERCENT * f64::from(judged) || judged == 0 {
         doubts.push(format!(
-            "only {quiet} of {judged} trials had the DUT's CPU at full speed{}",
-            of_class(gate)
+            "only {quiet} of {judged} trials had {}",
+            of_state(gate)
         ));
     }
     doubts
 }
 
-/// Trials beside which the CPU had its full speed, and all that were judged.
+/// Trials in the state of the machine that figures are of, and all that were judged.
 fn quiet_of<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> (u32, u32) {
     trials.fold((0, 0), |(quiet, all), trial| {
         let (of_quiet, contended) = (trial.quiet.windows, trial.contended.windows);
@@ -150,9 +150,10 @@ pub fn of_trials(
     let mut doubts = doubts_of_trials(gate, trials.iter());
     doubts.extend(contradictions);
     let verdict = format!(
-        "{quiet} of {all} trials had the DUT's CPU at full speed before and after{}; lost frames of the others may be the machine's, and \
-         a search without loss finds the luckiest trials",
-        of_class(gate)
+        "{quiet} of {all} trials had {} before and after; lost frames of the others may be the machine's, and a search without loss finds \
+         the luckiest trials{}",
+        of_state(gate),
+        slowed_words(gate)
     );
     noise(gate, (quiet, all), doubts, verdict)
 }
@@ -180,10 +181,7 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Com
         1 => (*doubt).clone(),
         _ => format!("{}: {doubt}", case.test_case),
     };
-    let mut verdict = format!(
-        "{quiet} of {windows} windows had the CPU at full speed{}",
-        of_class(gate)
-    );
+    let mut verdict = format!("{quiet} of {windows} windows had {}", of_state(gate));
     if doubtful.len() == cases.len() {
         doubts.extend(doubtful.iter().map(told));
     } else {
@@ -198,6 +196,7 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Com
             told.join("; ")
         );
     }
+    verdict += &slowed_words(gate);
     if control.is_some_and(|c| matches!(c.verdict, Verdict::Less | Verdict::More)) {
         verdict.push_str(
             "; but the A/A control differs from itself, so distrust differences of that size",
@@ -233,23 +232,52 @@ fn noise(
     doubts: Vec<String>,
     verdict: String,
 ) -> Noise {
+    let states = gate.map(Gate::states).unwrap_or_default();
+    let fit = match states.first() {
+        Some(state) if state.slowed => "steady enough",
+        _ => "quiet enough",
+    };
     Noise {
         probe_threshold: gate.map(Gate::threshold),
         calibration: gate.map_or_else(|| "no readings".into(), Gate::words),
-        classes: gate.map(Gate::classes).unwrap_or_default(),
+        states,
         quiet_percent: (all > 0).then(|| 100.0 * f64::from(quiet) / f64::from(all)),
-        verdict: in_words(&doubts, "quiet enough", &verdict),
+        verdict: in_words(&doubts, fit, &verdict),
         too_noisy: !doubts.is_empty(),
         doubts,
         to_do: Vec::new(),
     }
 }
 
-/// Which class of distance quiet windows and trials are of, where there are several.
-fn of_class(gate: Option<&Gate>) -> String {
-    let classes = gate.map(Gate::classes).unwrap_or_default();
-    match &classes[..] {
-        [of, _, ..] => format!(", and the CPUs {of}"),
+/// The state of the machine that quiet windows and trials are of.
+fn of_state(gate: Option<&Gate>) -> String {
+    let states = gate.map(Gate::states).unwrap_or_default();
+    let speed = match states.first() {
+        Some(state) if state.slowed => "the DUT's CPU slowed",
+        _ => "the DUT's CPU at full speed",
+    };
+    let distance = match &states[..] {
+        [of, _, ..] if !of.round_trip_ns.is_empty() => {
+            let distance = MachineState {
+                slowed: false,
+                ..of.clone()
+            };
+            format!(", and the CPUs {distance}")
+        }
+        _ => String::new(),
+    };
+    format!("{speed}{distance}")
+}
+
+/// What figures of a slowed CPU are; nothing where it had its full speed.
+fn slowed_words(gate: Option<&Gate>) -> String {
+    let states = gate.map(Gate::states).unwrap_or_default();
+    match states.first() {
+        Some(state) if state.slowed => format!(
+            "; full speed was rare, so figures are of the state that this machine was in most often: something outside of it, as a \
+             neighbour on the same core, slowed the CPU to {:.1} additions/ns, and at full speed the DUT forwards more",
+            state.additions_per_ns
+        ),
         _ => String::new(),
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::probe::DistanceClass;
+use crate::probe::MachineState;
 
 /// Facts of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,10 +40,10 @@ pub struct Facts {
     pub privileged: bool,
     /// What runs where, and what could not be arranged.
     pub placement: BTreeMap<String, String>,
-    /// Classes of distance between the CPUs that frames cross, the commonest first: at the start of a run as read in a moment, of a
-    /// finished run those of all its readings. Empty where no distance could be read.
+    /// States of the machine, the one that figures are of first: at the start of a run as read in a moment, of a finished run those of
+    /// all its readings. Empty where the CPU had its full speed and no distance could be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub distances: Vec<DistanceClass>,
+    pub states: Vec<MachineState>,
     /// Sysctls that were set in the namespaces: `namespace:name`, value.
     pub sysctls: BTreeMap<String, String>,
     /// Driver of the ports.

@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::import::ImportedCase;
 use crate::loss::{Counters, Ledger};
 use crate::outcome::Outcome;
-use crate::probe::{ApartStratum, DistanceClass, Reading};
+use crate::probe::{ApartStratum, MachineState, Reading};
 use crate::procedure::Asked;
 use crate::search::{SearchOutcome, SearchTrial};
 use crate::trial::Stream;
@@ -99,12 +99,12 @@ pub struct TrialRecord {
     /// The same without the gate: median of all windows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_ungated_pps: Option<f64>,
-    /// Windows before and after which the DUT's CPU had its full speed, and the CPUs were as far apart as most of the time in the
-    /// run.
+    /// Windows before and after which the machine was in the state that figures are of, the first of [`Noise::states`]: the DUT's CPU at
+    /// full speed, or where that is rare as fast as most of the time, and the CPUs as far apart as most of the time.
     pub quiet: Stratum,
-    /// Windows beside which the DUT's CPU was contended.
+    /// Windows beside which the DUT's CPU was contended: slower than in any state.
     pub contended: Stratum,
-    /// Windows at full speed, but with the CPUs in another class of distance, or while it changed.
+    /// Windows in another state, or while it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<ApartStratum>,
     /// Of a trial that counts as a whole, not by its windows: what the probes read before and after it.
@@ -172,7 +172,7 @@ pub struct CaseSummary {
     pub quiet: Stratum,
     /// Windows of all valid iterations.
     pub contended: Stratum,
-    /// Windows of all valid iterations at full speed, with the CPUs in another class of distance.
+    /// Windows of all valid iterations in another state of the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<ApartStratum>,
     /// Windows of all valid iterations.
@@ -187,15 +187,15 @@ pub struct CaseSummary {
 /// How quiet the machine was.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Noise {
-    /// Speed of the DUT's CPU below which a window counts as contended, in additions per nanosecond.
+    /// Speed of the DUT's CPU below which it has not its full speed, in additions per nanosecond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_threshold: Option<f64>,
     /// How that was found, in words.
     pub calibration: String,
-    /// Classes of distance between the CPUs that frames cross, as the run's own readings have them, the commonest first: results
-    /// are of that one. Empty where no distance could be read.
+    /// States of the machine, as the run's own readings have them: results are of the first one. Empty where the CPU had its full speed
+    /// and no distance could be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub classes: Vec<DistanceClass>,
+    pub states: Vec<MachineState>,
     /// Share of windows that passed, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet_percent: Option<f64>,

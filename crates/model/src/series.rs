@@ -3,6 +3,7 @@
 //! It says what was measured and under which labels; what differs from what is not its business. Runs are made into series
 //! by `store`, files of numbers by the program. Start with [`Series`].
 
+use crate::probe::MachineState;
 use std::collections::BTreeMap;
 
 /// The forwarding rate by our rule, and what a series is about unless it says otherwise.
@@ -35,6 +36,8 @@ pub struct Series {
     pub left_out: u32,
     /// Values in which the generator was the limit: the DUT may forward more.
     pub generator_limited: u32,
+    /// The state of the machine that all values are of, where its states were told apart.
+    pub state: Option<MachineState>,
     /// Where the values were measured in turns with those of other series.
     pub turns: Option<Turns>,
 }

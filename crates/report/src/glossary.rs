@@ -11,8 +11,8 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "apart",
-        "Round trip of a cache line between the generator's CPU and the DUT's: where a hypervisor has put them. Windows of another \
-         class of it than the commonest are a stratum of their own.",
+        "Round trip of a cache line between the generator's CPU and the DUT's: where a hypervisor has put them. Together with the speed of \
+         the DUT's CPU it is the state of the machine; figures are of one state, and windows of another are a stratum of their own.",
     ),
     (
         "contended",

@@ -126,7 +126,7 @@ fn doubts(summary: &Summary) -> String {
         noise.push(summary.noise.verdict.clone());
     }
     noise.extend(words::windows_words(&summary.test_cases));
-    noise.extend(words::distance_words(&summary.noise, &summary.test_cases));
+    noise.extend(words::state_words(&summary.noise, &summary.test_cases));
     let case = words::principal(&summary.test_cases);
     if let Some((case, gate)) = case.and_then(|case| Some((case, words::gate_words(case)?))) {
         let labels = Labels::of(&summary.test_cases);

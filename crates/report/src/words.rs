@@ -5,7 +5,7 @@
 
 use model::comparison::{Comparison, Verdict};
 use model::loss::Ledger;
-use model::probe::DistanceClass;
+use model::probe::{ApartStratum, MachineState};
 use model::result::{CaseSummary, Noise, RunInfo, RunState, Summary};
 use model::trial::Stream;
 
@@ -217,10 +217,19 @@ fn forwarding(summary: &Summary) -> String {
             )
         }
         Some(pps) => format!(
-            "The DUT forwards {} of {what}, {} (L2)",
+            "The DUT forwards {} of {what}, {} (L2){}",
             value(pps),
-            bits_per_second(l2_bps(stream, pps))
+            bits_per_second(l2_bps(stream, pps)),
+            slowed(&summary.noise)
         ),
+    }
+}
+
+/// What a figure is of that came from a slowed CPU.
+fn slowed(noise: &Noise) -> &'static str {
+    match noise.states.first() {
+        Some(state) if state.slowed => ", its CPU slowed by neighbours",
+        _ => "",
     }
 }
 
@@ -380,7 +389,7 @@ pub(crate) fn windows_words(cases: &[CaseSummary]) -> Option<String> {
     let apart = match apart {
         0 => String::new(),
         windows => format!(
-            "{} with the CPUs at another distance, ",
+            "{} in another state, ",
             percent(share(windows as f64, all as f64))
         ),
     };
@@ -403,18 +412,18 @@ pub(crate) fn noise(summary: &Summary) -> impl Iterator<Item = (&'static str, St
     std::iter::once(verdict).chain(to_do.map(|advice| ("to do", advice.clone())))
 }
 
-/// Which class of distance the figures are of, and what came out in the others; `None` where no distance was read.
-pub(crate) fn distance_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String> {
-    let (of, others) = noise.classes.split_first()?;
+/// Which state of the machine the figures are of, and what came out in the others; `None` where there was nothing to tell apart.
+pub(crate) fn state_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String> {
+    let (of, others) = noise.states.split_first()?;
     if others.is_empty() {
         return Some(format!("the CPUs were {of} all the time"));
     }
     let labels = Labels::of(cases);
-    let class = |class: &DistanceClass| {
+    let told = |state: &MachineState| {
         let rates: Vec<String> = cases
             .iter()
             .flat_map(|case| case.apart.iter().map(move |stratum| (case, stratum)))
-            .filter(|(_, s)| s.round_trip_ns == class.round_trip_ns)
+            .filter(|(_, s)| s.is_like(&ApartStratum::of(state, s.stratum.clone())))
             .filter_map(|(case, s)| {
                 let pps = s.stratum.forwarding_rate_pps?;
                 Some(format!("{} {}", labels.label(&case.stream), rate(pps)))
@@ -424,9 +433,9 @@ pub(crate) fn distance_words(noise: &Noise, cases: &[CaseSummary]) -> Option<Str
             true => String::new(),
             false => format!(": {}", rates.join(", ")),
         };
-        format!("{class} ({} of readings){rates}", percent(class.percent))
+        format!("{state} ({} of readings){rates}", percent(state.percent))
     };
-    let others: Vec<String> = others.iter().map(class).collect();
+    let others: Vec<String> = others.iter().map(told).collect();
     Some(format!(
         "figures are of CPUs {of}, as in {} of readings; also {}",
         percent(of.percent),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Run;
-use model::probe::{ApartStratum, DistanceClass};
+use model::probe::{ApartStratum, MachineState};
 use model::result::Stratum;
 
 fn check(run: Run) {
@@ -135,21 +135,21 @@ fn a_configuration_that_does_not_forward() {
 
 /// Which distance of the CPUs the figures are of, and what came out at the others.
 #[test]
-fn classes_of_distance_are_named() {
+fn states_of_the_machine_are_named() {
     let mut run = common::one_case();
-    let class = |ns: f64, readings: u32, percent: f64| DistanceClass {
+    let state = |ns: f64, readings: u32, percent: f64| MachineState {
+        slowed: false,
+        additions_per_ns: 17.5,
         round_trip_ns: vec![ns],
         readings,
         percent,
     };
-    run.summary.noise.classes = vec![class(118.0, 260, 65.0), class(475.0, 140, 35.0)];
-    run.summary.test_cases[0].apart = vec![ApartStratum {
-        round_trip_ns: vec![475.0],
-        stratum: Stratum {
-            windows: 140,
-            forwarding_rate_pps: Some(498e3),
-        },
-    }];
+    run.summary.noise.states = vec![state(118.0, 260, 65.0), state(475.0, 140, 35.0)];
+    let stratum = Stratum {
+        windows: 140,
+        forwarding_rate_pps: Some(498e3),
+    };
+    run.summary.test_cases[0].apart = vec![ApartStratum::of(&run.summary.noise.states[1], stratum)];
     let text = report::text::quick(&run.info, &run.summary);
     let words: Vec<&str> = text.split_whitespace().collect();
     let words = words.join(" ");
@@ -159,11 +159,20 @@ fn classes_of_distance_are_named() {
         ),
         "{text}"
     );
+    assert!(words.contains("in another state"), "{text}");
+    run.summary.noise.states[0].slowed = true;
+    let text = report::text::quick(&run.info, &run.summary);
+    let head: Vec<&str> = text.split_whitespace().take(25).collect();
     assert!(
-        words.contains("with the CPUs at another distance"),
+        head.join(" ").contains("its CPU slowed by neighbours"),
         "{text}"
     );
-    run.summary.noise.classes.truncate(1);
+    assert!(
+        text.contains("CPUs 118 ns apart and the DUT's slowed"),
+        "{text}"
+    );
+    run.summary.noise.states[0].slowed = false;
+    run.summary.noise.states.truncate(1);
     let text = report::text::quick(&run.info, &run.summary);
     assert!(
         text.contains("the CPUs were 118 ns apart all the time"),

@@ -19,7 +19,6 @@ mod rank;
 mod sample;
 mod special;
 pub mod student;
-mod threshold;
 mod warning;
 
 pub use bootstrap::{DEFAULT_RESAMPLES, MIN_BOOTSTRAP, bootstrap, bootstrap_median};
@@ -36,5 +35,4 @@ pub use paired::{
 };
 pub use rank::{RankTest, holm, rank_sum, signed_rank};
 pub use sample::{Confidence, Interval, Sample, SampleError};
-pub use threshold::{MIN_READINGS, Split, split};
 pub use warning::{Warning, warnings};

@@ -59,6 +59,9 @@ impl StoredRun {
             let series = all.of(&trial.test_case, &labels, metric);
             add(series, value);
             series.generator_limited += u32::from(trial.not_saturated && value.is_some());
+            if metric == FORWARDING_RATE {
+                series.state = self.info.facts.states.first().cloned();
+            }
         }
     }
 

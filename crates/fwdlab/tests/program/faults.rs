@@ -11,7 +11,7 @@ use crate::support::{Ended, Lab, PROGRAM, TINY, count, ended, list, root};
 const NOBODY: u32 = 65534;
 
 /// Runs the program with its runs directory on a small or read-only file system, and lists the runs there afterwards.
-fn on_a_file_system(lab: &Lab, options: &str) -> Ended {
+fn on_a_file_system(lab: &Lab, options: &str, arguments: &[&str]) -> Ended {
     let runs = lab.runs();
     fs::create_dir_all(&runs).unwrap();
     let script = format!(
@@ -28,7 +28,9 @@ fn on_a_file_system(lab: &Lab, options: &str) -> Ended {
         &script,
         "sh",
     ];
-    ended(lab.with(&unshare, TINY))
+    let ended = ended(lab.with(&unshare, arguments));
+    assert_ne!(ended.code, 99, "no file system: {}", ended.err);
+    ended
 }
 
 #[test]
@@ -38,13 +40,13 @@ fn runs_that_cannot_be_kept_are_not_measured() {
     }
     let lab = Lab::alone();
     let runs = lab.runs().to_str().unwrap().to_owned();
-    let ended = on_a_file_system(&lab, "ro");
+    let ended = on_a_file_system(&lab, "ro", TINY);
     ended.code(3).says(&[&runs, "Read-only file system"]);
     assert!(!ended.err.contains("test bed"), "it began: {}", ended.err);
 
     // full at once, when the journal begins, and with the trials
     for size in ["4k", "12k", "20k", "36k"] {
-        let ended = on_a_file_system(&lab, &format!("size={size}"));
+        let ended = on_a_file_system(&lab, &format!("size={size}"), TINY);
         // 3 when nothing was measured yet, 4 when the disk ran full in the middle
         assert!(
             [3, 4].contains(&ended.code),
@@ -72,23 +74,6 @@ fn a_run_on_a_disk_that_gets_full_says_so() {
         return;
     }
     let lab = Lab::alone();
-    let runs = lab.runs();
-    fs::create_dir_all(&runs).unwrap();
-    // room for the beginning of a run, its reserve, and a few of some hundred trials
-    let script = format!(
-        "mount -t tmpfs -o size=200k tmpfs '{}' || exit 99; {PROGRAM} \"$@\"; code=$?; {PROGRAM} runs ls; exit $code",
-        runs.display()
-    );
-    let unshare = [
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        &script,
-        "sh",
-    ];
     let many = [
         "rfc2544",
         "--engine",
@@ -98,8 +83,8 @@ fn a_run_on_a_disk_that_gets_full_says_so() {
         "--size",
         "64,128,256,512,1024",
     ];
-    let ended = ended(lab.with(&unshare, &many));
-    assert_ne!(ended.code, 99, "no file system: {}", ended.err);
+    // room for the beginning of a run, its reserve, and a few of some hundred trials
+    let ended = on_a_file_system(&lab, "size=200k", &many);
     assert_ne!(ended.code, 0, "it all fitted: {}", ended.out);
     ended.says(&["No space left on device"]);
     assert!(

@@ -23,6 +23,7 @@ mod import;
 mod interrupts;
 mod line;
 mod links;
+mod manual;
 mod ministat;
 mod pacing;
 mod pkt_gen;

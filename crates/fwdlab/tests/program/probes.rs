@@ -57,13 +57,13 @@ fn trials_of_procedures_carry_what_the_probes_read() {
         read.iter().all(|ns| (2.0..100_000.0).contains(ns)),
         "{read:?}"
     );
-    // the classes that the facts tell are those of the summary
-    let classes = &document["noise"]["classes"];
-    assert_eq!(&facts["distances"], classes, "{document}");
-    for class in classes.as_array().into_iter().flatten() {
+    // the states that the facts tell are those of the summary
+    let states = &document["noise"]["states"];
+    assert_eq!(&facts["states"], states, "{document}");
+    for state in states.as_array().into_iter().flatten() {
         assert!(
-            number(&class["percent"]) <= 100.0 && count(&class["readings"]) > 0,
-            "{class}"
+            number(&state["percent"]) <= 100.0 && count(&state["readings"]) > 0,
+            "{state}"
         );
     }
 }
@@ -80,7 +80,7 @@ fn a_simulated_dut_has_no_probes() {
         "--load",
         "900kpps",
     ]);
-    assert!(document["noise"]["classes"].is_null(), "{document}");
+    assert!(document["noise"]["states"].is_null(), "{document}");
     for trial in json_lines(&lab.only_run().join("trials.jsonl")) {
         assert!(trial["probes"].is_null() && judged(&trial) == 0, "{trial}");
     }

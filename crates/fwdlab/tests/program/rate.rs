@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{PROGRAM, tool};
+use crate::support::{PROGRAM, shell_words, tool};
 
 fn rate(arguments: &[&str]) -> String {
     tool(&[&[PROGRAM, "rate"], arguments].concat())
@@ -225,17 +225,6 @@ fn wrong_values_are_code_2_and_say_what_is_right() {
         assert!(err.contains(words), "{arguments:?}: {err}");
         assert!(output.stdout.is_empty());
     }
-}
-
-/// Words of a command line; quotes keep blanks.
-fn shell_words(line: &str) -> Vec<String> {
-    let quoted = line.split('\'').enumerate();
-    quoted
-        .flat_map(|(index, part)| match index % 2 {
-            0 => part.split_whitespace().map(str::to_owned).collect(),
-            _ => vec![part.to_owned()],
-        })
-        .collect()
 }
 
 /// Commands of the manual print what the manual says they print.

@@ -139,7 +139,9 @@ impl Lab {
     pub fn json(&self, arguments: &[&str]) -> Value {
         let ended = self.run(&[arguments, &["--json"]].concat());
         ended.measured();
-        serde_json::from_str(&ended.out).unwrap()
+        let document = serde_json::from_str(&ended.out).unwrap();
+        assert_no_row_forwards_more(&document);
+        document
     }
 
     /// Starts the program in the background.
@@ -232,6 +234,39 @@ impl Place {
             .open(&path)
             .unwrap()
     }
+}
+
+/// Nothing in a document, row or record, forwards more than was offered to it. Course over time is left out: what waited in a buffer comes
+/// out in a later interval.
+#[track_caller]
+fn assert_no_row_forwards_more(value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let of = |name: &str| fields.get(name).and_then(Value::as_f64);
+            if let (Some(offered), Some(rate)) = (of("offered_load_pps"), of("forwarding_rate_pps"))
+            {
+                assert!(
+                    rate <= offered * (1.0 + 1e-9),
+                    "{rate} of {offered}: {value}"
+                );
+            }
+            let inner = fields.iter().filter(|(name, _)| *name != "samples");
+            inner.for_each(|(_, inner)| assert_no_row_forwards_more(inner));
+        }
+        Value::Array(all) => all.iter().for_each(assert_no_row_forwards_more),
+        _ => {}
+    }
+}
+
+/// Words of a command line; quotes keep blanks.
+pub fn shell_words(line: &str) -> Vec<String> {
+    let quoted = line.split('\'').enumerate();
+    quoted
+        .flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        })
+        .collect()
 }
 
 impl Ended {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use measure::gate::Gate;
-use model::probe::{DistanceClass, Reading};
+use model::probe::{MachineState, Reading};
 
 use super::{Check, Status, text};
 
@@ -76,10 +76,10 @@ pub fn noise(duration: Duration, mut reading: impl FnMut() -> Reading) -> Vec<Ch
 /// Judges readings of the distance between CPUs.
 fn distance(readings: &[Reading]) -> Check {
     const NAME: &str = "distance of CPUs";
-    let classes = Gate::calibrate(readings).map_or_else(Vec::new, |gate| gate.classes());
-    let share = |class: &DistanceClass| format!("{class} ({:.0} %)", class.percent);
-    let shares: Vec<String> = classes.iter().map(share).collect();
-    match &classes[..] {
+    let states = Gate::calibrate(readings).map_or_else(Vec::new, |gate| gate.states());
+    let share = |state: &MachineState| format!("{state} ({:.0} %)", state.percent);
+    let shares: Vec<String> = states.iter().map(share).collect();
+    match &states[..] {
         [] => Check::skip(
             NAME,
             "not read: it needs two CPUs and real-time priority (root)",
@@ -92,7 +92,7 @@ fn distance(readings: &[Reading]) -> Check {
             NAME,
             format!(
                 "it changes: {}; the hypervisor moves the CPUs, and the forwarding rate goes with it. Results are of the commonest \
-                 distance, and the others are shown",
+                 state, and the others are shown",
                 shares.join(", ")
             ),
             "have the virtual CPUs pinned by whoever runs the host (virsh vcpupin), or use a machine without a hypervisor",

@@ -221,14 +221,14 @@ pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Readi
             .collect()
     });
     let gate = Gate::calibrate(&readings);
-    facts.distances = gate.map(|gate| gate.classes()).unwrap_or_default();
-    let told = match facts.distances.first() {
-        Some(now) => format!(
+    facts.states = gate.map(|gate| gate.states()).unwrap_or_default();
+    let told = match facts.states.first() {
+        Some(now) if !now.round_trip_ns.is_empty() => format!(
             "{now} now: the round trip of a cache line between {}",
             pairs(placement)
         ),
-        None if !placement.is_separate() => "not read: generator and DUT share a CPU".to_owned(),
-        None => "not read: it needs real-time priority (root), and the other CPUs for microseconds"
+        _ if !placement.is_separate() => "not read: generator and DUT share a CPU".to_owned(),
+        _ => "not read: it needs real-time priority (root), and the other CPUs for microseconds"
             .into(),
     };
     facts.placement.insert("distance".into(), told);

@@ -259,7 +259,7 @@ impl<'a> Run<'a> {
         render: impl FnOnce(&RunInfo) -> String,
     ) -> Result<RunInfo, LabError> {
         self.info.state = state;
-        self.info.facts.distances.clone_from(&summary.noise.classes);
+        self.info.facts.states.clone_from(&summary.noise.states);
         self.info.finished_at = Some(Timestamp::now().to_string());
         let told = self.tell(match state {
             RunState::Finished => EventKind::RunFinished {

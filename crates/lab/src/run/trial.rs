@@ -29,6 +29,10 @@ pub(super) const PROOF_FRAMES: u64 = 1000;
 /// milliseconds of a scheduler.
 const WINDOW: Duration = Duration::from_millis(20);
 
+/// From a reading of the probes to the window after it: the DUT's thread and the sender waited for the probes, catch up, and have that
+/// waiting booked before the counters of the window are read.
+const AFTER_PROBES: Duration = Duration::from_micros(300);
+
 /// From the start of the traffic to the first window: rings fill, caches warm, the DUT's thread wakes.
 pub(super) const WARM_UP: Duration = Duration::from_millis(80);
 
@@ -173,6 +177,7 @@ impl Bench<'_> {
                     renew(tester)?;
                     before = probes.read();
                 }
+                std::thread::sleep(AFTER_PROBES);
                 let start_s = began.elapsed().as_secs_f64();
                 let waited = bed.waited(0);
                 let from = tester.read()?;

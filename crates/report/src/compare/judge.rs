@@ -209,7 +209,23 @@ fn compared(
     };
     Ok(match pairs {
         Some(pairs) => of_pairs(&pairs, other.column, family, options),
-        None => independent(baseline, other, family, options),
+        None => {
+            let mut compared = independent(baseline, other, family, options);
+            compared.warnings.extend(of_two_states(baseline, other));
+            compared
+        }
+    })
+}
+
+/// Figures of two states of a machine differ by what neighbours do to it.
+fn of_two_states(baseline: &Values<'_>, other: &Values<'_>) -> Option<String> {
+    let state = |side: &Values<'_>| side.series.iter().find_map(|s| s.state.clone());
+    let (a, b) = (state(baseline)?, state(other)?);
+    (!a.is_like(&b)).then(|| {
+        format!(
+            "the difference may be the machine's: figures of {} are of CPUs {a}, those of {} of CPUs {b}",
+            baseline.column, other.column
+        )
     })
 }
 

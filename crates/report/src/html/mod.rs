@@ -374,12 +374,12 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         if let Some(windows) = words::windows_words(&summary.test_cases) {
             m.leaf("p", &[], &note(&windows));
         }
-        if let Some(distances) = words::distance_words(&summary.noise, &summary.test_cases) {
-            m.leaf("p", &[], &note(&distances));
+        if let Some(states) = words::state_words(&summary.noise, &summary.test_cases) {
+            m.leaf("p", &[], &note(&states));
         }
         if !summary.noise.calibration.is_empty() {
             let threshold = summary.noise.probe_threshold.map_or_else(String::new, |t| {
-                format!(" A window is quiet from {t:.2} additions/ns on.")
+                format!(" Full speed is from {t:.2} additions/ns on.")
             });
             let words = format!(
                 "Contention probe: {}.{threshold}",

@@ -96,7 +96,7 @@ fn facts() -> Facts {
             ("generator", "CPU 0"),
             ("receiver", "in the kernel, on the CPU of the DUT"),
         ]),
-        distances: Vec::new(),
+        states: Vec::new(),
         sysctls: map(&[
             ("dut:net.ipv4.ip_forward", "1"),
             ("dut:net.ipv6.conf.all.forwarding", "1"),
@@ -418,7 +418,7 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
                 probe_threshold: Some(16.28),
                 calibration: "two speeds, 9.04 and 17.51 additions/ns; the CPU had the higher one in 81 % of 180 readings"
                     .into(),
-                classes: Vec::new(),
+                states: Vec::new(),
                 quiet_percent: Some(81.6),
                 verdict: "quiet enough: the iterations of no test case vary by more than 0.9 %".into(),
                 ..Noise::default()
