@@ -152,7 +152,19 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
             answer: format!("Interrupted. {answer}"),
             about,
         },
-        (RunState::Running | RunState::Finished, _) => Headline { answer, about },
+        (RunState::Running | RunState::Finished, _) => Headline {
+            answer: answer + without_root(info),
+            about,
+        },
+    }
+}
+
+/// Without root the DUT is not overloaded as it could be, and shares its CPU with everybody: that is part of every answer.
+fn without_root(info: &RunInfo) -> &'static str {
+    let is_measured = !info.facts.engine.is_empty() && !info.facts.engine.starts_with("sim");
+    match is_measured && !info.facts.privileged {
+        true => "; measured without root",
+        false => "",
     }
 }
 

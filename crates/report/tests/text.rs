@@ -179,3 +179,23 @@ fn states_of_the_machine_are_named() {
         "{text}"
     );
 }
+
+/// Without root there is a figure, and the first line says how far it can be trusted.
+#[test]
+fn the_headline_says_that_there_was_no_root() {
+    let mut run = common::one_case();
+    let head = |run: &common::Run| {
+        let text = report::text::quick(&run.info, &run.summary);
+        let words: Vec<&str> = text.split_whitespace().take(30).collect();
+        words.join(" ")
+    };
+    assert!(!head(&run).contains("without root"), "{}", head(&run));
+    run.info.facts.privileged = false;
+    assert!(
+        head(&run).contains("; measured without root"),
+        "{}",
+        head(&run)
+    );
+    run.info.facts.engine = "sim: capacity=1Mpps".into();
+    assert!(!head(&run).contains("without root"), "{}", head(&run));
+}

@@ -152,6 +152,10 @@ pub fn start<'a>(
     })
 }
 
+/// The first thing to do where a measurement without root is not to be relied on.
+const WITHOUT_ROOT: &str = "run it with sudo: without root whatever else runs takes the CPUs of generator and DUT at any time, and the \
+                            distance of the CPUs cannot be read";
+
 /// Does the work of a run, and closes the run when it fails.
 fn carry_out<'a>(
     mut run: Run<'a>,
@@ -161,7 +165,11 @@ fn carry_out<'a>(
     let others = Watch::begin();
     let worked = work(&mut run, &mut measured).and_then(|()| {
         if let Some(summary) = &mut measured.summary {
-            summary.noise.to_do = measure::trust::advice(summary, others.told().as_deref());
+            let mut to_do = measure::trust::advice(summary, others.told().as_deref());
+            if !to_do.is_empty() && !run.info.facts.privileged {
+                to_do.insert(0, WITHOUT_ROOT.into());
+            }
+            summary.noise.to_do = to_do;
         }
         // trials that count as a whole, too, are judged by the readings of the whole run
         if measured.trials.iter().any(|trial| !trial.probes.is_empty()) {
