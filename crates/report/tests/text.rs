@@ -184,7 +184,7 @@ fn states_of_the_machine_are_named() {
 #[test]
 fn the_headline_says_that_there_was_no_root() {
     let mut run = common::one_case();
-    let head = |run: &common::Run| {
+    let head = |run: &Run| {
         let text = report::text::quick(&run.info, &run.summary);
         let words: Vec<&str> = text.split_whitespace().take(30).collect();
         words.join(" ")
