@@ -4,6 +4,8 @@
 //! width. Curves are told apart by their marks and by their names at the right end; colour only helps. The tables beneath
 //! have the figures. Which graphs there are is decided in [`of`]. Start there.
 
+use std::ops::RangeInclusive;
+
 use model::outcome::{Cost, Found, LatencyPoint, Outcome};
 use model::procedure::Interval;
 use model::search::{SearchOutcome, SearchStep};
@@ -14,6 +16,7 @@ use crate::number::{Prefix, count, delay, percent, rate};
 use crate::procedures::frames;
 use crate::procedures::tables::{PERCENTILES, over_trials, samples_of};
 use crate::search;
+use crate::words::several;
 
 /// Height of what is drawn in, of a graph that is one of several beside each other, and of the numbers below it, in pixels.
 const HEIGHT: f64 = 250.0;
@@ -116,12 +119,22 @@ impl Axis {
 
     /// Rates that are close together: not from zero.
     fn close_rates(curves: &[Curve]) -> Axis {
-        let scale = Scale::covering(values(curves), 5);
+        Axis::close("frames per second", Scale::covering(values(curves), 5))
+    }
+
+    /// Loads that are close together: not from zero.
+    fn close_loads(title: &str, curves: &[Curve]) -> Axis {
+        let points = curves.iter().flat_map(|curve| &curve.points);
+        Axis::close(title, Scale::covering(points.map(|(load, _)| *load), 8))
+    }
+
+    fn close(title: &str, scale: Scale) -> Axis {
         let prefix = Prefix::for_largest([scale.high()]);
-        let title = format!(
-            "frames per second, {}; does not begin at zero",
-            prefix.pps()
-        );
+        let from = match scale.low() > 0.0 {
+            true => "; does not begin at zero",
+            false => "",
+        };
+        let title = format!("{title}, {}{from}", prefix.pps());
         Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step()))
     }
 
@@ -563,15 +576,42 @@ fn over_load(m: &mut Markup, samples: &[Interval]) {
     );
 }
 
+/// Loads of a search that are shown lie at most so many times above its bounds, or below them: a first look at the line rate would
+/// press all the others onto one line.
+const NEAR_BOUNDS: f64 = 1.25;
+
+/// The loads around what a search found in the end, smallest and largest; all where it found nothing.
+fn near_bounds(search: &SearchOutcome) -> RangeInclusive<f64> {
+    let bounds = search.goals.iter().flat_map(|goal| {
+        let bounds = [goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps];
+        bounds.into_iter().flatten()
+    });
+    let (low, high) = bounds.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), pps| {
+        (low.min(pps), high.max(pps))
+    });
+    match low.is_finite() {
+        true => low / NEAR_BOUNDS..=high * NEAR_BOUNDS,
+        false => 0.0..=f64::INFINITY,
+    }
+}
+
 /// How a search went on: its trials and, after each, the bounds of every goal; then what trials lost at their loads.
 pub(super) fn search(m: &mut Markup, search: &SearchOutcome) {
     let course = &search.course;
     if course.len() < 2 {
         return;
     }
+    let near = near_bounds(search);
+    let shown = course.iter().filter(|step| near.contains(&step.load_pps));
+    let left_out = match course.len() - shown.clone().count() {
+        0 => String::new(),
+        far => format!(", without {} far off", several(far, "trial")),
+    };
     let number = |index: usize| (index + 1) as f64;
     let trials = course.iter().enumerate();
-    let trials = trials.map(|(index, step)| (number(index), step.load_pps));
+    let trials = trials
+        .map(|(index, step)| (number(index), step.load_pps))
+        .filter(|(_, load)| near.contains(load));
     let mut curves = vec![Curve {
         line: Line::None,
         ..Curve::new("trials", trials.collect())
@@ -581,6 +621,7 @@ pub(super) fn search(m: &mut Markup, search: &SearchOutcome) {
             let steps = course.iter().enumerate();
             steps
                 .filter_map(|(index, step)| Some((number(index), (*of(step).get(goal)?)?)))
+                .filter(|(_, bound)| near.contains(bound))
                 .collect()
         };
         curves.push(Curve {
@@ -596,7 +637,7 @@ pub(super) fn search(m: &mut Markup, search: &SearchOutcome) {
     graph(
         m,
         &Graph {
-            title: "Trials and bounds".into(),
+            title: format!("Trials and bounds{left_out}"),
             across: Axis::parameter("trial", &curves),
             up: Axis::close_rates(&curves),
             curves: &curves,
@@ -605,8 +646,7 @@ pub(super) fn search(m: &mut Markup, search: &SearchOutcome) {
             words: rate,
         },
     );
-    let lost = course.iter();
-    let lost = lost.map(|step| (step.load_pps, 100.0 * step.loss_ratio));
+    let lost = shown.map(|step| (step.load_pps, 100.0 * step.loss_ratio));
     let curves = [Curve {
         line: Line::None,
         ..Curve::new("trials", lost.collect())
@@ -614,8 +654,8 @@ pub(super) fn search(m: &mut Markup, search: &SearchOutcome) {
     graph(
         m,
         &Graph {
-            title: "Loss over load".into(),
-            across: Axis::loads("intended load", &curves),
+            title: format!("Loss over load{left_out}"),
+            across: Axis::close_loads("intended load", &curves),
             up: Axis::percents("lost or not sent, % of the frames due", &curves),
             curves: &curves,
             moments: Vec::new(),

@@ -550,9 +550,10 @@ fn test_bed(m: &mut Markup, info: &RunInfo) {
     // `engine` is a name and a reason: the name is enough here.
     let engine = facts
         .engine
-        .split([':', ',', ';'])
+        .split([':', ',', ';', '('])
         .next()
-        .unwrap_or_default();
+        .unwrap_or_default()
+        .trim_end();
     let placed = |what: &str| {
         facts
             .placement

@@ -50,6 +50,11 @@ impl Scale {
         self.step
     }
 
+    /// The left end.
+    pub fn low(&self) -> f64 {
+        self.low
+    }
+
     /// The right end.
     pub fn high(&self) -> f64 {
         self.high
