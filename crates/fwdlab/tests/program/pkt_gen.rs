@@ -326,7 +326,8 @@ impl Capturing {
             .args([
                 "netns", "exec", &wire.rx, "tcpdump", "-i", "rx0", "-U", "-p",
             ])
-            .args(["--immediate-mode", "-Z", "root", "-w"])
+            // short places for frames, so that all have one while a busy host leaves tcpdump no time
+            .args(["--immediate-mode", "-s", "256", "-Z", "root", "-w"])
             .arg(&file)
             .stderr(std::fs::File::create(&said).unwrap())
             .stdout(Stdio::null())
