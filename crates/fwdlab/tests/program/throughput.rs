@@ -364,10 +364,7 @@ fn this_kernel_is_searched_and_every_frame_has_a_fate() {
         assert!(count(&trial["frames_sent"]) > 0);
     }
     let verdict = document["noise"]["verdict"].as_str().unwrap();
-    assert!(
-        verdict.contains("trials had the DUT's CPU at full speed"),
-        "{verdict}"
-    );
+    assert!(verdict.contains("trials had the DUT's CPU"), "{verdict}");
     lab.assert_clean("throughput");
 }
 
