@@ -209,7 +209,7 @@ impl Screen {
                     info.facts.kernel,
                     info.facts.cpus,
                     info.facts.cpu_model,
-                    if info.facts.privileged || info.facts.engine.starts_with("sim") {
+                    if info.facts.privileged || info.facts.is_simulated() {
                         ""
                     } else {
                         "  user namespace, no root"

@@ -52,7 +52,7 @@ impl Probes {
     pub fn open(placement: &Placement) -> Probes {
         let others = others(placement);
         let far: Vec<Far> = others.iter().map_while(|&cpu| Far::open(cpu)).collect();
-        // of all pairs or of none: a class is made of all of them
+        // of all pairs or of none: a state is made of all of them
         Probes {
             far: if far.len() == others.len() {
                 far

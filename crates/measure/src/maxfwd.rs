@@ -619,6 +619,17 @@ mod tests {
             (strata.apart[0].moved, strata.apart[1].moved),
             (false, true)
         );
+        // where the load was no overload in the other state, what came out of it is no rate
+        let faster: Vec<Window> = windows
+            .iter()
+            .map(|w| match w.before == at(17.5, &[475.0]) {
+                true => of(475.0, 1.75e6),
+                false => w.clone(),
+            })
+            .collect();
+        let apart = judge(&faster, Some(&gate), Some(1.8e6)).apart;
+        assert_eq!(apart[0].stratum.windows, 20);
+        assert_eq!(apart[0].stratum.forwarding_rate_pps, None);
         // with the results the other way round the same windows are chosen, though it is the lower rate now
         let swapped: Vec<Window> = windows
             .iter()

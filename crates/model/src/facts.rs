@@ -60,3 +60,10 @@ pub struct Facts {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub engines_rejected: BTreeMap<String, String>,
 }
+
+impl Facts {
+    /// Was nothing sent, and the DUT a simulated one?
+    pub fn is_simulated(&self) -> bool {
+        self.engine.starts_with("sim:")
+    }
+}

@@ -161,7 +161,7 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
 
 /// Without root the DUT is not overloaded as it could be, and shares its CPU with everybody: that is part of every answer.
 fn without_root(info: &RunInfo) -> &'static str {
-    let is_measured = !info.facts.engine.is_empty() && !info.facts.engine.starts_with("sim");
+    let is_measured = !info.facts.engine.is_empty() && !info.facts.is_simulated();
     match is_measured && !info.facts.privileged {
         true => "; measured without root",
         false => "",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::comparison::Verdict;
+use model::probe::MachineState;
 use model::series::{FORWARDING_RATE, Series, Turns};
 use report::compare::{
     CompareError, Limit, Options, Outcome, Source, TestChoice, changes, changes_text, compare, csv,
@@ -742,4 +743,30 @@ fn hostile_names_steer_no_terminal() {
     assert!(markdown(&outcome, &[]).contains("\\|"));
     let _: BTreeMap<String, serde_json::Value> =
         serde_json::from_value(serde_json::to_value(&outcome).unwrap()).unwrap();
+}
+
+/// Figures of two states of a machine differ by what its neighbours do: the comparison says so.
+#[test]
+fn two_states_of_the_machine_are_told() {
+    let of = |name: &str, slowed: bool, ns: f64| {
+        let state = MachineState {
+            slowed,
+            round_trip_ns: vec![ns],
+            ..MachineState::default()
+        };
+        let values = [700e3, 701e3, 702e3, 703e3];
+        let series = Series {
+            state: Some(state),
+            ..series(&[("frame_size_bytes", "64")], &values)
+        };
+        source(name, vec![series])
+    };
+    let warned = |a: Source, b: Source| {
+        let outcome = compare(&[a, b], &options()).unwrap();
+        let warnings = &outcome.rows[0].comparisons[0].warnings;
+        warnings.iter().any(|w| w.contains("may be the machine's"))
+    };
+    assert!(warned(of("a", false, 98.0), of("b", true, 98.0)));
+    assert!(warned(of("a", false, 98.0), of("b", false, 402.0)));
+    assert!(!warned(of("a", false, 98.0), of("b", false, 105.0)));
 }

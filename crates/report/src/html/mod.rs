@@ -514,7 +514,7 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: S
 
 /// Was the DUT a simulated one?
 fn is_simulated(info: &RunInfo) -> bool {
-    info.facts.engine.starts_with("sim:")
+    info.facts.is_simulated()
 }
 
 fn yes_no(yes: bool) -> String {

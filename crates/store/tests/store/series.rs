@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use model::import::ImportedRecord;
+use model::probe::MachineState;
 use model::result::Validity;
-use model::series::{FORWARDING_RATE, FORWARDING_RATE_LEGACY, Series};
+use model::series::{FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series};
 use model::trial::IpVersion;
 use serde_json::json;
 use store::{RunWriter, StoredRun, load};
@@ -18,12 +19,21 @@ fn valid() -> Validity {
 }
 
 /// A run with these records and parameters.
+fn state() -> MachineState {
+    MachineState {
+        slowed: true,
+        round_trip_ns: vec![98.0],
+        ..MachineState::default()
+    }
+}
+
 fn stored<T: serde::Serialize>(
     records: &[T],
     parameters: &[(&str, serde_json::Value)],
 ) -> StoredRun {
     let root = tempfile::tempdir().unwrap();
     let mut info = info(ID, "2026-11-21T09:00:00Z");
+    info.facts.states = vec![state()];
     for (name, value) in parameters {
         info.parameters.insert((*name).to_owned(), value.clone());
     }
@@ -65,6 +75,9 @@ fn trials_in_order_without_controls_and_invalid_ones() {
     assert_eq!(series.values, [8e5, 9e5, 6e5]);
     assert_eq!((series.left_out, series.generator_limited), (1, 1));
     assert_eq!((series.unit.as_str(), &series.turns), ("pps", &None));
+    assert_eq!(series.state, Some(state()));
+    // windows of all states are in the figure without the gate
+    assert_eq!(of(&all, FORWARDING_RATE_UNGATED)[0].state, None);
     let label = |key: &str| series.labels[key].as_str();
     assert_eq!(
         [
