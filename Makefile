@@ -34,10 +34,9 @@ quick: build
 # code 5 is an answer: too noisy to tell, and what to do about it. Scripts call the program and get the code
 	@$(FWDLAB) quick $(ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; }
 
-# xtask runs everything and counts it; under sudo it is built by the user who called, and runs as root
+# xtask runs everything and counts it; under sudo all is built by the user who called, and runs as root
 test:
 	@scripts/bootstrap --tests
-	@if [ -n "$${SUDO_USER:-}" ]; then $(CARGO) test --quiet --workspace --no-run; fi
 	@$(CARGO) build --quiet --package xtask
 	@scripts/cargo --root run --quiet --package xtask -- test
 

@@ -24,29 +24,22 @@ pub fn all(root: &Path) -> anyhow::Result<bool> {
     findings.iter().for_each(|finding| println!("{finding}"));
     tally.count("layout", findings.is_empty());
 
-    lint(root, &mut tally, "rustfmt", "fmt", &["--all", "--check"])?;
-    lint(
-        root,
-        &mut tally,
-        "clippy",
-        "clippy",
-        &[
-            "--workspace",
-            "--all-targets",
-            "--quiet",
-            "--",
-            "-D",
-            "warnings",
-        ],
-    )?;
-
-    println!("== tests");
-    match programs::build(tests(root))? {
+    lint(root, &mut tally, "rustfmt", &["fmt", "--all", "--check"])?;
+    // clippy's compiler lints what it compiles: nothing is compiled twice
+    let lints = is_installed(root, "clippy", &mut tally)?;
+    println!("== {}tests", if lints { "clippy, " } else { "" });
+    let mut cargo = cargo(root);
+    cargo.args(compiler(lints));
+    let built = programs::build(cargo)?;
+    if lints {
+        tally.count("clippy", built.warnings == 0);
+    }
+    match built.programs {
         None => tally.failed.push("cargo could not build all tests".into()),
         Some(all) => {
             println!("{} programs; each is shown when it ends", all.len());
             programs::run(all, &mut |ended| show(&ended, &mut tally));
-            documentation(root, &mut tally)?;
+            documentation(root, lints, &mut tally)?;
         }
     }
 
@@ -72,9 +65,11 @@ fn show(ended: &programs::Ended, tally: &mut Tally) {
 }
 
 /// Examples in the documentation of the crates.
-fn documentation(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
+fn documentation(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<()> {
     let mut reader = Reader::default();
-    let mut tests = tests(root);
+    let mut tests = cargo(root);
+    // as root if we are
+    tests.arg("--root").args(compiler(lints));
     tests.args(["test", "--workspace", "--doc", "--quiet"]);
     let ended = stream(&mut tests, &mut |line| {
         if let Some(line) = reader.read(line) {
@@ -90,37 +85,41 @@ fn documentation(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn lint(
-    root: &Path,
-    tally: &mut Tally,
-    component: &str,
-    command: &str,
-    arguments: &[&str],
-) -> anyhow::Result<()> {
+fn lint(root: &Path, tally: &mut Tally, component: &str, arguments: &[&str]) -> anyhow::Result<()> {
     println!("== {component}");
+    if is_installed(root, component, tally)? {
+        let ended = stream(cargo(root).args(arguments), &mut |line| println!("{line}"))?;
+        tally.count(component, ended.success());
+    }
+    Ok(())
+}
+
+/// Is a component of the toolchain there? When it is not, what it checks is skipped.
+fn is_installed(root: &Path, component: &str, tally: &mut Tally) -> anyhow::Result<bool> {
+    let command = component.trim_start_matches("rust");
     let probe = cargo(root)
         .args([command, "--version"])
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .status();
-    if !probe.context("run cargo")?.success() {
+    let installed = probe.context("run cargo")?.success();
+    if !installed {
         tally.skipped.push(format!(
             "{component}: not installed; get it with: rustup component add {component}"
         ));
-        return Ok(());
     }
-    let ended = stream(cargo(root).arg(command).args(arguments), &mut |line| {
-        println!("{line}")
-    })?;
-    tally.count(component, ended.success());
-    Ok(())
+    Ok(installed)
 }
 
-/// cargo that builds and runs tests: as root if we are.
-fn tests(root: &Path) -> Command {
-    let mut command = cargo(root);
-    command.arg("--root");
-    command
+/// What cargo is told of the compiler of our crates.
+fn compiler(lints: bool) -> &'static [&'static str] {
+    match lints {
+        true => &[
+            "--config",
+            "build.rustc-workspace-wrapper=\"clippy-driver\"",
+        ],
+        false => &[],
+    }
 }
 
 /// cargo through the script that finds it and keeps root from building.

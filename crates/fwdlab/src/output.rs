@@ -246,13 +246,14 @@ impl Screen {
             EventKind::Progress {
                 activity,
                 done,
+                steps,
                 left_s,
                 forwarding_rate_pps,
                 estimate,
                 ..
             } => self.progress(
                 activity,
-                *done,
+                (*done, *steps),
                 *left_s,
                 *forwarding_rate_pps,
                 estimate.as_deref(),
@@ -300,7 +301,7 @@ impl Screen {
     fn progress(
         &mut self,
         activity: &str,
-        done: u32,
+        (done, steps): (u32, u32),
         left_s: f64,
         rate: Option<f64>,
         estimate: Option<&str>,
@@ -312,6 +313,7 @@ impl Screen {
             0 => String::new(),
             invalid => format!("  {invalid} invalid"),
         };
+        bar.set_length(u64::from(steps));
         bar.set_position(u64::from(done));
         // first what must not be cut off on a narrow terminal
         bar.set_prefix(format!("left ~{}", report::number::seconds(left_s.round())));

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use engine::sim::Simulation;
+use measure::ahead::{Capacities, ahead};
 use measure::compliance::Conditions;
 use measure::procedure::{Procedure, Session};
 use measure::rfc2544::suite::{Plan, Suite, Test};
@@ -879,8 +880,8 @@ fn the_suite_measures_every_size_and_is_the_same_each_time() {
     let (again, _) = run(dut, Suite::new(setups(), plan.clone()).unwrap());
     assert_eq!(outcomes, again);
     // the estimate is of the right size
-    let (estimated, _) =
-        measure::procedure::estimate(&mut Suite::new(setups(), plan).unwrap(), 1.5e6);
+    let capacities = Capacities::guess(1.5e6);
+    let estimated = ahead(&mut Suite::new(setups(), plan).unwrap(), &capacities).trials;
     assert!(
         estimated.abs_diff(trials) * 10 <= trials,
         "{estimated} of {trials}"

@@ -276,13 +276,13 @@ mod tests {
     fn at_the_ends() {
         let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
         while let Some(question) = search.next_trial() {
-            let answer = crate::procedure::ideal(&question, 1e9);
+            let answer = crate::ahead::ideal(&question, 1e9);
             search.record(&question, &answer);
         }
         assert!(search.outcomes()[0].verdict.contains("may do more"));
         let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
         while let Some(question) = search.next_trial() {
-            let answer = crate::procedure::ideal(&question, 0.0);
+            let answer = crate::ahead::ideal(&question, 0.0);
             search.record(&question, &answer);
         }
         assert_eq!(search.outcomes()[0].verdict, "nothing came back");

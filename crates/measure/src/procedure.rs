@@ -1,11 +1,11 @@
 //! What all procedures have in common: they ask for a trial, take its answer, and in the end say what they found.
 //!
 //! A [`Procedure`] is a machine without traffic, clock or thread; a [`Session`] stands between it and whoever makes the trials,
-//! and keeps from it what is invalid. How long it will take is found by letting it measure an ideal DUT ([`estimate`]).
+//! and keeps from it what is invalid.
 
 use model::latency::HeldUp;
 use model::outcome::{Outcome, Spread};
-use model::procedure::{Answer, Delays, Ending, Interval, Outage, Purpose, Question};
+use model::procedure::{Answer, Delays, Ending, Purpose, Question};
 use model::result::Validity;
 use model::variant::Variant;
 use stats::Sample;
@@ -65,6 +65,15 @@ pub struct Session {
     pending: Option<Question>,
     attempts: u32,
     invalid: u32,
+    /// What the procedure was told so far.
+    told: Vec<Told>,
+}
+
+/// What a procedure is told about the trial that it asked for.
+#[derive(Debug, Clone)]
+enum Told {
+    Answer(Box<Answer>),
+    GivenUp(String),
 }
 
 impl Session {
@@ -75,6 +84,7 @@ impl Session {
             pending: None,
             attempts: 0,
             invalid: 0,
+            told: Vec::new(),
         }
     }
 
@@ -111,6 +121,7 @@ impl Session {
         }
         if reasons.is_empty() {
             let mut says = self.procedure.record(&question, answer);
+            self.told.push(Told::Answer(Box::new(answer.clone())));
             if fell_short.is_some() {
                 says.push_str(
                     "; more than the generator can offer, what it did not send counts as lost",
@@ -123,12 +134,14 @@ impl Session {
         }
         self.invalid += 1;
         if is_last {
-            self.procedure.give_up(&format!(
+            let reason = format!(
                 "{} trials at up to {:.0} frames/s were invalid: {}",
                 self.attempts,
                 question.peak_pps(),
                 reasons.join("; ")
-            ));
+            );
+            self.procedure.give_up(&reason);
+            self.told.push(Told::GivenUp(reason));
         } else {
             let ending = question.ending.filter(|_| too_early.is_none());
             self.pending = Some(Question { ending, ..question });
@@ -136,6 +149,19 @@ impl Session {
         Recorded {
             validity: Validity { reasons },
             says: String::new(),
+        }
+    }
+
+    /// Brings another procedure, made as this one was, to where this one is.
+    pub fn replay(&self, procedure: &mut dyn Procedure) {
+        for told in &self.told {
+            let Some(question) = procedure.next_trial() else {
+                return;
+            };
+            match told {
+                Told::Answer(answer) => drop(procedure.record(&question, answer)),
+                Told::GivenUp(reason) => procedure.give_up(reason),
+            }
         }
     }
 
@@ -210,85 +236,6 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
         stdev: sample.stdev(),
         repetitions: sample.n() as u32,
     })
-}
-
-/// Trials and nanoseconds that a procedure takes on an ideal DUT that forwards so many frames per second.
-pub fn estimate(procedure: &mut dyn Procedure, capacity_pps: f64) -> (u32, u64) {
-    let (mut trials, mut took_ns) = (0, 0);
-    while let Some(question) = procedure.next_trial() {
-        let answer = ideal(&question, capacity_pps);
-        trials += 1;
-        took_ns += answer.took_ns;
-        procedure.record(&question, &answer);
-    }
-    (trials, took_ns)
-}
-
-/// How an ideal DUT answers: it forwards its capacity, and needs ten seconds after a reset.
-pub fn ideal(question: &Question, capacity_pps: f64) -> Answer {
-    const DOWN_NS: u64 = 10_000_000_000;
-    let mut duration_ns = question.duration_ns();
-    let mut received = 0.0;
-    for stretch in &question.stretches {
-        let mean = (stretch.from_pps + stretch.to_pps) / 2.0;
-        received += mean.min(capacity_pps) * (stretch.duration_ns as f64 / 1e9);
-    }
-    let sent = question.frames();
-    let received = (received.round() as u64).min(sent);
-    let mut ended_early = false;
-    match question.ending {
-        Some(Ending::Lost { frames }) if sent - received > frames => {
-            duration_ns = duration_ns.min(10_000_000);
-            ended_early = true;
-        }
-        Some(Ending::Recovered { for_ns, .. }) => {
-            let end = question.reset_at_ns.unwrap_or(0) + DOWN_NS + for_ns;
-            ended_early = end < duration_ns;
-            duration_ns = duration_ns.min(end);
-        }
-        _ => {}
-    }
-    let share = duration_ns as f64 / question.duration_ns().max(1) as f64;
-    let whole = |frames: u64| (frames as f64 * share).round() as u64;
-    let (sent, lost) = (whole(sent).max(1), whole(sent - received));
-    let lost = match question.reset_at_ns {
-        Some(_) => (question.peak_pps() * (DOWN_NS as f64 / 1e9)) as u64,
-        None => lost.max(u64::from(ended_early)),
-    };
-    let samples = question.sample_ns.map_or(Vec::new(), |length_ns| {
-        (0..duration_ns / length_ns)
-            .map(|k| {
-                let at_ns = k * length_ns;
-                let pps = question.load_at(at_ns + length_ns / 2);
-                let frames = |pps: f64| (pps * (length_ns as f64 / 1e9)).round() as u64;
-                Interval {
-                    at_ns,
-                    length_ns,
-                    intended_load_pps: pps,
-                    frames_sent: frames(pps),
-                    frames_received: frames(pps.min(capacity_pps)),
-                }
-            })
-            .collect()
-    });
-    Answer {
-        frames_intended: sent,
-        frames_sent: sent,
-        frames_received: sent.saturating_sub(lost),
-        duration_ns,
-        took_ns: duration_ns + question.waits.total_ns(),
-        ended_early,
-        samples,
-        delays: question.tagging.map(|tagging| Delays {
-            frames: u64::from(tagging.frames),
-            ..Delays::default()
-        }),
-        outage: question.reset_at_ns.map(|at_ns| Outage {
-            last_before_ns: at_ns,
-            first_after_ns: Some(at_ns + DOWN_NS),
-        }),
-        ..Answer::default()
-    }
 }
 
 /// What the sender's hold-ups have to do with the delays of these trials, where there were any.

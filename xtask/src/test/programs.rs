@@ -1,22 +1,22 @@
-//! The test programs that cargo builds: those that only compute run side by side, those that send frames one after the other.
+//! The test programs that cargo builds. One of them takes most of the time: all others run beside it, one after the other; its tests
+//! that judge rates come last, when nothing else runs.
 //!
 //! It does not read what they say: that is the parent's. Start with [`build`], then [`run`].
 
-use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::Value;
 
-/// Crates whose tests send frames: what runs beside them would hold the sender up.
-const FRAMES: &[&str] = &["engine", "lab", "fwdlab"];
+/// The program that takes most of the time: fwdlab as its users have it.
+const LONGEST: &str = "fwdlab program";
 
-/// So many of the others at a time.
-const LANES: usize = 2;
+/// Its tests that want the CPUs for themselves stand in modules of this name.
+const ALONE: &str = "::alone::";
 
 /// Property tests try the same cases in every run of `make test`, as the fuzz targets do: when it fails, a change did it. New cases
 /// come with `cargo test`, or with another seed here.
@@ -40,29 +40,61 @@ pub struct Ended {
     pub took: Duration,
 }
 
-/// Builds all test programs; `None` when one does not build, and cargo has said why.
-pub fn build(mut cargo: Command) -> anyhow::Result<Option<Vec<Program>>> {
+/// What came of building.
+pub struct Built {
+    /// `None` when one does not build.
+    pub programs: Option<Vec<Program>>,
+    /// What the compiler, or clippy in its place, does not like about our crates.
+    pub warnings: usize,
+}
+
+/// Builds all test programs, and the benchmarks to see that they build; shows what the compiler says.
+pub fn build(mut cargo: Command) -> anyhow::Result<Built> {
     let mut child = cargo
-        .args(["test", "--workspace", "--no-run", "--quiet"])
-        .arg("--message-format=json-render-diagnostics")
+        .args([
+            "test",
+            "--workspace",
+            "--all-targets",
+            "--no-run",
+            "--quiet",
+        ])
+        .arg("--message-format=json")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .context("run cargo")?;
     let output = child.stdout.take().context("read what cargo says")?;
-    let mut programs = Vec::new();
+    let (mut programs, mut warnings) = (Vec::new(), 0);
     for line in BufReader::new(output).lines() {
-        programs.extend(program(&line.context("read what cargo says")?));
+        let line = line.context("read what cargo says")?;
+        programs.extend(program(&line));
+        if let Some(told) = diagnostic(&line) {
+            println!("{}", told.trim_end());
+            warnings += 1;
+        }
     }
     let succeeded = child.wait().context("wait for cargo")?.success();
-    programs.sort_by_key(Program::sends_frames);
-    Ok(succeeded.then_some(programs))
+    programs.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(Built {
+        programs: succeeded.then_some(programs),
+        warnings,
+    })
+}
+
+/// What a message of cargo says of our code, as people read it.
+fn diagnostic(message: &str) -> Option<String> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let is_diagnostic = message["reason"] == "compiler-message";
+    let rendered = message["message"]["rendered"].as_str();
+    rendered.filter(|_| is_diagnostic).map(str::to_owned)
 }
 
 /// The test program that a message of cargo is about, if it is about one.
 fn program(message: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(message).ok()?;
-    let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+    let is_bench = message["target"]["kind"][0] == "bench";
+    let is_test =
+        message["reason"] == "compiler-artifact" && message["profile"]["test"] == true && !is_bench;
     let path = message["executable"].as_str().filter(|_| is_test)?;
     let directory = Path::new(message["manifest_path"].as_str()?).parent()?;
     Some(Program {
@@ -76,50 +108,40 @@ fn program(message: &str) -> Option<Program> {
     })
 }
 
-impl Program {
-    fn sends_frames(&self) -> bool {
-        let of = self.name.split(' ').next().unwrap_or_default();
-        FRAMES.contains(&of)
-    }
-}
-
-/// Runs all, those that send frames last and alone, and hands over each as it ends.
+/// Runs all, and hands over each as it ends.
 pub fn run(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
-    let (alone, beside): (Vec<_>, Vec<_>) = programs.into_iter().partition(Program::sends_frames);
-    side_by_side(beside, each);
-    for program in alone {
-        each(one(program));
-    }
-}
-
-fn side_by_side(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
-    let queue = Mutex::new(VecDeque::from(programs));
-    let next = || {
-        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.pop_front()
-    };
+    let (longest, beside): (Vec<_>, Vec<_>) = programs
+        .into_iter()
+        .partition(|program| program.name == LONGEST);
     let (sender, ends) = mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..LANES {
-            let sender = sender.clone();
-            scope.spawn(move || {
-                while let Some(program) = next() {
-                    if sender.send(one(program)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        ends.iter().for_each(each);
+        let (of_beside, longest) = (sender.clone(), &longest);
+        scope.spawn(move || {
+            // two threads of the longest are enough for two CPUs
+            for program in beside {
+                let _ = of_beside.send(one(program, &["--test-threads=1"]));
+            }
+        });
+        scope.spawn(move || {
+            for program in longest {
+                let _ = sender.send(one(program.clone(), &["--skip", ALONE]));
+            }
+        });
+        ends.iter().for_each(&mut *each);
     });
+    for program in longest {
+        let mut ended = one(program, &[ALONE]);
+        ended.program.name += ", alone";
+        each(ended);
+    }
 }
 
-fn one(program: Program) -> Ended {
+fn one(program: Program, arguments: &[&str]) -> Ended {
     let began = Instant::now();
     let mut command = Command::new(&program.path);
     command
         .arg("--show-output")
+        .args(arguments)
         .current_dir(&program.directory)
         .env("CARGO_MANIFEST_DIR", &program.directory);
     if std::env::var_os(SEED).is_none() {
@@ -170,6 +192,12 @@ mod tests {
             None
         );
         assert_eq!(program("no JSON"), None);
+        let bench = message(true).replace(r#""kind":["test"]"#, r#""kind":["bench"]"#);
+        assert_eq!(program(&bench), None);
+        let warning =
+            r#"{"reason":"compiler-message","message":{"level":"warning","rendered":"unused\n"}}"#;
+        assert_eq!(diagnostic(warning).unwrap(), "unused\n");
+        assert_eq!(diagnostic(&message(true)), None);
     }
 
     #[test]
@@ -189,6 +217,7 @@ mod tests {
         let programs = vec![
             script("good", "pwd; echo \"$1\" >&2"),
             script("crashed", "kill -SEGV $$"),
+            script(LONGEST, "echo $*"),
             Program {
                 name: "absent".into(),
                 path: "/absent".into(),
@@ -199,13 +228,21 @@ mod tests {
         run(programs.clone(), &mut |ended| {
             ends.push((ended.program.name, ended.said, ended.succeeded))
         });
-        for program in &programs[..2] {
+        for program in &programs[..3] {
             std::fs::remove_file(&program.path).unwrap();
         }
         ends.sort();
         assert_eq!(ends[0].0, "absent");
         assert!(ends[0].1.contains("/absent") && !ends[0].2, "{ends:?}");
         assert!(ends[1].1.contains("signal") && !ends[1].2, "{ends:?}");
-        assert_eq!(ends[2], ("good".into(), "/\n--show-output\n".into(), true));
+        let longest = [
+            (LONGEST, "--skip ::alone::"),
+            ("fwdlab program, alone", "::alone::"),
+        ];
+        for (ended, (name, arguments)) in ends[2..4].iter().zip(longest) {
+            let said = format!("--show-output {arguments}\n");
+            assert_eq!(*ended, (name.into(), said, true));
+        }
+        assert_eq!(ends[4], ("good".into(), "/\n--show-output\n".into(), true));
     }
 }

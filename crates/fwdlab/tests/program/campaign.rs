@@ -67,7 +67,7 @@ fn example(name: &str) -> String {
 /// 20 ns are 20 ns: the cost of a rule lies in its interval, which is narrow.
 #[test]
 fn a_sweep_finds_what_a_rule_costs() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let path = example("simulated.toml");
     let document = lab.json(&["run", &path]);
     let case = &document["cases"][0];
@@ -122,7 +122,7 @@ fn a_sweep_finds_what_a_rule_costs() {
 
 #[test]
 fn every_procedure_tells_the_truth_of_a_simulated_dut() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let sweep = "id = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 10, 100, 1000, 2000]\nruns = 3";
     let cliff = found(
         &lab,
@@ -201,7 +201,7 @@ fn every_procedure_tells_the_truth_of_a_simulated_dut() {
 /// Six test cases, three blocks: each block has all of them, in an order of its own that the seed decides.
 #[test]
 fn test_cases_are_measured_in_randomised_complete_blocks() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let text = "campaign = 'c'\niterations = 3\nseed = 11\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,link=1Gbps,noise=0.01'\n\
                 [matrix]\nsize = [64, 512]\nflows = [1, 10, 100]\n[procedure]\nid = 'trial'\nfor = '1s'";
     let document = document(&run(&lab, text), 0);
@@ -269,7 +269,7 @@ fn test_cases_are_measured_in_randomised_complete_blocks() {
 /// Every mistake is told before anything happens, with its place; nothing is kept.
 #[test]
 fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let sim =
         "campaign = 'c'\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,link=1Gbps'\n[procedure]\n";
     for (text, words) in [
@@ -317,7 +317,7 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
 
 #[test]
 fn examples_are_right_and_the_schema_knows_them() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let schema = lab.json(&["schema", "campaign"]);
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/campaign.json");
     let committed: Value = serde_json::from_slice(&fs::read(committed).unwrap()).unwrap();
@@ -354,7 +354,7 @@ fn examples_are_right_and_the_schema_knows_them() {
 /// Every trial is invalid: measured, kept, and no result.
 #[test]
 fn a_campaign_without_any_good_iteration_is_not_valid() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let text = "campaign = 'c'\niterations = 2\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,flap=1,link=1Gbps'\n\
                 [procedure]\nid = 'trial'\nfor = '1s'";
     let document = document(&run(&lab, text), 5);
@@ -374,38 +374,6 @@ fn a_campaign_without_any_good_iteration_is_not_valid() {
     );
 }
 
-/// Ten thousand rules in front of every frame cost far more than the noise of any machine, also of one whose generator is starved.
-#[test]
-fn rules_cost_on_the_kernel_of_this_host() {
-    if !root("rules_cost_on_the_kernel_of_this_host") {
-        return;
-    }
-    if try_tool(&["nft", "--version"]).is_err() {
-        skipped("rules_cost_on_the_kernel_of_this_host", "no nft");
-        return;
-    }
-    let lab = Lab::alone();
-    let text = "campaign = 'rules'\niterations = 1\nseed = 1\n[procedure]\nid = 'forwarding-rate'\nfor = '700ms'\nsample = '100ms'\n\
-                trim-start = '100ms'\ntrim-end = '100ms'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [0, 10000, 20000]";
-    let ended = run(&lab, text);
-    let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
-    let case = &document["cases"][0];
-    let medians: Vec<f64> = list(&case["outcomes"][0]["found"]["points"])
-        .iter()
-        .map(|point| number(&point["median_pps"]))
-        .collect();
-    assert!(
-        medians[1] < 0.7 * medians[0] && medians[2] < 0.7 * medians[0],
-        "{medians:?}"
-    );
-    let order: Vec<u64> = list(&document["trials"])
-        .iter()
-        .map(|trial| trial["asked"]["question"]["setting"].as_u64().unwrap())
-        .collect();
-    assert_eq!((order[0], *order.last().unwrap()), (0, 0));
-    lab.assert_clean("a campaign with rules");
-}
-
 /// A configuration that drops everything fails, and so does a parameter that cannot be set; the others are measured.
 #[test]
 fn a_test_case_that_fails_does_not_end_the_campaign() {
@@ -413,7 +381,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
     if !root(THIS) {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let text = "campaign = 'fails'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n[configuration]\n\
                 blind = 'ip route flush table main'\nbroken = ['true', 'exit 3']\n\
                 [matrix]\nconfiguration = ['plain', 'blind', 'broken']\n\
@@ -467,7 +435,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
 /// Profiles and directions on a simulated DUT that forwards a million frames per second of any kind, each way.
 #[test]
 fn what_is_sent_is_a_part_of_the_matrix() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let own = "[[stream]]\nlayers = ['ipv4', 'udp']\nsize = 200\n";
     file(&lab, "own.toml", own);
     let text = "campaign = 'traffic'\niterations = 2\nseed = 1\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\nmax = '4Mpps'\n\
@@ -537,7 +505,7 @@ fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
     if try_tool(&["nft", "--version"]).is_err() {
         return skipped(THIS, "no nft");
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let campaign = |matrix: &str| {
         let text = format!(
             "campaign = 'bed'\niterations = 2\nseed = 3\n[matrix]\n{matrix}\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'"
@@ -596,7 +564,7 @@ fn a_signal_keeps_what_was_measured() {
     if !root("a_signal_keeps_what_was_measured") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let text = "campaign = 'long'\niterations = 100\n[bed]\nmax = '100kpps'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
     let path = file(&lab, "campaign.toml", text);
     let mut started = lab.start(&["run", &path, "--json-stream"]);
@@ -622,7 +590,7 @@ fn an_example_runs_on_the_kernel_of_this_host() {
         skipped(TEST, "no nft");
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let sets = crate::support::example("");
     let text = fs::read_to_string(example("configurations.toml")).unwrap();
     let text = text
@@ -656,4 +624,40 @@ fn an_example_runs_on_the_kernel_of_this_host() {
         inputs.join("rules/nft-100-rules").is_dir() && inputs.join("stateful/stateful").is_dir()
     );
     lab.assert_clean("an example");
+}
+
+mod alone {
+    use super::*;
+
+    /// Ten thousand rules in front of every frame cost far more than the noise of any machine, also of one whose generator is starved.
+    #[test]
+    fn rules_cost_on_the_kernel_of_this_host() {
+        if !root("rules_cost_on_the_kernel_of_this_host") {
+            return;
+        }
+        if try_tool(&["nft", "--version"]).is_err() {
+            skipped("rules_cost_on_the_kernel_of_this_host", "no nft");
+            return;
+        }
+        let lab = Lab::alone();
+        let text = "campaign = 'rules'\niterations = 1\nseed = 1\n[procedure]\nid = 'forwarding-rate'\nfor = '700ms'\nsample = '100ms'\n\
+                    trim-start = '100ms'\ntrim-end = '100ms'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [0, 10000, 20000]";
+        let ended = run(&lab, text);
+        let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+        let case = &document["cases"][0];
+        let medians: Vec<f64> = list(&case["outcomes"][0]["found"]["points"])
+            .iter()
+            .map(|point| number(&point["median_pps"]))
+            .collect();
+        assert!(
+            medians[1] < 0.7 * medians[0] && medians[2] < 0.7 * medians[0],
+            "{medians:?}"
+        );
+        let order: Vec<u64> = list(&document["trials"])
+            .iter()
+            .map(|trial| trial["asked"]["question"]["setting"].as_u64().unwrap())
+            .collect();
+        assert_eq!((order[0], *order.last().unwrap()), (0, 0));
+        lab.assert_clean("a campaign with rules");
+    }
 }

@@ -93,7 +93,7 @@ fn a_configuration_reaches_the_dut_and_nothing_else() {
     if !root("a_configuration_reaches_the_dut_and_nothing_else") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let file = |name: &str| lab.path().join(name).to_str().unwrap().to_owned();
     let (seen, script, rules) = (file("seen"), file("plain.sh"), file("more.nft"));
     fs::write(
@@ -178,7 +178,7 @@ fn a_configuration_that_fails_ends_the_run_and_says_why() {
     if !root("a_configuration_that_fails_ends_the_run_and_says_why") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let swappiness = || fs::read_to_string("/proc/sys/vm/swappiness").unwrap();
     let before = swappiness();
     let other = if before.trim() == "1" { "2" } else { "1" };
@@ -245,7 +245,7 @@ fn a_configuration_that_hangs_can_be_interrupted() {
     if !root("a_configuration_that_hangs_can_be_interrupted") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let begun = lab.path().join("begun");
     let set = format!("touch {}; sleep 1000", begun.display());
     let mut quick = lab.start(&[TINY, &["--set", &set]].concat());
@@ -261,7 +261,7 @@ fn a_daemon_of_a_configuration_ends_with_the_run() {
     if !root("a_daemon_of_a_configuration_ends_with_the_run") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let set = "setsid sleep 1000 > /dev/null 2>&1 &";
     for how in [&["--set", set][..], &["--set-unconfined", "--set", set]] {
         lab.run(&[TINY, how].concat()).measured();
@@ -275,7 +275,7 @@ fn what_others_run_in_a_bed_is_left_alone() {
     if !root("what_others_run_in_a_bed_is_left_alone") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let daemon = "setsid sleep 1000 > /dev/null 2>&1 &";
     let set = &["--set-unconfined", "--set", daemon, "--json-stream"];
     for is_killed in [false, true] {
@@ -359,7 +359,7 @@ fn a_configuration_is_kept_apart_from_the_host() {
     if !root("a_configuration_is_kept_apart_from_the_host") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let set = lab.path().join("usual");
     fs::create_dir_all(set.join("etc/sysctl.d")).unwrap();
     let apply = set.join("apply");

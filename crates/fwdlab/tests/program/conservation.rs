@@ -67,7 +67,7 @@ fn counters_read_from_outside_agree_to_the_frame() {
     if !root("counters_read_from_outside_agree_to_the_frame") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let mut quick = lab.start(&[
         "quick", "--size", "64", "--flows", "2000", "-n", "3", "--trial", "600ms", "--load", "max",
         "--engine", "xdp-live",
@@ -257,30 +257,6 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     }
 }
 
-/// The load that the program chooses by itself is overload for the smallest frames. It is chosen by what the DUT forwards at
-/// the begin: on a machine that others use that may be too little once, and hardly three times.
-#[test]
-fn the_dut_is_overloaded_by_half_and_more() {
-    let this = "the_dut_is_overloaded_by_half_and_more";
-    if !root(this) {
-        return;
-    }
-    let lab = Lab::alone();
-    let overloaded = (0..3).any(|_| {
-        let document = lab.json(&["quick", "--size", "64", "--flows", "2000", "-n", "1"]);
-        let trials = list(&document["trials"]);
-        trials.iter().for_each(conserved);
-        trials.iter().all(|trial| {
-            let offered = number(&trial["offered_load_pps"]);
-            let forwarded = number(&trial["forwarding_rate_ungated_pps"]);
-            eprintln!("offered {offered}, forwarded {forwarded}");
-            offered >= 1.5 * forwarded
-        })
-    });
-    assert!(overloaded, "not once in three runs");
-    lab.assert_clean("overload");
-}
-
 /// One frame in ten is dropped by a rule: every procedure says so, to the frame, as `quick` does.
 #[test]
 fn procedures_say_why_the_dut_drops() {
@@ -288,7 +264,7 @@ fn procedures_say_why_the_dut_drops() {
     if !root(test) {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let set = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
         nft add rule ip t f numgen random mod 10 0 drop";
     let trial = [
@@ -320,5 +296,33 @@ fn procedures_say_why_the_dut_drops() {
             named += 1;
         }
         assert!(named > 0, "{procedure:?}: {document}");
+    }
+}
+
+mod alone {
+    use super::*;
+
+    /// The load that the program chooses by itself is overload for the smallest frames. It is chosen by what the DUT forwards at
+    /// the begin: on a machine that others use that may be too little once, and hardly three times.
+    #[test]
+    fn the_dut_is_overloaded_by_half_and_more() {
+        let this = "the_dut_is_overloaded_by_half_and_more";
+        if !root(this) {
+            return;
+        }
+        let lab = Lab::alone();
+        let overloaded = (0..3).any(|_| {
+            let document = lab.json(&["quick", "--size", "64", "--flows", "2000", "-n", "1"]);
+            let trials = list(&document["trials"]);
+            trials.iter().for_each(conserved);
+            trials.iter().all(|trial| {
+                let offered = number(&trial["offered_load_pps"]);
+                let forwarded = number(&trial["forwarding_rate_ungated_pps"]);
+                eprintln!("offered {offered}, forwarded {forwarded}");
+                offered >= 1.5 * forwarded
+            })
+        });
+        assert!(overloaded, "not once in three runs");
+        lab.assert_clean("overload");
     }
 }

@@ -6,7 +6,7 @@ use crate::support::{Lab, ended, list};
 
 #[test]
 fn every_failure_comes_with_its_cure() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let here = lab.run(&["doctor", "--json"]);
     let checks = read(&here.out);
     let failed = list(&checks).iter().any(|c| c["status"] == "fail");

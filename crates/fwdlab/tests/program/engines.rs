@@ -8,7 +8,7 @@ fn the_engine_that_is_asked_for_is_the_one_that_sends() {
     if !root("the_engine_that_is_asked_for_is_the_one_that_sends") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     for engine in ["xdp-live", "af-xdp", "af-packet"] {
         let document = lab.json(&[TINY, &["--engine", engine]].concat());
         let told = document["info"]["facts"]["engine"].as_str().unwrap();
@@ -29,7 +29,7 @@ fn both_versions_of_ip_and_the_sizes_at_the_ends_pass() {
     if !root("both_versions_of_ip_and_the_sizes_at_the_ends_pass") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let document = lab.json(&[
         "quick", "--ipv4", "--ipv6", "--size", "84,1518", "--flows", "1", "-n", "1", "--trial",
         "100ms", "--load", "max",

@@ -38,7 +38,7 @@ fn runs_that_cannot_be_kept_are_not_measured() {
     if !root("runs_that_cannot_be_kept_are_not_measured") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let runs = lab.runs().to_str().unwrap().to_owned();
     let ended = on_a_file_system(&lab, "ro", TINY);
     ended.code(3).says(&[&runs, "Read-only file system"]);
@@ -73,7 +73,7 @@ fn a_run_on_a_disk_that_gets_full_says_so() {
     if !root("a_run_on_a_disk_that_gets_full_says_so") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let many = [
         "rfc2544",
         "--engine",
@@ -100,7 +100,7 @@ fn a_missing_program_is_named_with_its_package() {
     if !root("a_missing_program_is_named_with_its_package") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let mut command = lab.program(TINY);
     let ended = ended({
         command.env("PATH", "/nonexistent");
@@ -115,7 +115,7 @@ fn one_cpu_is_enough_and_is_said() {
     if !root("one_cpu_is_enough_and_is_said") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let arguments = [TINY, &["--json"]].concat();
     let ended = ended(lab.with(&["taskset", "-c", "0", PROGRAM], &arguments));
     ended.measured();
@@ -127,73 +127,6 @@ fn one_cpu_is_enough_and_is_said() {
         assert!(count(&trial["frames_received"]) > 0, "{trial}");
     }
     lab.assert_clean("one CPU");
-}
-
-/// As an ordinary user, with a home and nothing else: it measures in a user namespace, or says in plain words why not.
-#[test]
-fn without_root_it_works_or_says_why_not() {
-    if !root("without_root_it_works_or_says_why_not") {
-        return;
-    }
-    let lab = Lab::alone();
-    // the build directory may be closed to others
-    fs::set_permissions(lab.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = lab.path().join("fwdlab");
-    fs::copy(PROGRAM, &program).unwrap();
-    let home = lab.path().join("home");
-    fs::create_dir(&home).unwrap();
-    chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
-    let as_nobody = |arguments: &[&str]| {
-        let id = NOBODY.to_string();
-        let (user, group) = (format!("--reuid={id}"), format!("--regid={id}"));
-        let before = [
-            "setpriv",
-            &user,
-            &group,
-            "--clear-groups",
-            program.to_str().unwrap(),
-        ];
-        let mut command = lab.with(&before, arguments);
-        command
-            .env_remove("FWDLAB_RUNS")
-            .env_remove("XDG_DATA_HOME")
-            .env("HOME", &home)
-            .current_dir("/");
-        ended(command)
-    };
-    // a configuration is kept apart from the files here, too
-    let set = "nft add table ip t && echo x > /etc/fwdlab-nobody && test -e /etc/fwdlab-nobody && \
-        ! touch /usr/fwdlab-nobody 2>/dev/null";
-    for engine in ["auto", "af-packet"] {
-        let ended = as_nobody(&[TINY, &["--engine", engine, "--set", set, "--json"]].concat());
-        if ended.code == 3 {
-            ended.says(&["does not allow user namespaces", "sudo"]);
-            return;
-        }
-        ended.measured();
-        let document: Value = serde_json::from_str(&ended.out).unwrap();
-        assert_eq!(document["info"]["facts"]["privileged"], false);
-        let warnings = document["warnings"].to_string();
-        assert!(
-            warnings.contains("no root") && warnings.contains("sudo"),
-            "{warnings}"
-        );
-        for trial in list(&document["trials"]) {
-            conserved(trial);
-            assert!(count(&trial["frames_received"]) > 0, "{trial}");
-            assert!(
-                trial["forwarding_rate_ungated_pps"].as_f64().unwrap() > 0.0,
-                "{trial}"
-            );
-        }
-        // what was kept can be read again
-        let shown = as_nobody(&["runs", "show", "@1", "--json"]);
-        shown.code(0);
-        let run: Value = serde_json::from_str(&shown.out).unwrap();
-        assert_eq!(run["run"], document["run"]);
-    }
-    as_nobody(&["bed", "show"]).code(2).says(&["sudo"]);
-    lab.assert_clean("no root");
 }
 
 /// Without a home and without --runs nobody knows where to keep a run.
@@ -208,4 +141,75 @@ fn a_home_that_is_missing_is_told() {
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{err}");
     assert!(err.contains("HOME") && err.contains("--runs DIR"), "{err}");
+}
+
+mod alone {
+    use super::*;
+
+    /// As an ordinary user, with a home and nothing else: it measures in a user namespace, or says in plain words why not.
+    #[test]
+    fn without_root_it_works_or_says_why_not() {
+        if !root("without_root_it_works_or_says_why_not") {
+            return;
+        }
+        let lab = Lab::alone();
+        // the build directory may be closed to others
+        fs::set_permissions(lab.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = lab.path().join("fwdlab");
+        fs::copy(PROGRAM, &program).unwrap();
+        let home = lab.path().join("home");
+        fs::create_dir(&home).unwrap();
+        chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+        let as_nobody = |arguments: &[&str]| {
+            let id = NOBODY.to_string();
+            let (user, group) = (format!("--reuid={id}"), format!("--regid={id}"));
+            let before = [
+                "setpriv",
+                &user,
+                &group,
+                "--clear-groups",
+                program.to_str().unwrap(),
+            ];
+            let mut command = lab.with(&before, arguments);
+            command
+                .env_remove("FWDLAB_RUNS")
+                .env_remove("XDG_DATA_HOME")
+                .env("HOME", &home)
+                .current_dir("/");
+            ended(command)
+        };
+        // a configuration is kept apart from the files here, too
+        let set = "nft add table ip t && echo x > /etc/fwdlab-nobody && test -e /etc/fwdlab-nobody && \
+            ! touch /usr/fwdlab-nobody 2>/dev/null";
+        for engine in ["auto", "af-packet"] {
+            let ended = as_nobody(&[TINY, &["--engine", engine, "--set", set, "--json"]].concat());
+            if ended.code == 3 {
+                ended.says(&["does not allow user namespaces", "sudo"]);
+                return;
+            }
+            ended.measured();
+            let document: Value = serde_json::from_str(&ended.out).unwrap();
+            assert_eq!(document["info"]["facts"]["privileged"], false);
+            let warnings = document["warnings"].to_string();
+            assert!(
+                warnings.contains("no root") && warnings.contains("sudo"),
+                "{warnings}"
+            );
+            for trial in list(&document["trials"]) {
+                conserved(trial);
+                assert!(count(&trial["frames_received"]) > 0, "{trial}");
+                assert!(
+                    trial["forwarding_rate_ungated_pps"].as_f64().unwrap() > 0.0,
+                    "{trial}"
+                );
+            }
+            // what was kept can be read again
+            let shown = as_nobody(&["runs", "show", "@1", "--json"]);
+            shown.code(0);
+            let run: Value = serde_json::from_str(&shown.out).unwrap();
+            assert_eq!(run["run"], document["run"]);
+        }
+        as_nobody(&["bed", "show"]).code(2).says(&["sudo"]);
+        lab.assert_clean("no root");
+    }
 }

@@ -61,7 +61,7 @@ fn the_document_and_the_files_of_a_run_follow_the_schemas() {
     if !root("the_document_and_the_files_of_a_run_follow_the_schemas") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let mut document = lab.json(TINY);
     let run = lab.only_run();
 
@@ -117,7 +117,7 @@ fn every_line_of_the_stream_is_an_event_and_the_first_names_the_format() {
     if !root("every_line_of_the_stream_is_an_event_and_the_first_names_the_format") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let quick = lab.start(&[TINY, &["--json-stream"]].concat());
     let ended = quick.wait(PATIENCE);
     ended.measured();
@@ -153,7 +153,7 @@ fn results_and_chatter_are_apart() {
     if !root("results_and_chatter_are_apart") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let ended = lab.run(TINY);
     ended.measured();
     assert!(ended.out.contains("report.html") && ended.out.contains("64"));

@@ -1,7 +1,7 @@
 //! Signals and sudden death: what is undone, what is kept, and that the next start cleans up.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -30,7 +30,7 @@ fn signals_undo_everything_and_keep_what_was_measured() {
     if !root("signals_undo_everything_and_keep_what_was_measured") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let signals = [(Signal::INT, 130), (Signal::TERM, 143)];
     let mut interrupted = 0;
     for (number, moment) in moments(0x5eed, 8, Duration::from_secs(3))
@@ -86,7 +86,7 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
     if !root("a_killed_run_is_told_and_swept_by_the_next") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     lab.run(TINY).measured();
     let first = lab.only_run();
     let whole = std::fs::read(first.join("summary.json")).unwrap();
@@ -102,7 +102,11 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
         std::thread::sleep(moment);
         quick.signal(Signal::KILL);
         quick.wait(PATIENCE);
-        // children die with it
+        // children die with it, those that a child has started a little later
+        let died = Instant::now();
+        while !lab.processes().is_empty() && died.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         assert_eq!(lab.processes(), Vec::<String>::new(), "after {moment:?}");
         for bed in beds().iter().filter(|bed| bed["pid"] == pid) {
             assert_eq!(bed["in_use"], false, "{bed}");
@@ -145,7 +149,7 @@ fn beds_by_hand_stand_until_they_are_taken_down() {
     if !root("beds_by_hand_stand_until_they_are_taken_down") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let script = format!(
         r#"set -eu
         mount -t tmpfs tmpfs /run
@@ -189,7 +193,7 @@ fn two_labs_side_by_side_keep_out_of_each_others_way() {
     if !root("two_labs_side_by_side_keep_out_of_each_others_way") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let arguments = [TINY, &["--json"]].concat();
     let both = [lab.start(&arguments), lab.start(&arguments)];
     for quick in both {

@@ -23,15 +23,13 @@ const LONG: &[&str] = &[
 ];
 
 /// What somebody does to a port of the bed, the generator's namespace being the first and the DUT's the second.
-const MISHAPS: [(&str, usize, &[&str]); 5] = [
-    ("eth0", 1, &["down", "up"]),
-    ("eth1", 1, &["down", "up"]),
-    ("tx0", 0, &["down", "up"]),
-    ("rx0", 0, &["down", "up"]),
-    ("rx0", 0, &["delete"]),
-];
+type Mishap = (&'static str, usize, &'static [&'static str]);
+const SENDER_DOWN: Mishap = ("tx0", 0, &["down", "up"]);
+const RECEIVER_DOWN: Mishap = ("rx0", 0, &["down", "up"]);
+const RECEIVER_AWAY: Mishap = ("rx0", 0, &["delete"]);
+const DUT_DOWN: Mishap = ("eth0", 1, &["down", "up"]);
 
-fn mishap(bed: &[String], (port, namespace, steps): (&str, usize, &[&str])) {
+fn mishap(bed: &[String], (port, namespace, steps): Mishap) {
     let namespace = bed[namespace].as_str();
     for step in steps {
         match *step {
@@ -55,8 +53,8 @@ fn a_trial_with_a_port_down_or_away_is_invalid_and_repeated() {
     if !root("a_trial_with_a_port_down_or_away_is_invalid_and_repeated") {
         return;
     }
-    for what in MISHAPS {
-        let lab = Lab::alone();
+    for what in [DUT_DOWN, RECEIVER_DOWN, RECEIVER_AWAY] {
+        let lab = Lab::new();
         let mut quick = lab.start(LONG);
         quick.event("progress");
         mishap(&quick.bed(), what);
@@ -87,8 +85,8 @@ fn a_procedure_goes_on_when_a_port_went_down_or_away() {
     if !root("a_procedure_goes_on_when_a_port_went_down_or_away") {
         return;
     }
-    for what in [MISHAPS[2], MISHAPS[4]] {
-        let lab = Lab::alone();
+    for what in [SENDER_DOWN, RECEIVER_AWAY] {
+        let lab = Lab::new();
         let mut command = vec!["trial", "--load", "20kpps", "--for", "1s", "--json-stream"];
         command.extend(["--set", "nft add table ip marked"]);
         let mut trial = lab.start(&command);
@@ -123,7 +121,7 @@ fn a_port_that_does_not_come_back_ends_the_test_case_only() {
     if !root("a_port_that_does_not_come_back_ends_the_test_case_only") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let file = lab.path().join("campaign.toml");
     let text = "
         campaign = 'ports'
@@ -163,7 +161,7 @@ fn a_dut_that_vanishes_ends_the_run() {
     if !root("a_dut_that_vanishes_ends_the_run") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let mut quick = lab.start(LONG);
     quick.event("progress");
     let dut = quick.bed()[1].clone();

@@ -1,8 +1,8 @@
 //! The program as its users have it: the built binary on this host's kernel, judged from outside.
 //!
 //! What is inside a library is tested there; here count exit codes, what is printed and kept, what the kernel's own
-//! counters say, and what is left on the host. Tests that start traffic run one at a time, because they would disturb
-//! each other; no test asserts an absolute speed. Start with [`support`], then `conservation`.
+//! counters say, and what is left on the host. Tests run side by side, but for those that judge rates; no test asserts an
+//! absolute speed. Start with [`support`], then `conservation`.
 
 #![expect(
     clippy::unwrap_used,
@@ -35,6 +35,7 @@ mod rate;
 mod runs;
 mod streams;
 mod support;
+mod sys;
 mod throughput;
 mod wire;
 mod words;

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use store::import::netbenches::log::Log;
 
-use crate::support::{Ended, Lab, PATIENCE, PROGRAM, Started, root, skipped, tool, try_tool};
+use crate::support::{
+    Ended, Lab, PATIENCE, PROGRAM, Started, own_run, root, skipped, tool, try_tool,
+};
 
 /// `tx0` in one namespace, `rx0` in another, and nothing that speaks by itself.
 struct Wire {
@@ -23,6 +25,7 @@ struct Wire {
 
 impl Wire {
     fn new() -> Wire {
+        own_run();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!(
             "pktgen-{}-{}",
@@ -138,7 +141,7 @@ fn a_labs_script_and_our_importer_read_its_logs() {
     }
     const FRAMES: u64 = 30_000;
     const RATE: f64 = 5000.0;
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     let receiver_line = "-N -f rx -i rx0 -w 1 -W -T 100";
     let sender_line = format!(
@@ -249,7 +252,7 @@ fn frames_are_right_and_flows_are_equal() {
     if !root(name) {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     let four = "-s 198.18.10.1:2000-198.18.10.3:2001 -d 198.19.10.1:53-198.19.10.4 -S 02:00:00:00:00:07 -D 02:00:00:00:00:09";
     let six =
@@ -378,7 +381,7 @@ fn signals_end_it_with_its_last_lines() {
     if !root("signals_end_it_with_its_last_lines") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     for (signal, code) in [(Signal::INT, 0), (Signal::TERM, 143)] {
         let before = wire.counted();
@@ -422,7 +425,7 @@ fn ping_is_answered_by_pong() {
     if !root("ping_is_answered_by_pong") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     let mut pong = pkt_gen(&lab, &wire.rx, "-f pong -i rx0 -w 0");
     pong.wait_until("pong", |_| {
@@ -475,7 +478,7 @@ fn rxseq_sees_what_txseq_left_out() {
     if !root("rxseq_sees_what_txseq_left_out") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     let mut receiver = pkt_gen(&lab, &wire.rx, "-f rxseq -i rx0 -N -w 0");
     receiver.wait_until("the receiver", |_| {
@@ -599,7 +602,7 @@ fn ports_are_safe_and_sizes_fit() {
     if !root("ports_are_safe_and_sizes_fit") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     for (line, code, why) in [
         ("-f tx -i tx0 -d 8.8.8.8", 3, "--to-any-address"),

@@ -22,7 +22,7 @@ fn a_port_that_somebody_needs_is_refused_until_that_is_accepted() {
     if !root(TEST) {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     // what is done to the port, what is said, what accepts it
     for (script, words, flag) in [
         (
@@ -92,7 +92,7 @@ fn a_connection_through_a_port_is_a_reason_to_refuse_it() {
     if !root("a_connection_through_a_port_is_a_reason_to_refuse_it") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     wire.exec("ip link set lo up; ip address add 198.18.0.2/24 dev pa");
     // a connection that lives as long as its standard input is open
@@ -122,7 +122,7 @@ fn destinations_of_other_people_are_refused() {
     if !root("destinations_of_other_people_are_refused") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     let bad = capture_file(
         &lab,
@@ -176,7 +176,7 @@ fn everybody_on_a_network_is_asked_first() {
     if !root("everybody_on_a_network_is_asked_first") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     let mut all = frame([198, 19, 0, 1], 1, 30);
     all[..6].fill(0xff);
@@ -220,7 +220,7 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
     if !root(TEST) {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     // the way out of this namespace; db is all that is behind it
     let way_out = "ip link add da type veth peer name db; ip link set da up; ip link set db up; \
                    ip address add 198.18.99.2/24 dev da; ip route add default via 198.18.99.1 dev da";
@@ -300,7 +300,7 @@ fn destinations_in_tunnels_are_refused() {
     if !root("destinations_in_tunnels_are_refused") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     let profile = |name: &str, layers: &str, vary: &str| {
         let path = lab.path().join(name);
@@ -394,7 +394,7 @@ fn two_of_us_on_one_port_are_told_of_each_other() {
     if !root("two_of_us_on_one_port_are_told_of_each_other") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     for (first, second, word) in [
         (send(""), send("--for 10frames"), "sends on pa"),
@@ -427,7 +427,7 @@ fn nothing_is_left_on_a_port_after_any_exit() {
     if !root("nothing_is_left_on_a_port_after_any_exit") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let wire = Wire::new();
     let output = lab.path().join("c.pcapng");
     let capture = format!("capture --port pb -o {}", output.display());
@@ -469,7 +469,7 @@ fn a_port_that_goes_down_or_away_ends_the_command_with_its_name() {
     if !root("a_port_that_goes_down_or_away_ends_the_command_with_its_name") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let output = lab.path().join("c.pcapng");
     for (command, port) in [
         (send("--engine af-packet"), "pa"),

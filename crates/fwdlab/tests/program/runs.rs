@@ -45,7 +45,7 @@ const KINDS: &[(&str, &str, &str)] = &[
 
 #[test]
 fn every_kind_of_run_is_listed_with_its_figure() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let sim = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let sim = ["--engine", "sim", "--max", "3Mpps", "--seed", "7"];
@@ -109,7 +109,7 @@ fn every_kind_of_run_is_listed_with_its_figure() {
 
 #[test]
 fn verify_says_what_is_not_as_it_was_or_does_not_follow() {
-    let lab = Lab::alone();
+    let lab = Lab::new();
     let throughput = [
         "throughput",
         "--engine",
@@ -182,7 +182,7 @@ fn what_was_measured_is_derived_again() {
     if !root("what_was_measured_is_derived_again") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     lab.run(TINY).measured();
     let verified = lab.run(&["runs", "verify", "@1"]);
     verified.code(0);
@@ -220,7 +220,7 @@ fn runs_are_listed_shown_and_removed_by_any_of_their_names() {
     if !root("runs_are_listed_shown_and_removed_by_any_of_their_names") {
         return;
     }
-    let lab = Lab::alone();
+    let lab = Lab::new();
     for _ in 0..3 {
         lab.run(TINY).measured();
     }

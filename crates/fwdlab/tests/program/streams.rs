@@ -51,7 +51,7 @@ impl Dut {
             ));
         }
         Some(Dut {
-            lab: Lab::alone(),
+            lab: Lab::new(),
             ours,
             router,
         })

@@ -1,8 +1,9 @@
 //! What the tests of the program share: a lab of one's own, starting and stopping the program, and looking at the host.
 //!
-//! A [`Lab`] has its own runs directory. Labs stand side by side, so that nothing here judges namespaces that are not its own;
-//! one that is [alone](Lab::alone) has the host for itself among these tests.
+//! A [`Lab`] has its own runs directory and, for root, a `/run` of its own: no other test sees its namespaces, and nobody sweeps what is
+//! not his. Labs stand side by side; one that is [alone](Lab::alone) has the CPUs for itself among these tests.
 
+use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,9 +13,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::sys;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_fwdlab");
 
@@ -33,7 +37,6 @@ const MARK: &str = "FWDLAB_TEST_MARK";
 pub struct Lab {
     directory: TempDir,
     mark: String,
-    before: Vec<String>,
     _place: Place,
 }
 
@@ -86,19 +89,19 @@ impl Lab {
         Lab::at(Place::beside())
     }
 
-    /// The only one of these tests now: for those that judge rates, that look at all of the host, or whose leavings the next
-    /// command of anybody would sweep away.
+    /// The only one of these tests now: for those that judge rates, which stand in modules called `alone`. `make test` runs these when
+    /// nothing else runs.
     pub fn alone() -> Lab {
         Lab::at(Place::alone())
     }
 
     fn at(place: Place) -> Lab {
+        own_run();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         Lab {
             directory: tempfile::tempdir().unwrap(),
             mark: format!("{}-{number}", std::process::id()),
-            before: namespaces(),
             _place: place,
         }
     }
@@ -174,10 +177,7 @@ impl Lab {
     pub fn assert_clean(&self, what: &str) {
         let left = self.processes();
         assert!(left.is_empty(), "{what}: processes left: {left:?}");
-        let left: Vec<String> = namespaces()
-            .into_iter()
-            .filter(|name| !self.before.contains(name) && !in_use_by_others(name))
-            .collect();
+        let left = namespaces();
         assert!(left.is_empty(), "{what}: namespaces left: {left:?}");
     }
 
@@ -197,6 +197,24 @@ impl Lab {
             })
             .collect()
     }
+}
+
+/// A `/run` that only this thread has, and what it starts. Without root there is none to be made, and nothing in it either.
+pub fn own_run() {
+    thread_local! {
+        static OWN: OnceCell<()> = const { OnceCell::new() };
+    }
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    OWN.with(|own| {
+        own.get_or_init(|| {
+            sys::unshare_mounts().unwrap();
+            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+            mount_change("/", private).unwrap();
+            mount("fwdlab-test", "/run", "tmpfs", MountFlags::empty(), None).unwrap();
+        });
+    });
 }
 
 static PLACES: RwLock<()> = RwLock::new(());
@@ -442,12 +460,6 @@ pub fn bed_of(pid: u32) -> Vec<String> {
 pub fn beds() -> Vec<Value> {
     let text = tool(&[PROGRAM, "bed", "show", "--json"]);
     serde_json::from_str(&text).unwrap()
-}
-
-fn in_use_by_others(namespace: &str) -> bool {
-    beds().iter().any(|bed| {
-        bed["in_use"] == true && words(&bed["namespaces"]).iter().any(|n| n == namespace)
-    })
 }
 
 /// Names of network namespaces that are ours by their name.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use packet::pcap::{self, Format, Frame, Writer};
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, Started, tool, try_tool};
+use crate::support::{Ended, Lab, Started, own_run, tool, try_tool};
 
 pub const MAC_A: &str = "02:00:00:00:00:0a";
 pub const MAC_B: &str = "02:00:00:00:00:0b";
@@ -21,6 +21,7 @@ pub struct Wire {
 impl Wire {
     /// Both ports up, without addresses.
     pub fn new() -> Wire {
+        own_run();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fwtest-{}-{number}", std::process::id());
@@ -101,10 +102,12 @@ impl Drop for Wire {
     }
 }
 
-/// A field of all frames of a capture file, as tshark reads it; `None` without tshark.
-pub fn tshark(file: &Path, field: &str, filter: &str) -> Option<Vec<String>> {
+/// A field of all frames of a capture file, as tshark reads it, or several with tabs between them; `None` without tshark. It takes a
+/// second to start.
+pub fn tshark(file: &Path, fields: &str, filter: &str) -> Option<Vec<String>> {
     let output = Command::new("tshark")
-        .args(["-r", file.to_str().unwrap(), "-T", "fields", "-e", field])
+        .args(["-r", file.to_str().unwrap(), "-T", "fields"])
+        .args(fields.split(' ').flat_map(|field| ["-e", field]))
         .args([
             "-o",
             "udp.check_checksum:TRUE",

@@ -26,10 +26,10 @@ use model::trial::Stream;
 use model::variant::Variant;
 use model::version::RUN_FORMAT;
 
-use super::course::{Ahead, Course, invalid};
+use super::course::{Course, Planned, invalid};
 use super::device::{self, Device, OVERHEAD, Real, Simulated, doubts, simulated_noise};
 use super::largest::Bounds;
-use super::procedure::{estimated, likely_limits};
+use super::procedure::{capacities, estimated, likely_limits};
 use super::traffic::{ProfileFrames, Traffic};
 use super::{Control, Measured, Run, carry_out, configure, keep_inputs, open_tester};
 use crate::configuration::Configuration;
@@ -340,7 +340,9 @@ pub fn plan(parameters: &Parameters) -> Result<Plan, LabError> {
     };
     let cases = campaign.cases.iter().map(|case| {
         let asked = parameters.asked(parameters.seed(), case);
-        let (trials, time) = estimated(&asked, &parameters.likely(case)?, overhead)?;
+        let limits = parameters.likely(case)?;
+        let capacities = capacities(parameters.dut.as_ref(), &limits);
+        let (trials, time) = estimated(&asked, &limits, &capacities, overhead)?;
         Ok((trials, time + each))
     });
     let cases = cases.collect::<Result<Vec<_>, LabError>>()?;
@@ -521,22 +523,33 @@ impl Running<'_> {
         let streams = parameters.campaign.streams(case)?;
         let common = parameters.common(streams, case);
         let asked = parameters.asked(seed_of(turn, parameters.seed()), case);
-        let ahead = Ahead {
-            steps: self.plan.trials,
-            time: self.plan.cases[turn.case].1,
+        let (steps, time) = self.plan.cases[turn.case];
+        let planned = Planned {
+            steps,
+            time,
+            of_run: self.plan.trials,
             later,
         };
+        let limits = parameters.likely(case)?;
         let Some(dut) = &parameters.dut else {
-            return self.on_bed(&common, &asked, (&id, turn.iteration), ahead, run, measured);
+            return self.on_bed(
+                &common,
+                &asked,
+                (&id, turn.iteration),
+                planned,
+                run,
+                measured,
+            );
         };
         let course = Course {
             streams: &common.streams,
             traffic: &common.traffic,
             procedure: asked.procedure.id(),
             asked: &asked,
-            limits: parameters.likely(case)?,
+            capacities: capacities(parameters.dut.as_ref(), &limits),
+            limits,
             case: Some((&id, turn.iteration)),
-            ahead,
+            planned,
             gate: None,
             control: self.control,
         };
@@ -560,7 +573,7 @@ impl Running<'_> {
         common: &super::Parameters,
         asked: &Asked,
         case: (&str, u32),
-        ahead: Ahead,
+        planned: Planned,
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
@@ -601,9 +614,10 @@ impl Running<'_> {
             traffic: &common.traffic,
             procedure: asked.procedure.id(),
             asked,
+            capacities: capacities(None, &limits),
             limits,
             case: Some(case),
-            ahead,
+            planned,
             gate: self.gate.as_ref(),
             control: self.control,
         };

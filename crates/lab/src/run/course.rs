@@ -4,6 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use measure::ahead::{Capacities, ahead};
 use measure::conservation::{balance, objections};
 use measure::gate::{Gate, judge_trial};
 use measure::machine::{Asked, Limit, make};
@@ -32,21 +33,41 @@ pub(super) struct Course<'a> {
     pub limits: Vec<Limit>,
     /// Test case and iteration, in a campaign.
     pub case: Option<(&'a str, u32)>,
-    pub ahead: Ahead,
+    /// What is known of the DUT's capacity before the first trial.
+    pub capacities: Capacities,
+    pub planned: Planned,
     pub gate: Option<&'a Gate>,
     pub control: &'a Control,
 }
 
-/// What is still to do, as far as can be said.
+/// What was told before anything was measured.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ahead {
-    /// Trials of the whole run.
+pub(super) struct Planned {
+    /// Trials of this course.
     pub steps: u32,
-    /// Time of this course.
+    /// Their time.
     pub time: Duration,
-    /// Time of what comes after it.
+    /// Trials of the whole run.
+    pub of_run: u32,
+    /// Time of what comes after this course.
     pub later: Duration,
 }
+
+/// How a course gets on.
+struct Pace {
+    capacities: Capacities,
+    /// Trials so far, invalid ones too.
+    made: u32,
+    /// What they took.
+    spent: Duration,
+    /// What an ideal DUT would have taken for those that count: all else takes as much longer.
+    ideal: Duration,
+    /// Another figure than the planned one has been told.
+    corrected: bool,
+}
+
+/// A planned time is told anew when it was wrong by more than this factor.
+const WRONG: f64 = 1.3;
 
 /// What came of a course.
 pub(super) struct Followed {
@@ -73,6 +94,16 @@ pub(super) fn invalid(invalid: u32, all: usize) -> Option<String> {
         .then(|| format!("{invalid} of {all} trials were invalid: repeated, kept, never used"))
 }
 
+impl Pace {
+    /// By which factor trials take longer than they should.
+    fn slower(&self) -> f64 {
+        match self.ideal.is_zero() {
+            true => 1.0,
+            false => self.spent.as_secs_f64() / self.ideal.as_secs_f64(),
+        }
+    }
+}
+
 impl Course<'_> {
     /// Makes trial after trial, one series after the other. What was found is told, also when a trial failed.
     ///
@@ -89,12 +120,19 @@ impl Course<'_> {
             outcomes: Vec::new(),
             invalid: 0,
         };
-        for variant in &self.traffic.variants {
+        let mut pace = Pace {
+            capacities: self.capacities.clone(),
+            made: 0,
+            spent: Duration::ZERO,
+            ideal: Duration::ZERO,
+            corrected: self.asked.simulated || self.case.is_some(),
+        };
+        for (at, variant) in self.traffic.variants.iter().enumerate() {
             let procedure = make(self.asked, &self.limits).map_err(LabError::Preflight)?;
             let mut session = Session::new(procedure);
             followed.result = device
                 .begin(variant, run)
-                .and_then(|()| self.trials(device, run, measured, &mut session, variant));
+                .and_then(|()| self.trials(device, run, measured, &mut session, at, &mut pace));
             let outcomes = session.outcomes().into_iter();
             followed
                 .outcomes
@@ -113,23 +151,30 @@ impl Course<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
         session: &mut Session,
-        variant: &Variant,
+        at: usize,
+        pace: &mut Pace,
     ) -> Result<(), LabError> {
         let simulated = self.asked.simulated;
-        let (mut spent, mut planned) = (Duration::ZERO, Duration::ZERO);
+        let variant = &self.traffic.variants[at];
         while let Some((question, attempt)) = session.next_trial() {
             if self.control.is_stopped() {
                 return Ok(());
             }
             if !simulated {
-                run.tell(self.progress(&question, measured.trials.len() as u32, spent, planned))?;
+                let done = measured.trials.len() as u32;
+                let left = self.left(session, at, pace)?;
+                if let Some(note) = self.correct(left, pace) {
+                    run.tell(note)?;
+                }
+                run.tell(self.progress(&question, done, left, pace))?;
             }
             let stream = self.stream(&question);
             let (started_at, began) = (timestamp(), SystemTime::now());
             let Some(mut made) = device.trial(&stream, &question)? else {
                 return Ok(());
             };
-            spent += made.took;
+            pace.made += 1;
+            pace.spent += made.took;
             let ledger = balance(&made.counters, Some(made.intended()));
             if !simulated {
                 let seen = objections(&ledger, &made.counters);
@@ -137,8 +182,9 @@ impl Course<'_> {
             }
             let recorded = session.record(&made.answer);
             if recorded.validity.is_valid() {
-                let ns = question.duration_ns() + question.waits.total_ns();
-                planned += Duration::from_nanos(ns) + device::OVERHEAD;
+                pace.capacities.see(&question, &made.answer);
+                let ns = pace.capacities.takes_ns(&question);
+                pace.ideal += Duration::from_nanos(ns) + device::OVERHEAD;
             }
             let names = device.names();
             let trial = measured.trials.len() as u32 + 1;
@@ -189,19 +235,53 @@ impl Course<'_> {
         }
     }
 
-    /// `planned` is what those trials were to take that count, and `spent` what all of them took: what is still to do takes as much longer.
+    /// Trials that are left of this course, and their time.
+    fn left(&self, session: &Session, at: usize, pace: &Pace) -> Result<(u32, Duration), LabError> {
+        let machine = || make(self.asked, &self.limits).map_err(LabError::Preflight);
+        let mut this = machine()?;
+        session.replay(this.as_mut());
+        let this = ahead(this.as_mut(), &pace.capacities);
+        let series = (self.traffic.variants.len() - at - 1) as u32;
+        let mut all = (this.trials, Duration::from_nanos(this.ns));
+        if series > 0 {
+            let other = ahead(machine()?.as_mut(), &pace.capacities);
+            all.0 += series * other.trials;
+            all.1 += series * Duration::from_nanos(other.ns);
+        }
+        let time = all.1 + device::OVERHEAD * all.0;
+        Ok((all.0, time.mul_f64(pace.slower())))
+    }
+
+    /// Says so once when the planned time was wrong.
+    fn correct(&self, (trials, time): (u32, Duration), pace: &mut Pace) -> Option<EventKind> {
+        if pace.corrected || !pace.capacities.is_known() {
+            return None;
+        }
+        let wrong = (pace.spent + time).as_secs_f64() / self.planned.time.as_secs_f64();
+        if (1.0 / WRONG..=WRONG).contains(&wrong) {
+            return None;
+        }
+        pace.corrected = true;
+        let text = format!(
+            "now that the DUT has lost frames: about {:.0} s more, {trials} trials",
+            time.as_secs_f64()
+        );
+        Some(EventKind::Note { text })
+    }
+
     fn progress(
         &self,
         question: &Question,
         done: u32,
-        spent: Duration,
-        planned: Duration,
+        (trials, time): (u32, Duration),
+        pace: &Pace,
     ) -> EventKind {
-        let Ahead { steps, time, later } = self.ahead;
-        let slower = match planned.is_zero() {
-            true => 1.0,
-            false => spent.as_secs_f64() / planned.as_secs_f64(),
-        };
+        let Planned {
+            steps,
+            of_run,
+            later,
+            ..
+        } = self.planned;
         let case = self.case.map_or(String::new(), |(case, iteration)| {
             format!("{case}, iteration {iteration}: ")
         });
@@ -214,9 +294,10 @@ impl Course<'_> {
                 question.reason
             ),
             done,
-            // noise makes it longer than its estimate
-            steps: steps.max(done + 1),
-            left_s: slower * (time.saturating_sub(planned) + later).as_secs_f64(),
+            steps: (of_run + pace.made + trials)
+                .saturating_sub(steps)
+                .max(done + 1),
+            left_s: (time + later.mul_f64(pace.slower())).as_secs_f64(),
             offered_load_pps: None,
             forwarding_rate_pps: None,
             estimate: None,

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::sim::{self, Dut};
+use measure::ahead::{Capacities, ahead};
 use measure::gate::Gate;
 use measure::machine::{Asked, Limit, make};
-use measure::procedure::estimate;
 use measure::trust::{self, contradictions};
 use model::event::Event;
 use model::link::{LinkLoad, MeanSize};
@@ -18,7 +18,7 @@ use model::result::{Noise, Summary};
 use model::units::FrameSize;
 use model::version::RUN_FORMAT;
 
-use super::course::{self, Ahead, Course, Followed};
+use super::course::{self, Course, Followed, Planned};
 use super::device::{self, OVERHEAD, doubts, simulated_noise};
 use super::largest::Bounds;
 use super::{Control, Measured, Run, again, carry_out, manage};
@@ -27,7 +27,7 @@ use crate::error::LabError;
 /// The largest load of an estimate, where the tester's own is not known yet.
 const TYPICAL_MAX_PPS: f64 = 5e6;
 
-/// The DUT of an estimate forwards this share of the largest load.
+/// The DUT of an estimate forwards this share of the largest load, where nothing is known of it yet.
 const TYPICAL_SHARE: f64 = 0.3;
 
 /// Everything that decides what a run does.
@@ -137,19 +137,26 @@ fn on_bed(
     })
 }
 
-/// Trials and time on a DUT without noise that forwards some of the largest load.
+/// What is known of the capacity before any trial: a simulated DUT says it.
+pub(super) fn capacities(dut: Option<&Dut>, limits: &[Limit]) -> Capacities {
+    let largest = limits.iter().map(|limit| limit.max_load_pps);
+    let guess = || TYPICAL_SHARE * largest.fold(0.0, f64::max);
+    Capacities::guess(dut.map_or_else(guess, |dut| dut.capacity_pps))
+}
+
+/// Trials and time on a DUT without noise.
 pub(super) fn estimated(
     asked: &Asked,
     limits: &[Limit],
+    capacities: &Capacities,
     overhead: Duration,
 ) -> Result<(u32, Duration), LabError> {
     let mut procedure = make(asked, limits).map_err(LabError::Preflight)?;
-    let most = limits
-        .iter()
-        .map(|limit| limit.max_load_pps)
-        .fold(0.0, f64::max);
-    let (trials, ns) = estimate(procedure.as_mut(), TYPICAL_SHARE * most);
-    Ok((trials, Duration::from_nanos(ns) + overhead * trials))
+    let ahead = ahead(procedure.as_mut(), capacities);
+    Ok((
+        ahead.trials,
+        Duration::from_nanos(ahead.ns) + overhead * ahead.trials,
+    ))
 }
 
 impl Parameters {
@@ -181,11 +188,13 @@ impl Parameters {
             traffic: &self.common.traffic,
             procedure: self.kind,
             asked: &self.asked,
+            capacities: capacities(self.dut.as_ref(), &limits),
             limits,
             case: None,
-            ahead: Ahead {
+            planned: Planned {
                 steps,
                 time,
+                of_run: steps,
                 later: Duration::ZERO,
             },
             gate,
@@ -195,7 +204,8 @@ impl Parameters {
 
     /// Trials and time of all series.
     fn estimated(&self, limits: &[Limit], overhead: Duration) -> Result<(u32, Duration), LabError> {
-        let (trials, time) = estimated(&self.asked, limits, overhead)?;
+        let capacities = capacities(self.dut.as_ref(), limits);
+        let (trials, time) = estimated(&self.asked, limits, &capacities, overhead)?;
         let series = self.common.traffic.variants.len() as u32;
         Ok((series * trials, series * time))
     }

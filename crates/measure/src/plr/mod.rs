@@ -415,7 +415,7 @@ mod tests {
             })
             .unwrap();
             while let Some(question) = plr.next_trial() {
-                let answer = crate::procedure::ideal(&question, capacity);
+                let answer = crate::ahead::ideal(&question, capacity);
                 plr.record(&question, &answer);
             }
             plr.outcomes().remove(0)
