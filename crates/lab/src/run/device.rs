@@ -49,6 +49,12 @@ const LOOKS: u32 = 2;
 /// At this load the frames of a series are proven: any DUT can do it.
 const PROOF_LOAD_PPS: f64 = 10_000.0;
 
+/// So many that no filter permits are offered.
+const DENIED_FRAMES: u64 = 100;
+
+/// So often frames of a proof are offered, while none of them is sent.
+const PROOFS: u32 = 10;
+
 /// So long it is looked whether a DUT drops frames of a stream inside.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -278,6 +284,23 @@ pub(super) fn simulated_noise(dut: &Dut, contradictions: Vec<String>) -> Noise {
 /// What a trial on the test bed says, what was counted in it, and the delays of its frames, of each direction.
 type Watched = (Vec<Answer>, Counted, Vec<Vec<Bucket>>);
 
+/// Sends so many frames, slowly; again until some have left each way, for a sender whose CPU is busy may be held up for all of the time.
+fn offer_some(bench: &mut Bench<'_>, stream: &Stream, frames: u64) -> Result<Counted, LabError> {
+    let time = Duration::from_secs_f64(frames as f64 / PROOF_LOAD_PPS);
+    for _ in 0..PROOFS {
+        let (ended, counted) = bench.load(stream, PROOF_LOAD_PPS, time)?;
+        let mut ways = counted.counters.iter();
+        if !ended || counted.is_broken || ways.all(|counters| counters.generator_sent > 0) {
+            return Ok(counted);
+        }
+    }
+    Err(LabError::Preflight(format!(
+        "the generator sent no frame in {PROOFS} times {} ms at {PROOF_LOAD_PPS} frames/s: its CPU is busy (fwdlab doctor says with \
+         what): end that, or give the DUT another with --dut-cpus",
+        time.as_millis()
+    )))
+}
+
 /// The embedded test bed.
 pub(super) struct Real<'a> {
     pub common: &'a super::Parameters,
@@ -350,8 +373,7 @@ impl Real<'_> {
     /// A few frames of the series, slowly: some of them must come back, each way.
     fn prove(&mut self, stream: &Stream) -> Result<(), LabError> {
         let (stream, mut bench) = self.bench(stream)?;
-        let time = Duration::from_secs_f64(PROOF_FRAMES as f64 / PROOF_LOAD_PPS);
-        let (_, counted) = bench.load(&stream, PROOF_LOAD_PPS, time)?;
+        let counted = offer_some(&mut bench, &stream, PROOF_FRAMES)?;
         let mut ways = [Direction::Forward, Direction::Reverse]
             .iter()
             .zip(&counted.counters);
@@ -381,8 +403,7 @@ impl Real<'_> {
         let traffic = Traffic::denied(stream.ip_version)?;
         let (stream, mut bench) = self.bench(stream)?;
         bench.traffic = Some(traffic);
-        let (_, counted) = bench.load(&stream, PROOF_LOAD_PPS, Duration::from_millis(10))?;
-        let all = Counters::total(&counted.counters);
+        let all = Counters::total(&offer_some(&mut bench, &stream, DENIED_FRAMES)?.counters);
         if all.receiver_received == 0 && all.dut_in_rx_packets > 0 {
             return Ok(());
         }
