@@ -177,6 +177,30 @@ fn ramp_and_soak_say_what_happens() {
     assert!((load / 1e6 - 1.0).abs() < 0.01, "{load}");
 }
 
+/// How many trials a suite takes depends on what the DUT forwards, by more than a factor of two.
+#[test]
+fn what_is_estimated_is_made() {
+    let lab = Lab::new();
+    for capacity in ["2e5", "3e6", "8e6"] {
+        let dut = format!("capacity={capacity},link=10Gbps,buffer=500,reboot=8s");
+        let more = ["--sizes", "64,512", "--json-stream"];
+        let output = lab.run(&[&["rfc2544"], SIM, &[dut.as_str()], &more[..]].concat());
+        output.code(0);
+        let events = output.out.lines();
+        let events = events.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let (mut estimated, mut made) = (0.0, 0.0);
+        for event in events {
+            match event["event"].as_str().unwrap() {
+                "run_started" => estimated = number(&event["steps"]),
+                "trial_finished" => made += 1.0,
+                _ => {}
+            }
+        }
+        let wrong = made / estimated;
+        assert!((1.0 / 1.3..1.3).contains(&wrong), "{dut}: {wrong}");
+    }
+}
+
 #[test]
 fn events_and_explanations() {
     let lab = Lab::new();

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use measure::ahead::{Capacities, ahead};
+use measure::ahead::{Ahead, Capacities, ahead};
 use measure::conservation::{balance, objections};
 use measure::gate::{Gate, judge_trial};
 use measure::machine::{Asked, Limit, make};
@@ -56,12 +56,13 @@ pub(super) struct Planned {
 /// How a course gets on.
 struct Pace {
     capacities: Capacities,
-    /// Trials so far, invalid ones too.
+    /// Trials so far, and those of them that count.
     made: u32,
-    /// What they took.
+    valid: u32,
+    /// What all of them took.
     spent: Duration,
-    /// What an ideal DUT would have taken for those that count: all else takes as much longer.
-    ideal: Duration,
+    /// What they took beyond their own time.
+    beyond: Duration,
     /// Another figure than the planned one has been told.
     corrected: bool,
 }
@@ -95,12 +96,37 @@ pub(super) fn invalid(invalid: u32, all: usize) -> Option<String> {
 }
 
 impl Pace {
-    /// By which factor trials take longer than they should.
-    fn slower(&self) -> f64 {
-        match self.ideal.is_zero() {
-            true => 1.0,
-            false => self.spent.as_secs_f64() / self.ideal.as_secs_f64(),
+    fn new(capacities: Capacities, corrected: bool) -> Pace {
+        Pace {
+            capacities,
+            made: 0,
+            valid: 0,
+            spent: Duration::ZERO,
+            beyond: Duration::ZERO,
+            corrected,
         }
+    }
+
+    fn made(&mut self, question: &Question, made: &device::Made, is_valid: bool) {
+        self.made += 1;
+        self.spent += made.took;
+        let own = Duration::from_nanos(made.answer.duration_ns + question.waits.total_ns());
+        self.beyond += made.took.saturating_sub(own);
+        if is_valid {
+            self.valid += 1;
+            self.capacities.see(question, &made.answer);
+        }
+    }
+
+    /// How often a trial is made until it counts, as far as can be said after so few.
+    fn attempts(&self) -> f64 {
+        f64::from(self.made + 2) / f64::from(self.valid + 2)
+    }
+
+    /// The time of what is still to do.
+    fn time(&self, ahead: Ahead) -> Duration {
+        let beyond = (self.beyond + device::OVERHEAD) / (self.made + 1);
+        (Duration::from_nanos(ahead.ns) + beyond * ahead.trials).mul_f64(self.attempts())
     }
 }
 
@@ -120,13 +146,8 @@ impl Course<'_> {
             outcomes: Vec::new(),
             invalid: 0,
         };
-        let mut pace = Pace {
-            capacities: self.capacities.clone(),
-            made: 0,
-            spent: Duration::ZERO,
-            ideal: Duration::ZERO,
-            corrected: self.asked.simulated || self.case.is_some(),
-        };
+        let corrected = self.asked.simulated || self.case.is_some();
+        let mut pace = Pace::new(self.capacities.clone(), corrected);
         for (at, variant) in self.traffic.variants.iter().enumerate() {
             let procedure = make(self.asked, &self.limits).map_err(LabError::Preflight)?;
             let mut session = Session::new(procedure);
@@ -173,19 +194,13 @@ impl Course<'_> {
             let Some(mut made) = device.trial(&stream, &question)? else {
                 return Ok(());
             };
-            pace.made += 1;
-            pace.spent += made.took;
             let ledger = balance(&made.counters, Some(made.intended()));
             if !simulated {
                 let seen = objections(&ledger, &made.counters);
                 made.answer.objections.extend(seen);
             }
             let recorded = session.record(&made.answer);
-            if recorded.validity.is_valid() {
-                pace.capacities.see(&question, &made.answer);
-                let ns = pace.capacities.takes_ns(&question);
-                pace.ideal += Duration::from_nanos(ns) + device::OVERHEAD;
-            }
+            pace.made(&question, &made, recorded.validity.is_valid());
             let names = device.names();
             let trial = measured.trials.len() as u32 + 1;
             let when = (began, Duration::from_nanos(made.answer.duration_ns));
@@ -240,16 +255,14 @@ impl Course<'_> {
         let machine = || make(self.asked, &self.limits).map_err(LabError::Preflight);
         let mut this = machine()?;
         session.replay(this.as_mut());
-        let this = ahead(this.as_mut(), &pace.capacities);
+        let mut all = ahead(this.as_mut(), &pace.capacities);
         let series = (self.traffic.variants.len() - at - 1) as u32;
-        let mut all = (this.trials, Duration::from_nanos(this.ns));
         if series > 0 {
             let other = ahead(machine()?.as_mut(), &pace.capacities);
-            all.0 += series * other.trials;
-            all.1 += series * Duration::from_nanos(other.ns);
+            all.trials += series * other.trials;
+            all.ns += u64::from(series) * other.ns;
         }
-        let time = all.1 + device::OVERHEAD * all.0;
-        Ok((all.0, time.mul_f64(pace.slower())))
+        Ok((all.trials, pace.time(all)))
     }
 
     /// Says so once when the planned time was wrong.
@@ -297,7 +310,7 @@ impl Course<'_> {
             steps: (of_run + pace.made + trials)
                 .saturating_sub(steps)
                 .max(done + 1),
-            left_s: (time + later.mul_f64(pace.slower())).as_secs_f64(),
+            left_s: (time + later.mul_f64(pace.attempts())).as_secs_f64(),
             offered_load_pps: None,
             forwarding_rate_pps: None,
             estimate: None,

@@ -38,7 +38,7 @@ use crate::reset;
 use crate::setting::{Setting, Swept};
 
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
-pub(super) const OVERHEAD: Duration = Duration::from_millis(300);
+pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
 
 /// The largest load of a run for which none was given, relative to what the generator held for a second.
 const SUSTAINED: f64 = 0.9;

@@ -28,7 +28,13 @@ use crate::error::LabError;
 const TYPICAL_MAX_PPS: f64 = 5e6;
 
 /// The DUT of an estimate forwards this share of the largest load, where nothing is known of it yet.
-const TYPICAL_SHARE: f64 = 0.3;
+const TYPICAL_SHARE: f64 = 0.15;
+
+/// A bed, and an engine that proves itself.
+const BED: Duration = Duration::from_millis(500);
+
+/// The largest load that the tester can offer is sought for so long, for every frame size.
+const SOUGHT: Duration = Duration::from_millis(1600);
 
 /// Everything that decides what a run does.
 pub struct Parameters {
@@ -118,7 +124,12 @@ fn on_bed(
     let common = &parameters.common;
     let likely = assumed(parameters).map_err(LabError::Preflight)?;
     let estimate = parameters.estimated(&likely, OVERHEAD)?;
-    device::on_bed(common, estimate, control, run, |device, gate, run| {
+    let before = match parameters.max {
+        Some(_) => BED,
+        None => BED + SOUGHT * likely.len() as u32,
+    };
+    let told = (estimate.0, before + estimate.1);
+    device::on_bed(common, told, control, run, |device, gate, run| {
         let bounds = parameters.bounds();
         let (mut limits, mut short) = (Vec::new(), Vec::new());
         for (stream, (size, mean)) in common.streams.iter().zip(parameters.sizes()) {
