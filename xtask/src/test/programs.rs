@@ -117,14 +117,15 @@ pub fn run(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
     std::thread::scope(|scope| {
         let (of_beside, longest) = (sender.clone(), &longest);
         scope.spawn(move || {
-            // two threads of the longest are enough for two CPUs
             for program in beside {
                 let _ = of_beside.send(one(program, &["--test-threads=1"]));
             }
         });
         scope.spawn(move || {
             for program in longest {
-                let _ = sender.send(one(program.clone(), &["--skip", ALONE]));
+                // more threads take as long, and hold up senders
+                let threads = ["--test-threads=2", "--skip", ALONE];
+                let _ = sender.send(one(program.clone(), &threads));
             }
         });
         ends.iter().for_each(&mut *each);
@@ -236,7 +237,7 @@ mod tests {
         assert!(ends[0].1.contains("/absent") && !ends[0].2, "{ends:?}");
         assert!(ends[1].1.contains("signal") && !ends[1].2, "{ends:?}");
         let longest = [
-            (LONGEST, "--skip ::alone::"),
+            (LONGEST, "--test-threads=2 --skip ::alone::"),
             ("fwdlab program, alone", "::alone::"),
         ];
         for (ended, (name, arguments)) in ends[2..4].iter().zip(longest) {

@@ -641,7 +641,7 @@ mod alone {
         }
         let lab = Lab::alone();
         let text = "campaign = 'rules'\niterations = 1\nseed = 1\n[procedure]\nid = 'forwarding-rate'\nfor = '700ms'\nsample = '100ms'\n\
-                    trim-start = '100ms'\ntrim-end = '100ms'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [0, 10000, 20000]";
+                    trim-start = '100ms'\ntrim-end = '100ms'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [0, 10000]";
         let ended = run(&lab, text);
         let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
         let case = &document["cases"][0];
@@ -649,10 +649,7 @@ mod alone {
             .iter()
             .map(|point| number(&point["median_pps"]))
             .collect();
-        assert!(
-            medians[1] < 0.7 * medians[0] && medians[2] < 0.7 * medians[0],
-            "{medians:?}"
-        );
+        assert!(medians[1] < 0.7 * medians[0], "{medians:?}");
         let order: Vec<u64> = list(&document["trials"])
             .iter()
             .map(|trial| trial["asked"]["question"]["setting"].as_u64().unwrap())

@@ -118,7 +118,15 @@ fn a_configuration_reaches_the_dut_and_nothing_else() {
         (&example("sysctl"), ""),
         (&example("stateful"), "ct state established,related accept"),
     ] {
-        let mut quick = lab.start(&[TINY, &["--set", set, "--json-stream"]].concat());
+        let words = [
+            "trial",
+            "--load",
+            "10kpps",
+            "--for",
+            "500ms",
+            "--json-stream",
+        ];
+        let mut quick = lab.start(&[&words[..], &["--set", set]].concat());
         // frames flow, so the configuration stands
         quick.event("progress");
         let dut = quick.bed()[1].clone();
