@@ -3,9 +3,9 @@
 //! The input is a byte that says where signatures are, and then frames, each behind a byte with its length and two with
 //! the time since the one before. Whatever they are: no panic, and every frame has one fate. Start at [`analysis`].
 
-use engine::analysis::{Analyser, AnalysisPlan, Lengths, Seen, StreamPlan};
-use engine::stamps::Origins;
-use engine::{Expected, SignaturePlace};
+use fwdlab_engine::analysis::{Analyser, AnalysisPlan, Lengths, Seen, StreamPlan};
+use fwdlab_engine::stamps::Origins;
+use fwdlab_engine::{Expected, SignaturePlace};
 
 /// Panics if the analyser panics or loses a frame.
 pub fn analysis(data: &[u8]) {

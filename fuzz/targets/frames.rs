@@ -3,8 +3,8 @@
 //! Whatever the bytes: no panic, one line of text, and no byte claimed twice. What has nothing wrong is built again to the
 //! same layers. No destination that is shown is missing among those that a frame may go to. Start at [`frames`].
 
-use packet::decode::{address, decode, destinations};
-use packet::stack::{Layer, Size, build};
+use fwdlab_packet::decode::{address, decode, destinations};
+use fwdlab_packet::stack::{Layer, Size, build};
 
 /// Panics if the decoder panics or loses something.
 pub fn frames(data: &[u8]) {

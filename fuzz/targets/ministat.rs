@@ -3,7 +3,7 @@
 //! The input is a line `MODEL TAB ARGUMENT TAB ...` and after it the data files, separated by form
 //! feeds; whatever is opened gets the next of them. Start at [`ministat`].
 
-use stats::ministat::{Arguments, Model, Output, run};
+use fwdlab_stats::ministat::{Arguments, Model, Output, run};
 use std::io::{Cursor, Error};
 
 /// Widest plot that is tried: what is asked for with `-w` is used, and is no finding.

@@ -3,7 +3,7 @@
 //! Whatever the bytes: no panic, an end, and no more frames than there are bytes for. What is read is written and read again
 //! in every format. Start at [`pcap`].
 
-use packet::pcap::{Format, Writer, frames};
+use fwdlab_packet::pcap::{Format, Writer, frames};
 
 /// Panics if the reader panics or does not read what was written.
 pub fn pcap(data: &[u8]) {
@@ -12,7 +12,7 @@ pub fn pcap(data: &[u8]) {
     assert!(bytes <= data.len() && found.len() <= data.len() / 16);
     for format in [Format::Micro, Format::Nano, Format::Ng] {
         let mut file = Vec::new();
-        let writer = Writer::start(format, packet::pcap::ETHERNET, &mut file);
+        let writer = Writer::start(format, fwdlab_packet::pcap::ETHERNET, &mut file);
         for frame in &found {
             writer.frame(frame, &mut file);
         }

@@ -3,9 +3,9 @@
 //! Whatever the bytes: no panic, and an error says where. What can be compiled can be sent, in both directions. Start at
 //! [`profile`].
 
-use engine::tester::Addresses;
-use engine::traffic::compile::{Direction, Setting, compile};
-use model::profile::Profile;
+use fwdlab_engine::tester::Addresses;
+use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
+use fwdlab_model::profile::Profile;
 
 /// Panics if the parser or the compiler does, or if what they accept cannot be sent.
 pub fn profile(data: &[u8]) {
@@ -40,7 +40,7 @@ pub fn profile(data: &[u8]) {
                 let mut machine = machine.expect("a program that was compiled");
                 let mut buffer = vec![0; machine.buffer_len()];
                 for _ in 0..3 {
-                    let len = machine.render(&mut buffer, &packet::Signature::default());
+                    let len = machine.render(&mut buffer, &fwdlab_packet::Signature::default());
                     assert!((60..=buffer.len()).contains(&len));
                 }
             }

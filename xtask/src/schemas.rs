@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use model::campaign::Campaign;
-use model::event::{Event, RebuildRecord};
-use model::import::ImportedRecord;
-use model::latency::LatencySummary;
-use model::profile::Profile;
-use model::result::{RunInfo, Summary, TrialRecord};
+use fwdlab_model::campaign::Campaign;
+use fwdlab_model::event::{Event, RebuildRecord};
+use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::latency::LatencySummary;
+use fwdlab_model::profile::Profile;
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use schemars::{JsonSchema, schema_for};
 
 use crate::check::Finding;

@@ -30,15 +30,21 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// The crate it belongs to, by its folder: `stats` for `crates/stats/src/sample.rs`.
+    /// The crate it belongs to, as we speak of it: `stats` for `crates/fwdlab-stats/src/sample.rs`.
     pub fn crate_name(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split('/').next()
+        let folder = self.path.strip_prefix("crates/")?.split('/').next()?;
+        Some(ours(folder))
     }
 
     /// Is it part of its library or program, not of its tests, benchmarks or examples?
     pub fn is_source(&self) -> bool {
         self.path.split('/').nth(2) == Some("src")
     }
+}
+
+/// How we speak of a package or its folder: without what all of them begin with.
+pub fn ours(package: &str) -> &str {
+    package.strip_prefix("fwdlab-").unwrap_or(package)
 }
 
 /// All text files of the project, in order of their paths. Files that are not UTF-8 are left out.

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use engine::EngineError;
-use lab::LabError;
-use store::StoreError;
+use fwdlab_engine::EngineError;
+use fwdlab_lab::LabError;
+use fwdlab_store::StoreError;
 
 /// How the program ended. The numbers are part of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub fn of(error: &anyhow::Error) -> Code {
     if let Some(error) = error.downcast_ref::<LabError>() {
         return of_lab(error);
     }
-    if error.is::<model::units::UnitError>()
-        || error.is::<model::file::FileError>()
+    if error.is::<fwdlab_model::units::UnitError>()
+        || error.is::<fwdlab_model::file::FileError>()
         || error.is::<Usage>()
     {
         return Code::Usage;

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
+use fwdlab_model::event::{Event, EventKind};
+use fwdlab_model::result::TrialRecord;
 use indicatif::{ProgressBar, ProgressStyle};
-use model::event::{Event, EventKind};
-use model::result::TrialRecord;
 
 use crate::exit_code::Code;
 
@@ -118,7 +118,7 @@ pub fn look() {
         && let Ok(size) = rustix::termios::tcgetwinsize(&stdout)
         && size.ws_col > 0
     {
-        report::text::fit(size.ws_col.into());
+        fwdlab_report::text::fit(size.ws_col.into());
     }
 }
 
@@ -219,7 +219,7 @@ impl Screen {
                     "run       {}  seed {}  {steps} steps, about {}",
                     info.id,
                     info.seed,
-                    report::number::seconds(*estimate_s)
+                    fwdlab_report::number::seconds(*estimate_s)
                 ));
                 if let Some(bar) = &self.bar {
                     bar.set_length(u64::from(*steps));
@@ -281,7 +281,7 @@ impl Screen {
                 test_case,
                 iteration,
             } => {
-                let words = report::campaign::in_one_line(iteration);
+                let words = fwdlab_report::campaign::in_one_line(iteration);
                 self.line(&format!(
                     "iteration {}  {test_case}  {words}",
                     iteration.iteration
@@ -307,7 +307,9 @@ impl Screen {
         estimate: Option<&str>,
     ) {
         let Some(bar) = &self.bar else { return };
-        let rate = rate.map_or(String::new(), |r| format!("  {}", report::number::rate(r)));
+        let rate = rate.map_or(String::new(), |r| {
+            format!("  {}", fwdlab_report::number::rate(r))
+        });
         let estimate = estimate.map_or(String::new(), |e| format!("  {e}"));
         let invalid = match self.invalid {
             0 => String::new(),
@@ -316,7 +318,10 @@ impl Screen {
         bar.set_length(u64::from(steps));
         bar.set_position(u64::from(done));
         // first what must not be cut off on a narrow terminal
-        bar.set_prefix(format!("left ~{}", report::number::seconds(left_s.round())));
+        bar.set_prefix(format!(
+            "left ~{}",
+            fwdlab_report::number::seconds(left_s.round())
+        ));
         let words = format!("{activity}{rate}{estimate}{invalid}");
         bar.set_message(harmless(&words).into_owned());
     }
@@ -363,9 +368,9 @@ impl Screen {
                 self.line(&format!(
                     "trial {:>3}  {} for {}  lost {}  {}{}",
                     record.trial,
-                    report::number::rate(search.load_pps),
-                    report::number::seconds(record.duration_s),
-                    report::number::percent(100.0 * search.loss_ratio),
+                    fwdlab_report::number::rate(search.load_pps),
+                    fwdlab_report::number::seconds(record.duration_s),
+                    fwdlab_report::number::percent(100.0 * search.loss_ratio),
                     search.reason,
                     invalid(&record.validity.reasons)
                 ));
@@ -373,13 +378,14 @@ impl Screen {
             return;
         }
         let rate = record.forwarding_rate_pps;
-        let words = |rate: Option<f64>| rate.map_or("no result".into(), report::number::rate);
+        let words =
+            |rate: Option<f64>| rate.map_or("no result".into(), fwdlab_report::number::rate);
         if is_verbose {
             self.line(&format!(
                 "trial {:>3}  {:<28} offered {}  forwarded {}{}",
                 record.trial,
                 record.test_case,
-                report::number::rate(record.offered_load_pps),
+                fwdlab_report::number::rate(record.offered_load_pps),
                 words(rate),
                 invalid(&record.validity.reasons)
             ));
@@ -492,12 +498,12 @@ mod tests {
 
     #[test]
     fn causes_are_said_once() {
-        let store = lab::LabError::Command {
+        let store = fwdlab_lab::LabError::Command {
             command: "ip".into(),
             status: "exit status: 1".into(),
             stderr: "no".into(),
         };
-        let error = lab::LabError::NotApplied {
+        let error = fwdlab_lab::LabError::NotApplied {
             name: "x".into(),
             source: Box::new(store),
         };

@@ -1,13 +1,13 @@
 //! Traffic profiles by name: those that are shipped are in the program, others in `./profiles` or wherever a path says.
 //!
-//! Reads files, and knows where a profile's capture files are. What a profile means is `model::profile`'s and
-//! `engine::traffic::compile`'s. Start with [`load`].
+//! Reads files, and knows where a profile's capture files are. What a profile means is `fwdlab_model::profile`'s and
+//! `fwdlab_engine::traffic::compile`'s. Start with [`load`].
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use model::profile::{LARGEST_FILE, Profile};
+use fwdlab_model::profile::{LARGEST_FILE, Profile};
 
 use crate::exit_code::Usage;
 

@@ -9,6 +9,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::Finding;
+use crate::tree::ours;
 
 /// Our crates, and which of ours each may use.
 const TABLE: [(&str, &[&str]); 11] = [
@@ -106,11 +107,6 @@ fn forbidden(name: &str, other: &str, allowed: &[&str]) -> String {
         "{name} must not use {other}: {rule} (a crate uses only crates on lower layers, and crates on one layer never \
          know each other)"
     )
-}
-
-/// The folder name of one of our crates, by which we speak of it.
-fn ours(package: &str) -> &str {
-    package.strip_prefix("fwdlab-").unwrap_or(package)
 }
 
 fn list(value: &Value) -> &[Value] {

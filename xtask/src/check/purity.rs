@@ -115,13 +115,13 @@ mod tests {
         ] {
             for pure in PURE {
                 assert_eq!(
-                    found(&format!("crates/{pure}/src/a.rs"), text),
+                    found(&format!("crates/fwdlab-{pure}/src/a.rs"), text),
                     1,
                     "{pure}: {text}"
                 );
             }
-            assert_eq!(found("crates/lab/src/a.rs", text), 0);
-            assert_eq!(found("crates/stats/tests/a.rs", text), 0);
+            assert_eq!(found("crates/fwdlab-lab/src/a.rs", text), 0);
+            assert_eq!(found("crates/fwdlab-stats/tests/a.rs", text), 0);
         }
     }
 
@@ -134,7 +134,7 @@ mod tests {
             "// std::fs::read\nlet a = \"std::fs\";",
             "#[cfg(test)]\nmod tests {\n  use std::fs;\n}\n",
         ] {
-            assert_eq!(found("crates/model/src/a.rs", text), 0, "{text}");
+            assert_eq!(found("crates/fwdlab-model/src/a.rs", text), 0, "{text}");
         }
     }
 }

@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn unsafe_belongs_into_sys() {
         let text = "// SAFETY: reasons\nunsafe { a() }\n";
-        assert!(lines("crates/engine/src/sys.rs", text).is_empty());
-        assert!(lines("crates/engine/src/af_xdp/sys.rs", text).is_empty());
+        assert!(lines("crates/fwdlab-engine/src/sys.rs", text).is_empty());
+        assert!(lines("crates/fwdlab-engine/src/af_xdp/sys.rs", text).is_empty());
         for path in [
-            "crates/engine/src/port.rs",
-            "crates/engine/examples/a.rs",
-            "crates/stats/benches/b.rs",
+            "crates/fwdlab-engine/src/port.rs",
+            "crates/fwdlab-engine/examples/a.rs",
+            "crates/fwdlab-stats/benches/b.rs",
         ] {
             assert_eq!(lines(path, text), [2], "{path}");
         }
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn words_about_it_are_fine() {
         let text = "//! No unsafe here.\n#![forbid(unsafe_code)]\nlet a = \"unsafe\";\n";
-        assert!(lines("crates/model/src/lib.rs", text).is_empty());
+        assert!(lines("crates/fwdlab-model/src/lib.rs", text).is_empty());
     }
 
     #[test]

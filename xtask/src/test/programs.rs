@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::Value;
 
+use crate::tree::ours;
+
 /// The program that takes most of the time: fwdlab as its users have it.
 const LONGEST: &str = "fwdlab program";
 
@@ -25,7 +27,7 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 /// A test program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
-    /// Of the folder of its crate, and of the target: `packet stack`.
+    /// Of its crate, and of the target: `packet stack`.
     pub name: String,
     path: PathBuf,
     /// Of its crate, where cargo would run it.
@@ -100,7 +102,7 @@ fn program(message: &str) -> Option<Program> {
     Some(Program {
         name: format!(
             "{} {}",
-            directory.file_name()?.to_str()?,
+            ours(directory.file_name()?.to_str()?),
             message["target"]["name"].as_str()?
         ),
         path: path.into(),
@@ -180,13 +182,13 @@ mod tests {
     fn test_programs_are_found_among_cargos_messages() {
         let message = |test: bool| {
             format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/a/crates/packet/Cargo.toml","target":{{"kind":["test"],"name":"stack"}},"profile":{{"test":{test}}},"executable":"/t/stack-1"}}"#
+                r#"{{"reason":"compiler-artifact","manifest_path":"/a/crates/fwdlab-packet/Cargo.toml","target":{{"kind":["test"],"name":"stack"}},"profile":{{"test":{test}}},"executable":"/t/stack-1"}}"#
             )
         };
         let found = program(&message(true)).unwrap();
         assert_eq!(found.name, "packet stack");
         assert_eq!(found.path, Path::new("/t/stack-1"));
-        assert_eq!(found.directory, Path::new("/a/crates/packet"));
+        assert_eq!(found.directory, Path::new("/a/crates/fwdlab-packet"));
         assert_eq!(program(&message(false)), None);
         assert_eq!(
             program(r#"{"reason":"build-finished","success":true}"#),

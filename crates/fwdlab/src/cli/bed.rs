@@ -1,9 +1,9 @@
 //! `fwdlab bed`: the embedded test bed by hand.
 
 use clap::Subcommand;
-use lab::placement::Placement;
-use lab::registry::{Registry, left_behind};
-use lab::{bed, user_namespace};
+use fwdlab_lab::placement::Placement;
+use fwdlab_lab::registry::{Registry, left_behind};
+use fwdlab_lab::{bed, user_namespace};
 
 use super::Global;
 use crate::exit_code::{Code, Usage};

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use lab::placement::Placement;
-use lab::run::campaign::{Host, Parameters, plan, start};
-use lab::run::traffic::ProfileFrames;
-use lab::user_namespace;
-use model::campaign::{Campaign, Case};
-use model::link::LinkSpeed;
-use model::profile::Profile;
-use model::result::Summary;
-use report::number::seconds;
+use fwdlab_lab::placement::Placement;
+use fwdlab_lab::run::campaign::{Host, Parameters, plan, start};
+use fwdlab_lab::run::traffic::ProfileFrames;
+use fwdlab_lab::user_namespace;
+use fwdlab_model::campaign::{Campaign, Case};
+use fwdlab_model::link::LinkSpeed;
+use fwdlab_model::profile::Profile;
+use fwdlab_model::result::Summary;
+use fwdlab_report::number::seconds;
 use serde_json::json;
 
 use super::Global;
@@ -71,7 +71,7 @@ impl Run {
             global,
             0,
             |runs, control, listener| start(&parameters, runs, control, listener),
-            |outcome| report::text::quick(outcome.info, outcome.summary),
+            |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |_| None,
             code,
         )
@@ -134,7 +134,7 @@ impl Plan {
         }
         text += "\nchanges\n";
         for change in &plan.changes {
-            text += &report::table::wrap(change, 100, "  ");
+            text += &fwdlab_report::table::wrap(change, 100, "  ");
         }
         output::result(&text);
         Ok(Code::Done)

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use engine::capture::{self, Captured};
-use engine::stamps::{Clock, Kind, Offers};
-use lab::LabError;
-use lab::ports::{self, look, state};
-use model::units::parse_duration;
-use packet::{decode, pcap};
-use report::number;
+use fwdlab_engine::capture::{self, Captured};
+use fwdlab_engine::stamps::{Clock, Kind, Offers};
+use fwdlab_lab::LabError;
+use fwdlab_lab::ports::{self, look, state};
+use fwdlab_model::units::parse_duration;
+use fwdlab_packet::{decode, pcap};
+use fwdlab_report::number;
 use serde_json::json;
 
 use super::Global;
@@ -115,7 +115,7 @@ enum Sink {
 impl Capture {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let spec = engine::PortSpec {
+        let spec = fwdlab_engine::PortSpec {
             netns: self.netns.as_deref().map(ports::netns),
             interface: self.port.clone(),
         };
@@ -267,7 +267,7 @@ impl Capture {
     }
 
     /// Who takes the times. A card that is set for it is put back when the value is dropped.
-    fn stamps(&self, spec: &engine::PortSpec) -> anyhow::Result<Stamps> {
+    fn stamps(&self, spec: &fwdlab_engine::PortSpec) -> anyhow::Result<Stamps> {
         let offers = Offers::of(spec)?;
         let kind = match self.timestamps {
             Timestamps::User => Kind::User,

@@ -6,11 +6,11 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use model::series::{FORWARDING_RATE, METRICS, Series};
-use report::compare::{self, Judged, Limit, Options, Outcome, Source, TestChoice};
+use fwdlab_model::series::{FORWARDING_RATE, METRICS, Series};
+use fwdlab_report::compare::{self, Judged, Limit, Options, Outcome, Source, TestChoice};
+use fwdlab_stats::Confidence;
+use fwdlab_stats::ministat::{Model, Options as ReadOptions, read_values};
 use serde::Serialize;
-use stats::Confidence;
-use stats::ministat::{Model, Options as ReadOptions, read_values};
 
 use super::Global;
 use crate::exit_code::{Code, Usage};
@@ -126,7 +126,7 @@ impl Compare {
             Format::Text => output::result(&compare::text(&outcome, &judged, verbose)),
             Format::Markdown => output::result(&compare::markdown(&outcome, &judged)),
             Format::Csv => output::result(&compare::csv(&outcome)),
-            Format::Html => output::result(&report::html::comparison(&outcome, &judged)),
+            Format::Html => output::result(&fwdlab_report::html::comparison(&outcome, &judged)),
             Format::Json => output::json(&Document {
                 outcome: &outcome,
                 fail_if: &judged,
@@ -165,7 +165,7 @@ impl Compare {
                 Test::Rank => TestChoice::Rank,
             },
             paired: self.paired,
-            allowance: measure::paired::ALLOWANCE,
+            allowance: fwdlab_measure::paired::ALLOWANCE,
             confidence: self.confidence,
             equivalence_percent: self.equivalence,
         }
@@ -199,20 +199,20 @@ impl Compare {
         let run = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() && path.join("run.json").exists() => path.to_owned(),
             // the directory of a result set that was imported
-            Ok(metadata) if metadata.is_dir() => store::resolve(&global.runs_root()?, &name)
+            Ok(metadata) if metadata.is_dir() => fwdlab_store::resolve(&global.runs_root()?, &name)
                 .map_err(|error| Usage(format!("{name} is not a run, nor the directory of a result set that was imported: {error}")))?,
             Ok(_) => {
                 let file = File::open(path)
                     .map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
                 return Ok((name.clone(), vec![self.numbers(&name, file)?]));
             }
-            Err(missing) => store::resolve(&global.runs_root()?, &name).map_err(|error| {
+            Err(missing) => fwdlab_store::resolve(&global.runs_root()?, &name).map_err(|error| {
                 Usage(format!(
                     "{name} is neither a file ({missing}) nor a run: {error}"
                 ))
             })?,
         };
-        let run = store::load(&run).map_err(|error| Usage(error.to_string()))?;
+        let run = fwdlab_store::load(&run).map_err(|error| Usage(error.to_string()))?;
         for problem in &run.problems {
             output::note(&format!("warning   {}: {problem}", run.info.id));
         }

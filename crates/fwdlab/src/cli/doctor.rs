@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Style};
-use lab::placement::Placement;
-use lab::preflight::{self, Check, Status};
-use lab::probe::Probes;
-use lab::registry::Registry;
-use lab::user_namespace;
+use fwdlab_lab::placement::Placement;
+use fwdlab_lab::preflight::{self, Check, Status};
+use fwdlab_lab::probe::Probes;
+use fwdlab_lab::registry::Registry;
+use fwdlab_lab::user_namespace;
 
 use super::Global;
 use crate::exit_code::Code;

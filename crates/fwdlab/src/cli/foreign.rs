@@ -15,7 +15,7 @@ type AwaitsValue = fn(&[u8]) -> bool;
 
 /// The commands.
 const COMMANDS: [(&str, AwaitsValue); 2] = [
-    ("ministat", stats::ministat::awaits_value),
+    ("ministat", fwdlab_stats::ministat::awaits_value),
     ("pkt-gen", pkt_gen::awaits_value),
 ];
 

@@ -338,7 +338,7 @@ fn commands(program: &Command) -> String {
             let command = program.find_subcommand(name);
             let about = command.and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let words = report::table::wrap(&about, WIDTH, &" ".repeat(INDENT));
+            let words = fwdlab_report::table::wrap(&about, WIDTH, &" ".repeat(INDENT));
             let head = format!("  {name:<width$}", width = INDENT - 2);
             text += &head;
             text += words.get(INDENT..).unwrap_or("\n");

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use report::html::ShownFacts;
+use fwdlab_report::html::ShownFacts;
+use fwdlab_store::import::netbenches::{self, Audit, Imported, Options, Progress, SetResult};
 use serde_json::json;
-use store::import::netbenches::{self, Audit, Imported, Options, Progress, SetResult};
 
 use super::Global;
 use crate::exit_code::{Code, Usage};
@@ -98,8 +98,9 @@ impl Netbenches {
         };
         let begun = Instant::now();
         let mut counter = Counter::new(global.verbosity());
-        let render =
-            |info: &_, summary: &_| report::html::page(info, summary, &[], &[], ShownFacts::Brief);
+        let render = |info: &_, summary: &_| {
+            fwdlab_report::html::page(info, summary, &[], &[], ShownFacts::Brief)
+        };
         let imported = netbenches::import(&options, stop, &render, &mut |p| show(&mut counter, p))
             .with_context(|| format!("import {}", self.dir.display()))?;
         counter.clear();

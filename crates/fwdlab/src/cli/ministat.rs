@@ -1,6 +1,6 @@
 //! `fwdlab ministat`: ministat(1) itself, to the byte.
 //!
-//! Opens files, knows the terminal and hands on bytes and exit code; arguments, numbers and text are `stats::ministat`'s.
+//! Opens files, knows the terminal and hands on bytes and exit code; arguments, numbers and text are `fwdlab_stats::ministat`'s.
 //! Start at [`Ministat::run`]; how the original's options get past clap is in [`foreign`](super::foreign).
 
 use std::ffi::{OsStr, OsString};
@@ -10,8 +10,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args};
+use fwdlab_stats::ministat::{self, Difference, Model, Output, PlotStyle, Report, Set};
 use serde::Serialize;
-use stats::ministat::{self, Difference, Model, Output, PlotStyle, Report, Set};
 
 use super::Global;
 use crate::exit_code::Code;

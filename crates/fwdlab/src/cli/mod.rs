@@ -88,7 +88,7 @@ impl Global {
 
     fn runs_root(&self) -> anyhow::Result<PathBuf> {
         let current_dir = std::env::current_dir()?;
-        Ok(store::runs_root(&store::Surroundings {
+        Ok(fwdlab_store::runs_root(&fwdlab_store::Surroundings {
             named: self.runs.as_deref(),
             current_dir: &current_dir,
             xdg_data_home: std::env::var_os("XDG_DATA_HOME").as_deref(),

@@ -4,18 +4,18 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::Args;
-use engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
-use engine::stamps::{Kind, MOST};
-use engine::{
+use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
+use fwdlab_engine::stamps::{Kind, MOST};
+use fwdlab_engine::{
     Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace, TestFrames,
 };
-use lab::LabError;
-use lab::ports::{Port, Role};
-use model::latency::{HeldUp, LatencySummary};
-use model::trial;
-use model::units::{FrameSize, Load, parse_duration};
-use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
-use report::number;
+use fwdlab_lab::LabError;
+use fwdlab_lab::ports::{Port, Role};
+use fwdlab_model::latency::{HeldUp, LatencySummary};
+use fwdlab_model::trial;
+use fwdlab_model::units::{FrameSize, Load, parse_duration};
+use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+use fwdlab_report::number;
 use serde_json::json;
 
 use super::Global;
@@ -114,7 +114,7 @@ pub(super) struct Probed {
     pub made_up: u64,
     pub held_up: Option<HeldUp>,
     pub received: u64,
-    pub lateness: Option<engine::Histogram>,
+    pub lateness: Option<fwdlab_engine::Histogram>,
     pub analysis: Option<Analysis>,
     pub taken: Taken,
 }
@@ -314,7 +314,7 @@ impl Ping {
         };
         let ours = port.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1]);
         let target = self.via.unwrap_or(first);
-        engine::resolve::resolve(&port.spec, ours, source, target)?.ok_or_else(|| {
+        fwdlab_engine::resolve::resolve(&port.spec, ours, source, target)?.ok_or_else(|| {
             LabError::Preflight(format!(
                 "nobody on {} answers for {target}. Say where frames go: --dst-mac MAC, or --via ADDRESS of the next hop",
                 port.spec.interface

@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use engine::Mode;
-use engine::sim::Dut;
-use lab::configuration::Configuration;
-use lab::placement::Placement;
-use lab::run::procedure::{Parameters, check, start};
-use lab::run::traffic::Traffic;
-use lab::user_namespace;
-use measure::machine::{Asked, Series, sends_bursts};
-use model::campaign::Procedure;
-use model::campaign::value::Rate;
-use model::link::{Line, LinkLoad, LinkSpeed};
-use model::result::Summary;
-use model::trial::{IpVersion, Stream};
-use model::units::{FrameSize, Load};
-use model::variant::Variant;
+use fwdlab_engine::Mode;
+use fwdlab_engine::sim::Dut;
+use fwdlab_lab::configuration::Configuration;
+use fwdlab_lab::placement::Placement;
+use fwdlab_lab::run::procedure::{Parameters, check, start};
+use fwdlab_lab::run::traffic::Traffic;
+use fwdlab_lab::user_namespace;
+use fwdlab_measure::machine::{Asked, Series, sends_bursts};
+use fwdlab_model::campaign::Procedure;
+use fwdlab_model::campaign::value::Rate;
+use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
+use fwdlab_model::result::Summary;
+use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::units::{FrameSize, Load};
+use fwdlab_model::variant::Variant;
 
 use super::Global;
 use super::run::{self, random_seed};
@@ -105,9 +105,9 @@ impl Arrangement {
             0,
             |runs, control, listener| start(&parameters, runs, control, listener),
             |outcome| {
-                let result = report::text::quick(outcome.info, outcome.summary);
+                let result = fwdlab_report::text::quick(outcome.info, outcome.summary);
                 match self.explain {
-                    true => format!("{}\n{result}", report::text::explain(outcome.trials)),
+                    true => format!("{}\n{result}", fwdlab_report::text::explain(outcome.trials)),
                     false => result,
                 }
             },
@@ -163,7 +163,7 @@ impl Arrangement {
 
     /// The line, where there is one.
     pub fn line(&self, dut: Option<&Dut>) -> Option<Line> {
-        lab::run::line(dut, self.link)
+        fwdlab_lab::run::line(dut, self.link)
     }
 
     /// What every run needs, with a stream of each size; no size is the smallest of the IP version.
@@ -173,7 +173,7 @@ impl Arrangement {
         traffic: Traffic,
         dut: Option<&Dut>,
         privileged: bool,
-    ) -> anyhow::Result<lab::run::Parameters> {
+    ) -> anyhow::Result<fwdlab_lab::run::Parameters> {
         let version = if self.ipv6 {
             IpVersion::Ipv6
         } else {
@@ -188,7 +188,7 @@ impl Arrangement {
                 .collect::<Result<Vec<_>, _>>()?,
         };
         let configuration = self.set.as_ref().map(|typed| Configuration::parse(typed));
-        Ok(lab::run::Parameters {
+        Ok(fwdlab_lab::run::Parameters {
             streams,
             traffic,
             iterations: 1,

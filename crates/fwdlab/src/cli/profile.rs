@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use engine::TrafficFrames;
-use engine::tester::Addresses;
-use engine::traffic::compile::{self, Direction, Setting};
-use engine::traffic::player::Player;
-use model::link::{LinkLoad, LinkSpeed, MeanSize};
-use packet::Signature;
-use packet::pcap::{ETHERNET, Format, Frame, Writer};
+use fwdlab_engine::TrafficFrames;
+use fwdlab_engine::tester::Addresses;
+use fwdlab_engine::traffic::compile::{self, Direction, Setting};
+use fwdlab_engine::traffic::player::Player;
+use fwdlab_model::link::{LinkLoad, LinkSpeed, MeanSize};
+use fwdlab_packet::Signature;
+use fwdlab_packet::pcap::{ETHERNET, Format, Frame, Writer};
 use serde::Serialize;
 
 use super::Global;
@@ -305,11 +305,11 @@ impl Frames {
 
 /// The layers of a frame, with the signature where there is one.
 fn told(bytes: &[u8]) -> String {
-    let decoded = packet::decode::decode(bytes);
+    let decoded = fwdlab_packet::decode::decode(bytes);
     let mut told = decoded.to_string();
     let payload = decoded.layers.last().zip(decoded.offsets.last());
-    if let Some((packet::stack::Layer::Payload(payload), at)) = payload {
-        let tail = payload.len().checked_sub(packet::signature::LEN);
+    if let Some((fwdlab_packet::stack::Layer::Payload(payload), at)) = payload {
+        let tail = payload.len().checked_sub(fwdlab_packet::signature::LEN);
         let places = [Some(*at), tail.map(|tail| at + tail)];
         let signature = places.into_iter().flatten().find_map(|at| {
             let payload = &bytes[at..];

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use engine::Mode;
-use lab::configuration::Configuration;
-use lab::placement::Placement;
-use lab::run::Parameters;
-use lab::user_namespace;
-use model::link::{LinkLoad, LinkSpeed};
-use model::result::Summary;
-use model::trial::{IpVersion, Stream};
-use model::units::{FrameSize, parse_duration};
+use fwdlab_engine::Mode;
+use fwdlab_lab::configuration::Configuration;
+use fwdlab_lab::placement::Placement;
+use fwdlab_lab::run::Parameters;
+use fwdlab_lab::user_namespace;
+use fwdlab_model::link::{LinkLoad, LinkSpeed};
+use fwdlab_model::result::Summary;
+use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::units::{FrameSize, parse_duration};
 
 use super::Global;
 use super::run::{self, random_seed};
@@ -92,8 +92,8 @@ impl Quick {
         run::carry_out(
             global,
             parameters.iterations,
-            |runs, control, listener| lab::run::start(&parameters, runs, control, listener),
-            |outcome| report::text::quick(outcome.info, outcome.summary),
+            |runs, control, listener| fwdlab_lab::run::start(&parameters, runs, control, listener),
+            |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |summary| Some(next_steps(summary)),
             code,
         )
@@ -127,7 +127,7 @@ impl Quick {
             return Err(Usage("--for: a comparison needs 5s or more".into()).into());
         }
         let parameters = Parameters {
-            traffic: lab::run::traffic::Traffic::default(),
+            traffic: fwdlab_lab::run::traffic::Traffic::default(),
             trial: self.trial.unwrap_or_else(|| {
                 // the first test case is measured twice
                 (ALL_TRIALS / (self.iterations * (streams.len() as u32 + 1)))
@@ -136,7 +136,7 @@ impl Quick {
             streams,
             iterations: self.iterations,
             load: self.load,
-            line: lab::run::line(None, self.link),
+            line: fwdlab_lab::run::line(None, self.link),
             configuration,
             unconfined: self.set_unconfined,
             versus,

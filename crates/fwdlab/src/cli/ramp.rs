@@ -1,9 +1,9 @@
 //! `fwdlab ramp`: a load that rises slowly, and where loss begins.
 
 use clap::Args;
-use model::campaign::value::{Period, Rate, Share};
-use model::campaign::{self, Procedure};
-use model::units::FrameSize;
+use fwdlab_model::campaign::value::{Period, Rate, Share};
+use fwdlab_model::campaign::{self, Procedure};
+use fwdlab_model::units::FrameSize;
 
 use super::Global;
 use super::procedure::{Arrangement, Plan};

@@ -1,11 +1,11 @@
 //! `fwdlab rate`: one rate said in every way, and the tables of line rates.
 
 use clap::Args;
-use model::energy;
-use model::link::{LinkLoad, LinkSpeed};
-use model::mix::Mix;
-use model::units::{Load, UnitError};
-use report::rate::{Question, Rates, Tables};
+use fwdlab_model::energy;
+use fwdlab_model::link::{LinkLoad, LinkSpeed};
+use fwdlab_model::mix::Mix;
+use fwdlab_model::units::{Load, UnitError};
+use fwdlab_report::rate::{Question, Rates, Tables};
 
 use super::Global;
 use crate::exit_code::Code;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use engine::capture::{self, Captured};
-use engine::stamps::{Kind, Offers};
-use engine::traffic::compile::{Setting, compile};
-use engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
-use engine::{Counting, Expected, Frames, LoneReceiver, SignaturePlace, TrafficFrames};
-use lab::ports::Role;
-use packet::decode;
-use report::number;
+use fwdlab_engine::capture::{self, Captured};
+use fwdlab_engine::stamps::{Kind, Offers};
+use fwdlab_engine::traffic::compile::{Setting, compile};
+use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
+use fwdlab_engine::{Counting, Expected, Frames, LoneReceiver, SignaturePlace, TrafficFrames};
+use fwdlab_lab::ports::Role;
+use fwdlab_packet::decode;
+use fwdlab_report::number;
 use serde_json::{Value, json};
 
 use super::Global;
@@ -180,7 +180,7 @@ impl Receive {
     }
 
     /// Departures are in the frames, on the clock of their sender's schedule: arrivals on a card's clock are of no use.
-    fn check_stamps(&self, port: &engine::PortSpec) -> anyhow::Result<()> {
+    fn check_stamps(&self, port: &fwdlab_engine::PortSpec) -> anyhow::Result<()> {
         match self.timestamps {
             Timestamps::Auto | Timestamps::User => Ok(()),
             Timestamps::Software => Ok(Offers::of(port)?.receives(Kind::Software)?),
@@ -315,7 +315,7 @@ struct Kinds {
 }
 
 impl Kinds {
-    fn open(port: &engine::PortSpec, nonce: u16) -> anyhow::Result<Kinds> {
+    fn open(port: &fwdlab_engine::PortSpec, nonce: u16) -> anyhow::Result<Kinds> {
         Ok(Kinds {
             capture: Some(capture::Capture::open(
                 port,
@@ -391,7 +391,7 @@ fn is_ours(frame: &Captured<'_>, nonce: u16) -> bool {
 fn kind(frame: &[u8]) -> String {
     let decoded = decode::decode(frame);
     let names: Vec<&str> = (decoded.layers.iter())
-        .map(packet::stack::Layer::name)
+        .map(fwdlab_packet::stack::Layer::name)
         .filter(|name| !["Ethernet", "payload", "Payload"].contains(name))
         .collect();
     if !names.is_empty() {

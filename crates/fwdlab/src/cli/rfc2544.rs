@@ -1,11 +1,11 @@
 //! `fwdlab rfc2544`: throughput, latency, frame loss rate, back-to-back frames, recovery and reset, over all frame sizes.
 
 use clap::Args;
-use measure::machine;
-use model::campaign::value::{Percent, Period, Share};
-use model::campaign::{self, Procedure, Test};
-use model::outcome::LatencyMode;
-use model::units::FrameSize;
+use fwdlab_measure::machine;
+use fwdlab_model::campaign::value::{Percent, Period, Share};
+use fwdlab_model::campaign::{self, Procedure, Test};
+use fwdlab_model::outcome::LatencyMode;
+use fwdlab_model::units::FrameSize;
 
 use super::Global;
 use super::procedure::{Arrangement, Plan};

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context;
-use lab::LabError;
-use lab::run::{Control, Measured, Run};
-use model::event::{Event, RebuildRecord};
-use model::import::ImportedRecord;
-use model::result::{RunInfo, RunState, Summary, TrialRecord};
-use report::html::ShownFacts;
+use fwdlab_lab::LabError;
+use fwdlab_lab::run::{Control, Measured, Run};
+use fwdlab_model::event::{Event, RebuildRecord};
+use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_report::html::ShownFacts;
 
 use super::Global;
 use crate::exit_code::Code;
@@ -86,14 +86,14 @@ pub(super) fn carry_out(
     } = measured;
     let mut summary = summary.context("a run without a summary")?;
     let state = if control.is_stopped() {
-        measure::trust::interrupted(&mut summary);
+        fwdlab_measure::trust::interrupted(&mut summary);
         RunState::Interrupted
     } else {
         RunState::Finished
     };
     let directory = run.path().to_owned();
     let info = run.finish(&summary, state, |info| {
-        report::html::page(info, &summary, &trials, &rebuilds, ShownFacts::Brief)
+        fwdlab_report::html::page(info, &summary, &trials, &rebuilds, ShownFacts::Brief)
     })?;
 
     if global.json {

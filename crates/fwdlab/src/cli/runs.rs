@@ -5,14 +5,14 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
+use fwdlab_report::html::ShownFacts;
+use fwdlab_report::listing;
+use fwdlab_store::RunEntry;
+use fwdlab_store::import::netbenches::is_chosen;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use report::html::ShownFacts;
-use report::listing;
 use serde::Serialize;
-use store::RunEntry;
-use store::import::netbenches::is_chosen;
 
 use super::Global;
 use super::run::{Document, kept_in};
@@ -146,7 +146,7 @@ impl List {
 }
 
 fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
-    let all = store::list(root)?;
+    let all = fwdlab_store::list(root)?;
     let is_empty = all.is_empty();
     // the places are those of all runs, whichever are shown
     let mut entries: Vec<(usize, RunEntry)> = (1..).zip(all).collect();
@@ -204,10 +204,14 @@ fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
 fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
     let mut directories = names
         .iter()
-        .map(|name| store::resolve(root, name))
+        .map(|name| fwdlab_store::resolve(root, name))
         .collect::<Result<Vec<_>, _>>()?;
     if names.is_empty() {
-        directories.extend(store::list(root)?.into_iter().map(|entry| entry.path));
+        directories.extend(
+            fwdlab_store::list(root)?
+                .into_iter()
+                .map(|entry| entry.path),
+        );
     }
     let (mut all, mut bad) = (Vec::new(), 0);
     for directory in &directories {
@@ -276,7 +280,7 @@ fn verified(directory: &Path, id: String) -> Verified {
         derived: Vec::new(),
         not_derived: Vec::new(),
     };
-    let run = match store::load(directory) {
+    let run = match fwdlab_store::load(directory) {
         Ok(run) => run,
         Err(error) => {
             found.differences.push(error.to_string());
@@ -286,7 +290,7 @@ fn verified(directory: &Path, id: String) -> Verified {
     found.protected = run.is_protected;
     found.differences.extend(run.problems.iter().cloned());
     found.differences.extend(run.changed_files());
-    let again = lab::run::again::derive(&run);
+    let again = fwdlab_lab::run::again::derive(&run);
     found.differences.extend(again.differences);
     found.derived.extend(again.derived);
     found.not_derived.extend(again.not_derived);
@@ -307,8 +311,8 @@ fn show(
         (true, Format::Text | Format::Json) => Format::Json,
         (true, _) => return Err(Usage("--json and --format name two formats".into()).into()),
     };
-    let directory = store::resolve(root, name)?;
-    let mut run = store::load(&directory)?;
+    let directory = fwdlab_store::resolve(root, name)?;
+    let mut run = fwdlab_store::load(&directory)?;
     for problem in &run.problems {
         output::note(&format!("warning   {problem}"));
     }
@@ -344,14 +348,14 @@ fn show(
     match format {
         Format::Text => {
             if explain {
-                output::result(&format!("{}\n", report::text::explain(&run.trials)));
+                output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
             }
-            output::answer(&report::text::quick(&run.info, summary));
+            output::answer(&fwdlab_report::text::quick(&run.info, summary));
             output::result(&kept_in(&directory));
         }
-        Format::Markdown => output::result(&report::markdown::summary(&run.info, summary)),
-        Format::Csv => output::result(&report::csv::summary(summary)),
-        Format::Html => output::result(&report::html::page(
+        Format::Markdown => output::result(&fwdlab_report::markdown::summary(&run.info, summary)),
+        Format::Csv => output::result(&fwdlab_report::csv::summary(summary)),
+        Format::Html => output::result(&fwdlab_report::html::page(
             &run.info,
             summary,
             &run.trials,
@@ -370,10 +374,11 @@ fn remove(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code
     // all names first: @1 means something else once a run is gone
     let directories = names
         .iter()
-        .map(|name| store::resolve(root, name))
+        .map(|name| fwdlab_store::resolve(root, name))
         .collect::<Result<Vec<_>, _>>()?;
     for directory in &directories {
-        store::remove(directory).with_context(|| format!("remove {}", directory.display()))?;
+        fwdlab_store::remove(directory)
+            .with_context(|| format!("remove {}", directory.display()))?;
         output::note(&format!("removed   {}", directory.display()));
     }
     if global.json {

@@ -38,15 +38,15 @@ impl Schema {
     /// Runs it.
     pub fn run(self) -> anyhow::Result<Code> {
         let schema = match self.kind {
-            Kind::Run => schemars::schema_for!(model::result::RunInfo),
-            Kind::Summary => schemars::schema_for!(model::result::Summary),
-            Kind::Trial => schemars::schema_for!(model::result::TrialRecord),
-            Kind::Rebuild => schemars::schema_for!(model::event::RebuildRecord),
-            Kind::Imported => schemars::schema_for!(model::import::ImportedRecord),
-            Kind::Event => schemars::schema_for!(model::event::Event),
-            Kind::Latency => schemars::schema_for!(model::latency::LatencySummary),
-            Kind::Campaign => schemars::schema_for!(model::campaign::Campaign),
-            Kind::Profile => schemars::schema_for!(model::profile::Profile),
+            Kind::Run => schemars::schema_for!(fwdlab_model::result::RunInfo),
+            Kind::Summary => schemars::schema_for!(fwdlab_model::result::Summary),
+            Kind::Trial => schemars::schema_for!(fwdlab_model::result::TrialRecord),
+            Kind::Rebuild => schemars::schema_for!(fwdlab_model::event::RebuildRecord),
+            Kind::Imported => schemars::schema_for!(fwdlab_model::import::ImportedRecord),
+            Kind::Event => schemars::schema_for!(fwdlab_model::event::Event),
+            Kind::Latency => schemars::schema_for!(fwdlab_model::latency::LatencySummary),
+            Kind::Campaign => schemars::schema_for!(fwdlab_model::campaign::Campaign),
+            Kind::Profile => schemars::schema_for!(fwdlab_model::profile::Profile),
         };
         output::json(&schema)?;
         Ok(Code::Done)

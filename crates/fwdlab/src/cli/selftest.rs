@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use clap::Args;
-use engine::stamps::Kind;
-use engine::{
+use fwdlab_engine::stamps::Kind;
+use fwdlab_engine::{
     Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, PortSpec, Schedule, SignaturePlace,
     TestFrames,
 };
-use lab::ports::{Port, Role};
-use model::latency::LatencySummary;
-use model::trial;
-use model::units::{FrameSize, Load, parse_duration};
-use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
-use report::number;
+use fwdlab_lab::ports::{Port, Role};
+use fwdlab_model::latency::LatencySummary;
+use fwdlab_model::trial;
+use fwdlab_model::units::{FrameSize, Load, parse_duration};
+use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+use fwdlab_report::number;
 use serde::Serialize;
 
 use super::Global;

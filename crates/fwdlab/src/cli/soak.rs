@@ -1,10 +1,10 @@
 //! `fwdlab soak`: one load for long, or the load whose average loss is a given tiny share.
 
 use clap::Args;
-use model::campaign::value::{Period, Rate, Share};
-use model::campaign::{self, Procedure};
-use model::link::LinkLoad;
-use model::units::{FrameSize, Load};
+use fwdlab_model::campaign::value::{Period, Rate, Share};
+use fwdlab_model::campaign::{self, Procedure};
+use fwdlab_model::link::LinkLoad;
+use fwdlab_model::units::{FrameSize, Load};
 
 use super::Global;
 use super::procedure::{Arrangement, Plan};

@@ -1,13 +1,13 @@
 //! `fwdlab throughput`: the loads up to which a DUT meets goals, such as no loss at all.
 
 use clap::Args;
-use lab::run::search::{Parameters, check, largest_load};
-use lab::user_namespace;
-use measure::mlr::typed::{self, Named};
-use model::campaign;
-use model::campaign::value::{Pause, Period, Rate};
-use model::result::Summary;
-use model::units::FrameSize;
+use fwdlab_lab::run::search::{Parameters, check, largest_load};
+use fwdlab_lab::user_namespace;
+use fwdlab_measure::mlr::typed::{self, Named};
+use fwdlab_model::campaign;
+use fwdlab_model::campaign::value::{Pause, Period, Rate};
+use fwdlab_model::result::Summary;
+use fwdlab_model::units::FrameSize;
 
 use super::Global;
 use super::procedure::Arrangement;
@@ -70,11 +70,13 @@ impl Throughput {
         run::carry_out(
             global,
             0,
-            |runs, control, listener| lab::run::search::start(&parameters, runs, control, listener),
+            |runs, control, listener| {
+                fwdlab_lab::run::search::start(&parameters, runs, control, listener)
+            },
             |outcome| {
-                let result = report::text::quick(outcome.info, outcome.summary);
+                let result = fwdlab_report::text::quick(outcome.info, outcome.summary);
                 match self.on.explain {
-                    true => format!("{}\n{result}", report::text::explain(outcome.trials)),
+                    true => format!("{}\n{result}", fwdlab_report::text::explain(outcome.trials)),
                     false => result,
                 }
             },
@@ -130,7 +132,7 @@ impl Throughput {
 }
 
 fn after_help() -> String {
-    let keys = engine::sim::KEYS
+    let keys = fwdlab_engine::sim::KEYS
         .map(|(key, example, meaning)| format!("\n  {:<21} {meaning}", format!("{key}={example}")));
     format!("{GOALS}{}", keys.concat())
 }

@@ -1,13 +1,13 @@
 //! What procedures offer: the options for profiles, destinations, directions and modifiers, and the series they make.
 //!
-//! Which frames they mean is `lab::run::traffic`'s. Start with [`TrafficOptions::traffic`].
+//! Which frames they mean is `fwdlab_lab::run::traffic`'s. Start with [`TrafficOptions::traffic`].
 
 use std::sync::Arc;
 
 use clap::Args;
-use lab::run::traffic::{ProfileFrames, Traffic};
-use model::link::Line;
-use model::variant::{Destinations, Modifier, Modifiers, Variant};
+use fwdlab_lab::run::traffic::{ProfileFrames, Traffic};
+use fwdlab_model::link::Line;
+use fwdlab_model::variant::{Destinations, Modifier, Modifiers, Variant};
 
 use crate::exit_code::Usage;
 use crate::profiles;

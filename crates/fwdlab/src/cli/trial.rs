@@ -1,9 +1,9 @@
 //! `fwdlab trial`: one load for some time, and what came back.
 
 use clap::Args;
-use model::campaign::value::{Period, Rate};
-use model::campaign::{self, Procedure};
-use model::units::FrameSize;
+use fwdlab_model::campaign::value::{Period, Rate};
+use fwdlab_model::campaign::{self, Procedure};
+use fwdlab_model::units::FrameSize;
 
 use super::Global;
 use super::procedure::{Arrangement, Plan};

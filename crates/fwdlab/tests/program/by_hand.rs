@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use packet::pcap::{self, Format, Frame, Writer};
+use fwdlab_packet::pcap::{self, Format, Frame, Writer};
 use serde_json::Value;
 
 use crate::support::{Lab, PATIENCE, count, list, root, skipped};

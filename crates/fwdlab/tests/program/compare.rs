@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use fwdlab_store::RunWriter;
 use serde_json::{Value, json};
-use store::RunWriter;
 use tempfile::TempDir;
 
 use crate::support::{Ended, PROGRAM, ended, list, number, skipped};
@@ -72,10 +72,10 @@ impl Desk {
     fn run(&self, id: &str, started_at: &str, parameters: &Value, records: &[Value]) {
         let info = |state: &str| {
             serde_json::from_value(json!({
-                "format": model::version::RUN_FORMAT, "id": id, "kind": "quick", "tool_version": "0.1.0",
+                "format": fwdlab_model::version::RUN_FORMAT, "id": id, "kind": "quick", "tool_version": "0.1.0",
                 "command_line": ["fwdlab"], "seed": 1, "started_at": started_at, "state": state,
                 "parameters": parameters,
-                "facts": serde_json::to_value(model::facts::Facts::default()).unwrap(),
+                "facts": serde_json::to_value(fwdlab_model::facts::Facts::default()).unwrap(),
             }))
             .unwrap()
         };
@@ -97,7 +97,7 @@ impl Desk {
                 "contended": {"windows": 0}, "windows_not_offered": 0, "frame_loss_ratio": 0.5,
                 "frames_not_sent": 0, "frames_sent": 10, "frames_received": 5, "frames_lost": 5, "losses": [],
                 "frames_unexplained": 0,
-                "counters": serde_json::to_value(model::loss::Counters::default()).unwrap(),
+                "counters": serde_json::to_value(fwdlab_model::loss::Counters::default()).unwrap(),
                 "validity": {"reasons": reasons},
             })
         };
@@ -460,16 +460,16 @@ fn rebuilds_are_compared_as_pairs() {
         (&json!("paired_t"), &json!("less"))
     );
     assert_eq!(compared["pairs"]["n"], 8);
-    let as_measured: Vec<measure::paired::Rebuild> = differences
+    let as_measured: Vec<fwdlab_measure::paired::Rebuild> = differences
         .iter()
-        .map(|d| measure::paired::Rebuild {
+        .map(|d| fwdlab_measure::paired::Rebuild {
             blocks: 40,
             not_offered: 0,
             rates_pps: vec![1.0; 2],
             ln_ratios: vec![0.0, (d / 100.0_f64).ln_1p()],
         })
         .collect();
-    let quick = measure::paired::outcome("nft.conf", 1, &as_measured);
+    let quick = fwdlab_measure::paired::outcome("nft.conf", 1, &as_measured);
     for (index, end) in quick.interval_percent.unwrap().into_iter().enumerate() {
         assert!((number(&compared["interval_percent"][index]) - end).abs() < 1e-9);
     }

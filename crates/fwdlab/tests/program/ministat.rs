@@ -10,13 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fwdlab_stats::ministat::{Arguments, Model, report};
 use serde_json::Value;
-use stats::ministat::{Arguments, Model, report};
 use tempfile::TempDir;
 
 use crate::support::{Ended, PROGRAM, ended, skipped};
 
-#[path = "../../../stats/tests/generated/mod.rs"]
+#[path = "../../../fwdlab-stats/tests/generated/mod.rs"]
 mod generated;
 
 const CASES: u64 = 1000;
@@ -70,7 +70,7 @@ fn same_bytes_as_debian() {
 }
 
 /// The numbers behind our output, to see whether the original's is defined at all.
-fn sets(case: &generated::Case, folder: &Path) -> Vec<stats::ministat::Set> {
+fn sets(case: &generated::Case, folder: &Path) -> Vec<fwdlab_stats::ministat::Set> {
     let open = |name: &[u8]| -> std::io::Result<Box<dyn Read>> {
         Ok(match name {
             b"-" => Box::new(std::io::Cursor::new(case.stdin.clone())),

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use fwdlab_store::import::netbenches::log::Log;
 use rustix::process::Signal;
-use store::import::netbenches::log::Log;
 
 use crate::support::{
     Ended, Lab, PATIENCE, PROGRAM, Started, own_run, root, skipped, tool, try_tool,

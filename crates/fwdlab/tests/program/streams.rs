@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use model::latency::LatencySummary;
+use fwdlab_model::latency::LatencySummary;
 use serde_json::Value;
 
 use crate::support::{Lab, PATIENCE, count, list, root, skipped, try_tool, words};

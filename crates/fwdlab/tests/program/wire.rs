@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use packet::pcap::{self, Format, Frame, Writer};
+use fwdlab_packet::pcap::{self, Format, Frame, Writer};
 use serde_json::Value;
 
 use crate::support::{Ended, Lab, Started, own_run, tool, try_tool};

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use engine::EngineError;
-use engine::af_packet::SinglePort;
-use lab::ports::{Role, destinations, state};
-use packet::header::{ethernet, ipv4, ipv6, udp};
+use fwdlab_engine::EngineError;
+use fwdlab_engine::af_packet::SinglePort;
+use fwdlab_lab::ports::{Role, destinations, state};
+use fwdlab_packet::header::{ethernet, ipv4, ipv6, udp};
 
 use super::arguments::{Arguments, Function};
 use super::lines::{self, Counted, RoundTrips, place};
@@ -105,7 +105,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let times = Mutex::new(None);
     let result: anyhow::Result<()> = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            engine::port::pin(&job.cpus())?;
+            fwdlab_engine::port::pin(&job.cpus())?;
             match function {
                 Function::Ping => ping(&work),
                 Function::Pong => pong(&work),

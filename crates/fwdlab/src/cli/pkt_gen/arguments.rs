@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use model::trial::IpVersion;
+use fwdlab_model::trial::IpVersion;
 
 use super::range::Range;
 

@@ -6,14 +6,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use engine::traffic::{Emission, Kind, Stream, Timing, Traffic};
-use packet::MacAddr;
-use packet::header::{ethernet, ipv4, ipv6, udp};
-use packet::modifier::{
+use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing, Traffic};
+use fwdlab_packet::MacAddr;
+use fwdlab_packet::header::{ethernet, ipv4, ipv6, udp};
+use fwdlab_packet::modifier::{
     Dimension, Direction, Endian, Instruction, Program, Source, Transport, Values, Variable, Width,
 };
-use packet::permutation::Visits;
-use packet::stack::{Layer, Size, build};
+use fwdlab_packet::permutation::Visits;
+use fwdlab_packet::stack::{Layer, Size, build};
 
 use super::arguments::{Arguments, Function};
 use super::range::Range;
@@ -359,7 +359,7 @@ impl Writer {
 /// # Errors
 /// It is no capture file, or has no frame that could be sent.
 pub fn first_of(capture: &[u8]) -> Result<Vec<u8>, String> {
-    let first = packet::pcap::frames(capture)
+    let first = fwdlab_packet::pcap::frames(capture)
         .next()
         .ok_or("there is no frame in it")?;
     let frame = first.map_err(|e| e.to_string())?;
@@ -392,7 +392,7 @@ mod tests {
         let mut buffer = vec![0; machine.buffer_len()];
         (0..count)
             .map(|_| {
-                let len = machine.render(&mut buffer, &packet::Signature::default());
+                let len = machine.render(&mut buffer, &fwdlab_packet::Signature::default());
                 buffer[..len].to_vec()
             })
             .collect()
@@ -536,8 +536,9 @@ mod tests {
     #[test]
     fn a_captured_frame_is_sent_as_it_is() {
         let mut file = vec![];
-        let writer = packet::pcap::Writer::start(packet::pcap::Format::Micro, 1, &mut file);
-        writer.frame(&packet::pcap::Frame::new(0, &[7; 100]), &mut file);
+        let writer =
+            fwdlab_packet::pcap::Writer::start(fwdlab_packet::pcap::Format::Micro, 1, &mut file);
+        writer.frame(&fwdlab_packet::pcap::Frame::new(0, &[7; 100]), &mut file);
         assert_eq!(first_of(&file).unwrap(), [7; 100]);
         assert!(first_of(&file[..30]).is_err());
         assert!(first_of(b"nonsense").is_err());

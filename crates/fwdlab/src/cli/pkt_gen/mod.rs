@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args};
-use engine::Mode;
-use lab::ports::Facts;
+use fwdlab_engine::Mode;
+use fwdlab_lab::ports::Facts;
 
 use self::arguments::{Arguments, Function, Refusal, USAGE};
 use self::lines::place;
@@ -129,7 +129,7 @@ impl PktGen {
         let job = Job {
             interface: arguments
                 .interface
-                .choose(|name| lab::ports::look::look(&self.ports.spec(name)).is_ok())
+                .choose(|name| fwdlab_lab::ports::look::look(&self.ports.spec(name)).is_ok())
                 .to_owned(),
             shown: arguments.interface.shown(),
             arguments,
@@ -204,7 +204,7 @@ impl Job<'_> {
 
     /// An IP packet may be as long as the port's MTU.
     fn check_size(&self, size: u16, mtu: u32) -> anyhow::Result<()> {
-        let most = mtu + packet::header::ethernet::HEADER_LEN as u32;
+        let most = mtu + fwdlab_packet::header::ethernet::HEADER_LEN as u32;
         if u32::from(size) > most {
             return Err(wrong(format!(
                 "pkt_size ({size}) must be <= {most}: the mtu of {} ({mtu}) and an Ethernet header. `ip link set {0} mtu N` \

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use model::trial::IpVersion;
+use fwdlab_model::trial::IpVersion;
 
 /// The port of an end that names none.
 const DEFAULT_PORT: u16 = 1234;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use engine::PortSpec;
-use engine::sink::{Sink, Sunk};
-use lab::ports::{Role, counters, state};
+use fwdlab_engine::PortSpec;
+use fwdlab_engine::sink::{Sink, Sunk};
+use fwdlab_lab::ports::{Role, counters, state};
 
 use super::Job;
 use super::lines::{self, Counted, place};

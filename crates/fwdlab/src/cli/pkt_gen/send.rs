@@ -1,10 +1,10 @@
 //! `-f tx` and `-f txseq`: frames through the engine that is chosen by itself.
 
-use engine::traffic::TrafficFrames;
-use engine::traffic::reach;
-use engine::{Frames, HoldUps, LoneSender, Schedule};
-use lab::ports::{Role, destinations};
-use model::link::MeanSize;
+use fwdlab_engine::traffic::TrafficFrames;
+use fwdlab_engine::traffic::reach;
+use fwdlab_engine::{Frames, HoldUps, LoneSender, Schedule};
+use fwdlab_lab::ports::{Role, destinations};
+use fwdlab_model::link::MeanSize;
 
 use super::arguments::Function;
 use super::lines::{self, Counted, Place, place};

@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use engine::capture::file;
-use engine::replay::{Recording, Source, SourceError};
-use engine::traffic::compile::{Direction, Setting, compile};
-use engine::traffic::player::Player;
-use engine::traffic::reach;
-use engine::{Addresses, Frames, SignaturePlace, TestFrames, Traffic, TrafficFrames};
-use lab::LabError;
-use lab::ports::{Port, destinations};
-use model::link::{LinkSpeed, MeanSize};
-use model::profile::Profile;
-use model::trial;
-use model::units::FrameSize;
-use packet::modifier::Instruction;
-use packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Span, pcap};
+use fwdlab_engine::capture::file;
+use fwdlab_engine::replay::{Recording, Source, SourceError};
+use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
+use fwdlab_engine::traffic::player::Player;
+use fwdlab_engine::traffic::reach;
+use fwdlab_engine::{Addresses, Frames, SignaturePlace, TestFrames, Traffic, TrafficFrames};
+use fwdlab_lab::LabError;
+use fwdlab_lab::ports::{Port, destinations};
+use fwdlab_model::link::{LinkSpeed, MeanSize};
+use fwdlab_model::profile::Profile;
+use fwdlab_model::trial;
+use fwdlab_model::units::FrameSize;
+use fwdlab_packet::modifier::Instruction;
+use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Span, pcap};
 
 use super::{Mac, Send};
 use crate::cli::session::range::Range;
@@ -248,11 +248,11 @@ impl Send {
             Wanted::Flows(flows) => {
                 let flows = if at == 1 { flows.reversed() } else { *flows };
                 let (from, to) = match flows.flow(0).addresses {
-                    packet::Addresses::V4 {
+                    fwdlab_packet::Addresses::V4 {
                         source,
                         destination,
                     } => (IpAddr::from(source), IpAddr::from(destination)),
-                    packet::Addresses::V6 {
+                    fwdlab_packet::Addresses::V6 {
                         source,
                         destination,
                     } => (IpAddr::from(source), IpAddr::from(destination)),
@@ -354,7 +354,7 @@ impl Send {
             return Err(Usage(format!("the frames have no IP addresses. {say}")).into());
         };
         let target = self.via.unwrap_or(target);
-        let found = engine::resolve::resolve(&port.spec, ours, source, target)?;
+        let found = fwdlab_engine::resolve::resolve(&port.spec, ours, source, target)?;
         found.ok_or_else(|| {
             LabError::Preflight(format!(
                 "nobody on {} answers for {target} ({}). {say}",

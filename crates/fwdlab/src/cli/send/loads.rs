@@ -3,11 +3,11 @@
 //! Start with [`Send::loads`].
 
 use anyhow::Context;
-use engine::Frames;
-use engine::traffic::player::own_load_pps;
-use model::link::{Layer, LinkLoad, LinkSpeed};
-use model::units::Load;
-use report::number;
+use fwdlab_engine::Frames;
+use fwdlab_engine::traffic::player::own_load_pps;
+use fwdlab_model::link::{Layer, LinkLoad, LinkSpeed};
+use fwdlab_model::units::Load;
+use fwdlab_report::number;
 
 use super::Send;
 use super::frames::{Planned, Wanted, What};

@@ -13,13 +13,13 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use engine::replay::{Pace, Replay};
-use engine::stamps::Kind;
-use engine::traffic::expect::Expectation;
-use engine::{Expected, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
-use lab::ports::{Port, Role};
-use model::link::{LinkLoad, LinkSpeed};
-use model::units::{UnitError, parse_duration};
+use fwdlab_engine::replay::{Pace, Replay};
+use fwdlab_engine::stamps::Kind;
+use fwdlab_engine::traffic::expect::Expectation;
+use fwdlab_engine::{Expected, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
+use fwdlab_lab::ports::{Port, Role};
+use fwdlab_model::link::{LinkLoad, LinkSpeed};
+use fwdlab_model::units::{UnitError, parse_duration};
 
 pub(super) use self::frames::LOOKED_AT;
 use self::frames::{Planned, What, place_of};
@@ -148,7 +148,8 @@ impl std::str::FromStr for Mac {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Mac, String> {
-        text.parse::<model::profile::Mac>().map(|mac| Mac(mac.0))
+        text.parse::<fwdlab_model::profile::Mac>()
+            .map(|mac| Mac(mac.0))
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Start with [`Send::tell_begin`] and [`Send::tell_end`].
 
-use engine::Frames;
-use packet::IpVersion;
-use report::number;
+use fwdlab_engine::Frames;
+use fwdlab_packet::IpVersion;
+use fwdlab_report::number;
 use serde_json::{Value, json};
 
 use super::frames::FLOWS;

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use engine::PortSpec;
-use lab::LabError;
-use lab::ports::{Port, private};
+use fwdlab_engine::PortSpec;
+use fwdlab_lab::LabError;
+use fwdlab_lab::ports::{Port, private};
 
 /// Two ports, `a` and `b`, of one veth pair.
 pub struct BackToBack {

@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use engine::analysis;
-use engine::replay::Replay;
-use engine::{
+use fwdlab_engine::analysis;
+use fwdlab_engine::replay::Replay;
+use fwdlab_engine::{
     EngineError, Expected, Frames, Histogram, HoldUps, LoneReceiver, LoneSender, Mode,
     ReceiveCounts, Schedule, SendCounts, Sender,
 };
-use lab::LabError;
-use lab::ports::counters::{self, Counters};
-use lab::ports::{Port, state};
-use lab::run::Control;
-use model::latency::HeldUp;
-use model::link::{Layer, MeanSize};
+use fwdlab_lab::LabError;
+use fwdlab_lab::ports::counters::{self, Counters};
+use fwdlab_lab::ports::{Port, state};
+use fwdlab_lab::run::Control;
+use fwdlab_model::latency::HeldUp;
+use fwdlab_model::link::{Layer, MeanSize};
 
 use crate::exit_code::Code;
 

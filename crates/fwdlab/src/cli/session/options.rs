@@ -6,10 +6,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use engine::stamps::Kind;
-use engine::{HoldUps, PortSpec};
-use lab::ports::{self, Danger, Port, Role};
-use model::units::{UnitError, parse_duration};
+use fwdlab_engine::stamps::Kind;
+use fwdlab_engine::{HoldUps, PortSpec};
+use fwdlab_lab::ports::{self, Danger, Port, Role};
+use fwdlab_model::units::{UnitError, parse_duration};
 
 /// Where the ports are, and what is accepted of them.
 #[derive(Debug, Clone, Args)]

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use model::units::UnitError;
+use fwdlab_model::units::UnitError;
 
 /// Addresses from the first to the last, and ports where they were said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

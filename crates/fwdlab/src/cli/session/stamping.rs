@@ -3,11 +3,11 @@
 //! What ports offer and what a stamp is, the engine knows; that a card is put back is the lab's business. Start with
 //! [`Stamping::choose`]; [`Taken`] is for results.
 
-use engine::analysis::Analysis;
-use engine::stamps::{Kind, Log, Offers, choose};
-use engine::{EngineError, LoneReceiver, Mode, PortSpec};
-use lab::ports;
-use report::number;
+use fwdlab_engine::analysis::Analysis;
+use fwdlab_engine::stamps::{Kind, Log, Offers, choose};
+use fwdlab_engine::{EngineError, LoneReceiver, Mode, PortSpec};
+use fwdlab_lab::ports;
+use fwdlab_report::number;
 use serde_json::{Value, json};
 
 use super::Source;

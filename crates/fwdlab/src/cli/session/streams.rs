@@ -5,15 +5,15 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use engine::analysis::{self, StreamAnalysis};
-use engine::stamps::Origins;
-use engine::traffic::Stream;
-use engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
-use engine::{Frames, LoneReceiver};
-use model::latency::{HeldUp, LatencySummary};
-use report::number;
+use fwdlab_engine::analysis::{self, StreamAnalysis};
+use fwdlab_engine::stamps::Origins;
+use fwdlab_engine::traffic::Stream;
+use fwdlab_engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
+use fwdlab_engine::{Frames, LoneReceiver};
+use fwdlab_model::latency::{HeldUp, LatencySummary};
+use fwdlab_report::number;
+use fwdlab_store::hdr;
 use serde_json::{Value, json};
-use store::hdr;
 
 use super::Source;
 use super::stamping::{self, Taken};
@@ -360,7 +360,7 @@ pub fn write_hdr(
 
 #[cfg(test)]
 mod tests {
-    use model::latency::{Bucket, Exact};
+    use fwdlab_model::latency::{Bucket, Exact};
 
     use super::*;
 

@@ -2,8 +2,8 @@
 //!
 //! Start with [`sent_line`] and [`received_line`].
 
-use engine::{Histogram, Rejected};
-use report::number;
+use fwdlab_engine::{Histogram, Rejected};
+use fwdlab_report::number;
 use serde_json::{Value, json};
 
 use super::{Period, Received, Sent};

@@ -1,0 +1,77 @@
+//! Our engines against others' and against the kernel's limit, in turns within one run, as ratios.
+//!
+//! `cargo bench -p fwdlab-engine`, as root (`make bench` gets the others' programs). Everything sends on one CPU and is counted
+//! there by the same XDP program, which drops; frames are 60 bytes without FCS. The contenders take turns of a fraction of a
+//! second, so that a change of the host's speed is in all of them, and a ratio is the median over the rounds of the ratio
+//! within a round. What is not installed is left out and said. `--quick` makes fewer rounds; a word in the arguments names
+//! the parts to run (`memory`, `transmit`, `receive`).
+//!
+//! Not a test: nothing fails when a target is missed. Start with `main`; who takes part is in the three parts' files.
+
+#![expect(clippy::print_stdout, reason = "a benchmark tells its results")]
+
+#[path = "veth/bed.rs"]
+mod bed;
+#[path = "veth/contender.rs"]
+mod contender;
+#[path = "veth/memory.rs"]
+mod memory;
+#[path = "veth/receive.rs"]
+mod receive;
+#[path = "veth/rival.rs"]
+mod rival;
+#[path = "veth/table.rs"]
+mod table;
+#[path = "veth/transmit.rs"]
+mod transmit;
+
+use std::time::Duration;
+
+use contender::Turns;
+
+/// Sends, and counts what was sent.
+const GENERATOR_CPU: usize = 0;
+/// Everything else.
+const OTHER_CPU: usize = 1;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test` runs benchmarks too, and these take minutes
+    if !arguments.iter().any(|argument| argument == "--bench") {
+        return;
+    }
+    let is_quick = arguments.iter().any(|argument| argument == "--quick");
+    let turns = Turns {
+        rounds: if is_quick { 3 } else { 9 },
+        windows: 5,
+        window: Duration::from_millis(40),
+    };
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: these benchmarks need root, for interfaces of their own");
+        return;
+    }
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        println!("skipped: these benchmarks need two CPUs, one to send and one to watch");
+        return;
+    }
+    if let Err(error) = fwdlab_engine::port::pin(&[OTHER_CPU]) {
+        println!("skipped: {error}");
+        return;
+    }
+    table::machine();
+    type Part = fn(Turns) -> Result<(), String>;
+    let parts: [(&str, Part); 3] = [
+        ("memory", memory::run),
+        ("transmit", transmit::run),
+        ("receive", receive::run),
+    ];
+    let asked = |name: &str| arguments.iter().any(|argument| argument == name);
+    let all = !parts.iter().any(|(name, _)| asked(name));
+    for (name, part) in parts {
+        if (all || asked(name))
+            && let Err(error) = part(turns)
+        {
+            println!("\n{name}: skipped: {error}");
+        }
+    }
+}

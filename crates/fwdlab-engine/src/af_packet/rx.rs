@@ -1,0 +1,182 @@
+//! The packet receiver: counts our frames with a classic BPF filter, needing no more than a network namespace of one's own.
+//!
+//! The socket's buffer is as small as the kernel allows and nobody reads it, so that nearly every frame is counted and
+//! dropped before anything is copied; `PACKET_STATISTICS` counts these too. A frame still goes on up the stack of the
+//! receiving namespace, which costs the CPU it runs on: prefer [`crate::xdp_count`]. Analyses read a capture of the port
+//! (`analyse.rs`). Start with [`PacketCount`]; the filters are in `filter.rs`.
+
+use std::os::fd::OwnedFd;
+
+use fwdlab_packet::header::ipv6;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+use rustix::net::{RecvFlags, recv};
+
+use super::analyse::Analysing;
+use super::filter::{Age, filter, not_ours, nothing};
+use super::sys::{self, Instruction};
+use crate::analysis::Analysis;
+use crate::error::EngineError;
+use crate::generator::{Expected, ReceiveCounts, Receiver};
+use crate::port::{PortSpec, interface_index, within};
+use crate::stamps::{Kind, Log, Offers, Origin};
+
+/// All protocols: one socket for IPv4 and IPv6.
+const ETH_P_ALL: u16 = libc::ETH_P_ALL as u16;
+
+/// The receiver. One socket for this trial's frames, one for late ones, and one for what a router says by itself.
+///
+/// Counts what the kernel hands to packet sockets: frames as they arrive, before any firewall, and not those that an XDP
+/// program has taken. `foreign` counts IPv6 only (neighbour discovery, multicast reports: what a DUT with static neighbours
+/// sends by itself), on a socket that IPv4 traffic never touches. `wrong_length` stays 0, for it would cost another filter
+/// per frame, unless there is an analysis.
+/// `dropped_by_receiver` stays 0 too, for here nearly every frame is dropped by the socket, on purpose and counted; with an
+/// analysis it is the frames of this trial that were counted and not analysed.
+/// More than 2^32 frames between two readings are miscounted.
+pub struct PacketCount {
+    port: PortSpec,
+    current: Counter,
+    late: Counter,
+    foreign: Counter,
+    analysing: Option<Analysing>,
+    /// Arrivals that are wanted one by one.
+    stamps: Option<Origin>,
+}
+
+impl PacketCount {
+    /// Opens the sockets on a port. Nothing is counted before [`Receiver::expect`].
+    ///
+    /// # Errors
+    /// An interface that does not exist, or no CAP_NET_RAW in its namespace.
+    pub fn open(port: &PortSpec) -> Result<Self, EngineError> {
+        within(&port.netns, || {
+            let index = interface_index(&port.interface)?;
+            let counter = |protocol| {
+                Counter::open(index, protocol).map_err(|e| {
+                    EngineError::system(format!("count packets on {}", port.interface), e)
+                })
+            };
+            Ok(PacketCount {
+                port: port.clone(),
+                current: counter(ETH_P_ALL)?,
+                late: counter(ETH_P_ALL)?,
+                foreign: counter(ipv6::ETHERTYPE)?,
+                analysing: None,
+                stamps: None,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+impl PacketCount {
+    pub(super) fn analysing(&self) -> Option<&Analysing> {
+        self.analysing.as_ref()
+    }
+}
+
+impl Receiver for PacketCount {
+    fn name(&self) -> &'static str {
+        "af-packet"
+    }
+
+    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
+        // the thread of the trial before ends first
+        self.analysing = None;
+        if expected.analysis.is_some() {
+            self.analysing = Some(Analysing::start(
+                self.name(),
+                &self.port,
+                expected,
+                self.stamps,
+            )?);
+        }
+        let Expected { nonce, place, .. } = *expected;
+        self.current
+            .restart(&filter(Age::Current, nonce, place))
+            .and_then(|()| self.late.restart(&filter(Age::Late, nonce, place)))
+            .and_then(|()| self.foreign.restart(&not_ours(nonce, place)))
+            .map_err(|e| {
+                EngineError::system(format!("expect a trial on {}", self.port.interface), e)
+            })
+    }
+
+    fn counts(&mut self) -> Result<ReceiveCounts, EngineError> {
+        let read = |counter: &mut Counter| {
+            counter
+                .read()
+                .map_err(|e| EngineError::system("read the packet counters", e))
+        };
+        let mut counts = ReceiveCounts {
+            received: read(&mut self.current)?,
+            late: read(&mut self.late)?,
+            foreign: read(&mut self.foreign)?,
+            ..ReceiveCounts::default()
+        };
+        if let Some(analysing) = &mut self.analysing {
+            analysing.complete(&mut counts)?;
+        }
+        Ok(counts)
+    }
+
+    fn analysis(&mut self) -> Result<Option<Analysis>, EngineError> {
+        let received = self
+            .current
+            .read()
+            .map_err(|e| EngineError::system("read the packet counters", e))?;
+        self.analysing
+            .as_mut()
+            .map(|analysing| analysing.read(received))
+            .transpose()
+    }
+
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        let offers = Offers::of(&self.port)?;
+        if let Some(reason) = offers.against_arrivals(kind) {
+            return Err(EngineError::Unsupported {
+                engine: self.name(),
+                what: format!("tell {} timestamps: {reason}", kind.name()),
+            });
+        }
+        self.stamps = match (kind, offers.clock) {
+            (Kind::User, _) => None,
+            (Kind::Hardware, Some(clock)) => Some(Origin::card(clock)),
+            (Kind::Software | Kind::Hardware, _) => Some(Origin::ENTERING),
+        };
+        Ok(())
+    }
+
+    fn arrivals(&mut self) -> Option<Log> {
+        self.analysing.as_mut()?.arrivals()
+    }
+}
+
+/// A socket that counts what passes its filter.
+struct Counter {
+    socket: OwnedFd,
+    frames: u64,
+}
+
+impl Counter {
+    fn open(interface: u32, protocol: u16) -> std::io::Result<Counter> {
+        let socket = sys::open()?;
+        sys::ignore_outgoing(&socket)?;
+        sys::attach_filter(&socket, &nothing())?;
+        set_socket_recv_buffer_size(&socket, 0)?;
+        sys::bind(&socket, interface, protocol)?;
+        Ok(Counter { socket, frames: 0 })
+    }
+
+    fn restart(&mut self, program: &[Instruction]) -> std::io::Result<()> {
+        sys::attach_filter(&self.socket, program)?;
+        self.read()?;
+        self.frames = 0;
+        Ok(())
+    }
+
+    fn read(&mut self) -> std::io::Result<u64> {
+        self.frames += u64::from(sys::take_statistics(&self.socket)?);
+        // The few frames that found room: their memory may belong to the sender, which wants it back at its end.
+        while recv(&self.socket, &mut [0_u8; 1][..], RecvFlags::DONTWAIT).is_ok() {}
+        Ok(self.frames)
+    }
+}

@@ -1,0 +1,940 @@
+//! Where the frames of a trial come from, and when each is due: test frames and profiles behind one face.
+//!
+//! A sender looks at the clock, tells a [`Source`] the time, and takes what is due, frame by frame. Nothing here knows
+//! sockets. Start with [`Source`]; what a buffer holds from before is in [`Slot`].
+
+use fwdlab_packet::{FrameTemplate, Order, Signature, Walk};
+
+use crate::analysis::find;
+use crate::error::EngineError;
+use crate::generator::{Frames, Schedule, SignaturePlace, TestFrames};
+use crate::pacer::{CATCH_UP, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, gap};
+use crate::traffic::TrafficFrames;
+use crate::traffic::player::{Player, Upcoming};
+
+/// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.
+pub(crate) const CACHE_BYTES: usize = 1 << 20;
+/// And are no more than this: each has a descriptor, or a message header, of its own.
+const CACHE_FRAMES: u64 = 16_384;
+
+/// What is owed is no more than a second of a load.
+const MOST_GIVEN_UP: u64 = 1 << 24;
+
+/// The frames of one trial, one after the other, each at its time.
+pub(crate) trait Source {
+    /// It is `now_ns` (CLOCK_MONOTONIC): lets go of what is too late. `None`: nothing is due. Otherwise by how much the oldest
+    /// frame is late; flat out, never.
+    fn look(&mut self, now_ns: u64) -> Option<u64>;
+
+    /// Goes on to the path of the next frame, counted from the one that is selected, and says which that is.
+    fn turn(&mut self) -> usize;
+
+    /// Is there another frame that was due at the last [`look`](Self::look), for the path whose [`turn`](Self::turn) it is?
+    fn has_next(&self) -> bool;
+
+    /// Frames that must not overtake each other have the same lane: those of one flow.
+    fn lane(&self) -> u32;
+
+    /// Writes the next frame, which must be [there](Self::has_next).
+    fn write(&mut self, buffer: &mut [u8], slot: &mut Slot);
+
+    /// Writes the frames that are [there](Self::has_next), one after another, as long as there is room.
+    fn fill(&mut self, room: &mut impl Room)
+    where
+        Self: Sized,
+    {
+        fill_one_by_one(self, room);
+    }
+
+    /// Goes on to the frame after the next: the sender has it cached.
+    fn skip(&mut self);
+
+    /// Is there nothing more to come?
+    fn has_ended(&self) -> bool;
+
+    /// The time is over at `now_ns`. Does anything still leave? Otherwise what was planned and not taken will never leave.
+    fn goes_on(&mut self, now_ns: u64) -> bool;
+
+    /// The trial ends, perhaps before its time: what is owed will never leave.
+    fn end(&mut self);
+
+    /// Frames that were due and will never leave.
+    fn not_sent(&self) -> u64;
+
+    /// Frames that were missed and have left since.
+    fn made_up(&self) -> u64;
+
+    /// Another load from `now_ns` on.
+    fn set_load(&mut self, load_pps: f64, now_ns: u64);
+}
+
+/// Buffers for frames, one after another.
+pub(crate) trait Room {
+    /// The next buffer, and what it holds; `None` when there is no more room.
+    fn next(&mut self) -> Option<(&mut [u8], Slot)>;
+
+    /// It holds this now.
+    fn filled(&mut self, slot: Slot);
+}
+
+fn fill_one_by_one(frames: &mut impl Source, room: &mut impl Room) {
+    while frames.has_next() {
+        let Some((buffer, mut slot)) = room.next() else {
+            return;
+        };
+        frames.write(buffer, &mut slot);
+        room.filled(slot);
+    }
+}
+
+/// What a buffer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// Length of its frame, in bytes without FCS.
+    pub bytes: u32,
+    /// Of which stream; 0 for test frames.
+    pub stream: u32,
+    /// Of which kind; none, when it holds no frame of this trial's.
+    pub kind: Option<u32>,
+}
+
+impl Slot {
+    /// Nothing that can be used.
+    pub(crate) const EMPTY: Slot = Slot {
+        bytes: 0,
+        stream: 0,
+        kind: None,
+    };
+}
+
+/// A frame that is sent again and again as it is.
+pub(crate) struct Cached {
+    pub slot: Slot,
+    pub bytes: Vec<u8>,
+}
+
+/// What a sender must know of frames before a trial.
+pub(crate) struct Outline {
+    /// Bytes of the longest.
+    pub buffer_len: usize,
+    /// How many streams are counted; 0 for test frames.
+    pub streams: usize,
+    /// How many paths they go into.
+    pub paths: usize,
+    /// All of them, where they repeat after a while and take no more than [`CACHE_BYTES`].
+    pub cycle: Option<Vec<Cached>>,
+    /// How frames of ours are known.
+    pub signed: Signed,
+}
+
+/// How to read of a frame which one it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signed {
+    nonce: u16,
+    place: Option<SignaturePlace>,
+}
+
+impl Signed {
+    /// Stream and number of a frame; `None` when it has no signature.
+    pub(crate) fn number(self, frame: &[u8]) -> Option<(u16, u64)> {
+        let signature = find::signature(frame, find::network(frame)?, self.place?)?;
+        let signature = Signature::read(signature).filter(|s| s.nonce == self.nonce)?;
+        Some((signature.stream, signature.sequence))
+    }
+}
+
+impl Outline {
+    /// Looks at the frames, and renders them if they can be cached.
+    pub(crate) fn of(frames: &Frames) -> Result<Outline, EngineError> {
+        match frames {
+            Frames::Test(frames) => Ok(Outline {
+                buffer_len: frames.template.buffer_len(),
+                streams: 0,
+                paths: 1,
+                cycle: None,
+                signed: Signed {
+                    nonce: frames.nonce,
+                    place: Some(SignaturePlace::UdpPayload),
+                },
+            }),
+            Frames::Traffic(frames) => {
+                let mut player = Player::new(frames, None)?;
+                Ok(Outline {
+                    buffer_len: player.buffer_len(),
+                    streams: player.streams(),
+                    paths: paths(frames),
+                    // each port goes through its cache by itself, and would take another's frames
+                    cycle: match paths(frames) {
+                        1 => cycle(&mut player),
+                        _ => None,
+                    },
+                    signed: Signed {
+                        nonce: frames.nonce,
+                        place: frames.traffic.place(),
+                    },
+                })
+            }
+        }
+    }
+}
+
+/// How many paths the frames go into.
+pub(crate) fn paths(frames: &TrafficFrames) -> usize {
+    let paths = frames.traffic.streams.iter().map(|stream| stream.path + 1);
+    paths.max().unwrap_or(1)
+}
+
+fn cycle(player: &mut Player) -> Option<Vec<Cached>> {
+    let frames = player.cycle().filter(|&frames| frames <= CACHE_FRAMES)?;
+    let mut buffer = vec![0; player.buffer_len()];
+    let mut room = CACHE_BYTES;
+    let mut cycle = vec![];
+    for _ in 0..frames {
+        let upcoming = player.upcoming()?;
+        let bytes = player.take(&mut buffer, None, 0);
+        // a cache line more or less, wherever it comes to lie
+        room = room.checked_sub(bytes.next_multiple_of(64) + 64)?;
+        cycle.push(Cached {
+            slot: Slot {
+                bytes: bytes as u32,
+                stream: upcoming.stream,
+                kind: None,
+            },
+            bytes: buffer[..bytes].to_vec(),
+        });
+    }
+    Some(cycle)
+}
+
+/// Test frames.
+pub(crate) struct TestSource {
+    template: FrameTemplate,
+    walk: Walk,
+    flows: u32,
+    lane: u32,
+    signature: Signature,
+    pacer: Option<Pacer>,
+    left: u64,
+    due: u64,
+}
+
+impl TestSource {
+    pub(crate) fn new(frames: &TestFrames, schedule: &Schedule, start_ns: u64) -> TestSource {
+        TestSource {
+            template: frames.template.clone(),
+            walk: frames.flows.walk(Order::Sequential),
+            flows: frames.flows.len() as u32,
+            lane: 0,
+            signature: Signature {
+                nonce: frames.nonce,
+                ..Signature::default()
+            },
+            pacer: schedule.load_pps.map(|pps| {
+                let end_ns = start_ns.saturating_add(length_ns(schedule));
+                Pacer::new(pps, schedule.hold_ups, start_ns, end_ns)
+            }),
+            left: schedule.frames.unwrap_or(u64::MAX),
+            due: 0,
+        }
+    }
+}
+
+impl Source for TestSource {
+    #[inline]
+    fn look(&mut self, now_ns: u64) -> Option<u64> {
+        let Some(pacer) = &mut self.pacer else {
+            self.signature.timestamp_ns = now_ns;
+            self.due = self.left;
+            return (self.due > 0).then_some(0);
+        };
+        let oldest_ns = pacer.departure_ns();
+        self.due = pacer.due(now_ns).min(self.left);
+        (self.due > 0).then(|| now_ns.saturating_sub(oldest_ns))
+    }
+
+    #[inline]
+    fn turn(&mut self) -> usize {
+        0
+    }
+
+    #[inline]
+    fn has_next(&self) -> bool {
+        self.due > 0
+    }
+
+    #[inline]
+    fn lane(&self) -> u32 {
+        self.lane
+    }
+
+    #[inline]
+    fn write(&mut self, buffer: &mut [u8], slot: &mut Slot) {
+        if let Some(pacer) = &mut self.pacer {
+            self.signature.timestamp_ns = pacer.intended_ns();
+            pacer.taken(1);
+        }
+        self.due -= 1;
+        self.left -= 1;
+        self.lane += 1;
+        if self.lane == self.flows {
+            self.lane = 0;
+        }
+        let flow = self.walk.next().expect("a walk is endless");
+        if slot.kind.is_some() {
+            self.template.patch(buffer, &flow, &self.signature);
+        } else {
+            self.template.write(buffer, &flow, &self.signature);
+            *slot = Slot {
+                bytes: self.template.buffer_len() as u32,
+                stream: 0,
+                kind: Some(0),
+            };
+        }
+        self.signature.sequence += 1;
+    }
+
+    fn skip(&mut self) {
+        unreachable!("test frames are never the same");
+    }
+
+    fn has_ended(&self) -> bool {
+        self.left == 0
+    }
+
+    fn goes_on(&mut self, now_ns: u64) -> bool {
+        self.pacer
+            .as_mut()
+            .is_some_and(|pacer| pacer.goes_on(now_ns))
+    }
+
+    fn end(&mut self) {
+        // who has sent all that it was to owes nothing
+        if let Some(pacer) = self.pacer.as_mut().filter(|_| self.left > 0) {
+            pacer.abandon();
+        }
+    }
+
+    fn not_sent(&self) -> u64 {
+        self.pacer.as_ref().map_or(0, Pacer::not_sent)
+    }
+
+    fn made_up(&self) -> u64 {
+        self.pacer.as_ref().map_or(0, Pacer::made_up)
+    }
+
+    fn set_load(&mut self, load_pps: f64, now_ns: u64) {
+        if let Some(pacer) = &mut self.pacer {
+            pacer.set_load(load_pps, now_ns);
+        }
+    }
+}
+
+/// How long a trial lasts.
+fn length_ns(schedule: &Schedule) -> u64 {
+    schedule.at_most.as_nanos().min(LONGEST_NS.into()) as u64
+}
+
+/// What a profile says. What is missed is made up by all streams together: the player's time is put off, and goes faster until it
+/// has caught up.
+pub(crate) struct TrafficSource {
+    player: Player,
+    start_ns: u64,
+    /// A frame that is planned later than this does not leave: a nanosecond before the end.
+    last: u64,
+    load_pps: Option<f64>,
+    hold_ups: HoldUps,
+    lag: Lag,
+    /// What is planned is so much later than the player says: loads changed while frames were owed.
+    moved: i64,
+    left: u64,
+    /// The last look: frames that are due up to here leave; flat out, all.
+    until: u64,
+    /// Which path's turn it is.
+    turn: usize,
+    now_ns: u64,
+    overtime: bool,
+    given_up: u64,
+}
+
+impl TrafficSource {
+    pub(crate) fn new(player: Player, schedule: &Schedule, start_ns: u64) -> TrafficSource {
+        TrafficSource {
+            player,
+            start_ns,
+            last: length_ns(schedule).saturating_sub(1) << FRACTION,
+            load_pps: schedule.load_pps,
+            hold_ups: schedule.hold_ups,
+            lag: Lag::new(schedule.hold_ups, schedule.load_pps.unwrap_or(f64::MAX)),
+            moved: 0,
+            left: schedule.frames.unwrap_or(u64::MAX),
+            until: 0,
+            turn: 0,
+            now_ns: start_ns,
+            overtime: false,
+            given_up: 0,
+        }
+    }
+
+    #[inline]
+    fn is_due(&self) -> bool {
+        self.left > 0
+            && self.player.due().is_some_and(|due| {
+                self.slot(due) <= self.until && (!self.overtime || self.is_planned(due))
+            })
+    }
+
+    fn units(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.start_ns).min(LONGEST_NS) << FRACTION
+    }
+
+    /// When a frame leaves that is due then for the player.
+    #[inline]
+    fn slot(&self, due: u64) -> u64 {
+        due.wrapping_add_signed(self.moved)
+            .wrapping_add(self.lag.time())
+    }
+
+    /// The intended departure of the next frame: see [`HoldUps::MakeUp`].
+    #[inline]
+    fn intended_ns(&mut self, next: Upcoming) -> u64 {
+        let planned = next.due.wrapping_add_signed(self.moved);
+        let intended = self.lag.intended(planned) - self.player.waited();
+        self.start_ns + (intended >> FRACTION)
+    }
+
+    /// Is it planned for a time before the end?
+    fn is_planned(&self, due: u64) -> bool {
+        i128::from(due) + i128::from(self.moved) <= i128::from(self.last)
+    }
+
+    /// The player's time.
+    fn of_player(&self, elapsed: u64) -> u64 {
+        elapsed
+            .wrapping_sub(self.lag.time())
+            .wrapping_add_signed(-self.moved)
+    }
+
+    /// The mean time between frames.
+    fn gap(&self) -> u64 {
+        let gap = self.load_pps.map_or(0, gap);
+        ((gap >> FINE) as u64).max(1)
+    }
+
+    /// A frame that was due then has left.
+    #[inline]
+    fn advance(&mut self, due: u64) {
+        self.left -= 1;
+        if let Some(next) = self.player.due() {
+            self.lag.advance(1, next.saturating_sub(due));
+        }
+    }
+
+    /// The frame that is due then is late by more than can be caught up at once, or the load changes.
+    #[cold]
+    fn miss(&mut self, late: u64, elapsed: u64) {
+        if !self.lag.makes_up() {
+            return self.player.forgive(self.of_player(elapsed));
+        }
+        let gap = self.gap();
+        let missed = late / gap * gap;
+        self.lag.lengthen(missed);
+        self.lag.held_up(elapsed - late, elapsed - late + missed);
+        self.give_up_while(|source, _| source.lag.excess() > 0);
+    }
+
+    /// Lets go of the next frame, and the next, as long as this holds of it and the time for which it is planned.
+    fn give_up_while(&mut self, holds: impl Fn(&Self, u64) -> bool) {
+        // streams that start each other without taking any time are always due
+        for _ in 0..self.left.min(MOST_GIVEN_UP) {
+            let Some(due) = self.player.due().filter(|&due| holds(self, due)) else {
+                break;
+            };
+            self.player.skip();
+            let next = self.player.due().unwrap_or(due);
+            self.lag.shorten(next.saturating_sub(due));
+            self.given_up += 1;
+        }
+    }
+}
+
+impl Source for TrafficSource {
+    #[inline]
+    fn look(&mut self, now_ns: u64) -> Option<u64> {
+        self.now_ns = now_ns;
+        if self.load_pps.is_none() {
+            self.until = u64::MAX;
+            return self.is_due().then_some(0);
+        }
+        self.until = self.units(now_ns);
+        let late = self.until.checked_sub(self.slot(self.player.due()?))?;
+        if late > CATCH_UP {
+            self.miss(late, self.until);
+        }
+        self.is_due().then_some(late >> FRACTION)
+    }
+
+    #[inline]
+    fn turn(&mut self) -> usize {
+        self.turn = self.player.path();
+        self.turn
+    }
+
+    #[inline]
+    fn has_next(&self) -> bool {
+        self.is_due() && self.player.path() == self.turn
+    }
+
+    #[inline]
+    fn lane(&self) -> u32 {
+        self.player.upcoming().map_or(0, |upcoming| upcoming.stream)
+    }
+
+    #[inline]
+    fn write(&mut self, buffer: &mut [u8], slot: &mut Slot) {
+        let Some(upcoming) = self.player.upcoming() else {
+            return;
+        };
+        let timestamp_ns = if self.load_pps.is_some() {
+            self.intended_ns(upcoming)
+        } else {
+            self.now_ns
+        };
+        *slot = Slot {
+            bytes: self.player.take(buffer, slot.kind, timestamp_ns) as u32,
+            stream: upcoming.stream,
+            kind: Some(upcoming.kind),
+        };
+        self.advance(upcoming.due);
+    }
+
+    #[inline]
+    fn fill(&mut self, room: &mut impl Room) {
+        // flat out there are no times to keep, and frames of one kind all change in the same places
+        if self.load_pps.is_some() || !self.player.is_uniform() {
+            return fill_one_by_one(self, room);
+        }
+        if self.has_next() {
+            self.left -= self.player.fill(self.left, self.now_ns, room);
+        }
+    }
+
+    #[inline]
+    fn skip(&mut self) {
+        match self.player.due().filter(|_| self.load_pps.is_some()) {
+            Some(due) => {
+                self.player.skip();
+                self.advance(due);
+            }
+            // what is cached never ends; flat out, its times do not matter
+            None => self.left -= 1,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.left == 0 || self.player.due().is_none()
+    }
+
+    fn goes_on(&mut self, now_ns: u64) -> bool {
+        let (Some(due), Some(_)) = (self.player.due(), self.load_pps) else {
+            return false;
+        };
+        self.overtime = true;
+        if self.is_planned(due) {
+            let left = self.last.wrapping_sub(due.wrapping_add_signed(self.moved));
+            let late = self.units(now_ns).saturating_sub(self.last);
+            if self.lag.fits(left, late) {
+                return true;
+            }
+            self.give_up_while(Self::is_planned);
+        }
+        self.lag.settle();
+        false
+    }
+
+    fn end(&mut self) {
+        let (Some(due), Some(_)) = (self.player.due(), self.load_pps) else {
+            return;
+        };
+        // who has sent all that it was to owes nothing
+        let until = self.slot(due).wrapping_add_signed(-self.moved);
+        self.give_up_while(|source, due| source.lag.time() > 0 && due < until);
+        self.lag.settle();
+    }
+
+    fn not_sent(&self) -> u64 {
+        self.player.not_sent() + self.given_up
+    }
+
+    fn made_up(&self) -> u64 {
+        self.lag.made_up()
+    }
+
+    fn set_load(&mut self, load_pps: f64, now_ns: u64) {
+        let (Some(before), Some(due)) = (self.load_pps, self.player.due()) else {
+            return;
+        };
+        let now = self.units(now_ns);
+        if let Some(late) = now.checked_sub(self.slot(due))
+            && self.lag.makes_up()
+        {
+            self.miss(late, now);
+        }
+        // what is owed leaves as it would, and the others after it
+        self.player.set_load(load_pps, self.of_player(now));
+        self.load_pps = Some(load_pps);
+        let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
+        let planned = due.wrapping_add_signed(self.moved);
+        self.lag.change(relief, gap(before), gap(load_pps));
+        self.moved += lag as i64 - self.lag.time() as i64;
+        if let Some(due) = self.player.due() {
+            self.lag
+                .replan(planned, due.wrapping_add_signed(self.moved));
+        }
+        self.give_up_while(|source, _| source.lag.excess() > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
+    use fwdlab_packet::modifier::{Instruction, Program};
+    use std::time::Duration;
+
+    const START: u64 = 5_000_000_000;
+    const MS: u64 = 1_000_000;
+    const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
+
+    /// 20 frames at 1 Mpps and a pause of 1 ms, over and over, which start another stream; and one that goes on all the time.
+    fn chain() -> Player {
+        let stream = |id: u16, rate_pps, mode, next| Stream {
+            id,
+            name: id.to_string(),
+            kinds: vec![Kind {
+                template: vec![0; 60],
+                program: Program::default(),
+                place: None,
+            }],
+            pattern: vec![0],
+            timing: Timing {
+                rate_pps,
+                mode,
+                delay_ns: 0,
+                waits: id == 1,
+                next,
+                runs: None,
+            },
+            path: 0,
+        };
+        let bursts = Emission::Bursts {
+            frames: 20,
+            pause_ns: MS,
+            bursts: Some(2),
+        };
+        let frames = TrafficFrames {
+            traffic: Traffic {
+                name: "chain".into(),
+                streams: vec![
+                    stream(0, 1e6, bursts, Some(1)),
+                    stream(1, 1e5, Emission::Burst { frames: 30 }, Some(0)),
+                    stream(2, 1e4, Emission::Continuous, None),
+                ],
+            }
+            .into(),
+            nonce: 1,
+        };
+        Player::new(&frames, Some(1_110_000.0)).expect("traffic that can be played")
+    }
+
+    fn source(hold_ups: HoldUps, at_most: u64, frames: Option<u64>) -> TrafficSource {
+        let schedule = Schedule {
+            load_pps: Some(1_110_000.0),
+            frames,
+            at_most: Duration::from_nanos(at_most),
+            hold_ups,
+            path: 0,
+        };
+        TrafficSource::new(chain(), &schedule, START)
+    }
+
+    /// Streams and departures (ns after the start) of a sender that looks every 100 ns and once sleeps.
+    fn play(
+        source: &mut TrafficSource,
+        at_most: u64,
+        sleep: Option<(u64, u64)>,
+    ) -> Vec<(u32, u64)> {
+        let (mut now, mut sleep) = (START, sleep);
+        let mut left = vec![];
+        while !source.has_ended() && (now < START + at_most || source.goes_on(now)) {
+            if source.look(now).is_some() {
+                while source.has_next() {
+                    let due = source.player.due().expect("there is a next");
+                    left.push((source.lane(), source.slot(due) >> FRACTION));
+                    source.skip();
+                }
+            }
+            now += 100;
+            if let Some((_, long)) = sleep.take_if(|(at, _)| now >= START + *at) {
+                now += long;
+            }
+        }
+        left
+    }
+
+    #[test]
+    fn chains_and_bursts_are_put_off_as_they_are_and_catch_up() {
+        let streams = |played: &[(u32, u64)]| -> Vec<u32> { played.iter().map(|p| p.0).collect() };
+        let planned = play(&mut source(MAKE_UP, 300 * MS, None), 300 * MS, None);
+        let mut held_up = source(MAKE_UP, 300 * MS, None);
+        let played = play(&mut held_up, 300 * MS, Some((10 * MS, 20 * MS)));
+        assert_eq!(streams(&played), streams(&planned));
+        assert_eq!(held_up.not_sent(), 0);
+        assert!(held_up.made_up() > 0);
+        for (number, (played, planned)) in played.iter().zip(&planned).enumerate() {
+            let lag = played.1 - planned.1;
+            // 20 ms at the most; a third of the time since is made up
+            let expected = match planned.1 {
+                at if at < 10 * MS => 0,
+                at => (20 * MS).saturating_sub((at - 10 * MS) / 4),
+            };
+            assert!(
+                lag.abs_diff(expected) <= MS,
+                "frame {number}, planned for {} ns, leaves {lag} ns later, not {expected}",
+                planned.1
+            );
+        }
+        for (played, planned) in played.windows(2).zip(planned.windows(2)) {
+            let (gap, own) = (played[1].1 - played[0].1, planned[1].1 - planned[0].1);
+            assert!(gap + 1 >= own * 3 / 4, "{gap} ns in place of {own}");
+        }
+    }
+
+    /// When frames are planned, leave and are intended to (ns after the start), of a sender that looks every 100 ns and is held up from
+    /// 10 to 30 ms and, while it makes that up, from 40 to 45 ms.
+    fn held_up_twice(source: &mut TrafficSource) -> Vec<(u64, u64, u64)> {
+        let (mut now, mut frames) = (START, vec![]);
+        while now < START + 150 * MS {
+            if source.look(now).is_some() {
+                while source.has_next() {
+                    let next = source.player.upcoming().expect("there is a next");
+                    let planned = next.due >> FRACTION;
+                    let leaves = source.slot(next.due) >> FRACTION;
+                    let intended = source.intended_ns(next) - START;
+                    frames.push((planned, leaves, intended));
+                    source.skip();
+                }
+            }
+            now += match now - START {
+                at if at == 10 * MS => 20 * MS,
+                at if at == 40 * MS => 5 * MS,
+                _ => 100,
+            };
+        }
+        frames
+    }
+
+    #[test]
+    fn frames_of_chains_wait_for_the_end_of_the_hold_up_in_which_they_were_due() {
+        let frames = held_up_twice(&mut source(MAKE_UP, 150 * MS, None));
+        for &(planned, leaves, intended) in &frames {
+            let expected = match planned {
+                at if (10 * MS..30 * MS).contains(&at) => 30 * MS - at,
+                at if (40 * MS..45 * MS).contains(&at) => 45 * MS - at,
+                _ => 0,
+            };
+            let waited = leaves - intended;
+            assert!(
+                waited.abs_diff(expected) <= 2000,
+                "planned for {planned} ns, waited {waited} ns, not {expected}"
+            );
+        }
+        assert!(frames.iter().any(|frame| frame.1 - frame.2 > 19 * MS));
+    }
+
+    /// Forgiven are frames of streams that go on for ever. A stream that sends so many goes on later with all of them, and those that
+    /// were due have waited.
+    #[test]
+    fn forgiven_groups_say_what_they_waited() {
+        let mut source = source(HoldUps::Forgive, 150 * MS, None);
+        let frames = held_up_twice(&mut source);
+        let late: Vec<u64> = (frames.iter().map(|(_, leaves, intended)| leaves - intended))
+            .filter(|waited| *waited > 0)
+            .collect();
+        // the next of its group was due at once after 10 ms, and the others of it; their pause was over long before 30 ms
+        assert!(
+            late.first().is_some_and(|first| *first > 18 * MS),
+            "{late:?}"
+        );
+        assert!(late.len() > 1 && source.not_sent() > 0, "{late:?}");
+        for pair in frames.windows(2) {
+            assert!(pair[0].1 <= pair[1].1, "frames leave in their order");
+        }
+    }
+
+    #[test]
+    fn what_is_owed_at_the_end_is_sent_or_counted() {
+        let planned = play(&mut source(MAKE_UP, 300 * MS, None), 300 * MS, None).len() as u64;
+        for (sleep, all) in [((290 * MS, 40 * MS), true), ((100 * MS, 190 * MS), false)] {
+            let mut source = source(MAKE_UP, 300 * MS, None);
+            let sent = play(&mut source, 300 * MS, Some(sleep)).len() as u64;
+            assert_eq!((sent + source.not_sent(), sent == planned), (planned, all));
+        }
+        // stopped early
+        let mut source = source(MAKE_UP, 300 * MS, None);
+        source.look(START + 100 * MS);
+        source.end();
+        let due = planned_until(100 * MS);
+        assert!(
+            source.not_sent().abs_diff(due) <= 100,
+            "{} of {due}",
+            source.not_sent()
+        );
+        assert_eq!(source.made_up(), 0);
+    }
+
+    fn planned_until(at_most: u64) -> u64 {
+        play(&mut source(MAKE_UP, at_most, None), at_most, None).len() as u64
+    }
+
+    /// Room for so many frames, and what was written.
+    struct Heap {
+        left: usize,
+        buffers: Vec<(Vec<u8>, Slot)>,
+        frames: Vec<(Vec<u8>, u32)>,
+    }
+
+    impl Room for Heap {
+        fn next(&mut self) -> Option<(&mut [u8], Slot)> {
+            let turn = self.frames.len() % self.buffers.len();
+            let (buffer, slot) = &mut self.buffers[turn];
+            (self.left > 0).then_some((buffer, *slot))
+        }
+
+        fn filled(&mut self, slot: Slot) {
+            let turn = self.frames.len() % self.buffers.len();
+            let (buffer, held) = &mut self.buffers[turn];
+            *held = slot;
+            let frame = buffer[..slot.bytes as usize].to_vec();
+            self.frames.push((frame, slot.stream));
+            self.left -= 1;
+        }
+    }
+
+    /// Flat out, of one kind and of two, and with a load: batches are the frames that come one after another.
+    #[test]
+    fn batches_are_the_same_frames() {
+        let signed = |byte| Kind {
+            template: vec![byte; 60],
+            program: Program {
+                instructions: vec![Instruction::Signature { offset: 20 }],
+                ..Program::default()
+            },
+            place: None,
+        };
+        for (kinds, load_pps) in [(1, None), (2, None), (1, Some(1e6))] {
+            let stream = Stream {
+                id: 7,
+                name: "signed".into(),
+                kinds: (0..kinds).map(signed).collect(),
+                pattern: (0..u16::from(kinds)).collect(),
+                timing: Timing {
+                    rate_pps: 1e6,
+                    mode: Emission::Continuous,
+                    delay_ns: 0,
+                    waits: false,
+                    next: None,
+                    runs: None,
+                },
+                path: 0,
+            };
+            let traffic = Traffic {
+                name: "one stream".into(),
+                streams: vec![stream],
+            };
+            let frames = TrafficFrames {
+                traffic: traffic.into(),
+                nonce: 1,
+            };
+            let schedule = Schedule {
+                load_pps,
+                frames: Some(1000),
+                at_most: Duration::from_secs(1),
+                hold_ups: HoldUps::Forgive,
+                path: 0,
+            };
+            let source = || {
+                let player = Player::new(&frames, load_pps).expect("traffic that can be played");
+                let player = match load_pps {
+                    Some(_) => player,
+                    None => player.without_times(),
+                };
+                TrafficSource::new(player, &schedule, START)
+            };
+            assert_eq!(
+                source().player.is_uniform(),
+                kinds == 1 && load_pps.is_none()
+            );
+            let fresh = || Heap {
+                left: 0,
+                buffers: vec![(vec![0; 64], Slot::EMPTY); 5],
+                frames: vec![],
+            };
+            let (mut one_by_one, mut batches) = (source(), source());
+            let (mut expected, mut filled) = (fresh(), fresh());
+            let mut batch = [0, 1, 64, 3, 31].into_iter().cycle();
+            let mut now = START;
+            while !batches.has_ended() {
+                now += 20_000;
+                let room = batch.next().unwrap_or(1);
+                (expected.left, filled.left) = (room, room);
+                one_by_one.look(now);
+                batches.look(now);
+                fill_one_by_one(&mut one_by_one, &mut expected);
+                batches.fill(&mut filled);
+                assert_eq!(filled.frames, expected.frames);
+                assert_eq!(batches.left, one_by_one.left);
+            }
+            assert_eq!(filled.frames.len(), 1000);
+        }
+    }
+
+    #[test]
+    fn a_number_of_frames_is_sent_whatever_happens() {
+        for hold_ups in [MAKE_UP, HoldUps::Forgive] {
+            let mut source = source(hold_ups, 3000 * MS, Some(5000));
+            let sent = play(&mut source, 3000 * MS, Some((10 * MS, 20 * MS)));
+            source.end();
+            assert_eq!(sent.len(), 5000);
+            assert_eq!(source.not_sent() > 0, hold_ups == HoldUps::Forgive);
+        }
+    }
+
+    #[test]
+    fn as_many_frames_are_owed_when_the_load_changes() {
+        // half the rates: 10 ms of what is owed become 20 ms, but for pauses
+        let mut source = source(MAKE_UP, 1000 * MS, None);
+        play_until(&mut source, 10 * MS);
+        source.look(START + 30 * MS);
+        let (due, owed) = (
+            source.player.due().unwrap(),
+            source.lag.time() / source.gap(),
+        );
+        let slot = source.slot(due);
+        assert!(owed > 20_000, "{owed}");
+        source.set_load(555_000.0, START + 30 * MS);
+        // not earlier, nor a gap later
+        let moved = source.slot(source.player.due().unwrap()) - slot;
+        assert!(moved >> FRACTION <= 1000, "{moved}");
+        assert_eq!(source.lag.time() / source.gap(), owed);
+        assert_eq!(source.not_sent(), 0);
+    }
+
+    fn play_until(source: &mut TrafficSource, until: u64) {
+        for now in (START..START + until).step_by(100) {
+            source.look(now);
+            while source.has_next() {
+                source.skip();
+            }
+        }
+    }
+}

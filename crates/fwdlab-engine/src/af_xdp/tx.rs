@@ -1,0 +1,565 @@
+//! The AF_XDP sender: frames in shared memory, one socket for each queue that is used of each path's port, one thread.
+//!
+//! In copy mode the kernel works only inside of the wake-up call, on a batch of frames each. It stops early when the
+//! driver drops a frame (EBUSY; the frame is used up and is a `tx_dropped` of the port) or cannot take it (EAGAIN; it
+//! stays in the ring). So every frame that has left the ring was given to the driver: `sent = tx_packets + tx_dropped`,
+//! and frames still in the ring at the end are not sent. With zero-copy, a frame is sent when the device has given it back.
+//!
+//! One thread serves all queues, so that there is one schedule and one order of frames, exact to the frame, and nothing is
+//! shared between threads. Writing a frame costs 1 % of what the kernel needs to send one in copy mode; with zero-copy a second
+//! queue lets the driver work on another CPU. Frames of one flow keep to one queue.
+
+use std::time::Duration;
+use std::{io, thread};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::features::Offers;
+use super::memory::FrameMemory;
+use super::metadata;
+use super::socket::{ENTRIES, Queue};
+use super::sys::{CHUNK_BYTES, transmit_queues};
+use crate::af_packet::counters::Counters;
+use crate::af_packet::sender::{BATCH, SocketSender, Transmit};
+use crate::af_packet::source::{Outline, Signed, Source};
+use crate::error::EngineError;
+use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
+use crate::port::{PathSpec, PortSpec, interface_index, within};
+use crate::stamps::{self, Kind, Log, Origin, Stamped};
+
+/// The kernel releases a queue some time after its socket is closed, and says EBUSY until then.
+const RELEASE_TRIES: u32 = 50;
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long the end of a trial waits for frames that the driver would not take at once, and how long the next one waits
+/// before it that are still with the DUT.
+const END_TRIES: u32 = 20;
+const END_PAUSE: Duration = Duration::from_millis(1);
+
+/// What is wanted of the sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// How many queues of each port; `None`: all with zero-copy, and one without, where a second gains nothing.
+    pub queues: Option<u16>,
+    /// Shall the device read frames where they are?
+    pub zero_copy: ZeroCopy,
+    /// Poll the driver from the sender's own system calls, in place of interrupts. Only of use where the driver defers those
+    /// (`napi_defer_hard_irqs`, `gro_flush_timeout`), and nothing on veth.
+    pub busy_poll: Option<BusyPoll>,
+    /// Take what the kernel writes into the metadata of frames for software stamps, where no device writes it. To find out what
+    /// that is; it is no departure (see [`Origin::FREED`](crate::stamps::Origin::FREED)).
+    pub freed_stamps: bool,
+}
+
+/// Zero-copy needs a driver that can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ZeroCopy {
+    /// Where the driver can.
+    #[default]
+    Try,
+    /// No.
+    Never,
+    /// Or not at all.
+    Require,
+}
+
+/// How to poll the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BusyPoll {
+    /// For so long, in microseconds.
+    pub wait_us: u32,
+    /// So many frames at a time; more than 64 needs CAP_NET_ADMIN.
+    pub budget: u32,
+}
+
+/// Opens the sender on the sending ports of all paths, in the best mode that they agree to.
+///
+/// # Errors
+/// An interface that does not exist, a kernel without AF_XDP, a queue that another AF_XDP socket has, or no CAP_NET_RAW.
+pub fn sender(paths: &[PathSpec], cpus: &[usize]) -> Result<impl Sender + use<>, EngineError> {
+    sender_with(paths, cpus, Options::default())
+}
+
+/// Opens the sender in a certain mode.
+///
+/// # Errors
+/// As [`sender`]; the driver has no zero-copy, which was required; the port has fewer queues.
+pub fn sender_with(
+    paths: &[PathSpec],
+    cpus: &[usize],
+    options: Options,
+) -> Result<impl Sender + use<>, EngineError> {
+    let ports = paths
+        .iter()
+        .map(|path| Port::open(&path.tx, options))
+        .collect::<Result<_, _>>()?;
+    let transmit = XdpTransmit { ports, current: 0 };
+    Ok(SocketSender::new(paths.len(), cpus, transmit))
+}
+
+struct XdpTransmit {
+    ports: Vec<Port>,
+    /// Index of the path that was used last.
+    current: usize,
+}
+
+/// One path's port: memory, and a socket for each queue.
+struct Port {
+    spec: PortSpec,
+    options: Options,
+    memory: FrameMemory,
+    slots: usize,
+    /// Closed after a trial that left frames in a ring: they must not leave with the next.
+    queues: Vec<Queue>,
+    wanted: usize,
+    zero_copy: bool,
+    offers: Offers,
+    /// Departures that are asked for.
+    departing: Option<Departing>,
+}
+
+/// The departures of a port's frames, from their metadata.
+struct Departing {
+    signed: Option<Signed>,
+    log: Log,
+}
+
+impl Departing {
+    fn note(&mut self, completed: Option<(Option<u64>, &[u8])>) {
+        let Some((time, frame)) = completed else {
+            return;
+        };
+        let number = self.signed.and_then(|signed| signed.number(frame));
+        match (time, number) {
+            (Some(at_ns), Some((stream, number))) => self.log.push(Stamped {
+                stream,
+                number,
+                at_ns,
+            }),
+            (None, Some(_)) => self.log.missing += 1,
+            (_, None) => {}
+        }
+    }
+}
+
+impl Port {
+    fn open(spec: &PortSpec, options: Options) -> Result<Port, EngineError> {
+        let existing = within(&spec.netns, || Ok(count_queues(&spec.interface)))?;
+        if let Some(queues) = options.queues
+            && !(1..=existing).contains(&u32::from(queues))
+        {
+            return Err(EngineError::Frames(format!(
+                "{} has {existing} queues to send into, not {queues}; see ethtool -l",
+                spec.interface
+            )));
+        }
+        let slots = ENTRIES as usize * options.queues.map_or(existing as usize, usize::from);
+        let mut port = Port {
+            spec: spec.clone(),
+            options,
+            memory: FrameMemory::new(slots)?,
+            slots,
+            queues: vec![],
+            wanted: 1,
+            zero_copy: false,
+            offers: within(&spec.netns, || {
+                Ok(Offers::of(interface_index(&spec.interface)?))
+            })?,
+            departing: None,
+        };
+        port.reopen()?;
+        port.zero_copy = port.queues.iter().all(|queue| queue.zero_copy);
+        port.wanted = match options.queues {
+            Some(queues) => queues.into(),
+            None if port.zero_copy => existing as usize,
+            None => 1,
+        };
+        port.reopen()?;
+        Ok(port)
+    }
+
+    /// Opens the sockets that are not open.
+    fn reopen(&mut self) -> Result<(), EngineError> {
+        if self.queues.len() >= self.wanted {
+            return Ok(());
+        }
+        if self.queues.is_empty() {
+            self.memory.reclaim();
+        }
+        let Port {
+            spec,
+            options,
+            memory,
+            queues,
+            wanted,
+            departing,
+            ..
+        } = self;
+        let region = memory.region();
+        let with_metadata = departing.is_some();
+        within(&spec.netns, || {
+            let interface = interface_index(&spec.interface)?;
+            while queues.len() < *wanted {
+                let number = queues.len() as u32;
+                let what = || {
+                    format!(
+                        "open an AF_XDP socket on queue {number} of {}",
+                        spec.interface
+                    )
+                };
+                let first = queues.first();
+                let queue = open_patiently(|| {
+                    Queue::open(interface, number, region, options, first, with_metadata)
+                });
+                queues.push(queue.map_err(|e| EngineError::system(what(), e))?);
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes back the frames that are ours again; returns how many of this trial have not been sent.
+    fn unsent(&mut self) -> u64 {
+        let mut unsent = 0;
+        for queue in &mut self.queues {
+            while let Some(start) = queue.complete() {
+                if let Some(departing) = &mut self.departing {
+                    departing.note(self.memory.completed(start));
+                }
+                self.memory.release(start);
+            }
+            unsent += queue.unsent();
+        }
+        unsent
+    }
+
+    #[inline]
+    fn fill<S: Source>(&mut self, frames: &mut S, counters: &Counters) {
+        let mut taken = 0;
+        while taken < BATCH && frames.has_next() {
+            let queue = match self.queues.len() {
+                0 => return,
+                1 => 0,
+                queues => self.memory.lane(frames) as usize % queues,
+            };
+            let queue = &mut self.queues[queue];
+            let room = queue.has_room();
+            let Some((start, slot)) = room.then(|| self.memory.take(frames)).flatten() else {
+                counters.ring_was_full();
+                break;
+            };
+            queue.push(start, slot.bytes, slot.stream);
+            taken += 1;
+        }
+        self.queues.iter().for_each(Queue::publish);
+    }
+
+    /// Lets the kernel send what is in the rings, until they are empty or nothing moves.
+    fn drain(&mut self, counters: &Counters) -> Result<(), EngineError> {
+        let mut unsent = self.unsent();
+        while unsent > 0 {
+            for queue in &mut self.queues {
+                if queue.unsent() > 0 {
+                    queue.wake(counters).map_err(|e| {
+                        EngineError::system(format!("send into {}", self.spec.interface), e)
+                    })?;
+                }
+            }
+            let before = std::mem::replace(&mut unsent, self.unsent());
+            if unsent == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Why the device does not say when frames leave.
+    fn against_departures(&self, kind: Kind) -> Option<String> {
+        let refuse = |words: &str| Some(format!("{} {words}", self.spec.interface));
+        match kind {
+            Kind::User => None,
+            Kind::Software if self.options.freed_stamps => None,
+            Kind::Software => refuse(
+                "has no socket that the kernel would tell when the driver takes a frame; use --engine af-packet",
+            ),
+            Kind::Hardware if !self.offers.tx_timestamp => {
+                refuse("offers none in metadata (netdev: no tx-timestamp in xsk-features)")
+            }
+            Kind::Hardware if !self.zero_copy => refuse(
+                "is in copy mode, in which the kernel writes when it freed a frame, and not when that left",
+            ),
+            Kind::Hardware => None,
+        }
+    }
+
+    /// Counts what was sent.
+    fn publish(&mut self, path: usize, counters: &Counters) {
+        let sent = self.queues.iter_mut().map(|queue| queue.count(counters));
+        counters.set_sent(path, sent.sum());
+    }
+}
+
+fn open_patiently(open: impl Fn() -> io::Result<Queue>) -> io::Result<Queue> {
+    let mut tries = RELEASE_TRIES;
+    loop {
+        match open() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && tries > 0 => {
+                tries -= 1;
+                thread::sleep(RELEASE_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// How many queues a port can send into; 1 where the driver does not say.
+fn count_queues(interface: &str) -> u32 {
+    socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .ok()
+    .and_then(|socket| transmit_queues(&socket, interface).ok())
+    .unwrap_or(1)
+    .max(1)
+}
+
+impl Transmit for XdpTransmit {
+    fn capabilities(&self) -> Capabilities {
+        let zero_copy = self.ports.iter().all(|port| port.zero_copy);
+        let queues = self.ports.iter().map(|port| port.wanted).min();
+        let summary = if zero_copy {
+            "AF_XDP: the device reads frames where they are, one thread"
+        } else {
+            "AF_XDP: the kernel copies batches of up to 64 frames, one thread"
+        };
+        Capabilities {
+            copies: match zero_copy {
+                true => Copies::ZeroCopy,
+                false => Copies::ByKernel,
+            },
+            queues: queues.unwrap_or(1) as u16,
+            need_wakeup: true,
+            busy_poll: self
+                .ports
+                .iter()
+                .any(|port| port.options.busy_poll.is_some()),
+            profiles: true,
+            hot_load: true,
+            timestamps: match (self.ports.iter())
+                .all(|port| port.against_departures(Kind::Hardware).is_none())
+            {
+                true => Timestamps::SoftwareAndDevice,
+                false => Timestamps::Software,
+            },
+            metadata: (self.ports.first()).map_or(Offers::default(), |port| port.offers),
+            ..Capabilities::plain(Mode::AfXdp, summary)
+        }
+    }
+
+    fn arm(&mut self, outline: &Outline) -> Result<(), EngineError> {
+        let with_metadata = self.ports.iter().any(|port| port.departing.is_some());
+        let most = CHUNK_BYTES - if with_metadata { metadata::ROOM } else { 0 };
+        if outline.buffer_len > most {
+            return Err(EngineError::Unsupported {
+                engine: Mode::AfXdp.name(),
+                what: format!(
+                    "send frames of more than {most} bytes without FCS, and one has {}",
+                    outline.buffer_len
+                ),
+            });
+        }
+        for port in &mut self.ports {
+            if let Some(departing) = &mut port.departing {
+                departing.signed = Some(outline.signed);
+            }
+            // frames still with the DUT would come back as slots that are elsewhere now
+            let mut patience = END_TRIES;
+            port.unsent();
+            while port.queues.iter().any(|queue| queue.in_flight() > 0) {
+                if patience == 0 {
+                    port.queues.clear();
+                    break;
+                }
+                patience -= 1;
+                thread::sleep(END_PAUSE);
+                port.unsent();
+            }
+            port.memory
+                .arm(outline, port.slots, port.departing.is_some());
+            port.reopen()?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), EngineError> {
+        for port in &mut self.ports {
+            port.reopen()?;
+            if let Some(departing) = &mut port.departing {
+                departing.log = Log::new(departing.log.origin);
+            }
+            port.memory.begin();
+            port.queues.iter_mut().for_each(Queue::begin);
+        }
+        Ok(())
+    }
+
+    fn send<S: Source>(
+        &mut self,
+        path: usize,
+        frames: &mut S,
+        counters: &Counters,
+    ) -> Result<(), EngineError> {
+        if path != self.current {
+            let last = &mut self.ports[self.current];
+            last.drain(counters)?;
+            last.publish(self.current, counters);
+            self.current = path;
+        }
+        let port = &mut self.ports[path];
+        // learns which buffers are free again
+        port.drain(counters)?;
+        port.fill(frames, counters);
+        port.drain(counters)?;
+        port.publish(path, counters);
+        Ok(())
+    }
+
+    fn end(&mut self, counters: &Counters) -> Result<(), EngineError> {
+        let mut result = Ok(());
+        for (path, port) in self.ports.iter_mut().enumerate() {
+            let mut drained = port.drain(counters);
+            // a dropped frame may show only when the DUT has finished with those before it
+            let mut patience = END_TRIES;
+            while drained.is_ok() && port.unsent() > 0 && patience > 0 {
+                patience -= 1;
+                thread::sleep(END_PAUSE);
+                drained = port.drain(counters);
+            }
+            let unsent = port.unsent();
+            port.publish(path, counters);
+            counters.set_refused(path, unsent);
+            if unsent > 0 || drained.is_err() {
+                port.queues.clear();
+            }
+            result = result.and(drained);
+        }
+        result
+    }
+
+    fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
+        for port in &mut self.ports {
+            if let Some(reason) = port.against_departures(kind) {
+                return Err(EngineError::Unsupported {
+                    engine: Mode::AfXdp.name(),
+                    what: format!("tell {} timestamps: {reason}", kind.name()),
+                });
+            }
+            let origin = match (kind, stamps::Offers::of(&port.spec)?.clock) {
+                (Kind::User, _) => None,
+                (Kind::Hardware, Some(clock)) => Some(Origin::card_metadata(clock)),
+                (Kind::Software | Kind::Hardware, _) => Some(Origin::FREED),
+            };
+            if origin.is_none() && port.departing.is_none() {
+                continue;
+            }
+            port.departing = origin.map(|origin| Departing {
+                signed: None,
+                log: Log::new(origin),
+            });
+            // memory is registered anew, with or without metadata
+            port.queues.clear();
+            port.reopen()?;
+        }
+        Ok(())
+    }
+
+    fn departures(&mut self) -> Option<Log> {
+        let ports = self.ports.iter_mut();
+        let mut logs = ports.filter_map(|port| {
+            port.unsent();
+            let in_flight: u64 = port.queues.iter().map(Queue::in_flight).sum();
+            let mut log = port.departing.as_ref()?.log.clone();
+            log.missing += in_flight;
+            Some(log)
+        });
+        let first = logs.next()?;
+        Some(logs.fold(first, Log::and))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::af_packet::source::TestSource;
+    use crate::generator::{Frames, Schedule, TestFrames};
+    use crate::pacer::HoldUps;
+    use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+
+    /// A ring of completions that a test has written: of five frames the device took, it says of three when they left.
+    #[test]
+    fn completions_become_departures_by_the_numbers_of_their_frames() {
+        let template = FrameTemplate::new(&FrameSpec {
+            source: MacAddr([2, 0, 0, 0, 1, 1]),
+            destination: MacAddr([2, 0, 0, 0, 0, 1]),
+            version: IpVersion::V4,
+            frame_size: 64,
+        });
+        let frames = TestFrames {
+            template: template.unwrap(),
+            flows: FlowSet::default_v4(3).unwrap(),
+            nonce: 9,
+        };
+        let outline = Outline::of(&Frames::Test(frames.clone())).unwrap();
+        let mut memory = FrameMemory::new(8).unwrap();
+        memory.arm(&outline, 8, true);
+        let schedule = Schedule {
+            load_pps: None,
+            frames: Some(100),
+            at_most: Duration::from_secs(1),
+            hold_ups: HoldUps::Forgive,
+            path: 0,
+        };
+        let mut source = TestSource::new(&frames, &schedule, 0);
+        source.look(1);
+        let mut departing = Departing {
+            signed: Some(outline.signed),
+            log: Log::new(Origin::card_metadata(0)),
+        };
+        // two rounds: the second one goes into the buffers of the first
+        for round in 0..2_u64 {
+            let taken: Vec<usize> = (0..5)
+                .map(|_| memory.take(&mut source).unwrap().0)
+                .collect();
+            let completions: Vec<usize> = [3, 0, 4, 1, 2].map(|at| taken[at]).into();
+            for (at, &start) in (0_u64..).zip(&completions) {
+                assert_eq!(start % 64, 0);
+                let (time, frame) = memory.completed(start).unwrap();
+                assert_eq!((time, frame.len()), (None, 60), "an old answer is gone");
+                if at < 3 {
+                    memory.answer(start, 1000 * (round + 1) + at);
+                }
+                departing.note(memory.completed(start));
+                memory.release(start);
+            }
+        }
+        let found: Vec<(u64, u64)> = (departing.log.times.iter())
+            .map(|stamped| (stamped.number, stamped.at_ns))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (3, 1000),
+                (0, 1001),
+                (4, 1002),
+                (8, 2000),
+                (5, 2001),
+                (9, 2002)
+            ]
+        );
+        assert_eq!(departing.log.missing, 4);
+        memory.arm(&outline, 8, false);
+        assert_eq!(memory.completed(0), None, "no metadata, no answer");
+    }
+}

@@ -1,0 +1,431 @@
+//! What a receiver finds out about frames beyond counting them: per stream and per flow what is missing, doubled, out of order,
+//! damaged or late, and how long frames were under way.
+//!
+//! Here are the questions and the answers, and [`Analyser`], which finds the answers in user space. At the driver
+//! `bpf/analyse.bpf.c` does the same, frame by frame; a test holds the two together. Start with [`AnalysisPlan`].
+//!
+//! What becomes of a frame with this trial's nonce, in this order:
+//!
+//! 1. Its stream is not in the plan: it is *foreign*.
+//! 2. It is *corrupt*: as long as no frame of its stream is, or a checksum is wrong ([`integrity`] says what is checked). What
+//!    it says of itself is not believed: it is counted, and nothing else.
+//! 3. Its number is more than [`WINDOW`] below the next expected one: it is *older* than what is remembered. Whether it came
+//!    before is not known, so it is neither a duplicate nor reordered, and not timed. Its flow is counted.
+//! 4. It has come before: it is a *duplicate*. Only the first copy is timed and counted in its flow (RFC 2679, RFC 5560).
+//! 5. Its number is below the next expected one: it is *reordered* (RFC 4737 section 3). Else it is in order, and the next
+//!    expected number is one more than its own.
+//!
+//! Frames of in 5 are timed: their latency is the time of arrival less the intended departure that is in the signature. So
+//! the time a frame waited because its sender was held up is part of the latency, and no wait is left out (no "coordinated
+//! omission"); what [`HoldUps`](crate::HoldUps) does about frames that were missed is said there. A frame without a departure is not timed; one that arrived before its departure is *early*, which shows that
+//! the clocks of the two ends are not one, and is not timed either.
+
+mod analyser;
+pub mod find;
+pub mod integrity;
+mod order;
+
+use self::analyser::Timer;
+pub use self::analyser::{Analyser, Seen};
+
+use std::collections::{HashMap, HashSet};
+
+use fwdlab_model::latency::{Bucket, Exact, HeldUp, LatencySummary};
+
+use crate::error::EngineError;
+use crate::generator::{Expected, SignaturePlace};
+use crate::histogram::Histogram;
+use crate::pacer::CATCH_UP_US;
+use crate::stamps::{Kind, Log, Origins};
+
+/// How many frames of a stream, back from the newest, are remembered one by one. One that is older can be told neither
+/// from a duplicate nor from one that is late. At 10 Mpps that is 6.5 ms.
+pub const WINDOW: u64 = 65_536;
+
+/// How many latencies of a stream are remembered, to compare each with those of its two neighbours. A pair of frames that
+/// arrive farther apart than this is missing in the delay variation.
+pub const PAIRS: u64 = 256;
+
+/// Most streams of a plan: each takes some 400 KB of memory.
+pub const MAX_STREAMS: usize = 1024;
+
+/// Most flows of all streams of a plan together.
+pub const MAX_FLOWS: u64 = 1 << 26;
+
+/// What to find out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AnalysisPlan {
+    /// The streams that are expected; frames of others count as foreign.
+    pub streams: Vec<StreamPlan>,
+}
+
+/// One stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamPlan {
+    /// Its number in the signature.
+    pub id: u16,
+    /// Its frame number n carries flow n modulo this; 0 where flows are not to be counted.
+    pub flows: u32,
+    /// How long its frames are; `None` where any length is right.
+    pub lengths: Option<Lengths>,
+}
+
+/// Lengths of frames in bytes, without FCS and without VLAN tags, which a DUT may add or remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lengths {
+    /// The shortest.
+    pub shortest: u16,
+    /// The longest.
+    pub longest: u16,
+}
+
+impl Lengths {
+    /// Has a frame of this stream so many bytes?
+    pub fn contain(self, bytes: usize) -> bool {
+        (usize::from(self.shortest)..=usize::from(self.longest)).contains(&bytes)
+    }
+}
+
+/// What was found out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Analysis {
+    /// Of each stream of the plan, in its order.
+    pub streams: Vec<StreamAnalysis>,
+    /// Who took the two times of each latency, where, and on which clocks.
+    pub timestamps: Origins,
+    /// The time of day was set meanwhile, by so much as far as that is known, and times are from it: none is to be believed.
+    pub clock_step_ns: Option<i64>,
+}
+
+/// The frames of one stream. What each word means is said [above](self).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamAnalysis {
+    /// Its number in the signature.
+    pub id: u16,
+    /// Frames that arrived: duplicates and corrupt ones included.
+    pub received: u64,
+    /// Their bytes without FCS.
+    pub bytes: u64,
+    /// Frames that had arrived before.
+    pub duplicates: u64,
+    /// Frames that arrived after one with a higher number (RFC 4737 section 3).
+    pub reordered: u64,
+    /// The largest number of frames by which one was too late (RFC 4737 section 4.2): how many arrived from the first with
+    /// a higher number until it came.
+    pub reordering_extent: u64,
+    /// Frames more than [`WINDOW`] behind: late, or duplicates, nobody knows.
+    pub older: u64,
+    /// Frames whose length, checksums or contents are wrong.
+    pub corrupt: u64,
+    /// Of these, frames of a wrong length.
+    pub wrong_length: u64,
+    /// Frames that arrived before they were due to leave: the clocks differ.
+    pub early: u64,
+    /// One more than the highest number that arrived: what lies below and has not arrived is lost, or will be reordered.
+    pub next: u64,
+    /// When the first frame arrived, on the receiver's clock; 0: none has.
+    pub first_ns: u64,
+    /// When the last one did.
+    pub last_ns: u64,
+    /// From intended departure to arrival, in nanoseconds.
+    pub latency: Histogram,
+    /// The shortest latency, to the nanosecond; 0 when there is none.
+    pub latency_min_ns: u64,
+    /// The longest latency, to the nanosecond.
+    pub latency_max_ns: u64,
+    /// Sum of all latencies, for their mean.
+    pub latency_sum_ns: u64,
+    /// Smoothed variation of the latency in order of arrival (RFC 3550 section 6.4.1), in 1/16 ns.
+    pub jitter_16ths_ns: u64,
+    /// Differences of the latencies of frames n and n + 1, without sign (RFC 3393), in nanoseconds. How latencies differ from
+    /// the shortest (PDV, RFC 5481) is in `latency` and `latency_min_ns`.
+    pub delay_variation: Histogram,
+    /// How often each flow arrived, duplicates and corrupt frames not counted; empty where not asked for.
+    pub flows: Vec<u32>,
+}
+
+impl Analysis {
+    /// Times all frames anew, from the stamps of both ends: latencies are what lies between the two of a frame, and nothing of
+    /// what the frames themselves say of their departure is left. A frame that lacks one of them is not timed.
+    ///
+    /// # Errors
+    /// The stamps are of two clocks, whose times are not subtracted.
+    pub fn retime(&mut self, departures: &Log, arrivals: &Log) -> Result<(), EngineError> {
+        let (left, came) = (departures.origin, arrivals.origin);
+        if left.clock != came.clock {
+            return Err(EngineError::NoStamps {
+                kind: came.kind.name(),
+                reason: format!(
+                    "departures count on {} and arrivals on {}: times of two clocks are not subtracted",
+                    left.clock, came.clock
+                ),
+                instead: "--timestamps user",
+            });
+        }
+        let departed: HashMap<(u16, u64), u64> = (departures.times.iter())
+            .map(|stamped| ((stamped.stream, stamped.number), stamped.at_ns))
+            .collect();
+        for stream in &mut self.streams {
+            let mut timer = Timer::default();
+            stream.forget_times();
+            let id = stream.id;
+            for arrival in arrivals.times.iter().filter(|a| a.stream == id) {
+                let Some(&at_ns) = departed.get(&(id, arrival.number)) else {
+                    continue;
+                };
+                match arrival.at_ns.checked_sub(at_ns) {
+                    Some(latency_ns) => timer.time(stream, arrival.number, latency_ns),
+                    None => stream.early += 1,
+                }
+            }
+        }
+        self.clock_step_ns = departures.step_ns.or(arrivals.step_ns);
+        self.timestamps = Origins {
+            departures: left,
+            arrivals: came,
+        };
+        Ok(())
+    }
+}
+
+impl StreamAnalysis {
+    /// No frame has been timed.
+    fn forget_times(&mut self) {
+        self.early = 0;
+        self.latency = Histogram::default();
+        self.delay_variation = Histogram::default();
+        (self.latency_min_ns, self.latency_max_ns) = (0, 0);
+        (self.latency_sum_ns, self.jitter_16ths_ns) = (0, 0);
+    }
+
+    /// Frames of which at least one whole copy arrived; of those in `older` it is assumed.
+    pub fn delivered(&self) -> u64 {
+        self.received - self.duplicates - self.corrupt
+    }
+
+    /// Of so many frames sent, how many did not arrive whole.
+    pub fn lost(&self, sent: u64) -> u64 {
+        sent.saturating_sub(self.delivered())
+    }
+
+    /// Which flows never arrived.
+    pub fn silent_flows(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..)
+            .zip(&self.flows)
+            .filter_map(|(flow, &frames)| (frames == 0).then_some(flow))
+    }
+
+    /// Smoothed variation of the latency (RFC 3550 section 6.4.1), in whole nanoseconds.
+    pub fn jitter_ns(&self) -> u64 {
+        self.jitter_16ths_ns / 16
+    }
+
+    /// The latencies in figures, for results; `None` when nothing was timed.
+    ///
+    /// `lost` frames have no latency, or an endless one: percentiles that count them stand beside those that do not. What is known
+    /// of the sender's hold-ups is part of latencies from intended departures, and of no others.
+    pub fn latency_summary(
+        &self,
+        lost: u64,
+        held_up: Option<HeldUp>,
+        timestamps: &Origins,
+    ) -> Option<LatencySummary> {
+        let frames = self.latency.len();
+        if frames == 0 {
+            return None;
+        }
+        let exact = Exact {
+            min_ns: self.latency_min_ns,
+            max_ns: self.latency_max_ns,
+            sum_ns: self.latency_sum_ns,
+            jitter_ns: self.jitter_ns(),
+        };
+        let mut summary = LatencySummary::new(
+            &buckets(&self.latency),
+            &buckets(&self.delay_variation),
+            &exact,
+            lost,
+            held_up.filter(|_| timestamps.departures.kind == Kind::User),
+            &timestamps.to_string(),
+        );
+        summary.departure_timestamps = Some(timestamps.departures.kept());
+        summary.arrival_timestamps = Some(timestamps.arrivals.kept());
+        Some(summary)
+    }
+}
+
+/// What a sender's counts and the [lateness](crate::Sender::lateness) of its frames say of its hold-ups. The frames that were due in one
+/// are those that it missed and the one that left when it was over.
+pub fn held_up(made_up: u64, not_sent: u64, lateness: Option<&Histogram>) -> HeldUp {
+    let late = || {
+        let buckets = lateness.into_iter().flat_map(Histogram::buckets);
+        buckets.filter(|(low, ..)| *low > u64::from(CATCH_UP_US) * 1000)
+    };
+    HeldUp {
+        frames: made_up + not_sent + late().map(|(.., count)| count).sum::<u64>(),
+        not_sent,
+        longest_ns: late().map(|(_, high, _)| high).max().unwrap_or(0),
+    }
+}
+
+/// The buckets of a histogram that have values, as results and logs want them.
+pub fn buckets(histogram: &Histogram) -> Vec<Bucket> {
+    histogram
+        .buckets()
+        .map(|(low, high, count)| Bucket { low, high, count })
+        .collect()
+}
+
+impl AnalysisPlan {
+    /// Can a receiver make it?
+    ///
+    /// # Errors
+    /// Signatures in flow labels, which say nothing of streams; no stream, too many, or two with one number; too many flows.
+    pub(crate) fn check(
+        &self,
+        engine: &'static str,
+        expected: &Expected,
+    ) -> Result<(), EngineError> {
+        let refuse = |what: String| Err(EngineError::Unsupported { engine, what });
+        if expected.place == SignaturePlace::FlowLabel {
+            return refuse("analyse frames whose signature is a flow label: it says nothing of streams, numbers and times; use frames of 84 bytes or more".into());
+        }
+        if !(1..=MAX_STREAMS).contains(&self.streams.len()) {
+            return refuse(format!(
+                "analyse {} streams; 1 to {MAX_STREAMS} are possible",
+                self.streams.len()
+            ));
+        }
+        let mut ids = HashSet::new();
+        if let Some(twice) = self.streams.iter().find(|stream| !ids.insert(stream.id)) {
+            return refuse(format!("analyse two streams with the number {}", twice.id));
+        }
+        let flows: u64 = self.streams.iter().map(|s| u64::from(s.flows)).sum();
+        if flows > MAX_FLOWS {
+            return refuse(format!("count {flows} flows; {MAX_FLOWS} are possible"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stamps::{Clock, Origin, Stamped};
+    use proptest::prelude::*;
+
+    fn log(origin: Origin, times: &[(u16, u64, u64)]) -> Log {
+        let times = (times.iter())
+            .map(|&(stream, number, at_ns)| Stamped {
+                stream,
+                number,
+                at_ns,
+            })
+            .collect();
+        Log {
+            times,
+            ..Log::new(origin)
+        }
+    }
+
+    /// Two streams, a frame without a departure, one without an arrival, one that came before it left; in order of arrival.
+    #[test]
+    fn stamps_of_both_ends_replace_what_frames_say() {
+        let mut analysis = Analysis {
+            streams: [3, 4]
+                .map(|id| StreamAnalysis {
+                    id,
+                    latency_max_ns: 9999,
+                    latency_sum_ns: 9999,
+                    early: 7,
+                    ..StreamAnalysis::default()
+                })
+                .into(),
+            ..Analysis::default()
+        };
+        let departures = log(
+            Origin::LEAVING,
+            &[
+                (3, 0, 100),
+                (3, 1, 200),
+                (4, 0, 210),
+                (3, 2, 300),
+                (3, 4, 500),
+            ],
+        );
+        let arrivals = log(
+            Origin::ENTERING,
+            &[
+                (3, 0, 150),
+                (4, 0, 200),
+                (3, 2, 390),
+                (3, 1, 400),
+                (3, 3, 410),
+            ],
+        );
+        analysis.retime(&departures, &arrivals).unwrap();
+        let [first, second] = &analysis.streams[..] else {
+            panic!("two streams")
+        };
+        assert_eq!((first.latency.len(), first.early), (3, 0));
+        assert_eq!((first.latency_min_ns, first.latency_max_ns), (50, 200));
+        assert_eq!(first.latency_sum_ns, 50 + 90 + 200);
+        assert_eq!(first.delay_variation.len(), 2);
+        assert_eq!((second.latency.len(), second.early), (0, 1));
+        assert_eq!(analysis.timestamps.departures, Origin::LEAVING);
+        let summary = first
+            .latency_summary(0, None, &analysis.timestamps)
+            .unwrap();
+        let kept = serde_json::to_value(&summary).unwrap();
+        assert_eq!(kept["departure_timestamps"]["kind"], "software");
+        assert_eq!(kept["arrival_timestamps"]["clock"], "CLOCK_REALTIME");
+    }
+
+    #[test]
+    fn times_of_two_clocks_are_never_subtracted() {
+        let untouched = Analysis::default();
+        for (left, came) in [
+            (Origin::LEAVING, Origin::card(0)),
+            (Origin::card(0), Origin::card(1)),
+            (Origin::INTENDED, Origin::ENTERING),
+        ] {
+            let mut analysis = untouched.clone();
+            let refused = analysis.retime(&log(left, &[]), &log(came, &[]));
+            let words = refused.unwrap_err().to_string();
+            assert!(words.contains(&came.clock.to_string()), "{words}");
+            assert_eq!(analysis, untouched);
+        }
+        let same = Origin::card(2);
+        assert_eq!(same.clock, Clock::Card(2));
+        assert!(
+            untouched
+                .clone()
+                .retime(&log(same, &[]), &log(same, &[]))
+                .is_ok()
+        );
+    }
+
+    proptest! {
+        /// Percentiles of our buckets, of the HDR histogram that is made of them, and of all values, sorted.
+        #[test]
+        fn percentiles_are_those_of_sorted_values_and_of_hdr_histograms(
+            mut values in proptest::collection::vec(
+                prop_oneof![0..100_u64, 0..100_000_u64, 0..(1_u64 << 40)], 1..400),
+            share in 0.0..=1.0_f64,
+        ) {
+            let mut histogram = Histogram::default();
+            let mut hdr = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).unwrap();
+            for &value in &values {
+                histogram.record(value);
+                hdr.record(value).unwrap();
+            }
+            values.sort_unstable();
+            let rank = ((share * values.len() as f64).ceil() as usize).max(1);
+            let exact = values[rank - 1];
+            let ours = histogram.quantile(share).unwrap();
+            prop_assert!(exact <= ours && ours <= exact + exact / 64, "{ours} for {exact}");
+            let theirs = hdr.value_at_quantile(share);
+            prop_assert!(theirs <= ours + ours / 1000 && ours <= theirs + theirs / 64, "{ours}, {theirs}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! A signed frame, for tests of several modules.
+//!
+//! It is compiled for tests only, and compares nothing itself. Start with [`signed_frame`].
+
+use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
+
+/// A small frame of the eighth flow with this signature.
+pub fn signed_frame(version: IpVersion, signature: &Signature) -> Vec<u8> {
+    let (frame_size, flows) = match version {
+        IpVersion::V4 => (64, FlowSet::default_v4(10)),
+        IpVersion::V6 => (84, FlowSet::default_v6(10)),
+    };
+    let template = FrameTemplate::new(&FrameSpec {
+        source: MacAddr([2, 0, 0, 0, 1, 1]),
+        destination: MacAddr([2, 0, 0, 0, 0, 1]),
+        version,
+        frame_size,
+    })
+    .unwrap();
+    let mut frame = vec![0; template.buffer_len()];
+    template.write(&mut frame, &flows.unwrap().flow(7), signature);
+    frame
+}

@@ -1,0 +1,496 @@
+//! What a receiver should expect of frames that are sent: which streams, how long their frames are, and which flow each carries.
+//!
+//! The receiver counts numbers: frame n of a stream counts for n modulo the stream's cycle, after which the same flows come
+//! again in the same order. Which flows those are is known here, by the addresses and ports of the frames themselves, so that a
+//! flow that never arrived has a name. Start with [`Expectation::of`].
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+use fwdlab_packet::decode::decode;
+use fwdlab_packet::modifier::{Instruction, MIN_TRIM, Machine};
+use fwdlab_packet::stack::Layer;
+use fwdlab_packet::{Addresses, FlowSet, Signature};
+
+use super::player::{gcd, lcm};
+use super::{Kind, Stream};
+use crate::analysis::{AnalysisPlan, Lengths, MAX_FLOWS, StreamPlan, find};
+use crate::generator::{Frames, SignaturePlace};
+
+/// The longest cycle whose frames are looked at one by one: some 100 MB and a second.
+pub const MOST_FRAMES: u64 = 1 << 22;
+
+/// The streams of some frames, as their receiver sees them.
+#[derive(Debug, Clone, Default)]
+pub struct Expectation {
+    /// Streams whose frames can be told from each other, in the order of the traffic.
+    pub streams: Vec<StreamExpected>,
+    /// Names of streams that are sent and cannot be checked: some of their frames have no signature of 18 bytes.
+    pub unsigned: Vec<String>,
+}
+
+/// A stream, as its receiver sees it.
+#[derive(Debug, Clone)]
+pub struct StreamExpected {
+    /// Its number in signatures.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Which of the traffic's streams it is.
+    pub index: usize,
+    /// How long its frames are, as [`StreamPlan::lengths`] wants it.
+    pub lengths: Option<Lengths>,
+    /// Its flows, or why they cannot be counted.
+    pub flows: Result<Flows, Uncounted>,
+}
+
+/// Why the flows of a stream cannot be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Uncounted {
+    /// Nobody asked for it.
+    Unasked,
+    /// They never come again in the same order.
+    Endless,
+    /// They do after more than [`MOST_FRAMES`] frames.
+    TooMany,
+}
+
+/// Which flow each frame of a stream carries.
+#[derive(Debug, Clone)]
+pub struct Flows {
+    carried: Carried,
+}
+
+#[derive(Debug, Clone)]
+enum Carried {
+    /// One after another, over and over; nothing else is known of them.
+    Numbers(u32),
+    /// The same, of a set.
+    Set(FlowSet),
+    /// Whatever the frames of a cycle carry.
+    Cycle {
+        /// Which flow each of them does. Flows are numbered as they first come.
+        of_frame: Box<[u32]>,
+        /// The first frame of each flow.
+        first: Box<[u32]>,
+    },
+}
+
+impl Expectation {
+    /// What to expect of these frames. Writes every frame of a cycle once, so it may take a second.
+    pub fn of(frames: &Frames) -> Expectation {
+        let traffic = match frames {
+            Frames::Traffic(frames) => &frames.traffic,
+            Frames::Test(frames) => {
+                let bytes = frames.template.buffer_len() as u16;
+                let flows = match frames.flows.len() {
+                    ..=MAX_FLOWS => Ok(Flows {
+                        carried: Carried::Set(frames.flows),
+                    }),
+                    _ => Err(Uncounted::TooMany),
+                };
+                let stream = StreamExpected {
+                    id: 0,
+                    name: "test frames".into(),
+                    index: 0,
+                    lengths: Some(Lengths {
+                        shortest: bytes,
+                        longest: bytes,
+                    }),
+                    flows,
+                };
+                return Expectation {
+                    streams: vec![stream],
+                    unsigned: Vec::new(),
+                };
+            }
+        };
+        let mut expectation = Expectation::default();
+        for (index, stream) in traffic.streams.iter().enumerate() {
+            if !stream.kinds.iter().all(Kind::is_signed) {
+                expectation.unsigned.push(stream.name.clone());
+                continue;
+            }
+            let walked = walk(stream);
+            // what is in front of a signature at the end of a frame, a DUT may have changed
+            let at_end = (stream.kinds.iter()).any(|k| k.place == Some(SignaturePlace::Tail));
+            let lengths = match &walked {
+                Ok((_, lengths)) => *lengths,
+                Err(_) => lengths_of(stream),
+            };
+            expectation.streams.push(StreamExpected {
+                id: stream.id,
+                name: stream.name.clone(),
+                index,
+                lengths: (!at_end).then_some(lengths),
+                flows: walked.map(|(flows, _)| flows),
+            });
+        }
+        expectation
+    }
+
+    /// The plan for the receiver.
+    pub fn plan(&self) -> AnalysisPlan {
+        let plan = |stream: &StreamExpected| StreamPlan {
+            id: stream.id,
+            flows: stream.flows.as_ref().map_or(0, Flows::cycle),
+            lengths: stream.lengths,
+        };
+        AnalysisPlan {
+            streams: self.streams.iter().map(plan).collect(),
+        }
+    }
+}
+
+impl Flows {
+    /// So many flows one after another, of which nothing else is known.
+    pub fn numbered(flows: u32) -> Flows {
+        Flows {
+            carried: Carried::Numbers(flows),
+        }
+    }
+
+    /// After how many frames the same flows come again in the same order.
+    pub fn cycle(&self) -> u32 {
+        match &self.carried {
+            Carried::Numbers(flows) => *flows,
+            Carried::Set(set) => set.len() as u32,
+            Carried::Cycle { of_frame, .. } => of_frame.len() as u32,
+        }
+    }
+
+    /// How many flows there are.
+    pub fn count(&self) -> u32 {
+        match &self.carried {
+            Carried::Cycle { first, .. } => first.len() as u32,
+            _ => self.cycle(),
+        }
+    }
+
+    /// How many of them are in the first so many frames: they are the first ones.
+    pub fn among(&self, frames: u64) -> u32 {
+        match &self.carried {
+            Carried::Cycle { first, .. } => {
+                first.partition_point(|&frame| u64::from(frame) < frames) as u32
+            }
+            _ => frames.min(self.cycle().into()) as u32,
+        }
+    }
+
+    /// How often each flow arrived, of how often each number of the cycle did.
+    pub fn arrivals(&self, numbers: &[u32]) -> Vec<u64> {
+        let mut arrivals = vec![0; self.count() as usize];
+        for (number, &frames) in numbers.iter().enumerate() {
+            let flow = match &self.carried {
+                Carried::Cycle { of_frame, .. } => of_frame[number] as usize,
+                _ => number,
+            };
+            arrivals[flow] += u64::from(frames);
+        }
+        arrivals
+    }
+
+    /// Addresses and ports of these flows, in the same order. `stream`: the one that they are of.
+    pub fn names(&self, wanted: &[u32], stream: Option<&Stream>) -> Vec<String> {
+        match (&self.carried, stream) {
+            (Carried::Set(set), _) => wanted
+                .iter()
+                .map(|&flow| name_in_set(set, flow.into()))
+                .collect(),
+            (Carried::Cycle { first, .. }, Some(stream)) => {
+                let mut names = vec![String::new(); wanted.len()];
+                let last = wanted.iter().map(|&flow| first[flow as usize]).max();
+                for_each_frame(
+                    stream,
+                    last.map_or(0, |last| last + 1),
+                    |number, _, frame| {
+                        for (name, &flow) in names.iter_mut().zip(wanted) {
+                            if first[flow as usize] == number {
+                                *name = name_of(frame);
+                            }
+                        }
+                    },
+                );
+                names
+            }
+            _ => wanted.iter().map(|flow| format!("flow {flow}")).collect(),
+        }
+    }
+}
+
+/// Goes through the cycle of a stream, frame by frame.
+fn walk(stream: &Stream) -> Result<(Flows, Lengths), Uncounted> {
+    let cycle = cycle(stream)?;
+    let keys: Vec<Key> = stream.kinds.iter().map(|k| Key::of(&k.template)).collect();
+    let mut numbers: HashMap<Box<[u8]>, u32> = HashMap::new();
+    let (mut of_frame, mut first) = (Vec::with_capacity(cycle as usize), Vec::new());
+    let mut lengths: Option<Lengths> = None;
+    let mut key = Vec::new();
+    for_each_frame(stream, cycle, |number, kind, frame| {
+        keys[kind].read(frame, &mut key);
+        let flow = match numbers.get(key.as_slice()) {
+            Some(&flow) => flow,
+            None => {
+                let flow = first.len() as u32;
+                numbers.insert(key.as_slice().into(), flow);
+                first.push(number);
+                flow
+            }
+        };
+        of_frame.push(flow);
+        let len = untagged(frame);
+        let known = lengths.get_or_insert(Lengths {
+            shortest: len,
+            longest: len,
+        });
+        known.shortest = known.shortest.min(len);
+        known.longest = known.longest.max(len);
+    });
+    let carried = Carried::Cycle {
+        of_frame: of_frame.into(),
+        first: first.into(),
+    };
+    Ok((Flows { carried }, lengths.ok_or(Uncounted::Endless)?))
+}
+
+/// After how many frames of a stream all is the same again but the signatures.
+///
+/// Of P frames of the pattern c are of one kind, which itself begins again after F of its frames: so all its flows have been
+/// at all their places in the pattern after F / gcd(F, c) patterns.
+fn cycle(stream: &Stream) -> Result<u32, Uncounted> {
+    let mut often = vec![0_u64; stream.kinds.len()];
+    for &kind in &stream.pattern {
+        often[usize::from(kind)] += 1;
+    }
+    let mut rounds = 1;
+    for (machine, often) in machines(stream).into_iter().zip(often) {
+        let period = match machine.map(|machine| machine.period()) {
+            _ if often == 0 => continue,
+            Some(Some(period)) => period,
+            _ => return Err(Uncounted::Endless),
+        };
+        rounds = lcm(rounds, period / gcd(period, often)).ok_or(Uncounted::TooMany)?;
+    }
+    match rounds.checked_mul(stream.pattern.len() as u64) {
+        Some(cycle @ 1..=MOST_FRAMES) => Ok(cycle as u32),
+        _ => Err(Uncounted::TooMany),
+    }
+}
+
+/// The programs of a stream without their signatures; `None`: one that cannot be played, which the sender says.
+fn machines(stream: &Stream) -> Vec<Option<Machine>> {
+    let machine = |kind: &Kind| {
+        let mut program = kind.program.clone();
+        (program.instructions).retain(|i| !matches!(i, Instruction::Signature { .. }));
+        program.machine(&kind.template).ok()
+    };
+    stream.kinds.iter().map(machine).collect()
+}
+
+/// Writes the first so many frames of a stream, without signatures: number, kind and bytes.
+fn for_each_frame(stream: &Stream, frames: u32, mut look: impl FnMut(u32, usize, &[u8])) {
+    let mut machines = machines(stream);
+    let longest = stream.kinds.iter().map(|kind| kind.template.len()).max();
+    let mut buffer = vec![0; longest.unwrap_or(0)];
+    let signature = Signature {
+        nonce: 0,
+        stream: stream.id,
+        sequence: 0,
+        timestamp_ns: 0,
+    };
+    for (number, &kind) in (0..frames).zip(stream.pattern.iter().cycle()) {
+        let kind = usize::from(kind);
+        let Some(Some(machine)) = machines.get_mut(kind) else {
+            return;
+        };
+        let len = machine.render(&mut buffer, &signature);
+        look(number, kind, &buffer[..len]);
+    }
+}
+
+/// Lengths of frames that cannot all be looked at.
+fn lengths_of(stream: &Stream) -> Lengths {
+    let mut lengths = Lengths {
+        shortest: u16::MAX,
+        longest: 0,
+    };
+    for kind in &stream.kinds {
+        let longest = untagged(&kind.template);
+        let cuts = |i: &Instruction| matches!(i, Instruction::Trim { .. });
+        let shortest = match kind.program.instructions.iter().any(cuts) {
+            // with as many tags as may be
+            true => (MIN_TRIM - 8).min(longest),
+            false => longest,
+        };
+        lengths.shortest = lengths.shortest.min(shortest);
+        lengths.longest = lengths.longest.max(longest);
+    }
+    lengths
+}
+
+/// Bytes of a frame without its tags.
+fn untagged(frame: &[u8]) -> u16 {
+    let tags = find::network(frame).map_or(0, find::Network::tag_bytes);
+    (frame.len() - tags) as u16
+}
+
+/// Which bytes of a kind's frames say what flow they are of: addresses, protocol and ports of every IP header, and the tags,
+/// labels and networks that it is in; without an IP header, the Ethernet header.
+///
+/// A receiver needs none of them: it knows a frame's flow by its number. So it is all one what a DUT does to tags, and
+/// whether the receiving port takes them off.
+struct Key {
+    /// Frames with different headers are not of one flow, whatever their bytes are.
+    headers: Vec<u8>,
+    parts: Vec<Part>,
+}
+
+/// Bytes of a frame, without the bits before and behind an identifier.
+struct Part {
+    at: Range<usize>,
+    first_mask: u8,
+    last_mask: u8,
+}
+
+const WHOLE: [u8; 2] = [0xff; 2];
+
+impl Key {
+    fn of(template: &[u8]) -> Key {
+        let decoded = decode(template);
+        let mut key = Key {
+            headers: Vec::new(),
+            parts: Vec::new(),
+        };
+        let mut has_ip = false;
+        for (layer, &at) in decoded.layers.iter().zip(&decoded.offsets) {
+            // what the header is called here, its fields, and the bits of an identifier in its first and its last byte
+            let (header, fields, [first_mask, last_mask]): (u8, &[(usize, usize)], [u8; 2]) =
+                match layer {
+                    Layer::Ipv4(_) => (4, &[(9, 10), (12, 20)], WHOLE),
+                    Layer::Ipv6(_) => (6, &[(6, 7), (8, 40)], WHOLE),
+                    Layer::Udp(_) | Layer::Tcp(_) => (1, &[(0, 4)], WHOLE),
+                    // without priority
+                    Layer::Vlan(_) => (2, &[(0, 2)], [0x0f, 0xff]),
+                    // without traffic class and bottom of stack
+                    Layer::Mpls(_) => (3, &[(0, 3)], [0xff, 0xf0]),
+                    Layer::Vxlan(_) => (5, &[(4, 7)], WHOLE),
+                    Layer::Gre(gre) => match (gre.key, gre.checksum) {
+                        (Some(_), false) => (7, &[(4, 8)], WHOLE),
+                        (Some(_), true) => (7, &[(8, 12)], WHOLE),
+                        (None, _) => continue,
+                    },
+                    _ => continue,
+                };
+            has_ip |= matches!(layer, Layer::Ipv4(_) | Layer::Ipv6(_));
+            key.headers.push(header);
+            key.parts.extend(fields.iter().map(|&(from, to)| Part {
+                at: at + from..at + to,
+                first_mask,
+                last_mask,
+            }));
+        }
+        if !has_ip {
+            let [first_mask, last_mask] = WHOLE;
+            key.parts.push(Part {
+                at: 0..14,
+                first_mask,
+                last_mask,
+            });
+        }
+        key
+    }
+
+    /// A frame that was cut keeps what is left of its headers.
+    fn read(&self, frame: &[u8], key: &mut Vec<u8>) {
+        key.clear();
+        key.extend(&self.headers);
+        for part in &self.parts {
+            let start = key.len();
+            key.extend(frame.get(part.at.clone()).unwrap_or_default());
+            if let [first, .., last] = &mut key[start..] {
+                *first &= part.first_mask;
+                *last &= part.last_mask;
+            }
+        }
+    }
+}
+
+fn name_in_set(set: &FlowSet, index: u64) -> String {
+    let flow = set.flow(index);
+    let (from, to): (IpAddr, IpAddr) = match flow.addresses {
+        Addresses::V4 {
+            source,
+            destination,
+        } => (source.into(), destination.into()),
+        Addresses::V6 {
+            source,
+            destination,
+        } => (source.into(), destination.into()),
+    };
+    ends(from, to, Some((flow.source_port, flow.destination_port)))
+}
+
+/// The innermost addresses and ports of a frame: `198.18.10.3:2000 > 198.19.10.7:2000`. What is not UDP is said behind it, and
+/// then what it is in, as `VLAN 100/7`.
+fn name_of(frame: &[u8]) -> String {
+    let decoded = decode(frame);
+    let (mut addresses, mut ports, mut protocol) = (None, None, None);
+    let mut inside = String::new();
+    let mut before = "";
+    for layer in &decoded.layers {
+        if let Some(identifier) = identifier(layer) {
+            inside += &match layer.name() {
+                name if name == before => format!("/{identifier}"),
+                name => format!(" {name} {identifier}"),
+            };
+        }
+        before = layer.name();
+        match layer {
+            Layer::Ipv4(ip) => {
+                addresses = Some((IpAddr::from(ip.source), IpAddr::from(ip.destination)));
+                (ports, protocol) = (None, None);
+            }
+            Layer::Ipv6(ip) => {
+                addresses = Some((IpAddr::from(ip.source), IpAddr::from(ip.destination)));
+                (ports, protocol) = (None, None);
+            }
+            Layer::Udp(udp) => ports = Some((udp.source_port, udp.destination_port)),
+            Layer::Tcp(tcp) => {
+                ports = Some((tcp.source_port, tcp.destination_port));
+                protocol = Some("TCP");
+            }
+            Layer::Payload(_) => {}
+            other => protocol = protocol.or(Some(other.name())),
+        }
+    }
+    let name = match (addresses, decoded.layers.first()) {
+        (Some((from, to)), _) => match protocol {
+            Some(protocol) => format!("{} {protocol}", ends(from, to, ports)),
+            None => ends(from, to, ports),
+        },
+        (None, Some(Layer::Ethernet(ethernet))) => {
+            format!("{} > {}", ethernet.source, ethernet.destination)
+        }
+        _ => "a frame without addresses".into(),
+    };
+    name + &inside
+}
+
+/// What tells frames in such a header from others in the same.
+fn identifier(layer: &Layer) -> Option<u32> {
+    match layer {
+        Layer::Vlan(tag) => Some(tag.id.into()),
+        Layer::Mpls(entry) => Some(entry.label),
+        Layer::Vxlan(network) => Some(network.vni),
+        Layer::Gre(tunnel) => tunnel.key,
+        _ => None,
+    }
+}
+
+fn ends(from: IpAddr, to: IpAddr, ports: Option<(u16, u16)>) -> String {
+    match ports {
+        Some((a, b)) => format!("{} > {}", SocketAddr::new(from, a), SocketAddr::new(to, b)),
+        None => format!("{from} > {to}"),
+    }
+}

@@ -1,0 +1,818 @@
+//! Playing traffic: which frame leaves next, when, and what its bytes are.
+//!
+//! No clock, no socket: whoever asks has both. Streams keep their own time exactly and are merged in the order in which their
+//! frames are due; a frame is written into the caller's buffer. Start with [`Player::upcoming`] and [`Player::take`].
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fwdlab_packet::Signature;
+use fwdlab_packet::modifier::{self, Lists, Machine};
+
+use super::{Emission, Stream, Traffic, TrafficFrames};
+use crate::af_packet::source::{Room, Slot};
+use crate::error::EngineError;
+use crate::pacer::{CATCH_UP, FINE, FRACTION, gap, scaled};
+
+/// Where a time between two units belongs to: to the nearer.
+const HALF: u128 = 1 << (FINE - 1);
+
+/// Rates are taken for proportional, and are then made so exactly, when they are so to this precision (a third is not exact
+/// in binary), in numbers up to [`LARGEST_PROPORTION`].
+const SAME: f64 = 1e-14;
+const LARGEST_PROPORTION: u64 = 1 << 20;
+
+/// An order that takes no more than 64 kB of cache.
+const LONGEST_ORDER: u64 = 1 << 14;
+
+/// Traffic being played, one frame after another.
+///
+/// Times are in 1/65536 ns after the start. What a stream does:
+///
+/// - frame k of a group leaves k gaps after its first; nothing follows the last frame;
+/// - the next group begins its pause after the last frame of the one before, and the stream that waits for this one begins
+///   its delay after the last frame, in the same instant when there is none;
+/// - modifiers and sequence numbers go on where they were when a stream runs again;
+/// - a stream that is to start and still sends is left alone.
+///
+/// Frames due at the same time leave in the order of their streams. The load scales rates, and neither delays nor pauses.
+#[derive(Debug, Clone)]
+pub struct Player {
+    timeline: Timeline,
+    /// In place of the timeline: streams in their order, over and over.
+    order: Option<Order>,
+    voices: Box<[Voice]>,
+    /// Of all kinds of all streams.
+    machines: Box<[Machine]>,
+    nonce: u16,
+    /// The next frame, found when the one before was taken.
+    next: Option<Upcoming>,
+}
+
+/// A frame that is to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upcoming {
+    /// When, in 1/65536 ns after the start.
+    pub due: u64,
+    /// Of which stream: an index into [`Traffic::streams`].
+    pub stream: u32,
+    /// Of which kind, counted through all streams: buffers that hold a frame of the same kind cost less to fill.
+    pub kind: u32,
+}
+
+/// In which order streams take turns where nobody asks for times.
+#[derive(Debug, Clone)]
+struct Order {
+    streams: Box<[u32]>,
+    at: usize,
+}
+
+/// The frames of a stream, without times.
+#[derive(Debug, Clone)]
+struct Voice {
+    id: u16,
+    path: usize,
+    /// Kinds, counted through all streams.
+    pattern: Box<[u32]>,
+    at: usize,
+    sequence: u64,
+}
+
+/// Room for frames of one kind.
+struct Uniform<'a, R> {
+    room: &'a mut R,
+    stream: u32,
+    kind: u32,
+}
+
+impl<R: Room> modifier::Room for Uniform<'_, R> {
+    #[inline]
+    fn next(&mut self) -> Option<(&mut [u8], bool)> {
+        let (buffer, slot) = self.room.next()?;
+        Some((buffer, slot.kind == Some(self.kind)))
+    }
+
+    #[inline]
+    fn filled(&mut self, bytes: usize) {
+        self.room.filled(Slot {
+            bytes: bytes as u32,
+            stream: self.stream,
+            kind: Some(self.kind),
+        });
+    }
+}
+
+impl Player {
+    /// From the first frame on, with `load_pps` frames per second in all streams together where they send at the profile's
+    /// full load ([`own_load_pps`]). `None` is that load itself.
+    ///
+    /// # Errors
+    /// Traffic that cannot be played: a stream without frames or kinds, a rate that is no positive number, a program that
+    /// does not fit its template, no stream that starts.
+    pub fn new(frames: &TrafficFrames, load_pps: Option<f64>) -> Result<Player, EngineError> {
+        let traffic = &*frames.traffic;
+        let mut machines = vec![];
+        let mut lists = Lists::default();
+        let mut voices = vec![];
+        for stream in &traffic.streams {
+            check(stream, traffic.streams.len()).map_err(|what| bad(traffic, stream, &what))?;
+            let first = machines.len() as u32;
+            for kind in &stream.kinds {
+                let kind = kind.for_trial(frames.nonce);
+                let machine = kind.program.machine(&kind.template);
+                let mut machine = machine.map_err(|e| bad(traffic, stream, &e.to_string()))?;
+                machine.use_lists(&mut lists);
+                machines.push(machine);
+            }
+            voices.push(Voice {
+                id: stream.id,
+                path: stream.path,
+                pattern: stream
+                    .pattern
+                    .iter()
+                    .map(|&k| first + u32::from(k))
+                    .collect(),
+                at: 0,
+                sequence: 0,
+            });
+        }
+        let timeline = Timeline::new(traffic, load_pps);
+        if timeline.first.is_none() {
+            return Err(EngineError::Frames(format!(
+                "in {} every stream waits for another; let one start by itself",
+                traffic.name
+            )));
+        }
+        let mut player = Player {
+            timeline,
+            order: None,
+            voices: voices.into(),
+            machines: machines.into(),
+            nonce: frames.nonce,
+            next: None,
+        };
+        player.find_next();
+        Ok(player)
+    }
+
+    /// The same frames for a sender that goes flat out: in the order that they have at the profile's own load, and with times
+    /// that mean nothing (and cost little, where streams take turns in an order that repeats).
+    #[must_use]
+    pub fn without_times(mut self) -> Player {
+        let round = self
+            .timeline
+            .shares()
+            .map_or(0, |shares| shares.iter().sum());
+        if (1..=LONGEST_ORDER).contains(&round) {
+            let mut timeline = self.timeline.clone();
+            let next = |_| {
+                let (_, stream) = timeline.first?;
+                timeline.advance();
+                Some(stream)
+            };
+            self.order = (0..round)
+                .map(next)
+                .collect::<Option<_>>()
+                .map(|streams| Order { streams, at: 0 });
+            self.find_next();
+        }
+        self
+    }
+
+    /// What comes next.
+    #[inline]
+    fn find_next(&mut self) {
+        let next = match &self.order {
+            Some(order) => Some((0, order.streams[order.at])),
+            None => self.timeline.first,
+        };
+        self.next = next.map(|(due, stream)| Upcoming {
+            due,
+            stream,
+            kind: self.voices[stream as usize].kind(),
+        });
+    }
+
+    /// The next frame; `None` when everything has been sent.
+    #[inline]
+    pub fn upcoming(&self) -> Option<Upcoming> {
+        self.next
+    }
+
+    /// Into which path the next frame goes ([`Stream::path`]).
+    #[inline]
+    pub fn path(&self) -> usize {
+        self.next
+            .map_or(0, |next| self.voices[next.stream as usize].path)
+    }
+
+    /// When the next frame is due, in 1/65536 ns after the start; `None` when everything has been sent.
+    #[inline]
+    pub fn due(&self) -> Option<u64> {
+        self.next.map(|next| next.due)
+    }
+
+    /// Writes the next frame into `buffer`, with this time in its signature, and goes on to the one after it. `held` is the
+    /// kind of the frame that the buffer holds from before: of the same kind, only what differs is written. Returns the
+    /// frame's length in bytes without FCS; 0 when everything has been sent.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than [`buffer_len`](Self::buffer_len).
+    #[inline]
+    pub fn take(&mut self, buffer: &mut [u8], held: Option<u32>, timestamp_ns: u64) -> usize {
+        let Some(Upcoming { stream, kind, .. }) = self.next else {
+            return 0;
+        };
+        let voice = &mut self.voices[stream as usize];
+        let signature = Signature {
+            nonce: self.nonce,
+            stream: voice.id,
+            sequence: voice.sequence,
+            timestamp_ns,
+        };
+        voice.advance();
+        self.skip();
+        let machine = &mut self.machines[kind as usize];
+        if held == Some(kind) {
+            machine.patch(buffer, &signature)
+        } else {
+            machine.render(buffer, &signature)
+        }
+    }
+
+    /// Are all frames of one stream and one kind, and their times of no interest ([`without_times`](Self::without_times))?
+    pub(crate) fn is_uniform(&self) -> bool {
+        let one_stream = self.order.as_ref().is_some_and(|o| o.streams.len() == 1);
+        one_stream && self.voices.iter().all(|voice| voice.pattern.len() == 1)
+    }
+
+    /// As [`take`](Self::take) after [`take`](Self::take) of [uniform](Self::is_uniform) frames, all with this time, up to so
+    /// many and as long as there is room. Returns how many.
+    #[inline]
+    pub(crate) fn fill(&mut self, frames: u64, timestamp_ns: u64, room: &mut impl Room) -> u64 {
+        let Some(Upcoming { stream, kind, .. }) = self.next else {
+            return 0;
+        };
+        let voice = &mut self.voices[stream as usize];
+        let mut signature = Signature {
+            nonce: self.nonce,
+            stream: voice.id,
+            sequence: voice.sequence,
+            timestamp_ns,
+        };
+        let mut room = Uniform { room, stream, kind };
+        let filled = self.machines[kind as usize].fill(frames, &mut signature, &mut room);
+        voice.sequence = signature.sequence;
+        filled
+    }
+
+    /// Goes on to the frame after the next without writing that, and leaves modifiers, kinds and sequence numbers where they
+    /// are: for a sender that has all frames already and asks only for times.
+    #[inline]
+    pub fn skip(&mut self) {
+        match &mut self.order {
+            Some(order) => {
+                order.at += 1;
+                if order.at == order.streams.len() {
+                    order.at = 0;
+                }
+            }
+            None => self.timeline.advance(),
+        }
+        self.find_next();
+    }
+
+    /// Lets go of what has been due for too long at `now`: continuous streams that are more than 100 us late keep their
+    /// newest frame, and those before it will never leave ([`not_sent`](Self::not_sent)). Streams that send a certain number
+    /// of frames do not lose any, but go on from now.
+    #[inline]
+    pub fn forgive(&mut self, now: u64) {
+        if self
+            .due()
+            .is_some_and(|due| due.saturating_add(CATCH_UP) < now)
+        {
+            self.timeline.forgive(now);
+            self.find_next();
+        }
+    }
+
+    /// How long the next frame waited because it was to leave before the `now` of a [`forgive`](Self::forgive), in 1/65536 ns: it is
+    /// of a stream that goes on from there.
+    #[inline]
+    pub(crate) fn waited(&self) -> u64 {
+        let stream = self.next.map(|next| next.stream as usize);
+        stream.map_or(0, |stream| self.timeline.tracks[stream].waited)
+    }
+
+    /// Frames that were due and forgiven.
+    pub fn not_sent(&self) -> u64 {
+        self.timeline.not_sent
+    }
+
+    /// Another load from `now` on. Of each stream's time to its next frame as much is left as has not passed, at the new
+    /// rate; delays and pauses stay. What was due before and was not taken is forgiven but for one frame, which is due now.
+    pub fn set_load(&mut self, load_pps: f64, now: u64) {
+        self.timeline.set_load(load_pps, now);
+        self.find_next();
+    }
+
+    /// Bytes that a buffer must have for any frame.
+    pub fn buffer_len(&self) -> usize {
+        let longest = self.machines.iter().map(Machine::buffer_len).max();
+        longest.unwrap_or(0)
+    }
+
+    /// How many streams there are.
+    pub fn streams(&self) -> usize {
+        self.voices.len()
+    }
+
+    /// After how many frames all that leaves is the same again, byte for byte and in the same order, if it ever is: when all
+    /// streams send without end from the start, at rates in whole proportions, and no frame carries a signature.
+    ///
+    /// A sender that has room for so many frames writes them once. Ask before the first frame is taken.
+    pub fn cycle(&self) -> Option<u64> {
+        let shares = self.timeline.shares()?;
+        // how often the merged order must go round until every stream is where it began
+        let mut rounds = 1;
+        for (voice, share) in self.voices.iter().zip(&shares) {
+            let period = voice.period(&self.machines)?;
+            rounds = lcm(rounds, period / gcd(period, *share))?;
+        }
+        shares
+            .iter()
+            .try_fold(0_u64, |sum, share| sum.checked_add(*share))?
+            .checked_mul(rounds)
+    }
+}
+
+/// The frames per second of a profile's own load: the largest sum of the rates of streams that send at the same time.
+///
+/// A stream that sends in groups counts from its first frame to its last, pauses included. Loops are followed for a few
+/// thousand starts.
+pub fn own_load_pps(traffic: &Traffic) -> f64 {
+    const STARTS: usize = 4096;
+    /// Ends come before starts of the same time: a stream that follows another does not add to it.
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    enum Event {
+        End,
+        Start,
+    }
+    let streams = &traffic.streams;
+    let mut events: BinaryHeap<_> = (0..)
+        .zip(streams)
+        .filter(|(_, stream)| !stream.timing.waits)
+        .map(|(index, stream)| Reverse((stream.timing.delay_ns, Event::Start, index)))
+        .collect();
+    let mut sending = vec![false; streams.len()];
+    let mut runs = vec![0_u32; streams.len()];
+    let (mut load, mut largest, mut starts) = (0.0_f64, 0.0_f64, 0);
+    while let Some(Reverse((at, event, index))) = events.pop() {
+        let stream: &Stream = &streams[index];
+        let timing = &stream.timing;
+        match event {
+            Event::Start if sending[index] => {}
+            Event::Start => {
+                sending[index] = true;
+                load += timing.rate_pps;
+                largest = largest.max(load);
+                starts += 1;
+                if starts > STARTS.max(4 * streams.len()) {
+                    break;
+                }
+                if let Some(lasts) = lasts_ns(stream) {
+                    let end = at.saturating_add(lasts);
+                    events.push(Reverse((end, Event::End, index)));
+                }
+            }
+            Event::End => {
+                sending[index] = false;
+                load -= timing.rate_pps;
+                runs[index] = runs[index].saturating_add(1);
+                let goes_on = timing.runs.is_none_or(|most| runs[index] < most);
+                if let Some(next) = timing.next.filter(|&next| goes_on && next < streams.len()) {
+                    let start = at.saturating_add(streams[next].timing.delay_ns);
+                    events.push(Reverse((start, Event::Start, next)));
+                }
+            }
+        }
+    }
+    largest
+}
+
+/// From the first frame of a run to its last; `None`: without end.
+fn lasts_ns(stream: &Stream) -> Option<u64> {
+    let of_group = |frames: u64| frames.saturating_sub(1) as f64 * 1e9 / stream.timing.rate_pps;
+    let ns = match stream.timing.mode {
+        Emission::Continuous => return None,
+        Emission::Burst { frames } => of_group(frames),
+        Emission::Bursts {
+            frames,
+            pause_ns,
+            bursts,
+        } => {
+            let bursts = bursts? as f64;
+            of_group(frames) * bursts + pause_ns as f64 * (bursts - 1.0)
+        }
+    };
+    Some(ns as u64)
+}
+
+fn bad(traffic: &Traffic, stream: &Stream, what: &str) -> EngineError {
+    EngineError::Frames(format!(
+        "stream {} of {}: {what}",
+        stream.name, traffic.name
+    ))
+}
+
+/// Can the stream be played among so many?
+fn check(stream: &Stream, streams: usize) -> Result<(), String> {
+    let timing = &stream.timing;
+    let rate = timing.rate_pps;
+    if !(rate > 0.0 && rate.is_finite()) {
+        return Err(format!(
+            "its rate is {rate} frames/s; it must be a positive number"
+        ));
+    }
+    if stream.pattern.is_empty() {
+        return Err("it has no frames; give it a packet or sizes".into());
+    }
+    if let Some(kind) = stream
+        .pattern
+        .iter()
+        .find(|&&kind| usize::from(kind) >= stream.kinds.len())
+    {
+        return Err(format!(
+            "its pattern names kind {kind}, and it has {}",
+            stream.kinds.len()
+        ));
+    }
+    if let Emission::Burst { frames: 0 }
+    | Emission::Bursts { frames: 0, .. }
+    | Emission::Bursts {
+        bursts: Some(0), ..
+    } = timing.mode
+    {
+        return Err("a burst of no frames; it must have at least one".into());
+    }
+    match timing.next {
+        Some(next) if next >= streams => Err(format!("there is no stream {next} to be next")),
+        _ => Ok(()),
+    }
+}
+
+impl Voice {
+    #[inline]
+    fn kind(&self) -> u32 {
+        self.pattern[self.at]
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.sequence += 1;
+        self.at += 1;
+        if self.at == self.pattern.len() {
+            self.at = 0;
+        }
+    }
+
+    /// After how many of its frames they are the same again.
+    fn period(&self, machines: &[Machine]) -> Option<u64> {
+        let mut rounds = 1;
+        for kind in &self.pattern {
+            let of_kind = self.pattern.iter().filter(|&other| other == kind).count() as u64;
+            let period = machines[*kind as usize].period()?;
+            rounds = lcm(rounds, period / gcd(period, of_kind))?;
+        }
+        rounds.checked_mul(self.pattern.len() as u64)
+    }
+}
+
+/// When the frames of all streams are due, and whose is next.
+#[derive(Debug, Clone)]
+struct Timeline {
+    tracks: Box<[Track]>,
+    /// When the next frame is due, and of which stream; and the same of all other streams that send, by time and then by
+    /// number. Never grows.
+    first: Option<(u64, u32)>,
+    queue: BinaryHeap<Reverse<(u64, u32)>>,
+    own_load_pps: f64,
+    not_sent: u64,
+}
+
+/// One stream's times. Sums have [`FINE`] bits behind the unit, and a half, so that cutting them off rounds.
+#[derive(Debug, Clone)]
+struct Track {
+    mode: Emission,
+    rate_pps: f64,
+    delay: u128,
+    pause: u128,
+    waits: bool,
+    then: Option<u32>,
+    /// Between frames, at the profile's own load and now.
+    own_gap: u128,
+    gap: u128,
+    next: u128,
+    /// By how much the next frame is late because what was due was put off.
+    waited: u64,
+    /// Frames in a group; without end: as many as can be counted.
+    group: u64,
+    /// Left in this group, and groups after it.
+    frames: u64,
+    groups: u64,
+    /// How often it may still end before it starts no other.
+    runs: u64,
+    sends: bool,
+}
+
+impl Timeline {
+    fn new(traffic: &Traffic, load_pps: Option<f64>) -> Timeline {
+        let mut timeline = Timeline {
+            tracks: traffic.streams.iter().map(Track::new).collect(),
+            first: None,
+            queue: BinaryHeap::with_capacity(traffic.streams.len()),
+            own_load_pps: own_load_pps(traffic),
+            not_sent: 0,
+        };
+        timeline.keep_step();
+        if let Some(load_pps) = load_pps {
+            let factor = timeline.own_load_pps / load_pps;
+            for track in &mut timeline.tracks {
+                track.gap = scaled(track.own_gap, factor);
+            }
+        }
+        for stream in 0..timeline.tracks.len() {
+            if !timeline.tracks[stream].waits {
+                timeline.start(stream as u32, HALF);
+            }
+        }
+        timeline
+    }
+
+    /// How many frames of each stream there are in one round of an order that repeats, if all streams send without end from
+    /// the start and in whole proportions.
+    fn shares(&self) -> Option<Vec<u64>> {
+        let steady =
+            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits;
+        if !self.tracks.iter().all(steady) {
+            return None;
+        }
+        let rates: Vec<f64> = self.tracks.iter().map(|track| track.rate_pps).collect();
+        proportions(&rates)
+    }
+
+    /// Makes gaps whole parts of one round, where rates are in proportion but for their last bits: otherwise the order of
+    /// frames that are due at the same time would change after a while.
+    fn keep_step(&mut self) {
+        let Some(shares) = self.shares() else { return };
+        let round = self.tracks[0].own_gap.checked_mul(shares[0].into());
+        let Some(round) = round else { return };
+        for (track, share) in self.tracks.iter_mut().zip(shares) {
+            track.own_gap = round / u128::from(share);
+            track.gap = track.own_gap;
+        }
+    }
+
+    fn start(&mut self, stream: u32, at: u128) {
+        let track = &mut self.tracks[stream as usize];
+        if !track.sends {
+            track.start(at);
+            let due = track.due();
+            self.insert((due, stream));
+        }
+    }
+
+    fn insert(&mut self, new: (u64, u32)) {
+        match &mut self.first {
+            Some(first) => {
+                let later = new.max(*first);
+                *first = new.min(*first);
+                self.queue.push(Reverse(later));
+            }
+            None => self.first = Some(new),
+        }
+    }
+
+    /// The next frame has been taken.
+    #[inline]
+    fn advance(&mut self) {
+        let Some((due, stream)) = &mut self.first else {
+            return;
+        };
+        let track = &mut self.tracks[*stream as usize];
+        if !track.advance() {
+            return self.end();
+        }
+        *due = track.due();
+        let this = (*due, *stream);
+        if let Some(mut other) = self.queue.peek_mut()
+            && other.0 < this
+        {
+            self.first = Some(std::mem::replace(&mut other.0, this));
+        }
+    }
+
+    /// The stream whose frame was taken has ended.
+    fn end(&mut self) {
+        let Some((_, stream)) = self.first else {
+            return;
+        };
+        self.first = self.queue.pop().map(|Reverse(next)| next);
+        let track = &mut self.tracks[stream as usize];
+        track.sends = false;
+        track.runs = track.runs.saturating_sub(1);
+        let at = track.next;
+        if let Some(then) = track.then.filter(|_| track.runs > 0) {
+            self.start(then, at);
+        }
+    }
+
+    #[cold]
+    fn forgive(&mut self, now: u64) {
+        for track in self.tracks.iter_mut().filter(|track| track.sends) {
+            let behind = now.saturating_sub(track.due());
+            if behind <= CATCH_UP {
+                continue;
+            }
+            match track.mode {
+                Emission::Continuous => self.not_sent += track.catch_up(now),
+                _ => {
+                    track.next = at(now);
+                    track.waited = track.waited.saturating_add(behind);
+                }
+            }
+        }
+        self.requeue();
+    }
+
+    fn set_load(&mut self, load_pps: f64, now: u64) {
+        let factor = self.own_load_pps / load_pps;
+        for track in &mut self.tracks {
+            if track.sends && track.next < at(now) {
+                match track.mode {
+                    Emission::Continuous => self.not_sent += track.catch_up(now),
+                    _ => {
+                        track.waited = track.waited.saturating_add(now.saturating_sub(track.due()))
+                    }
+                }
+                track.next = at(now);
+            }
+            let gap = scaled(track.own_gap, factor);
+            // neither a delay nor a pause
+            if track.sends && track.frames < track.group {
+                let left = scaled(track.next - at(now), gap as f64 / track.gap as f64);
+                track.next = at(now).saturating_add(left);
+            }
+            track.gap = gap;
+        }
+        self.requeue();
+    }
+
+    fn requeue(&mut self) {
+        self.queue.clear();
+        self.first = None;
+        for stream in 0..self.tracks.len() {
+            let track = &self.tracks[stream];
+            if track.sends {
+                self.insert((track.due(), stream as u32));
+            }
+        }
+    }
+}
+
+/// A time as tracks add it up.
+fn at(units: u64) -> u128 {
+    u128::from(units) << FINE | HALF
+}
+
+impl Track {
+    fn new(stream: &Stream) -> Track {
+        let timing = &stream.timing;
+        let (group, groups, pause_ns) = match timing.mode {
+            Emission::Continuous => (u64::MAX, 0, 0),
+            Emission::Burst { frames } => (frames, 0, 0),
+            Emission::Bursts {
+                frames,
+                pause_ns,
+                bursts,
+            } => (frames, bursts.unwrap_or(u64::MAX) - 1, pause_ns),
+        };
+        let time = |ns: u64| u128::from(ns.saturating_mul(1 << FRACTION)) << FINE;
+        let own_gap = gap(timing.rate_pps);
+        Track {
+            mode: timing.mode,
+            rate_pps: timing.rate_pps,
+            delay: time(timing.delay_ns),
+            pause: time(pause_ns),
+            waits: timing.waits,
+            then: timing.next.map(|next| next as u32),
+            own_gap,
+            gap: own_gap,
+            next: 0,
+            waited: 0,
+            group,
+            frames: group,
+            groups,
+            runs: timing.runs.map_or(u64::MAX, u64::from).max(1),
+            sends: false,
+        }
+    }
+
+    #[inline]
+    fn due(&self) -> u64 {
+        (self.next >> FINE) as u64
+    }
+
+    fn start(&mut self, at: u128) {
+        self.sends = true;
+        self.next = at.saturating_add(self.delay);
+    }
+
+    /// On to the next frame; false when that was the last, and `next` is its time.
+    #[inline]
+    fn advance(&mut self) -> bool {
+        self.frames -= 1;
+        if self.frames > 0 {
+            self.go_on(self.gap);
+            return true;
+        }
+        self.frames = self.group;
+        if self.groups > 0 {
+            self.groups -= 1;
+            self.go_on(self.pause);
+            return true;
+        }
+        self.waited = 0;
+        self.groups = match self.mode {
+            Emission::Bursts { bursts, .. } => bursts.unwrap_or(u64::MAX) - 1,
+            _ => 0,
+        };
+        false
+    }
+
+    /// The next frame is due so much later, and waited so much less.
+    #[inline]
+    fn go_on(&mut self, step: u128) {
+        self.next = self.next.saturating_add(step);
+        if self.waited > 0 {
+            self.waited = self.waited.saturating_sub((step >> FINE) as u64);
+        }
+    }
+
+    /// Leaves out all due frames but the newest; returns how many.
+    fn catch_up(&mut self, now: u64) -> u64 {
+        let missed = at(now).saturating_sub(self.next) / self.gap;
+        self.next += missed * self.gap;
+        missed as u64
+    }
+}
+
+/// The smallest whole numbers in proportion to these.
+fn proportions(rates: &[f64]) -> Option<Vec<u64>> {
+    let first = *rates.first()?;
+    let fractions: Vec<(u64, u64)> = rates
+        .iter()
+        .map(|rate| fraction(rate / first))
+        .collect::<Option<_>>()?;
+    let common = fractions
+        .iter()
+        .try_fold(1, |common, (_, denominator)| lcm(common, *denominator))?;
+    let shares: Vec<u64> = fractions
+        .iter()
+        .map(|(numerator, denominator)| numerator.checked_mul(common / denominator))
+        .collect::<Option<_>>()?;
+    let divisor = shares.iter().fold(0, |divisor, share| gcd(divisor, *share));
+    Some(shares.iter().map(|share| share / divisor).collect())
+}
+
+/// A number as a fraction, by continuing it until it is the same.
+fn fraction(number: f64) -> Option<(u64, u64)> {
+    let (mut before, mut now) = ((0_u64, 1_u64), (1_u64, 0_u64));
+    let mut rest = number;
+    loop {
+        let whole = rest.floor();
+        if whole > LARGEST_PROPORTION as f64 {
+            return None;
+        }
+        let next = (
+            whole as u64 * now.0 + before.0,
+            whole as u64 * now.1 + before.1,
+        );
+        (before, now) = (now, next);
+        if now.0.max(now.1) > LARGEST_PROPORTION {
+            return None;
+        }
+        if now.0 > 0 && (now.0 as f64 / now.1 as f64 / number - 1.0).abs() < SAME {
+            return Some(now);
+        }
+        rest = 1.0 / (rest - whole);
+    }
+}
+
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+pub(super) fn lcm(a: u64, b: u64) -> Option<u64> {
+    (a / gcd(a, b)).checked_mul(b)
+}

@@ -1,0 +1,652 @@
+//! XDP live frames: the fastest sender that needs nothing but the kernel.
+//!
+//! One long `BPF_PROG_TEST_RUN` in live mode runs a BPF program for every frame; the program paces, writes the frame, counts
+//! and redirects into the port of the current path. There is one for test frames (`bpf/transmit.bpf.c`), which walks through
+//! the flows by itself, and one for profiles (`bpf/cycle.bpf.c`), which sends frames that were written beforehand. The port's
+//! peer must run NAPI, or frames vanish without any counter: [`crate::Tester`] proves every path first. Needs Linux 5.18,
+//! CAP_BPF and CAP_NET_ADMIN.
+//!
+//! The signature says when a frame was intended to leave, not when it did: a receiver that subtracts sees our own delay as well. Flat
+//! out it says when the frame was written, to some 15 frames. [`Sender::lateness`] is about the first frame of each batch and
+//! counts until the kernel had the whole batch handed to the port.
+//!
+//! What is behind the headers and the signature is written once into each page. A DUT that changes payload in place would
+//! find it changed.
+
+mod cycle;
+mod sys;
+mod test_frames;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use aya::maps::xdp::DevMap;
+use aya::maps::{Array, MapData};
+use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp};
+use aya::{Ebpf, EbpfLoader};
+use fwdlab_packet::IpVersion;
+
+use self::cycle::Cycle;
+pub(crate) use self::sys::Interfaces;
+use self::sys::{Control, CycleSize, Line, MAX_PATHS, Progress, Stream};
+use crate::error::EngineError;
+use crate::generator::{
+    Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames, Timestamps,
+};
+use crate::histogram::{BUCKETS, Histogram};
+use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, HoldUps, OVERTIME_NS};
+use crate::port::{PathSpec, enter, interface_index, pin, within};
+use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
+use crate::traffic::TrafficFrames;
+
+static TRANSMIT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
+static CYCLE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/cycle.o"));
+
+/// Calls of the program per batch. At the end of each the kernel hands what was redirected to the port, and its pool of
+/// recycled pages is as large as a batch. Calls in which no frame is due count too and take some 60 ns, so a small batch
+/// lets frames leave one by one and when they should: 0.9 us late (median) at 100 kpps, where with 256 they were 12 us late
+/// and left in groups. And it spares the DUT the lock of a large pool of ours: at 1.8 Mpps offered it forwarded 1.55 Mpps
+/// with 16 and 1.27 Mpps with 256.
+const BATCH: u32 = 16;
+
+/// Above this load frames are close to each other anyway, and a large pool is what lets the sender keep up: into the same
+/// DUT, on another CPU, it offered 6.5 Mpps at most with 256 and 5.4 Mpps with 16.
+const LARGE_BATCH: u32 = 256;
+const LARGE_BATCH_FROM_PPS: f64 = 4e6;
+
+/// Between starting the thread and the first frame: the kernel prepares its pages in that time.
+const LEAD: Duration = Duration::from_millis(30);
+
+const CAPABILITIES: Capabilities = Capabilities {
+    needs_privileges: true,
+    copies: Copies::InKernel,
+    profiles: true,
+    hot_load: true,
+    timestamps: Timestamps::Software,
+    ..Capabilities::plain(
+        Mode::XdpLive,
+        "XDP live frames: headers or cached frames written in BPF for every frame, one thread",
+    )
+};
+
+/// The longest frame that we put into a page of the kernel's, in bytes without FCS: of 4096 bytes 256 are headroom, 320 the end of
+/// an skb, and some 200 what live frames keep there for themselves, which differs between kernels.
+const MOST_BYTES: usize = 3_072;
+
+/// The sender.
+pub struct XdpLive {
+    netns: Option<PathBuf>,
+    cpus: Vec<usize>,
+    ports: Vec<Port>,
+    interfaces: Interfaces,
+    test: Test,
+    /// For profiles; `None` when test frames are armed.
+    profile: Option<Profile>,
+    armed: Option<Armed>,
+    paced: bool,
+    running: Option<Running>,
+}
+
+struct Port {
+    name: String,
+    index: u32,
+}
+
+/// What every sending program has.
+struct Loaded {
+    control: Array<MapData, Control>,
+    progress: Array<MapData, Progress>,
+    lateness: Array<MapData, [u64; BUCKETS]>,
+    programs: Arc<Ebpf>,
+}
+
+/// `bpf/transmit.bpf.c`.
+struct Test {
+    loaded: Loaded,
+    stream: Array<MapData, Stream>,
+}
+
+/// `bpf/cycle.bpf.c`, with room for so many lines and streams.
+struct Profile {
+    loaded: Loaded,
+    cycle: Array<MapData, CycleSize>,
+    lines: Array<MapData, Line>,
+    streams: Array<MapData, u64>,
+    room: (u32, u32),
+}
+
+#[derive(Clone)]
+struct Armed {
+    program: &'static str,
+    /// What every page begins as.
+    page: Vec<u8>,
+}
+
+struct Running {
+    control: Control,
+    hold_ups: HoldUps,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), EngineError>>,
+}
+
+impl XdpLive {
+    /// Loads the program and binds it to the sending ports of all paths, which must be in one namespace.
+    ///
+    /// # Errors
+    /// No privileges, a kernel without live frames, or an interface that does not exist.
+    pub fn open(paths: &[PathSpec], cpus: &[usize]) -> Result<Self, EngineError> {
+        let Some(first) = paths.first().filter(|_| paths.len() <= MAX_PATHS) else {
+            return Err(EngineError::Frames(format!(
+                "this sender takes 1 to {MAX_PATHS} paths, not {}",
+                paths.len()
+            )));
+        };
+        let netns = first.tx.netns.clone();
+        within(&netns.clone(), || {
+            let ports: Vec<Port> = paths
+                .iter()
+                .map(|path| {
+                    let name = path.tx.interface.clone();
+                    interface_index(&name).map(|index| Port { name, index })
+                })
+                .collect::<Result<_, _>>()?;
+            Ok(XdpLive {
+                netns,
+                cpus: cpus.to_vec(),
+                test: Test::load(&ports)?,
+                ports,
+                interfaces: Interfaces::open()
+                    .map_err(|e| EngineError::system("open a socket", e))?,
+                profile: None,
+                armed: None,
+                paced: false,
+                running: None,
+            })
+        })
+    }
+
+    fn loaded(&self) -> &Loaded {
+        match &self.profile {
+            Some(profile) => &profile.loaded,
+            None => &self.test.loaded,
+        }
+    }
+
+    fn loaded_mut(&mut self) -> &mut Loaded {
+        match &mut self.profile {
+            Some(profile) => &mut profile.loaded,
+            None => &mut self.test.loaded,
+        }
+    }
+
+    fn arm_test(&mut self, frames: &TestFrames) -> Result<Armed, EngineError> {
+        let (stream, page) = test_frames::stream(frames);
+        check_room(page.len())?;
+        self.profile = None;
+        self.test
+            .stream
+            .set(0, stream, 0)
+            .map_err(|e| EngineError::bpf("hand the frames to the live-frames sender", &e))?;
+        let program = match frames.flows.version() {
+            IpVersion::V4 => "transmit_v4",
+            IpVersion::V6 => "transmit_v6",
+        };
+        Ok(Armed { program, page })
+    }
+
+    fn arm_profile(&mut self, frames: &TrafficFrames) -> Result<Armed, EngineError> {
+        let most = frames.traffic.streams.iter().map(|stream| stream.path);
+        if let Some(path) = most.max().filter(|path| *path >= self.ports.len()) {
+            return Err(EngineError::Frames(format!("there is no path {path}")));
+        }
+        let cycle = Cycle::new(frames)?;
+        check_room(cycle.page.len())?;
+        let room = (
+            cycle.slots * cycle.lines,
+            frames.traffic.streams.len() as u32,
+        );
+        let mut profile = match self.profile.take() {
+            Some(profile) if profile.room == room => profile,
+            other => {
+                // first the old one's memory goes
+                drop(other);
+                within(&self.netns, || Profile::load(&self.ports, room))?
+            }
+        };
+        profile.fill(&cycle)?;
+        self.profile = Some(profile);
+        Ok(Armed {
+            program: "transmit_cycle",
+            page: cycle.page,
+        })
+    }
+
+    /// Frames into a port that is down vanish without being counted.
+    fn check_ports(&self) -> Result<(), EngineError> {
+        for Port { name, .. } in &self.ports {
+            let runs = self
+                .interfaces
+                .runs(name)
+                .map_err(|e| EngineError::system(format!("send into {name}"), e))?;
+            if !runs {
+                return Err(EngineError::system(
+                    format!("send into {name}, which is down or whose other end is"),
+                    rustix::io::Errno::NETDOWN,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn write_control(&mut self, control: Control) -> Result<(), EngineError> {
+        self.loaded_mut()
+            .control
+            .set(0, control, 0)
+            .map_err(|e| EngineError::bpf("steer the live-frames sender", &e))
+    }
+
+    fn progress(&self) -> Result<Progress, EngineError> {
+        self.loaded()
+            .progress
+            .get(&0, 0)
+            .map_err(|e| EngineError::bpf("read the live-frames sender's counters", &e))
+    }
+}
+
+impl Sender for XdpLive {
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+        if self.running.is_some() {
+            return Err(EngineError::Frames("the sender still runs".into()));
+        }
+        self.armed = None;
+        self.armed = Some(match frames {
+            Frames::Test(frames) => self.arm_test(frames)?,
+            Frames::Traffic(frames) => self.arm_profile(frames)?,
+        });
+        Ok(())
+    }
+
+    fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
+        let armed = match (&self.armed, &self.running) {
+            (Some(armed), None) => armed.clone(),
+            (None, _) => return Err(EngineError::Frames("the sender is not armed".into())),
+            (_, Some(_)) => return Err(EngineError::Frames("the sender still runs".into())),
+        };
+        self.check_ports()?;
+        self.loaded_mut().reset()?;
+        if let Some(profile) = &mut self.profile {
+            profile.reset()?;
+        }
+        let batch = match schedule.load_pps {
+            Some(pps) if pps < LARGE_BATCH_FROM_PPS => BATCH,
+            _ => LARGE_BATCH,
+        };
+        let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
+        let control = Control {
+            start_ns,
+            end_ns: start_ns + schedule.at_most.as_nanos() as u64,
+            gap: schedule.load_pps.map_or(0, gap),
+            frames: schedule.frames.unwrap_or(0),
+            path: schedule.path as u32,
+            catch_up_us: CATCH_UP_US,
+            batch_mask: batch - 1,
+            relief: (schedule.load_pps).map_or(0, |pps| schedule.hold_ups.relief(pps)),
+        };
+        self.paced = schedule.load_pps.is_some();
+        self.write_control(control)?;
+        prepare_interrupts();
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (stop, programs) = (stop.clone(), self.loaded().programs.clone());
+            let (netns, cpus) = (self.netns.clone(), self.cpus.clone());
+            thread::Builder::new()
+                .name("fwdlab-send".into())
+                .spawn(move || {
+                    pin(&cpus)?;
+                    become_preferred();
+                    enter(&netns)?;
+                    send(&programs, &armed, batch, control.last_ns(), &stop)
+                })
+                .map_err(|e| EngineError::system("start the sender thread", e))?
+        };
+        self.running = Some(Running {
+            control,
+            hold_ups: schedule.hold_ups,
+            stop,
+            thread,
+        });
+        Ok(())
+    }
+
+    fn select(&mut self, path: usize) -> Result<(), EngineError> {
+        let Some(running) = self.running.as_mut().filter(|_| path < self.ports.len()) else {
+            return Err(EngineError::Frames(format!(
+                "there is no running path {path}"
+            )));
+        };
+        running.control.path = path as u32;
+        let control = running.control;
+        self.write_control(control)
+    }
+
+    fn renew(&mut self) -> Result<Duration, EngineError> {
+        let Some(running) = &mut self.running else {
+            return Err(EngineError::Frames("the sender does not run".into()));
+        };
+        running.control.start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
+        let control = running.control;
+        self.write_control(control)?;
+        // the thread begins the next test run at once; a signal that comes just between two runs is lost, and nothing is
+        // but a renewal
+        if let Some(running) = &self.running {
+            interrupt(&running.thread);
+        }
+        Ok(LEAD)
+    }
+
+    fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
+        let Some(running) = self.running.as_mut().filter(|r| r.control.gap > 0) else {
+            return Err(EngineError::Frames(
+                "only a sender that sends with a load can change it".into(),
+            ));
+        };
+        running.control.gap = gap(load_pps);
+        running.control.relief = running.hold_ups.relief(load_pps);
+        let control = running.control;
+        self.write_control(control)
+    }
+
+    fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
+        if !self.paced {
+            return Ok(None);
+        }
+        let counts = self
+            .loaded()
+            .lateness
+            .get(&0, 0)
+            .map_err(|e| EngineError::bpf("read how late frames left", &e))?;
+        let mut histogram = Histogram::default();
+        for (bucket, &count) in counts.iter().enumerate() {
+            histogram.add(bucket, count);
+        }
+        Ok(Some(histogram))
+    }
+
+    fn counts(&self) -> Result<SendCounts, EngineError> {
+        let progress = self.progress()?;
+        Ok(SendCounts {
+            sent: progress.sent[..self.ports.len()].to_vec(),
+            not_sent: progress.not_sent,
+            made_up: progress.made_up >> 16,
+            streams: match &self.profile {
+                Some(profile) => profile.sent()?,
+                None => vec![],
+            },
+            ..SendCounts::default()
+        })
+    }
+
+    fn stop(&mut self) -> Result<SendCounts, EngineError> {
+        if let Some(Running {
+            control,
+            stop,
+            thread,
+            ..
+        }) = self.running.take()
+        {
+            let over = monotonic_ns() >= control.end_ns;
+            // first no more frames, then no more test run
+            self.write_control(Control {
+                end_ns: 0,
+                ..control
+            })?;
+            stop.store(true, Ordering::Release);
+            while !thread.is_finished() {
+                // again and again: a signal that comes just before the call would be lost
+                interrupt(&thread);
+                thread::sleep(Duration::from_millis(1));
+            }
+            thread
+                .join()
+                .map_err(|_| EngineError::Thread("it panicked".into()))??;
+            let mut progress = self.progress()?;
+            progress.end(&control, over);
+            (self.loaded_mut().progress)
+                .set(0, progress, 0)
+                .map_err(|e| EngineError::bpf("end the live-frames sender's counters", &e))?;
+            self.check_ports()?;
+        }
+        self.counts()
+    }
+
+    fn is_done(&self) -> bool {
+        let Some(running) = &self.running else {
+            return true;
+        };
+        let (control, now) = (&running.control, monotonic_ns());
+        now >= control.last_ns()
+            || self
+                .progress()
+                .is_ok_and(|p| p.has_all(control) || now >= control.end_ns && p.is_over(control))
+            || running.thread.is_finished()
+            || self.check_ports().is_err()
+    }
+}
+
+impl Drop for XdpLive {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+/// The sender thread: test run after test run until the end. One run of 2^32 calls lasts minutes; a run is set up in
+/// some 25 ms, so starting one per batch would starve the DUT.
+fn send(
+    programs: &Ebpf,
+    Armed { program, page }: &Armed,
+    batch: u32,
+    end_ns: u64,
+    stop: &AtomicBool,
+) -> Result<(), EngineError> {
+    let program: &Xdp = programs
+        .program(program)
+        .and_then(|p| p.try_into().ok())
+        .ok_or_else(|| EngineError::Thread(format!("no program {program}")))?;
+    while !stop.load(Ordering::Acquire) && monotonic_ns() < end_ns {
+        let result = program.test_run(TestRunOptions {
+            data_in: Some(page),
+            // whole batches, so that the program knows where one ends
+            repeat: !(batch - 1),
+            attrs: TestRunAttrs::new().xdp_live_frames(batch),
+            ..TestRunOptions::new()
+        });
+        match result {
+            Ok(_) => {}
+            Err(ProgramError::SyscallError(error))
+                if error.io_error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(EngineError::bpf("send live frames", &error)),
+        }
+    }
+    Ok(())
+}
+
+impl Control {
+    /// Nothing leaves later.
+    fn last_ns(&self) -> u64 {
+        let overtime = if self.relief > 0 { OVERTIME_NS } else { 0 };
+        self.end_ns.saturating_add(overtime)
+    }
+
+    /// From the start to the end, in 1/65536 ns.
+    fn length(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns) << FRACTION
+    }
+}
+
+impl Progress {
+    /// Has the sender sent as many frames as it was to?
+    fn has_all(&self, control: &Control) -> bool {
+        control.frames > 0 && self.sequence >= control.frames
+    }
+
+    /// Is nothing planned any more for the time before the end, which is now?
+    fn is_over(&self, control: &Control) -> bool {
+        self.next >= control.length() || control.relief == 0
+    }
+
+    /// The sender has been stopped, after its end or before. It may not have run since, and so not counted what will never
+    /// leave.
+    fn end(&mut self, control: &Control, over: bool) {
+        if self.gap == 0 {
+            return;
+        }
+        let frames = match over {
+            true => control
+                .length()
+                .saturating_sub(self.next)
+                .div_ceil(self.gap),
+            false => self.lag.div_ceil(self.gap),
+        };
+        // who has sent all that it was to owes nothing
+        self.not_sent += if self.has_all(control) { 0 } else { frames };
+        self.next += frames * self.gap;
+        self.lag = 0;
+    }
+}
+
+/// Another engine sends what has no room in a page.
+fn check_room(bytes: usize) -> Result<(), EngineError> {
+    match bytes <= MOST_BYTES {
+        true => Ok(()),
+        false => Err(EngineError::Unsupported {
+            engine: Mode::XdpLive.name(),
+            what: format!(
+                "send frames of more than {MOST_BYTES} bytes without FCS, and one has {bytes}"
+            ),
+        }),
+    }
+}
+
+/// The time between frames at a load, in 1/65536 ns.
+fn gap(load_pps: f64) -> u64 {
+    const HALF: u128 = 1 << (FINE - 1);
+    // so long that `interval` of bpf/schedule.h does not overflow: 19 hours
+    ((pacer::gap(load_pps).saturating_add(HALF) >> FINE) as u64).min(1 << 62)
+}
+
+impl Loaded {
+    /// Takes what every sender has out of an object whose programs, of these names, the kernel has accepted.
+    fn new(mut programs: Ebpf, names: &[&str], ports: &[Port]) -> Result<Loaded, EngineError> {
+        let what = || "load the live-frames sender".to_owned();
+        for name in names {
+            let program: &mut Xdp = programs
+                .program_mut(name)
+                .and_then(|program| program.try_into().ok())
+                .ok_or_else(|| {
+                    EngineError::Frames(format!("the object has no XDP program {name}"))
+                })?;
+            program.load().map_err(|e| EngineError::bpf(what(), &e))?;
+        }
+        let mut devices = DevMap::try_from(take(&mut programs, "ports")?)
+            .map_err(|e| EngineError::bpf(what(), &e))?;
+        for (key, Port { name, index }) in (0..).zip(ports) {
+            devices
+                .set(key, *index, None, 0)
+                .map_err(|e| EngineError::bpf(format!("send into {name}"), &e))?;
+        }
+        Ok(Loaded {
+            control: array(&mut programs, "control")?,
+            progress: array(&mut programs, "progress")?,
+            lateness: array(&mut programs, "lateness")?,
+            programs: Arc::new(programs),
+        })
+    }
+
+    fn reset(&mut self) -> Result<(), EngineError> {
+        self.progress
+            .set(0, Progress::default(), 0)
+            .and_then(|()| self.lateness.set(0, [0; BUCKETS], 0))
+            .map_err(|e| EngineError::bpf("reset the live-frames sender", &e))
+    }
+}
+
+impl Test {
+    fn load(ports: &[Port]) -> Result<Test, EngineError> {
+        let mut programs = object(TRANSMIT, &[])?;
+        Ok(Test {
+            stream: array(&mut programs, "stream")?,
+            loaded: Loaded::new(programs, &["transmit_v4", "transmit_v6"], ports)?,
+        })
+    }
+}
+
+impl Profile {
+    fn load(ports: &[Port], room: (u32, u32)) -> Result<Profile, EngineError> {
+        let mut programs = object(CYCLE, &[("lines", room.0), ("streams", room.1)])?;
+        Ok(Profile {
+            cycle: array(&mut programs, "cycle")?,
+            lines: array(&mut programs, "lines")?,
+            streams: array(&mut programs, "streams")?,
+            loaded: Loaded::new(programs, &["transmit_cycle"], ports)?,
+            room,
+        })
+    }
+
+    fn fill(&mut self, cycle: &Cycle) -> Result<(), EngineError> {
+        let error = |e| EngineError::bpf("hand the frames to the live-frames sender", &e);
+        let size = CycleSize {
+            slots: cycle.slots,
+            lines: cycle.lines,
+        };
+        self.cycle.set(0, size, 0).map_err(error)?;
+        let mut key = 0;
+        cycle.write(|line| {
+            self.lines.set(key, line, 0).map_err(error)?;
+            key += 1;
+            Ok(())
+        })
+    }
+
+    fn reset(&mut self) -> Result<(), EngineError> {
+        (0..self.room.1)
+            .try_for_each(|stream| self.streams.set(stream, 0, 0))
+            .map_err(|e| EngineError::bpf("reset the live-frames sender", &e))
+    }
+
+    /// Frames sent of each stream.
+    fn sent(&self) -> Result<Vec<u64>, EngineError> {
+        (0..self.room.1)
+            .map(|stream| self.streams.get(&stream, 0))
+            .collect::<Result<_, _>>()
+            .map_err(|e| EngineError::bpf("read the live-frames sender's counters", &e))
+    }
+}
+
+/// An object of which nothing is in the kernel yet but its maps, some with so many entries.
+fn object(bytes: &[u8], entries: &[(&str, u32)]) -> Result<Ebpf, EngineError> {
+    let mut loader = EbpfLoader::new();
+    for &(map, entries) in entries {
+        loader.map_max_entries(map, entries);
+    }
+    loader
+        .load(bytes)
+        .map_err(|e| EngineError::bpf("load the live-frames sender", &e))
+}
+
+fn take(programs: &mut Ebpf, name: &str) -> Result<aya::maps::Map, EngineError> {
+    programs
+        .take_map(name)
+        .ok_or_else(|| EngineError::Frames(format!("the object has no map {name}")))
+}
+
+fn array<V: aya::Pod>(programs: &mut Ebpf, name: &str) -> Result<Array<MapData, V>, EngineError> {
+    Array::try_from(take(programs, name)?)
+        .map_err(|e| EngineError::bpf(format!("open the map {name}"), &e))
+}

@@ -1,0 +1,43 @@
+//! Streams of traffic for tests, with the times and kinds that a test says and nothing else.
+//!
+//! What the frames are is each test's own; what becomes of them is the business of players and senders. Start with [`stream`].
+
+use std::sync::Arc;
+
+use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
+use fwdlab_engine::{Traffic, TrafficFrames};
+
+/// From the begin on, without end.
+pub fn timing(rate_pps: f64, mode: Emission) -> Timing {
+    Timing {
+        rate_pps,
+        mode,
+        delay_ns: 0,
+        waits: false,
+        next: None,
+        runs: None,
+    }
+}
+
+/// A stream on the first path.
+pub fn stream(id: u16, kinds: Vec<Kind>, pattern: Vec<u16>, timing: Timing) -> Stream {
+    Stream {
+        id,
+        name: format!("s{id}"),
+        kinds,
+        pattern,
+        timing,
+        path: 0,
+    }
+}
+
+/// Traffic of these streams in a trial with this nonce.
+pub fn traffic(streams: Vec<Stream>, nonce: u16) -> TrafficFrames {
+    TrafficFrames {
+        traffic: Arc::new(Traffic {
+            name: "test".into(),
+            streams,
+        }),
+        nonce,
+    }
+}

@@ -1,0 +1,248 @@
+//! A test bed of our own: network namespaces with a Linux router in each path, gone when the value is dropped. And what all
+//! tests say that cannot run here.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::{Addresses, EngineError, PathSpec, PortSpec};
+
+const PREFIX: &str = "fwdlab-enginetest";
+
+/// MAC addresses, the same on all paths.
+pub const ADDRESSES: Addresses = Addresses {
+    source_mac: [2, 0, 0, 0, 1, 1],
+    destination_mac: [2, 0, 0, 0, 0, 1],
+};
+
+/// One bed at a time: they share two CPUs.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static BEDS: AtomicUsize = AtomicUsize::new(0);
+
+/// Says that a test, or a part of it, cannot run here, past the capture of the test runner.
+pub fn skip(reason: impl Display) {
+    let name = thread::current().name().unwrap_or("?").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {reason}");
+}
+
+/// A bed with so many paths, or a skip.
+pub fn bed(paths: usize) -> Option<Bed> {
+    if !rustix::process::geteuid().is_root() {
+        skip("not root");
+        return None;
+    }
+    Bed::new(paths).map_err(skip).ok()
+}
+
+/// What an engine gave, or a skip when only privileges are missing (as in a container); other errors fail the test.
+pub fn allowed<T>(result: Result<T, EngineError>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if error.to_string().contains("not permitted") => {
+            skip(error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Waits for what takes seconds at most.
+pub fn wait_until(mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed().as_secs() < 20, "it takes too long");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A namespace for the tester with ports `tx<n>` and `rx<n>`, and one for each DUT with `eth0` and `eth1`.
+pub struct Bed {
+    names: Vec<String>,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl Bed {
+    /// Builds a bed with so many paths; an error says what is missing here.
+    pub fn new(paths: usize) -> Result<Bed, String> {
+        let only = ONE_AT_A_TIME
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        remove_left_over();
+        let bed = BEDS.fetch_add(1, Ordering::Relaxed);
+        let base = format!("{PREFIX}-{}-{bed}", std::process::id());
+        let tester = format!("{base}-t");
+        let mut bed = Bed {
+            names: vec![tester.clone()],
+            _only: only,
+        };
+        run(&format!("ip netns add {tester}"))?;
+        // neighbour discovery would be frames that nobody has sent
+        within(
+            &tester,
+            "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6",
+        )?;
+        for path in 0..paths {
+            let dut = format!("{base}-d{path}");
+            bed.names.push(dut.clone());
+            run(&format!("ip netns add {dut}"))?;
+            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                within(&dut, &format!("echo 1 > /proc/sys/net/{setting}"))?;
+            }
+            for [ours, its, mac_ours, mac_its] in [
+                [
+                    format!("tx{path}"),
+                    "eth0".into(),
+                    "02:00:00:00:01:01".into(),
+                    "02:00:00:00:00:01".into(),
+                ],
+                [
+                    format!("rx{path}"),
+                    "eth1".into(),
+                    "02:00:00:00:01:02".into(),
+                    "02:00:00:00:00:02".into(),
+                ],
+            ] {
+                run(&format!(
+                    "ip link add {ours} netns {tester} address {mac_ours} type veth \
+                     peer name {its} netns {dut} address {mac_its}"
+                ))?;
+                run(&format!("ip -n {dut} link set {its} up"))?;
+                run(&format!("ip -n {tester} link set {ours} up"))?;
+            }
+            for line in [
+                "address add 198.18.0.1/16 dev eth0",
+                "address add 198.19.0.1/24 dev eth1",
+                "neighbour add 198.19.0.2 lladdr 02:00:00:00:01:02 dev eth1 nud permanent",
+                "route add 198.19.0.0/16 via 198.19.0.2",
+                "address add 2001:2::1/49 dev eth0 nodad",
+                "address add 2001:2:0:8000::1/64 dev eth1 nodad",
+                "neighbour add 2001:2:0:8000::2 lladdr 02:00:00:00:01:02 dev eth1 nud permanent",
+                "route add 2001:2:0:8000::/49 via 2001:2:0:8000::2",
+            ] {
+                run(&format!("ip -n {dut} {line}"))?;
+            }
+            // with GRO the port runs NAPI, without which live frames vanish
+            within(&dut, "ethtool -K eth0 gro on")?;
+        }
+        Ok(bed)
+    }
+
+    pub fn paths(&self) -> Vec<PathSpec> {
+        let port = |interface| PortSpec {
+            netns: Some(file(&self.names[0])),
+            interface,
+        };
+        (0..self.names.len() - 1)
+            .map(|path| PathSpec {
+                tx: port(format!("tx{path}")),
+                rx: port(format!("rx{path}")),
+            })
+            .collect()
+    }
+
+    /// The port through which a path's DUT receives.
+    pub fn dut_port(&self, path: usize) -> PortSpec {
+        PortSpec {
+            netns: Some(file(&self.names[1 + path])),
+            interface: "eth0".into(),
+        }
+    }
+
+    /// Runs a shell command in the namespace of a path's DUT.
+    pub fn in_dut(&self, path: usize, command: &str) -> Result<String, String> {
+        within(&self.names[1 + path], command)
+    }
+
+    /// Runs a shell command in the tester's namespace.
+    pub fn in_tester(&self, command: &str) -> Result<String, String> {
+        within(&self.names[0], command)
+    }
+
+    /// What the tester's port has sent and dropped, as `ip` shows it.
+    pub fn transmitted(&self, path: usize) -> Transmitted {
+        let text = run(&format!(
+            "ip -n {} -j -s link show dev tx{path}",
+            self.names[0]
+        ))
+        .unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let counter = |name| json[0]["stats64"]["tx"][name].as_u64().unwrap();
+        Transmitted {
+            packets: counter("packets"),
+            dropped: counter("dropped"),
+        }
+    }
+}
+
+/// Counters of an interface.
+#[derive(Debug, Clone, Copy)]
+pub struct Transmitted {
+    pub packets: u64,
+    pub dropped: u64,
+}
+
+impl Transmitted {
+    pub fn since(self, before: Transmitted) -> Transmitted {
+        Transmitted {
+            packets: self.packets - before.packets,
+            dropped: self.dropped - before.dropped,
+        }
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // some may not exist yet
+            let _ = run(&format!("ip netns delete {name}"));
+        }
+    }
+}
+
+fn file(netns: &str) -> PathBuf {
+    Path::new("/run/netns").join(netns)
+}
+
+/// Beds of test processes that were killed.
+fn remove_left_over() {
+    let Ok(names) = std::fs::read_dir("/run/netns") else {
+        return;
+    };
+    for name in names
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+    {
+        let Some(rest) = name.strip_prefix(PREFIX) else {
+            continue;
+        };
+        let process = rest.split('-').nth(1).unwrap_or_default();
+        if !process.is_empty() && !Path::new("/proc").join(process).exists() {
+            let _ = run(&format!("ip netns delete {name}"));
+        }
+    }
+}
+
+fn within(netns: &str, command: &str) -> Result<String, String> {
+    output(Command::new("ip").args(["netns", "exec", netns, "sh", "-c", command]))
+}
+
+fn run(command: &str) -> Result<String, String> {
+    let mut words = command.split_whitespace();
+    output(Command::new(words.next().unwrap()).args(words))
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(String::from_utf8(output.stdout).unwrap()),
+        Ok(output) => Err(format!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+        Err(error) => Err(format!("{command:?}: {error}")),
+    }
+}

@@ -1,0 +1,157 @@
+//! What can go wrong in the lab: what was tried, on what, what the system answered, and what to try next.
+
+use std::io;
+
+use fwdlab_engine::EngineError;
+
+/// Why the lab could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A system call or file operation failed.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried and on what.
+        what: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// A program is not there.
+    #[error("cannot run `{program}`: {source}. Install it with: apt-get install {package}")]
+    ProgramMissing {
+        /// The program.
+        program: String,
+        /// The Debian package that has it.
+        package: &'static str,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// A command ended with an error.
+    #[error("`{command}` failed ({status}){}", said(.stderr))]
+    Command {
+        /// The command.
+        command: String,
+        /// Exit status in words.
+        status: String,
+        /// What it wrote to standard error.
+        stderr: String,
+    },
+    /// A configuration could not be read.
+    #[error("configuration `{name}`: {reason}")]
+    Configuration {
+        /// As typed.
+        name: String,
+        /// What is wrong with it and what would be right.
+        reason: String,
+    },
+    /// A configuration could not be applied to the DUT.
+    #[error("configuration `{name}` could not be applied to the DUT: {source}")]
+    NotApplied {
+        /// As typed.
+        name: String,
+        /// What failed.
+        source: Box<LabError>,
+    },
+    /// The DUT forwards nothing, or next to nothing.
+    #[error("the DUT does not forward with {configuration}: {received} of {sent} test frames came back{}", said(.why))]
+    DoesNotForward {
+        /// `the plain configuration` or the configuration's name.
+        configuration: String,
+        /// Test frames sent.
+        sent: u64,
+        /// Test frames received.
+        received: u64,
+        /// Where they went, as far as counters tell.
+        why: String,
+    },
+    /// The management of the DUT does not answer even without traffic.
+    #[error(
+        "no SNMP agent on the DUT: {why}. Let one listen at 169.254.11.1, UDP port 161, with SNMPv2c, community public, and sysUpTime \
+         readable: start it on the DUT with --set, or install one that fwdlab starts there: apt-get install snmpd"
+    )]
+    NoAgent {
+        /// What was tried, and what came of it.
+        why: String,
+    },
+    /// The DUT could not be reset.
+    #[error("the reset `{what}` of the DUT failed: {source}")]
+    NotReset {
+        /// As typed.
+        what: String,
+        /// What failed.
+        source: Box<LabError>,
+    },
+    /// A reset DUT did not come back.
+    #[error(
+        "the DUT does not forward {waited_s:.0} s after the reset `{what}`: none of {sent} test frames came back. Look at what the \
+         reset leaves behind; `fwdlab bed up` gives the same bed by hand"
+    )]
+    NotBack {
+        /// As typed.
+        what: String,
+        /// Since the reset, in seconds.
+        waited_s: f64,
+        /// Test frames sent.
+        sent: u64,
+    },
+    /// A port of the test bed went down or away in a trial, and that with what failed by it is no result.
+    #[error("{what}; then: {source}")]
+    Disturbed {
+        /// Which ports, and what happened to them.
+        what: String,
+        /// What failed.
+        source: Box<LabError>,
+    },
+    /// A search cannot go on: one of its trials is invalid every time.
+    #[error(
+        "the search cannot go on: {trials} trials at {load_pps:.0} frames per second were invalid: {reasons}"
+    )]
+    Search {
+        /// How often it was tried.
+        trials: u32,
+        /// The load.
+        load_pps: f64,
+        /// What was wrong with the last one.
+        reasons: String,
+    },
+    /// The host lacks what a run needs; nothing was changed or measured.
+    #[error("{0}")]
+    Preflight(String),
+    /// A value of a sweep's parameter could not be set on the DUT.
+    #[error("{value} {parameter} could not be set on the DUT: {source}")]
+    NotSet {
+        /// What is swept.
+        parameter: String,
+        /// The value.
+        value: u64,
+        /// What failed.
+        source: Box<LabError>,
+    },
+    /// A file of the user's is wrong.
+    #[error(transparent)]
+    File(#[from] fwdlab_model::file::FileError),
+    /// Stopped by the user.
+    #[error("interrupted")]
+    Interrupted,
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The run could not be kept.
+    #[error(transparent)]
+    Store(#[from] fwdlab_store::StoreError),
+}
+
+fn said(text: &str) -> String {
+    match text.trim() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
+impl LabError {
+    pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        LabError::System {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+}

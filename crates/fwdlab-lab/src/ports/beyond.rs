@@ -1,0 +1,329 @@
+//! Where frames go that are sent on an interface: down to what it lies on, out of its ports, into the bridge at its other end.
+//!
+//! The way is read from what `ip -j -d link` says, through all namespaces that can be seen; what is at its stations judges
+//! [`dangers`](super::dangers). Routes, tunnels without a device and packet filters are not followed. Start with [`beyond`].
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use fwdlab_engine::PortSpec;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+use serde_json::Value;
+
+use super::look::{self, Facts, list, word};
+use crate::error::LabError;
+
+/// An interface that frames go out of, or a bridge that they go into, which is not the one they are sent on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beyond {
+    /// Its name and how frames get there: `eth0, a port of br0`.
+    pub way: String,
+    /// What it is, without what is as it is because of this way.
+    pub facts: Facts,
+}
+
+/// Everything that frames sent on an interface go through, the nearest first.
+///
+/// # Errors
+/// The namespace is gone, or there is no `ip`.
+pub fn beyond(spec: &PortSpec) -> Result<Vec<Beyond>, LabError> {
+    let mut walk = Walk::default();
+    let here = walk.enter(spec.netns.clone())?;
+    let links = &walk.namespaces[here].links;
+    if let Some(name) = look::link_of(links, &spec.interface).and_then(|link| word(&link["ifname"]))
+    {
+        walk.leave(here, &name)?;
+    }
+    Ok(walk.found)
+}
+
+#[derive(Default)]
+struct Walk {
+    namespaces: Vec<Namespace>,
+    /// Namespace and name of what was walked through, and whether frames left by it.
+    seen: Vec<(usize, String, bool)>,
+    found: Vec<Beyond>,
+}
+
+struct Namespace {
+    path: Option<PathBuf>,
+    /// Device and inode.
+    id: (u64, u64),
+    links: Value,
+}
+
+impl Walk {
+    /// The number of a namespace, which is looked at once.
+    fn enter(&mut self, path: Option<PathBuf>) -> Result<usize, LabError> {
+        let (id, links) = look::within(&path, || {
+            Ok((identity("/proc/thread-self/ns/net"), look::links()?))
+        })?;
+        let id = id.unwrap_or_default();
+        if let Some(known) = self.namespaces.iter().position(|n| n.id == id) {
+            return Ok(known);
+        }
+        self.namespaces.push(Namespace { path, id, links });
+        Ok(self.namespaces.len() - 1)
+    }
+
+    /// Frames leave by this interface.
+    fn leave(&mut self, at: usize, name: &str) -> Result<(), LabError> {
+        if !self.is_new(at, name, true) {
+            return Ok(());
+        }
+        match onward(&self.namespaces[at].links, name) {
+            Onward::Wire => Ok(()),
+            Onward::Ports(ports) => self.leave_by_ports(at, name, ports),
+            Onward::Below(end) => match self.find(at, &end)? {
+                Some((there, below)) => {
+                    self.add(
+                        there,
+                        &below,
+                        format!("{below}, which is below {name}"),
+                        false,
+                    )?;
+                    self.leave(there, &below)
+                }
+                None => Ok(()),
+            },
+            Onward::OtherEnd(end) => match self.find(at, &end)? {
+                Some((there, other)) => self.arrive(there, &other, name),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Frames arrive at this interface, the other end of `from`: a bridge that it is a port of sends them on.
+    fn arrive(&mut self, at: usize, name: &str, from: &str) -> Result<(), LabError> {
+        let links = &self.namespaces[at].links;
+        let master = look::link_of(links, name).and_then(|link| word(&link["master"]));
+        let Some(master) = master.filter(|_| self.is_new(at, name, false)) else {
+            return Ok(());
+        };
+        let Onward::Ports(mut ports) = onward(&self.namespaces[at].links, &master) else {
+            return Ok(());
+        };
+        let way = format!("{master}, of which {name}, the other end of {from}, is a port");
+        self.add(at, &master, way, false)?;
+        ports.retain(|port| port != name);
+        self.leave_by_ports(at, &master, ports)
+    }
+
+    fn leave_by_ports(&mut self, at: usize, of: &str, ports: Vec<String>) -> Result<(), LabError> {
+        for port in ports {
+            self.add(at, &port, format!("{port}, a port of {of}"), true)?;
+            self.leave(at, &port)?;
+        }
+        Ok(())
+    }
+
+    fn is_new(&mut self, at: usize, name: &str, leaves: bool) -> bool {
+        let step = (at, name.to_owned(), leaves);
+        let new = !self.seen.contains(&step);
+        if new {
+            self.seen.push(step);
+        }
+        new
+    }
+
+    /// Looks at a station. `is_port`: that it has a master is known, and is how we came here.
+    fn add(&mut self, at: usize, name: &str, way: String, is_port: bool) -> Result<(), LabError> {
+        let namespace = &self.namespaces[at];
+        let facts = look::look(&PortSpec {
+            netns: namespace.path.clone(),
+            interface: name.to_owned(),
+        })?;
+        self.found.push(Beyond {
+            way,
+            facts: Facts {
+                master: facts.master.filter(|_| !is_port),
+                // others on top of it, and programs for what arrives, do not meet our frames
+                above: Vec::new(),
+                ports: Vec::new(),
+                xdp_program: None,
+                ..facts
+            },
+        });
+        Ok(())
+    }
+
+    /// Namespace and name of an end; `None` when it cannot be seen from here.
+    fn find(&mut self, at: usize, end: &End) -> Result<Option<(usize, String)>, LabError> {
+        let (index, id) = match end {
+            End::Here(name) => return Ok(Some((at, name.clone()))),
+            End::There { index, namespace } => (*index, *namespace),
+        };
+        let Some(path) = self.namespace_of(at, id)? else {
+            return Ok(None);
+        };
+        let there = self.enter(Some(path))?;
+        let links = list(&self.namespaces[there].links);
+        let link = links.iter().find(|link| link["ifindex"] == index);
+        Ok(link.and_then(|link| Some((there, word(&link["ifname"])?))))
+    }
+
+    /// The namespace that another one knows by this number: our own, that of the host's first process, or one with a name.
+    fn namespace_of(&self, at: usize, id: i32) -> Result<Option<PathBuf>, LabError> {
+        let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+        let candidates = ["/proc/self/ns/net", "/proc/1/ns/net"]
+            .map(PathBuf::from)
+            .into_iter()
+            .chain(named.map(|entry| entry.path()));
+        let files: Vec<(PathBuf, File)> = candidates
+            .filter_map(|path| File::open(&path).ok().map(|file| (path, file)))
+            .collect();
+        look::within(&self.namespaces[at].path, || {
+            let found =
+                (files.iter()).find(|(_, file)| matches!(number_of(file), Ok(n) if n == id));
+            Ok(found.map(|(path, _)| path.clone()))
+        })
+    }
+}
+
+fn identity(path: &str) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
+}
+
+/// Where frames go next that leave by an interface.
+#[derive(Debug, PartialEq, Eq)]
+enum Onward {
+    /// Nowhere that anybody could see.
+    Wire,
+    /// Out of the ports of a bridge or bond.
+    Ports(Vec<String>),
+    /// Out of the interface that it lies on.
+    Below(End),
+    /// In at the other end of a pair.
+    OtherEnd(End),
+}
+
+/// Another interface.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// In the same namespace.
+    Here(String),
+    /// In the namespace that this one knows by a number, by its index there.
+    There { index: u64, namespace: i32 },
+}
+
+fn onward(links: &Value, name: &str) -> Onward {
+    let Some(link) = look::link_of(links, name) else {
+        return Onward::Wire;
+    };
+    let kind = link["linkinfo"]["info_kind"].as_str().unwrap_or_default();
+    let ports = look::ports_of(links, name);
+    if !ports.is_empty() {
+        return Onward::Ports(ports);
+    }
+    let there = || {
+        Some(End::There {
+            index: link["link_index"].as_u64().filter(|index| *index > 0)?,
+            namespace: i32::try_from(link["link_netnsid"].as_i64()?).ok()?,
+        })
+    };
+    let end = word(&link["link"])
+        .or_else(|| word(&link["linkinfo"]["info_data"]["link"]))
+        .map(End::Here)
+        .or_else(there);
+    match (end, kind) {
+        (None, _) => Onward::Wire,
+        (Some(end), "veth" | "netkit") => Onward::OtherEnd(end),
+        (Some(end), _) => Onward::Below(end),
+    }
+}
+
+/// `RTM_GETNSID`, and its answer; `NETNSA_NSID`, `NETNSA_FD`.
+const RTM_GETNSID: u16 = 90;
+const RTM_NEWNSID: u16 = 88;
+const NSID: u16 = 1;
+const FD: u16 = 3;
+/// `struct nlmsghdr`, and `struct rtgenmsg` as it is padded.
+const HEADER: usize = 16 + 4;
+
+/// By which number the calling thread's namespace knows another; -1: by none.
+fn number_of(namespace: &File) -> io::Result<i32> {
+    let socket = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None, // NETLINK_ROUTE is protocol 0
+    )?;
+    let mut request = [0; HEADER + 8];
+    request[0..4].copy_from_slice(&((HEADER + 8) as u32).to_ne_bytes());
+    request[4..6].copy_from_slice(&RTM_GETNSID.to_ne_bytes());
+    request[6..8].copy_from_slice(&1_u16.to_ne_bytes()); // NLM_F_REQUEST
+    request[HEADER..HEADER + 2].copy_from_slice(&8_u16.to_ne_bytes());
+    request[HEADER + 2..HEADER + 4].copy_from_slice(&FD.to_ne_bytes());
+    request[HEADER + 4..].copy_from_slice(&namespace.as_fd().as_raw_fd().to_ne_bytes());
+    rustix::io::retry_on_intr(|| send(&socket, &request, SendFlags::empty()))?;
+    let mut answer = [0; 256];
+    let (bytes, _) =
+        rustix::io::retry_on_intr(|| recv(&socket, &mut answer[..], RecvFlags::empty()))?;
+    number_in(&answer[..bytes])
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no number of a namespace"))
+}
+
+fn number_in(answer: &[u8]) -> Option<i32> {
+    let half = |at: usize| Some(u16::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
+    if half(4)? != RTM_NEWNSID || half(HEADER + 2)? != NSID {
+        return None;
+    }
+    Some(i32::from_ne_bytes(
+        *answer.get(HEADER + 4..)?.first_chunk()?,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a machine with a bridge over a port and a veth pair, devices on top of the port, and ends elsewhere (iproute2 6.1,
+    /// shortened).
+    const LINKS: &str = r#"[
+        {"ifindex":2,"ifname":"eth0","master":"br0","link_type":"ether"},
+        {"ifindex":3,"ifname":"mv0","link":"eth0","linkinfo":{"info_kind":"macvlan"}},
+        {"ifindex":4,"ifname":"vx0","linkinfo":{"info_kind":"vxlan","info_data":{"link":"eth0"}}},
+        {"ifindex":5,"ifname":"br0","linkinfo":{"info_kind":"bridge"}},
+        {"ifindex":6,"ifname":"va","link":"vb","linkinfo":{"info_kind":"veth"}},
+        {"ifindex":7,"ifname":"vb","link":"va","master":"br0","linkinfo":{"info_kind":"veth"}},
+        {"ifindex":8,"ifname":"vc","link_index":9,"link_netnsid":0,"linkinfo":{"info_kind":"veth"}},
+        {"ifindex":9,"ifname":"mv1","link_index":2,"link_netnsid":3,"linkinfo":{"info_kind":"macvlan"}},
+        {"ifindex":10,"ifname":"vrf0","linkinfo":{"info_kind":"vrf"}},
+        {"ifindex":11,"ifname":"eth1","master":"vrf0"}]"#;
+
+    #[test]
+    fn frames_go_down_out_and_across() {
+        let links: Value = serde_json::from_str(LINKS).unwrap();
+        let here = |name: &str| End::Here(name.into());
+        let there = |index, namespace| End::There { index, namespace };
+        for (name, expected) in [
+            ("eth0", Onward::Wire),
+            ("mv0", Onward::Below(here("eth0"))),
+            ("vx0", Onward::Below(here("eth0"))),
+            ("br0", Onward::Ports(vec!["eth0".into(), "vb".into()])),
+            ("va", Onward::OtherEnd(here("vb"))),
+            ("vc", Onward::OtherEnd(there(9, 0))),
+            ("mv1", Onward::Below(there(2, 3))),
+            // a VRF takes frames in, and sends none out of others than routes say
+            ("vrf0", Onward::Wire),
+            ("nosuch", Onward::Wire),
+        ] {
+            assert_eq!(onward(&links, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_says_by_which_number_it_knows_a_namespace() {
+        // a namespace has no number for itself until somebody asks for one, and what is no namespace never has
+        let own = File::open("/proc/thread-self/ns/net").unwrap();
+        assert!(number_of(&own).is_ok());
+        assert!(number_of(&File::open("/dev/null").unwrap()).is_err());
+        assert_eq!(number_in(&[0; 28]), None);
+        assert_eq!(number_in(&[]), None);
+    }
+}

@@ -1,0 +1,265 @@
+//! Addresses that test traffic may have without being asked for: RFC 6815 forbids benchmarks on production networks.
+//!
+//! Destinations, sources, to which a DUT sends its answers, and the Ethernet address of everybody. Blocks and ranges only; which
+//! addresses frames carry says [`fwdlab_engine::traffic::reach`]. Start with [`check_frame`] and [`check`].
+
+use std::net::IpAddr;
+
+use fwdlab_engine::traffic::reach::{self, Reach};
+
+use crate::error::LabError;
+
+/// A block of addresses, as first and last address; the words say what it is for.
+struct Block<A> {
+    first: A,
+    last: A,
+    for_tests: bool,
+}
+
+const fn v4(address: [u8; 4], bits: u32, for_tests: bool) -> Block<u32> {
+    let first = u32::from_be_bytes(address);
+    Block {
+        first,
+        last: first | (u32::MAX >> bits),
+        for_tests,
+    }
+}
+
+const fn v6(address: [u16; 3], bits: u32, for_tests: bool) -> Block<u128> {
+    let first =
+        (address[0] as u128) << 112 | (address[1] as u128) << 96 | (address[2] as u128) << 80;
+    Block {
+        first,
+        last: first | (u128::MAX >> bits),
+        for_tests,
+    }
+}
+
+const V4: [Block<u32>; 8] = [
+    v4([198, 18, 0, 0], 15, true),   // benchmarks: RFC 2544
+    v4([192, 0, 2, 0], 24, true),    // documentation: RFC 5737
+    v4([198, 51, 100, 0], 24, true), //
+    v4([203, 0, 113, 0], 24, true),  //
+    v4([10, 0, 0, 0], 8, false),     // private: RFC 1918
+    v4([172, 16, 0, 0], 12, false),  //
+    v4([192, 168, 0, 0], 16, false), //
+    v4([169, 254, 0, 0], 16, false), // link-local: RFC 3927
+];
+
+const V6: [Block<u128>; 5] = [
+    v6([0x2001, 2, 0], 48, true), // benchmarks: RFC 5180, with its erratum
+    v6([0x2001, 0xdb8, 0], 32, true), // documentation: RFC 3849
+    v6([0x3fff, 0, 0], 20, true), // documentation: RFC 9637
+    v6([0xfc00, 0, 0], 7, false), // private (ULA): RFC 4193
+    v6([0xfe80, 0, 0], 10, false), // link-local: RFC 4291
+];
+
+/// Is this an address of the blocks for benchmarks and documentation, which nobody has?
+pub fn is_for_tests(address: IpAddr) -> bool {
+    block_of(address, address) == Some(true)
+}
+
+/// The block that a whole range is in: is it one for tests? `None` when it is in no block of ours.
+fn block_of(first: IpAddr, last: IpAddr) -> Option<bool> {
+    fn find<A: Ord + Copy>(blocks: &[Block<A>], first: A, last: A) -> Option<bool> {
+        blocks
+            .iter()
+            .find(|block| block.first <= first && first <= last && last <= block.last)
+            .map(|block| block.for_tests)
+    }
+    match (first, last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => find(&V4, first.into(), last.into()),
+        (IpAddr::V6(first), IpAddr::V6(last)) => find(&V6, first.into(), last.into()),
+        _ => None,
+    }
+}
+
+/// May test traffic go to all of these ranges, first and last address each?
+///
+/// # Errors
+/// [`LabError::Preflight`] with the first range that is not wholly in a block for benchmarks, documentation, private or
+/// link-local use, and what to do.
+pub fn check(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), LabError> {
+    (ranges.into_iter()).try_for_each(|range| check_range("to", range, ""))
+}
+
+/// May test traffic come from all of these ranges? What a DUT answers (ICMP errors, say) goes there.
+///
+/// # Errors
+/// As of [`check`].
+pub fn check_sources(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Result<(), LabError> {
+    // from the unspecified address comes who has none yet, and nobody can answer
+    let mut named = ranges
+        .into_iter()
+        .filter(|(first, last)| first != last || !first.is_unspecified());
+    named.try_for_each(|range| check_range("from", range, ""))
+}
+
+/// May frames be sent that go there? All destinations are judged, and the sources that belong to them: a DUT may unpack what is
+/// in a tunnel, and forward it.
+///
+/// # Errors
+/// As of [`check`], with the layer that the address is in.
+pub fn check_reach(reach: &[Reach]) -> Result<(), LabError> {
+    reach.iter().try_for_each(|reach| {
+        let layer = match reach.destination.inside {
+            Some(_) => format!(" ({}, which a DUT may unpack)", reach.destination),
+            None => String::new(),
+        };
+        check_range("to", reach.to, &layer)?;
+        match reach.from {
+            Some((first, last)) if first == last && first.is_unspecified() => Ok(()),
+            Some(range) => check_range("from", range, &layer),
+            None => Ok(()),
+        }
+    })
+}
+
+/// May frames be sent to this Ethernet address? A broadcast is everybody's business on the network, and goes as far as that does.
+///
+/// # Errors
+/// [`LabError::Preflight`]: it is the broadcast address.
+pub fn check_mac(destination: [u8; 6]) -> Result<(), LabError> {
+    if destination != [0xff; 6] {
+        return Ok(());
+    }
+    Err(LabError::Preflight(
+        "nothing is sent to the Ethernet address of everybody (ff:ff:ff:ff:ff:ff): whoever is on the network would have to look \
+         at it. Say --dst-mac of the next hop; or, if everybody there is yours, say --to-any-address"
+            .into(),
+    ))
+}
+
+/// May this frame be sent: to its Ethernet address, and to and from its IP addresses?
+///
+/// # Errors
+/// As of [`check_reach`] and [`check_mac`].
+pub fn check_frame(frame: &[u8]) -> Result<(), LabError> {
+    check_reach(&reach::of_frame(frame))?;
+    frame.first_chunk().copied().map_or(Ok(()), check_mac)
+}
+
+fn check_range(way: &str, (first, last): (IpAddr, IpAddr), layer: &str) -> Result<(), LabError> {
+    if block_of(first, last).is_some() {
+        return Ok(());
+    }
+    let range = if first == last {
+        first.to_string()
+    } else {
+        format!("{first} to {last}")
+    };
+    Err(LabError::Preflight(format!(
+        "nothing is sent {way} {range}{layer}, only {way} addresses for benchmarks (198.18.0.0/15, 2001:2::/48), documentation, \
+         private and link-local use (RFC 6815). Take such addresses; or, if these are yours, say --to-any-address"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn range(text: &str) -> (IpAddr, IpAddr) {
+        let (first, last) = text.split_once(' ').unwrap_or((text, text));
+        (first.parse().unwrap(), last.parse().unwrap())
+    }
+
+    #[test]
+    fn blocks_begin_and_end_where_the_registries_say() {
+        // IANA special-purpose address registries
+        for good in [
+            "198.18.0.0 198.19.255.255",
+            "192.0.2.0 192.0.2.255",
+            "198.51.100.0 198.51.100.255",
+            "203.0.113.0 203.0.113.255",
+            "10.0.0.0 10.255.255.255",
+            "172.16.0.0 172.31.255.255",
+            "192.168.0.0 192.168.255.255",
+            "169.254.0.0 169.254.255.255",
+            "2001:2:: 2001:2:0:ffff:ffff:ffff:ffff:ffff",
+            "2001:db8:: 2001:db8:ffff:ffff:ffff:ffff:ffff:ffff",
+            "3fff:: 3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "fc00:: fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "fe80:: febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        ] {
+            check([range(good)]).unwrap();
+            let (first, last) = range(good);
+            let (before, after) = match (first, last) {
+                (IpAddr::V4(first), IpAddr::V4(last)) => (
+                    IpAddr::from(Ipv4Addr::from(u32::from(first) - 1)),
+                    IpAddr::from(Ipv4Addr::from(u32::from(last) + 1)),
+                ),
+                (IpAddr::V6(first), IpAddr::V6(last)) => (
+                    IpAddr::from(Ipv6Addr::from(u128::from(first) - 1)),
+                    IpAddr::from(Ipv6Addr::from(u128::from(last) + 1)),
+                ),
+                _ => unreachable!(),
+            };
+            for bad in [before, after] {
+                assert!(check([(bad, bad)]).is_err(), "{bad}");
+            }
+            assert!(check([(first, after)]).is_err(), "{good}");
+        }
+    }
+
+    #[test]
+    fn sources_are_judged_like_destinations_and_everybody_needs_consent() {
+        check_sources([
+            range("198.18.0.1 198.19.255.255"),
+            range("::"),
+            range("0.0.0.0"),
+        ])
+        .unwrap();
+        for bad in ["8.8.8.8", "0.0.0.0 0.0.0.9", "2a00::1"] {
+            let error = check_sources([range(bad)]).unwrap_err().to_string();
+            assert!(error.starts_with("nothing is sent from "), "{error}");
+            assert!(error.contains("--to-any-address"), "{error}");
+        }
+        let mut frame = [0; 34];
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        frame[26..30].copy_from_slice(&[198, 18, 0, 1]);
+        frame[30..34].copy_from_slice(&[198, 19, 0, 1]);
+        frame[16..18].copy_from_slice(&20_u16.to_be_bytes());
+        check_frame(&frame).unwrap();
+        let refused = |frame: &[u8], words: &str| {
+            let error = check_frame(frame).unwrap_err().to_string();
+            assert!(
+                error.contains(words) && error.contains("--to-any-address"),
+                "{error}"
+            );
+        };
+        let everybody = [&[0xff; 6][..], &frame[6..]].concat();
+        refused(&everybody, "ff:ff:ff:ff:ff:ff");
+        for (at, words) in [(26, "from 8.8.8.8"), (30, "to 8.8.8.8")] {
+            let mut frame = frame;
+            frame[at..at + 4].copy_from_slice(&[8; 4]);
+            refused(&frame, words);
+        }
+        // not IP, and to somebody
+        check_frame(&[2; 14]).unwrap();
+    }
+
+    #[test]
+    fn others_are_refused_with_the_words_that_allow_them() {
+        for bad in [
+            "8.8.8.8",
+            "100.64.0.1",
+            "192.18.0.1",
+            "224.0.0.1",
+            "::1",
+            "2001:200::1",
+            "10.0.0.9 10.0.0.1",
+        ] {
+            let error = check([range("10.0.0.1"), range(bad)])
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("--to-any-address"), "{error}");
+            assert!(error.contains(bad.split(' ').next().unwrap()), "{error}");
+        }
+        assert!(is_for_tests("198.18.3.4".parse().unwrap()));
+        assert!(
+            !is_for_tests("10.0.0.1".parse().unwrap()),
+            "private addresses are somebody's"
+        );
+    }
+}

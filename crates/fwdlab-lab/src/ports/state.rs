@@ -1,0 +1,49 @@
+//! Is a port still there and up? Cheap enough to ask every second.
+//!
+//! Start with [`check`].
+
+use fwdlab_engine::PortSpec;
+
+use super::look::within;
+use super::sys;
+use crate::error::LabError;
+
+/// Has the interface a link now?
+///
+/// # Errors
+/// It is gone, was set down, or has no link; the message says which.
+pub fn check(spec: &PortSpec) -> Result<(), LabError> {
+    let name = &spec.interface;
+    let failed = |what: &str, code| {
+        let source = std::io::Error::from_raw_os_error(code);
+        LabError::system(format!("go on with {name}: {what}"), source)
+    };
+    let flags = within(&spec.netns, || {
+        sys::interface_flags(name).map_err(|e| match e.raw_os_error() {
+            Some(libc::ENODEV) => failed("the interface is gone", libc::ENODEV),
+            _ => LabError::system(format!("ask for the state of {name}"), e),
+        })
+    })?;
+    if flags & libc::IFF_UP == 0 {
+        return Err(failed("it was set down", libc::ENETDOWN));
+    }
+    if flags & libc::IFF_RUNNING == 0 {
+        return Err(failed("it has no link", libc::ENOLINK));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_gone_is_said_to_be() {
+        let spec = PortSpec {
+            netns: None,
+            interface: "nosuch0".into(),
+        };
+        let error = check(&spec).unwrap_err().to_string();
+        assert!(error.contains("nosuch0: the interface is gone"), "{error}");
+    }
+}

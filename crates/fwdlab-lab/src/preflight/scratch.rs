@@ -1,0 +1,247 @@
+//! What the kernel really does, found out by doing it: in a network namespace that lives as long as one small process.
+//!
+//! A pair of veth ports is made there, and the fastest sender puts a thousand frames through it. Nothing is left behind,
+//! not even when we are killed: the namespace goes with its last process, which ends when our pipe closes. Start with
+//! [`checks`].
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use fwdlab_engine::{Addresses, Choice, Mode, PathSpec, PortSpec, Tester};
+use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::units::FrameSize;
+
+use super::{Check, programs};
+
+const NAMESPACES: &str = "network namespaces";
+const VETH: &str = "veth";
+const LIVE_FRAMES: &str = "xdp live frames";
+
+/// What the process in the namespace does: each step says that it is done.
+const SCRIPT: &str = "echo namespace \
+    && ip link add port0 type veth peer name port1 && ip link set port0 up && ip link set port1 up \
+    && echo veth && exec cat";
+
+/// A network namespace with a pair of veth ports, `port0` and `port1`.
+struct Scratch(Child);
+
+/// How far the script came, and what was said where it ended.
+#[derive(Debug, PartialEq)]
+enum Made {
+    Nothing(String),
+    Namespace(String),
+    Ports,
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(super) fn checks(root: bool) -> Vec<Check> {
+    let mut command = Command::new("unshare");
+    if !root {
+        command.arg("--map-root-user");
+    }
+    let child = command
+        .args(["--net", "sh", "-c", SCRIPT])
+        .env("LC_ALL", "C")
+        .env("PATH", programs::search_path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut scratch = match child {
+        Ok(child) => Scratch(child),
+        Err(error) => {
+            return vec![Check::fail(
+                NAMESPACES,
+                format!("cannot run unshare to try them: {error}"),
+                "apt-get install util-linux",
+            )];
+        }
+    };
+    let made = made(&mut scratch.0);
+    let mut checks = namespace_and_ports(&made, root);
+    if made == Made::Ports {
+        checks.push(if root {
+            live_frames(send(&scratch).map_err(|error| error.to_string()))
+        } else {
+            Check::skip(LIVE_FRAMES, "needs root")
+        });
+    }
+    checks
+}
+
+/// Reads what the script says until it waits for us or ends.
+fn made(child: &mut Child) -> Made {
+    let mut steps = Vec::new();
+    if let Some(stdout) = child.stdout.as_mut() {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            steps.push(line);
+            if steps.len() == 2 {
+                return Made::Ports;
+            }
+        }
+    }
+    let mut said = String::new();
+    if let Some(stderr) = child.stderr.as_mut() {
+        // what cannot be read is not worth more than what it would have said
+        let _ = stderr.read_to_string(&mut said);
+    }
+    let said = said.trim().to_owned();
+    if steps.is_empty() {
+        Made::Nothing(said)
+    } else {
+        Made::Namespace(said)
+    }
+}
+
+fn namespace_and_ports(made: &Made, root: bool) -> Vec<Check> {
+    let namespace = Check::ok(NAMESPACES, "one was made and is gone again");
+    match made {
+        Made::Namespace(said) if said.contains("not found") => {
+            vec![namespace, Check::skip(VETH, "cannot be tried without ip")]
+        }
+        Made::Nothing(said) => vec![Check::fail(
+            NAMESPACES,
+            format!("cannot make one: {said}"),
+            if root {
+                "run outside of the container, or start it with --privileged"
+            } else {
+                "sudo fwdlab doctor, and sudo for measuring"
+            },
+        )],
+        Made::Namespace(said) => vec![
+            namespace,
+            Check::fail(
+                VETH,
+                format!("cannot make a pair of ports: {said}"),
+                "sudo modprobe veth",
+            ),
+        ],
+        Made::Ports => vec![
+            namespace,
+            Check::ok(VETH, "a pair of ports was made and is gone again"),
+        ],
+    }
+}
+
+/// Sends frames from port to port by the fastest sender, counted in XDP; the tester takes no engine that loses one.
+fn send(scratch: &Scratch) -> Result<(), fwdlab_engine::EngineError> {
+    let netns = format!("/proc/{}/ns/net", scratch.0.id());
+    let port = |interface: &str| PortSpec {
+        netns: Some(netns.clone().into()),
+        interface: interface.into(),
+    };
+    let path = PathSpec {
+        tx: port("port0"),
+        rx: port("port1"),
+    };
+    let addresses = Addresses {
+        source_mac: [2, 0, 0, 0, 0, 1],
+        destination_mac: [2, 0, 0, 0, 0, 2],
+    };
+    let choice = Choice {
+        way_back: None,
+        mode: Some(Mode::XdpLive),
+        cpus: Vec::new(),
+        prove: Some(Stream {
+            frame_size_bytes: FrameSize::MIN,
+            ip_version: IpVersion::Ipv4,
+            flows: 1,
+        }),
+    };
+    Tester::open(&[path], &addresses, &choice).map(drop)
+}
+
+fn live_frames(sent: Result<(), String>) -> Check {
+    match sent {
+        Ok(()) => Check::ok(LIVE_FRAMES, "1000 frames sent, 1000 counted"),
+        Err(error) => Check::warn(
+            LIVE_FRAMES,
+            format!("{error}; a slower sender may not overload the DUT"),
+            "boot a kernel of 5.18 or newer with CONFIG_BPF_SYSCALL=y, outside of containers",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    #[test]
+    fn each_missing_step_is_told_apart() {
+        let statuses = |made: &Made| -> Vec<(&str, Status)> {
+            namespace_and_ports(made, true)
+                .iter()
+                .map(|check| (check.name, check.status))
+                .collect()
+        };
+        assert_eq!(
+            statuses(&Made::Ports),
+            [(NAMESPACES, Status::Ok), (VETH, Status::Ok)]
+        );
+        assert_eq!(
+            statuses(&Made::Namespace("Error: Unknown device type.".into())),
+            [(NAMESPACES, Status::Ok), (VETH, Status::Fail)]
+        );
+        assert_eq!(
+            statuses(&Made::Namespace("sh: 1: ip: not found".into())),
+            [(NAMESPACES, Status::Ok), (VETH, Status::Skip)]
+        );
+        assert_eq!(
+            statuses(&Made::Nothing("Operation not permitted".into())),
+            [(NAMESPACES, Status::Fail)]
+        );
+    }
+
+    #[test]
+    fn the_script_is_read_as_far_as_it_comes() {
+        let run = |script: &str| {
+            let mut child = Command::new("sh")
+                .args(["-c", script])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let made = made(&mut child);
+            drop(Scratch(child));
+            made
+        };
+        assert_eq!(run("echo namespace; echo veth; exec cat"), Made::Ports);
+        assert_eq!(
+            run("echo namespace; echo no veth >&2; exit 2"),
+            Made::Namespace("no veth".into())
+        );
+        assert_eq!(
+            run("echo not permitted >&2; exit 1"),
+            Made::Nothing("not permitted".into())
+        );
+    }
+
+    #[test]
+    fn live_frames_are_a_warning_when_they_fail() {
+        assert_eq!(live_frames(Ok(())).status, Status::Ok);
+        assert_eq!(live_frames(Err("EOPNOTSUPP".into())).status, Status::Warn);
+    }
+
+    /// The real thing, where we may: frames through a real pair of ports.
+    #[test]
+    fn a_thousand_live_frames_pass_between_two_ports() {
+        if !super::super::privileges::is_root() {
+            println!("SKIPPED: a_thousand_live_frames_pass_between_two_ports: needs root");
+            return;
+        }
+        let checks = checks(true);
+        assert_eq!(checks.len(), 3, "{checks:#?}");
+        assert!(
+            checks.iter().all(|check| check.status == Status::Ok),
+            "{checks:#?}"
+        );
+    }
+}

@@ -1,0 +1,335 @@
+//! The probes of the machine: how fast a CPU is right now, and how far the CPUs are apart that frames cross.
+//!
+//! *Speed* is the best of a few short bursts of independent additions, some tenths of a millisecond in all, on the calling thread's
+//! CPU. It sees a busy SMT sibling and a lowered clock, which steal time in `/proc/stat` does not show. *Distance* is the round trip
+//! of a cache line between two threads, each on a CPU of its own: it sees where a hypervisor has put virtual CPUs, which the speed
+//! does not show and the guest is not told. What a reading means is decided in `fwdlab_measure::gate`. Start with [`Probes`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fwdlab_model::probe::Reading;
+
+use crate::placement::Placement;
+use crate::sys::{BURST_ADDITIONS, burst};
+
+/// Bursts per reading: the best one is not disturbed by an interrupt.
+const BURSTS: u32 = 8;
+
+/// Round trips that are timed together: the clock costs some 30 ns, one round trip as much.
+const ROUND_TRIPS: u64 = 20;
+
+/// Groups of them per reading: the best one is not disturbed by an interrupt on either CPU.
+const GROUPS: u64 = 10;
+
+/// A thread that does not come, or does not answer, is waited for no longer: the DUT and the generator stand still meanwhile.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// One reading of the speed, in additions per nanosecond.
+pub fn reading() -> f64 {
+    let best = (0..BURSTS)
+        .map(|_| {
+            let began = Instant::now();
+            burst();
+            began.elapsed()
+        })
+        .min()
+        .unwrap_or_default();
+    BURST_ADDITIONS as f64 / best.as_nanos().max(1) as f64
+}
+
+/// Both probes. It belongs to a thread on the DUT's first CPU with real-time priority, and has a thread of its own on each other
+/// CPU that frames cross to or from. These are asleep but for the microseconds of a reading, in which the sender pauses.
+pub struct Probes {
+    far: Vec<Far>,
+}
+
+impl Probes {
+    /// Starts the threads. Where generator and DUT share their CPU, or a thread may not be pinned or put before the sender, there is
+    /// no distance, and readings have none.
+    pub fn open(placement: &Placement) -> Probes {
+        let others = others(placement);
+        let far: Vec<Far> = others.iter().map_while(|&cpu| Far::open(cpu)).collect();
+        // of all pairs or of none: a state is made of all of them
+        Probes {
+            far: if far.len() == others.len() {
+                far
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    /// Has `work` done on the DUT's first CPU, with the priority that the probes need.
+    pub fn on_dut_cpu<T: Send + Default>(
+        placement: &Placement,
+        work: impl FnOnce(&mut Probes) -> T + Send,
+    ) -> T {
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let _ = fwdlab_engine::port::pin(placement.dut_cpus.get(..1).unwrap_or_default());
+                // without the privilege there is no distance either
+                let _ = fwdlab_engine::sys::become_real_time();
+                work(&mut Probes::open(placement))
+            });
+            thread.join().unwrap_or_default()
+        })
+    }
+
+    /// Reads both now.
+    pub fn read(&mut self) -> Reading {
+        let distances: Option<Vec<f64>> = self.far.iter_mut().map(Far::distance_ns).collect();
+        Reading {
+            additions_per_ns: reading(),
+            distances_ns: distances.unwrap_or_default(),
+        }
+    }
+
+    /// The best of some readings.
+    pub fn best_of(&mut self, readings: usize) -> Reading {
+        let all = (0..readings).map(|_| self.read());
+        all.reduce(|best, next| Reading {
+            additions_per_ns: best.additions_per_ns.max(next.additions_per_ns),
+            distances_ns: match best.distances_ns.len() == next.distances_ns.len() {
+                true => {
+                    let both = best.distances_ns.iter().zip(&next.distances_ns);
+                    both.map(|(a, b)| a.min(*b)).collect()
+                }
+                false if best.distances_ns.is_empty() => next.distances_ns,
+                false => best.distances_ns,
+            },
+        })
+        .unwrap_or_default()
+    }
+}
+
+/// The CPUs whose distance from the DUT's first one counts: the generator's, and those that packet steering spreads flows over.
+pub fn others(placement: &Placement) -> Vec<usize> {
+    let Some((first, steered)) = placement.dut_cpus.split_first() else {
+        return Vec::new();
+    };
+    let all = placement.generator_cpus.iter().chain(steered);
+    all.copied().filter(|cpu| cpu != first).collect()
+}
+
+/// The pairs whose distances are read, for people: `CPU 1 and CPU 0`.
+pub fn pairs(placement: &Placement) -> String {
+    let near = placement.dut_cpus.first().copied().unwrap_or_default();
+    let far: Vec<String> = others(placement)
+        .iter()
+        .map(|cpu| format!("CPU {cpu}"))
+        .collect();
+    format!("CPU {near} and {}", far.join(", "))
+}
+
+/// A value that has a cache line to itself, and the one that a CPU fetches along with it.
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+/// What the two threads of a pair share. Numbers of round trips go on from reading to reading, so that none is taken for another.
+#[derive(Default)]
+struct Shared {
+    /// Number of the reading that is wanted, and of the last that is over.
+    wanted: Line,
+    over: Line,
+    /// Round trips begun by the near thread, and answered by the far one.
+    ping: Line,
+    pong: Line,
+    quits: AtomicBool,
+}
+
+/// The thread on another CPU.
+struct Far {
+    shared: Arc<Shared>,
+    number: u64,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Far {
+    /// `None` where it may not be put on that CPU, or not before the sender.
+    fn open(cpu: usize) -> Option<Far> {
+        let shared = Arc::new(Shared::default());
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = {
+            let shared = shared.clone();
+            let answer = move || {
+                let ready = fwdlab_engine::port::pin(&[cpu]).is_ok()
+                    && fwdlab_engine::sys::become_real_time().is_ok();
+                let _ = tell.send(ready);
+                if ready {
+                    shared.answer();
+                }
+            };
+            thread::Builder::new()
+                .name("fwdlab-far".into())
+                .spawn(answer)
+                .ok()?
+        };
+        let far = Far {
+            shared,
+            number: 0,
+            thread: Some(thread),
+        };
+        told.recv().ok().filter(|ready| *ready).map(|_| far)
+    }
+
+    /// One reading, in nanoseconds; `None` when the other thread did not get its CPU in time.
+    fn distance_ns(&mut self) -> Option<f64> {
+        let shared = &*self.shared;
+        let deadline = Instant::now() + PATIENCE;
+        self.number += 1;
+        shared.wanted.0.store(self.number, Ordering::Release);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+        let first = self.number * TURNS;
+        let answered = |turn: u64| {
+            shared.ping.0.store(turn, Ordering::Release);
+            let mut spins = 0u32;
+            while shared.pong.0.load(Ordering::Acquire) != turn {
+                std::hint::spin_loop();
+                spins = spins.wrapping_add(1);
+                if spins.is_multiple_of(256) && Instant::now() > deadline {
+                    return false;
+                }
+            }
+            true
+        };
+        // the first turn waits until the other thread is there
+        let best = answered(first).then(|| {
+            let groups = (0..GROUPS).map(|group| {
+                let from = first + 1 + group * ROUND_TRIPS;
+                let began = Instant::now();
+                let all = (from..from + ROUND_TRIPS).all(answered);
+                all.then(|| began.elapsed())
+            });
+            groups.collect::<Option<Vec<_>>>()?.into_iter().min()
+        });
+        shared.over.0.store(self.number, Ordering::Release);
+        let best = best.flatten()?;
+        Some(best.as_nanos().max(1) as f64 / ROUND_TRIPS as f64)
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        self.shared.quits.store(true, Ordering::Release);
+        // it may wait for a turn of a reading that was given up
+        self.shared.over.0.store(u64::MAX, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Turns of a reading: the first, and all round trips.
+const TURNS: u64 = 1 + GROUPS * ROUND_TRIPS;
+
+impl Shared {
+    /// The far thread: sleeps until a reading is wanted, and gives back every turn of it.
+    fn answer(&self) {
+        let mut number = 0;
+        loop {
+            let wanted = self.wanted.0.load(Ordering::Acquire);
+            if self.quits.load(Ordering::Acquire) {
+                return;
+            }
+            if wanted == number {
+                thread::park();
+                continue;
+            }
+            number = wanted;
+            let first = number * TURNS;
+            'reading: for turn in first..first + TURNS {
+                while self.ping.0.load(Ordering::Acquire) != turn {
+                    if self.over.0.load(Ordering::Acquire) >= number {
+                        break 'reading;
+                    }
+                    std::hint::spin_loop();
+                }
+                self.pong.0.store(turn, Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 0.1 to 100 additions per nanosecond: any CPU of this century, and proof that the loop is not optimised away.
+    #[test]
+    fn a_reading_is_a_speed() {
+        let speed = reading();
+        assert!((0.1..100.0).contains(&speed), "{speed}");
+    }
+
+    /// A round trip takes some nanoseconds to some microseconds, whatever the CPUs are; and every reading is a new one.
+    #[test]
+    fn two_cpus_have_a_distance() {
+        const TEST: &str = "two_cpus_have_a_distance";
+        let placement = Placement::choose(&[]).unwrap();
+        if !placement.is_separate() {
+            return println!("SKIPPED: {TEST}: one CPU");
+        }
+        let cpu = [placement.dut_cpus[0]];
+        let readings = thread::spawn(move || {
+            fwdlab_engine::port::pin(&cpu).unwrap();
+            fwdlab_engine::sys::become_real_time().ok()?;
+            let mut probes = Probes::open(&placement);
+            Some((0..50).map(|_| probes.read()).collect::<Vec<_>>())
+        });
+        let Some(readings) = readings.join().unwrap() else {
+            return println!("SKIPPED: {TEST}: no real-time priority without privileges");
+        };
+        assert!(readings.iter().all(|r| r.additions_per_ns > 0.1));
+        let read: Vec<f64> = readings.into_iter().flat_map(|r| r.distances_ns).collect();
+        if read.is_empty() {
+            return println!("SKIPPED: {TEST}: the other CPU was taken for too long each time");
+        }
+        assert!(
+            read.iter().all(|ns| (2.0..100_000.0).contains(ns)),
+            "{read:?}"
+        );
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for() {
+        let mut far = Far {
+            shared: Arc::default(),
+            number: 0,
+            thread: None,
+        };
+        assert_eq!(far.distance_ns(), None);
+        assert_eq!(far.distance_ns(), None);
+        // one that comes too late answers the reading that is wanted, not the ones that were given up
+        let late = far.shared.clone();
+        far.thread = Some(thread::spawn(move || late.answer()));
+        assert!((0..200).any(|_| far.distance_ns().is_some()));
+    }
+
+    #[test]
+    fn every_pair_that_frames_cross_is_meant() {
+        let placement = |generator: &[usize], dut: &[usize]| Placement {
+            generator_cpus: generator.to_vec(),
+            dut_cpus: dut.to_vec(),
+            ..Placement::default()
+        };
+        assert_eq!(others(&placement(&[0], &[3])), [0]);
+        assert_eq!(others(&placement(&[0], &[3, 1, 2])), [0, 1, 2]);
+        assert!(others(&placement(&[0], &[0])).is_empty());
+        let shared = Probes::open(&placement(&[0], &[0])).read();
+        assert!(shared.additions_per_ns > 0.1 && shared.distances_ns.is_empty());
+    }
+
+    #[test]
+    fn the_best_of_some_readings_is_of_each_probe() {
+        let mut probes = Probes { far: Vec::new() };
+        let best = probes.best_of(3);
+        assert!(best.additions_per_ns > 0.1 && best.distances_ns.is_empty());
+    }
+}

@@ -1,0 +1,428 @@
+//! The result of a stored run once more, from what was measured: what `fwdlab runs verify` holds the kept one against.
+//!
+//! It measures nothing and knows no file. What cannot be derived is said, with the reason. Start with [`derive`].
+
+use fwdlab_measure::campaign::summarise as of_iterations;
+use fwdlab_measure::machine::{Asked, Limit, Series, make};
+use fwdlab_measure::maxfwd::{self, summarise};
+use fwdlab_measure::mlr::outcome::{self as mlr_outcome, OFFERED_SHARE};
+use fwdlab_measure::mlr::typed::{self, Named};
+use fwdlab_measure::mlr::{self, Search};
+use fwdlab_measure::paired::{self, Rebuild, outcome};
+use fwdlab_measure::procedure::Session;
+use fwdlab_model::campaign::Procedure;
+use fwdlab_model::campaign_outcome::CaseOutcome;
+use fwdlab_model::comparison::Comparison;
+use fwdlab_model::event::{EventKind, RebuildRecord};
+use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
+use fwdlab_model::procedure::Question;
+use fwdlab_model::result::{RunState, Summary};
+use fwdlab_model::search::SearchOutcome;
+use fwdlab_model::trial::Stream;
+use fwdlab_store::StoredRun;
+use fwdlab_store::import::netbenches::{FORMAT, cases};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Run;
+use super::course::of_series;
+use super::paired::CONTROLS;
+
+/// The parameter that holds what a procedure was asked.
+const ASKED: &str = "asked";
+
+/// Numbers are the same when they differ by no larger share: logarithms of ratios are kept as percentages.
+const TOLERANCE: f64 = 1e-9;
+
+/// So many differences are told one by one.
+const TOLD: usize = 20;
+
+/// What came of deriving a result again.
+#[derive(Debug, Default)]
+pub struct Again {
+    /// Where the kept result says something else.
+    pub differences: Vec<String>,
+    /// What was derived, and agrees.
+    pub derived: Vec<String>,
+    /// What was not, and why.
+    pub not_derived: Vec<String>,
+}
+
+/// Derives the result of a run again.
+pub fn derive(run: &StoredRun) -> Again {
+    let mut again = Again::default();
+    let Some(summary) = &run.summary else {
+        again.not_derived.push("there is no result".into());
+        return again;
+    };
+    match summary.procedure.as_str() {
+        maxfwd::ID if !run.is_protected => again.not_derived.push(
+            "the forwarding rates: trials of this age were kept as they were first judged".into(),
+        ),
+        maxfwd::ID => of_trials(run, summary, &mut again),
+        paired::ID => of_rebuilds(run, summary, &mut again),
+        FORMAT => again.compare("imported", &summary.imported, &cases(&run.imported)),
+        _ if !summary.cases.is_empty() => of_campaign(run, summary, &mut again),
+        _ => of_procedure(run, summary, &mut again),
+    }
+    again
+}
+
+fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
+    let cases = summary.test_cases.iter();
+    let streams: Vec<Stream> = cases.map(|case| case.stream.clone()).collect();
+    let mut derived = summarise(&streams, &run.trials);
+    if run.state == RunState::Interrupted {
+        // noise is not judged then: the interruption is why there are too few values
+        derived.iter_mut().for_each(|case| case.doubt = None);
+    }
+    again.compare("test_cases", &summary.test_cases, &derived);
+    if let Some(first) = streams.first() {
+        let control = maxfwd::control(first, &run.trials);
+        again.compare("control", &summary.control, &control);
+    }
+    again
+        .not_derived
+        .push("the probe's threshold: not all of its readings are kept".into());
+}
+
+fn of_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
+    let usable = run.rebuilds.iter().filter(|r| r.validity.is_valid());
+    let rebuilds: Vec<Rebuild> = usable.map(rebuild).collect();
+    let derived = |kept: &Comparison, configuration: usize| Comparison {
+        control: kept.control,
+        ..outcome(&kept.configuration, configuration, &rebuilds)
+    };
+    let all = summary.comparisons.iter().zip(CONTROLS..);
+    let mut comparisons: Vec<Comparison> = all.map(|(kept, index)| derived(kept, index)).collect();
+    if run.state == RunState::Interrupted {
+        comparisons.iter_mut().for_each(|c| c.doubt = None);
+    }
+    again.compare("comparisons", &summary.comparisons, &comparisons);
+    let control = summary.control.as_ref().map(|kept| derived(kept, 1));
+    again.compare("control", &summary.control, &control);
+}
+
+fn rebuild(record: &RebuildRecord) -> Rebuild {
+    let ratios = record.difference_percent.iter();
+    Rebuild {
+        blocks: record.blocks as usize,
+        not_offered: record.blocks_not_offered as usize,
+        rates_pps: record.forwarding_rate_pps.clone(),
+        ln_ratios: ratios.map(|percent| (percent / 100.0).ln_1p()).collect(),
+    }
+}
+
+/// Iterations are in the journal; what they say together follows from them.
+fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
+    let mut made: Vec<_> = vec![Vec::new(); summary.cases.len()];
+    for event in run.events() {
+        if let EventKind::IterationFinished {
+            test_case,
+            iteration,
+        } = event.kind
+            && let Some(at) = summary.cases.iter().position(|c| c.test_case == test_case)
+        {
+            made[at].push(*iteration);
+        }
+    }
+    let cases = summary.cases.iter().zip(made);
+    let derived: Vec<_> = cases
+        .map(|(kept, iterations)| CaseOutcome {
+            // it needs the gate, whose readings are not kept
+            doubt: kept.doubt.clone(),
+            ..of_iterations(&kept.case, iterations)
+        })
+        .collect();
+    again.compare("cases", &summary.cases, &derived);
+    again
+        .not_derived
+        .push("what each iteration found: taken from the journal, not from its trials".into());
+}
+
+/// Keeps with a run what its procedure was asked, and the loads it had: with the answers of its trials it finds the same again.
+pub(super) fn keep(asked: &Asked, limits: &[Limit], run: &mut Run<'_>) {
+    let limits: Vec<Value> = limits
+        .iter()
+        .map(|limit| {
+            json!({
+                "frame_size_bytes": limit.frame_size, "mean_size": limit.mean.parts(),
+                "link_bps": limit.line.map(|line| line.speed.bps()),
+                "link_simulated": limit.line.is_some_and(|line| line.simulated),
+                "max_load_pps": limit.max_load_pps,
+            })
+        })
+        .collect();
+    let Asked {
+        procedure,
+        simulated,
+        seed,
+        series,
+        ..
+    } = asked;
+    let kept = json!({
+        "procedure": procedure.kept(), "simulated": simulated, "seed": seed,
+        "of_profile": series.of_profile, "both_directions": series.both_directions,
+        "single_and_random": series.single_and_random, "limits": limits,
+    });
+    run.info.parameters.insert(ASKED.into(), kept);
+}
+
+/// What [`keep`] kept.
+fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
+    let kept = run.info.parameters.get(ASKED)?;
+    let is = |key: &str| kept.get(key)?.as_bool();
+    let asked = Asked {
+        procedure: Procedure::of_kept(kept.get("procedure")?)?,
+        sweep: None,
+        simulated: is("simulated")?,
+        seed: kept.get("seed")?.as_u64()?,
+        series: Series {
+            of_profile: is("of_profile")?,
+            both_directions: is("both_directions")?,
+            single_and_random: is("single_and_random")?,
+        },
+    };
+    let limit = |kept: &Value| -> Option<Limit> {
+        let size = kept.get("frame_size_bytes")?.clone();
+        let part = |index| kept.get("mean_size")?.get(index)?.as_u64();
+        let line = match kept.get("link_bps")?.as_f64() {
+            Some(bps) => Some(Line {
+                speed: LinkSpeed::of_bps(bps)?,
+                simulated: kept.get("link_simulated")?.as_bool()?,
+            }),
+            None => None,
+        };
+        Some(Limit {
+            frame_size: serde_json::from_value(size).ok()?,
+            mean: MeanSize::new(part(0)?, part(1)?)?,
+            line,
+            max_load_pps: kept.get("max_load_pps")?.as_f64()?,
+        })
+    };
+    let limits = kept.get("limits")?.as_array()?.iter();
+    Some((asked, limits.map(limit).collect::<Option<_>>()?))
+}
+
+/// The procedure, carried out once more with the answers that its trials gave.
+fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
+    if let Some(search) = &summary.search {
+        return of_search(run, search, again);
+    }
+    let Some((asked, limits)) = kept(run) else {
+        again.not_derived.push(
+            "what the procedure found: what it was asked is not kept with a run of this age".into(),
+        );
+        return;
+    };
+    let mut outcomes = Vec::new();
+    let mut trials = run.trials.iter().peekable();
+    while let Some(first) = trials.peek() {
+        let variant = first.variant.clone();
+        let mut session = match make(&asked, &limits) {
+            Ok(procedure) => Session::new(procedure),
+            Err(why) => {
+                again
+                    .differences
+                    .push(format!("what was asked makes no sense: {why}"));
+                return;
+            }
+        };
+        while let Some(record) = trials.next_if(|trial| trial.variant == variant) {
+            let Some(made) = &record.asked else {
+                continue;
+            };
+            let place = format!("trial {}", record.trial);
+            let Some((question, _)) = session.next_trial() else {
+                again.differences.push(format!(
+                    "{place}: nothing is asked for after the trials before it"
+                ));
+                return;
+            };
+            let recorded = session.record(&made.answer);
+            let told = |question: &Question, says: &str, reasons: &[String]| json!({ "question": question, "says": says, "reasons": reasons });
+            let kept = told(&made.question, &made.says, &record.validity.reasons);
+            let derived = told(&question, &recorded.says, &recorded.validity.reasons);
+            let before = again.differences.len();
+            differences(&place, &kept, &derived, &mut again.differences);
+            if again.differences.len() > before {
+                // what follows cannot agree either
+                again.differences.truncate(before + 1);
+                return;
+            }
+        }
+        let found = session.outcomes().into_iter();
+        outcomes.extend(found.map(|outcome| of_series(outcome, &variant)));
+    }
+    again.compare("outcomes", &summary.outcomes, &outcomes);
+}
+
+/// A search, carried out once more with what its trials lost.
+fn of_search(run: &StoredRun, found: &SearchOutcome, again: &mut Again) {
+    let texts = |key: &str| run.info.parameters.get(key)?.as_array();
+    let goals: Vec<Named> = texts("goals")
+        .into_iter()
+        .flatten()
+        .zip(&found.goals)
+        .filter_map(|(text, kept)| {
+            let named = typed::parse(text.as_str()?).ok()?.into_iter().next()?;
+            Some(Named {
+                name: kept.name.clone(),
+                ..named
+            })
+        })
+        .collect();
+    let seconds = |key: &str| Some((1e9 * run.info.parameters.get(key)?.as_f64()?).round() as u64);
+    let question = || {
+        Search::new(&mlr::Question {
+            goals: goals.iter().map(|named| named.goal.clone()).collect(),
+            min_load_pps: found.min_load_pps,
+            max_load_pps: found.max_load_pps,
+            warm_up_ns: seconds("warm_up_s").unwrap_or(0),
+            // how long it took is not kept: it is carried out as far as there are trials
+            time_limit_ns: u64::MAX,
+        })
+        .ok()
+    };
+    let Some(mut search) = question().filter(|_| goals.len() == found.goals.len()) else {
+        again
+            .not_derived
+            .push("what the search found: its goals are not kept as they were sought".into());
+        return;
+    };
+    let mut short_from: Option<f64> = None;
+    for record in run.trials.iter().filter(|trial| trial.validity.is_valid()) {
+        let (Some(kept), Some(planned)) = (&record.search, search.next_trial()) else {
+            again
+                .differences
+                .push(format!("trial {}: the search asks for none", record.trial));
+            return;
+        };
+        let place = |load: u32, ns: u64| format!("load {load} for {ns} ns");
+        let (asked, made) = (
+            place(planned.load_index, planned.duration_ns),
+            place(kept.load_index, kept.duration_ns),
+        );
+        if asked != made {
+            again.differences.push(format!(
+                "trial {}: it was {made}, and after the trials before it {asked} is asked for",
+                record.trial
+            ));
+            return;
+        }
+        search.record(kept.loss_ratio, 0);
+        let intended = record.ledger.frames_intended.unwrap_or(0) as f64;
+        if !kept.ended_early && (record.ledger.frames_sent as f64) < OFFERED_SHARE * intended {
+            short_from = Some(short_from.map_or(planned.load_pps, |pps| pps.min(planned.load_pps)));
+        }
+    }
+    let derived = mlr_outcome::goals(&search, &goals, short_from);
+    again.compare("goals", &found.goals, &derived);
+}
+
+impl Again {
+    /// Holds a part of the result against the same part derived.
+    fn compare(&mut self, part: &str, kept: &impl Serialize, derived: &impl Serialize) {
+        let value = |record: Result<Value, serde_json::Error>| record.unwrap_or(Value::Null);
+        let kept = value(serde_json::to_value(kept));
+        let derived = value(serde_json::to_value(derived));
+        let before = self.differences.len();
+        let mut found = Vec::new();
+        differences(part, &kept, &derived, &mut found);
+        let more = found.len().saturating_sub(TOLD);
+        found.truncate(TOLD);
+        self.differences.extend(found);
+        if more > 0 {
+            self.differences
+                .push(format!("{part}: {more} more differences"));
+        }
+        if self.differences.len() == before {
+            self.derived.push(part.to_owned());
+        }
+    }
+}
+
+/// What differs, by its place.
+fn differences(place: &str, kept: &Value, derived: &Value, found: &mut Vec<String>) {
+    match (kept, derived) {
+        (Value::Object(kept), Value::Object(derived)) => {
+            let mut keys: Vec<&String> = kept.keys().chain(derived.keys()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                let of = |map: &serde_json::Map<String, Value>| map.get(key).cloned();
+                let (kept, derived) = (of(kept), of(derived));
+                let place = format!("{place}.{key}");
+                match (kept, derived) {
+                    (Some(kept), Some(derived)) => differences(&place, &kept, &derived, found),
+                    (kept, derived) => found.push(told(&place, kept.as_ref(), derived.as_ref())),
+                }
+            }
+        }
+        (Value::Array(kept), Value::Array(derived)) if kept.len() == derived.len() => {
+            for (index, (kept, derived)) in kept.iter().zip(derived).enumerate() {
+                differences(&format!("{place}[{index}]"), kept, derived, found);
+            }
+        }
+        (Value::Number(a), Value::Number(b)) if same(a.as_f64(), b.as_f64()) => {}
+        _ if kept == derived => {}
+        _ => found.push(told(place, Some(kept), Some(derived))),
+    }
+}
+
+fn same(a: Option<f64>, b: Option<f64>) -> bool {
+    let Some((a, b)) = a.zip(b) else {
+        return false;
+    };
+    (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1.0)
+}
+
+fn told(place: &str, kept: Option<&Value>, derived: Option<&Value>) -> String {
+    let text = |value: Option<&Value>| {
+        let text = value.map_or("nothing".to_owned(), Value::to_string);
+        match text.char_indices().nth(60) {
+            Some((at, _)) => format!("{}...", &text[..at]),
+            None => text,
+        }
+    };
+    format!(
+        "{place}: the result says {}, the trials say {}",
+        text(kept),
+        text(derived)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_told_by_their_place() {
+        let mut again = Again::default();
+        let kept = serde_json::json!([{ "rate": 815000.0, "n": 5, "word": "a" }]);
+        again.compare(
+            "same",
+            &kept,
+            &serde_json::json!([{ "rate": 815000.0000001, "n": 5, "word": "a" }]),
+        );
+        assert_eq!(
+            (again.derived.join(""), again.differences.len()),
+            ("same".into(), 0)
+        );
+        again.compare(
+            "cases",
+            &kept,
+            &serde_json::json!([{ "rate": 855000.0, "n": 5, "more": 1, "word": "a" }]),
+        );
+        assert_eq!(
+            again.differences,
+            [
+                "cases[0].more: the result says nothing, the trials say 1",
+                "cases[0].rate: the result says 815000.0, the trials say 855000.0",
+            ]
+        );
+        again.compare("n", &vec![0; 100], &vec![1; 100]);
+        assert_eq!(again.differences.len(), 2 + TOLD + 1);
+        assert_eq!(again.derived, ["same"]);
+    }
+}

@@ -1,0 +1,365 @@
+//! The course of one procedure on one device: asks the machine what comes next, has the device make it, keeps and tells everything.
+//!
+//! For a run of one procedure, and for every test case of a campaign. Start with [`Course::follow`].
+
+use std::time::{Duration, SystemTime};
+
+use fwdlab_measure::ahead::{Ahead, Capacities, ahead};
+use fwdlab_measure::conservation::{balance, objections};
+use fwdlab_measure::gate::{Gate, judge_trial};
+use fwdlab_measure::machine::{Asked, Limit, make};
+use fwdlab_measure::procedure::Session;
+use fwdlab_model::event::EventKind;
+use fwdlab_model::outcome::Outcome;
+use fwdlab_model::procedure::{Asked as Made, Question};
+use fwdlab_model::result::{HoldUps, Stratum, TrialRecord, Validity};
+use fwdlab_model::trial::Stream;
+use fwdlab_model::variant::Variant;
+
+use super::device::{self, Device};
+use super::traffic::Traffic;
+use super::{Control, Measured, Run, timestamp};
+use crate::error::LabError;
+
+/// A procedure on its way on a device.
+pub(super) struct Course<'a> {
+    /// One per frame size.
+    pub streams: &'a [Stream],
+    /// The series.
+    pub traffic: &'a Traffic,
+    /// Its name in records.
+    pub procedure: &'a str,
+    pub asked: &'a Asked,
+    pub limits: Vec<Limit>,
+    /// Test case and iteration, in a campaign.
+    pub case: Option<(&'a str, u32)>,
+    /// What is known of the DUT's capacity before the first trial.
+    pub capacities: Capacities,
+    pub planned: Planned,
+    pub gate: Option<&'a Gate>,
+    pub control: &'a Control,
+}
+
+/// What was told before anything was measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planned {
+    /// Trials of this course.
+    pub steps: u32,
+    /// Their time.
+    pub time: Duration,
+    /// Trials of the whole run.
+    pub of_run: u32,
+    /// Time of what comes after this course.
+    pub later: Duration,
+}
+
+/// How a course gets on.
+struct Pace {
+    capacities: Capacities,
+    /// Trials so far, and those of them that count.
+    made: u32,
+    valid: u32,
+    /// What all of them took.
+    spent: Duration,
+    /// What they took beyond their own time.
+    beyond: Duration,
+    /// Another figure than the planned one has been told.
+    corrected: bool,
+}
+
+/// A planned time is told anew when it was wrong by more than this factor.
+const WRONG: f64 = 1.3;
+
+/// What came of a course.
+pub(super) struct Followed {
+    /// What failed.
+    pub result: Result<(), LabError>,
+    /// What was found until then.
+    pub outcomes: Vec<Outcome>,
+    /// Invalid trials.
+    pub invalid: u32,
+}
+
+/// An outcome with the series that it is of, and what keeps that from being what a standard asks for.
+pub(super) fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
+    if !outcome.compliance.standard.is_empty() {
+        outcome.compliance.shortened.extend(variant.deviations());
+    }
+    outcome.variant = variant.clone();
+    outcome
+}
+
+/// Words for trials that were invalid.
+pub(super) fn invalid(invalid: u32, all: usize) -> Option<String> {
+    (invalid > 0)
+        .then(|| format!("{invalid} of {all} trials were invalid: repeated, kept, never used"))
+}
+
+impl Pace {
+    fn new(capacities: Capacities, corrected: bool) -> Pace {
+        Pace {
+            capacities,
+            made: 0,
+            valid: 0,
+            spent: Duration::ZERO,
+            beyond: Duration::ZERO,
+            corrected,
+        }
+    }
+
+    fn made(&mut self, question: &Question, made: &device::Made, is_valid: bool) {
+        self.made += 1;
+        self.spent += made.took;
+        let own = Duration::from_nanos(made.answer.duration_ns + question.waits.total_ns());
+        self.beyond += made.took.saturating_sub(own);
+        if is_valid {
+            self.valid += 1;
+            self.capacities.see(question, &made.answer);
+        }
+    }
+
+    /// How often a trial is made until it counts, as far as can be said after so few.
+    fn attempts(&self) -> f64 {
+        f64::from(self.made + 2) / f64::from(self.valid + 2)
+    }
+
+    /// The time of what is still to do.
+    fn time(&self, ahead: Ahead) -> Duration {
+        let beyond = (self.beyond + device::OVERHEAD) / (self.made + 1);
+        (Duration::from_nanos(ahead.ns) + beyond * ahead.trials).mul_f64(self.attempts())
+    }
+}
+
+impl Course<'_> {
+    /// Makes trial after trial, one series after the other. What was found is told, also when a trial failed.
+    ///
+    /// # Errors
+    /// The procedure makes no sense with these limits; what fails in a trial is in the result.
+    pub fn follow(
+        &self,
+        device: &mut dyn Device,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Followed, LabError> {
+        let mut followed = Followed {
+            result: Ok(()),
+            outcomes: Vec::new(),
+            invalid: 0,
+        };
+        let corrected = self.asked.simulated || self.case.is_some();
+        let mut pace = Pace::new(self.capacities.clone(), corrected);
+        for (at, variant) in self.traffic.variants.iter().enumerate() {
+            let procedure = make(self.asked, &self.limits).map_err(LabError::Preflight)?;
+            let mut session = Session::new(procedure);
+            followed.result = device
+                .begin(variant, run)
+                .and_then(|()| self.trials(device, run, measured, &mut session, at, &mut pace));
+            let outcomes = session.outcomes().into_iter();
+            followed
+                .outcomes
+                .extend(outcomes.map(|outcome| of_series(outcome, variant)));
+            followed.invalid += session.invalid();
+            if followed.result.is_err() || self.control.is_stopped() {
+                break;
+            }
+        }
+        Ok(followed)
+    }
+
+    fn trials(
+        &self,
+        device: &mut dyn Device,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+        session: &mut Session,
+        at: usize,
+        pace: &mut Pace,
+    ) -> Result<(), LabError> {
+        let simulated = self.asked.simulated;
+        let variant = &self.traffic.variants[at];
+        while let Some((question, attempt)) = session.next_trial() {
+            if self.control.is_stopped() {
+                return Ok(());
+            }
+            if !simulated {
+                let done = measured.trials.len() as u32;
+                let left = self.left(session, at, pace)?;
+                if let Some(note) = self.correct(left, pace) {
+                    run.tell(note)?;
+                }
+                run.tell(self.progress(&question, done, left, pace))?;
+            }
+            let stream = self.stream(&question);
+            let (started_at, began) = (timestamp(), SystemTime::now());
+            let Some(mut made) = device.trial(&stream, &question)? else {
+                return Ok(());
+            };
+            let ledger = balance(&made.counters, Some(made.intended()));
+            if !simulated {
+                let seen = objections(&ledger, &made.counters);
+                made.answer.objections.extend(seen);
+            }
+            let recorded = session.record(&made.answer);
+            pace.made(&question, &made, recorded.validity.is_valid());
+            let names = device.names();
+            let trial = measured.trials.len() as u32 + 1;
+            let when = (began, Duration::from_nanos(made.answer.duration_ns));
+            let latency_log = run
+                .writer
+                .latencies(&stream.id(), trial, when, &made.latencies)?;
+            let mut record = TrialRecord {
+                trial,
+                iteration: self.case.map_or(attempt, |(_, iteration)| iteration),
+                started_at,
+                asked: Some(Box::new(Made {
+                    answer: made.answer.clone(),
+                    question,
+                    says: recorded.says,
+                    latency_log,
+                })),
+                ..self.record(&stream, variant, &made, names, recorded.validity)
+            };
+            judge_trial(&mut record, self.gate);
+            run.writer.trial(&record)?;
+            run.tell(EventKind::TrialFinished {
+                record: Box::new(record.clone()),
+            })?;
+            measured.trials.push(record);
+            if made.is_broken {
+                device.mend(run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The stream of this size; a sweep over flows says how many there are.
+    fn stream(&self, question: &Question) -> Stream {
+        let of_size = self
+            .streams
+            .iter()
+            .find(|s| s.frame_size_bytes == question.frame_size_bytes);
+        let stream = of_size.unwrap_or(&self.streams[0]).clone();
+        let sweep = self.asked.sweep.as_ref();
+        let flows = sweep.filter(|sweep| sweep.parameter == "flows");
+        match flows.and(question.setting) {
+            Some(flows) => Stream {
+                flows: u32::try_from(flows).unwrap_or(u32::MAX),
+                ..stream
+            },
+            None => stream,
+        }
+    }
+
+    /// Trials that are left of this course, and their time.
+    fn left(&self, session: &Session, at: usize, pace: &Pace) -> Result<(u32, Duration), LabError> {
+        let machine = || make(self.asked, &self.limits).map_err(LabError::Preflight);
+        let mut this = machine()?;
+        session.replay(this.as_mut());
+        let mut all = ahead(this.as_mut(), &pace.capacities);
+        let series = (self.traffic.variants.len() - at - 1) as u32;
+        if series > 0 {
+            let other = ahead(machine()?.as_mut(), &pace.capacities);
+            all.trials += series * other.trials;
+            all.ns += u64::from(series) * other.ns;
+        }
+        Ok((all.trials, pace.time(all)))
+    }
+
+    /// Says so once when the planned time was wrong.
+    fn correct(&self, (trials, time): (u32, Duration), pace: &mut Pace) -> Option<EventKind> {
+        if pace.corrected || !pace.capacities.is_known() {
+            return None;
+        }
+        let wrong = (pace.spent + time).as_secs_f64() / self.planned.time.as_secs_f64();
+        if (1.0 / WRONG..=WRONG).contains(&wrong) {
+            return None;
+        }
+        pace.corrected = true;
+        let text = format!(
+            "now that the DUT has lost frames: about {:.0} s more, {trials} trials",
+            time.as_secs_f64()
+        );
+        Some(EventKind::Note { text })
+    }
+
+    fn progress(
+        &self,
+        question: &Question,
+        done: u32,
+        (trials, time): (u32, Duration),
+        pace: &Pace,
+    ) -> EventKind {
+        let Planned {
+            steps,
+            of_run,
+            later,
+            ..
+        } = self.planned;
+        let case = self.case.map_or(String::new(), |(case, iteration)| {
+            format!("{case}, iteration {iteration}: ")
+        });
+        EventKind::Progress {
+            activity: format!(
+                "{case}{} B, {:.0} frames/s for {} s: {}",
+                question.frame_size_bytes,
+                question.peak_pps(),
+                question.duration_ns() as f64 / 1e9,
+                question.reason
+            ),
+            done,
+            steps: (of_run + pace.made + trials)
+                .saturating_sub(steps)
+                .max(done + 1),
+            left_s: (time + later.mul_f64(pace.attempts())).as_secs_f64(),
+            offered_load_pps: None,
+            forwarding_rate_pps: None,
+            estimate: None,
+        }
+    }
+
+    fn record(
+        &self,
+        stream: &Stream,
+        variant: &Variant,
+        made: &device::Made,
+        names: (&str, &str),
+        validity: Validity,
+    ) -> TrialRecord {
+        let answer = &made.answer;
+        let duration_s = answer.duration_ns as f64 / 1e9;
+        let per_second = |frames: u64| frames as f64 / duration_s.max(f64::MIN_POSITIVE);
+        TrialRecord {
+            test_case: self
+                .case
+                .map_or_else(|| variant.id(stream), |(case, _)| case.to_owned()),
+            procedure: self.procedure.into(),
+            iteration: 1,
+            trial: 0,
+            control: false,
+            started_at: String::new(),
+            stream: variant.stream(stream),
+            variant: variant.clone(),
+            directions: answer.directions.clone(),
+            engine: names.0.into(),
+            hold_ups: (!self.asked.simulated).then_some(HoldUps::Forgive),
+            receiver: names.1.into(),
+            duration_s,
+            intended_load_pps: Some(per_second(answer.frames_intended + answer.frames_beside)),
+            offered_load_pps: per_second(answer.frames_sent + answer.frames_beside),
+            not_saturated: false,
+            forwarding_rate_pps: None,
+            forwarding_rate_ungated_pps: Some(per_second(answer.frames_received)),
+            quiet: Stratum::default(),
+            contended: Stratum::default(),
+            apart: Vec::new(),
+            probes: made.probes.clone(),
+            windows_not_offered: 0,
+            frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
+            search: None,
+            asked: None,
+            ledger: balance(&made.counters, Some(made.intended())),
+            counters: made.counters.clone(),
+            validity,
+        }
+    }
+}

@@ -1,0 +1,1053 @@
+//! What answers the questions of procedures: a simulated DUT, or the embedded test bed.
+//!
+//! A [`Device`] makes one trial and knows nothing of procedures. Both kinds give the same: the answer, the counters behind it, and
+//! the conditions that make it invalid. Start with [`Device::trial`].
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
+use fwdlab_engine::sim::{self, Dut, Simulation};
+use fwdlab_engine::traffic::Kind;
+use fwdlab_engine::{Histogram, Tester};
+use fwdlab_measure::conservation::{balance, objections};
+use fwdlab_measure::gate::Gate;
+use fwdlab_model::latency::Bucket;
+use fwdlab_model::loss::Counters;
+use fwdlab_model::probe::Reading;
+use fwdlab_model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
+use fwdlab_model::reset::Reset;
+use fwdlab_model::result::Noise;
+use fwdlab_model::trial::Stream;
+use fwdlab_model::variant::{Direction, DirectionCounts, Variant};
+
+use super::manage::Asking;
+use super::modify::{Modified, Running};
+use super::traffic::{Traffic, file_name, words};
+use super::trial::{
+    Bench, Counted, PROOF_FRAMES, WARM_UP, loses_inside, offered, sum, until, within,
+};
+use super::{Control, Run, configure, does_forward, open_tester};
+use crate::bed::Bed;
+use crate::command::Limit;
+use crate::error::LabError;
+use crate::link_watch::WENT_DOWN;
+use crate::probe::Probes;
+use crate::reset;
+use crate::setting::{Setting, Swept};
+
+/// What a trial on the bed takes beyond its duration: start, drain, reading counters.
+pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
+
+/// The largest load of a run for which none was given, relative to what the generator held for a second.
+const SUSTAINED: f64 = 0.9;
+
+/// A load is sought so often on another bed.
+const LOOKS: u32 = 2;
+
+/// At this load the frames of a series are proven: any DUT can do it.
+const PROOF_LOAD_PPS: f64 = 10_000.0;
+
+/// So many that no filter permits are offered.
+const DENIED_FRAMES: u64 = 100;
+
+/// So often frames of a proof are offered, while none of them is sent.
+const PROOFS: u32 = 10;
+
+/// So long it is looked whether a DUT drops frames of a stream inside.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The probes are read so often beside a trial; the best counts.
+const READINGS: usize = 5;
+
+/// A load that changes is set, and counters are looked at, so often.
+const TICK: Duration = Duration::from_millis(20);
+
+/// So often when the DUT is reset: the time without frames is known no better.
+const RESET_TICK: Duration = Duration::from_millis(1);
+
+/// A sender that is held up when a constant load ends notices it so much later at most.
+const LATE_NS: u64 = 1_000_000_000;
+
+/// So many frames may be on their way when counters are read: rings of veth and of the engine.
+const ON_THEIR_WAY: u64 = 4096;
+
+/// What makes a trial.
+pub(super) trait Device {
+    /// Trials are of this series from now on.
+    fn begin(&mut self, variant: &Variant, run: &mut Run<'_>) -> Result<(), LabError>;
+
+    /// Makes one; `None` when it was stopped from outside.
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError>;
+
+    /// Makes it whole again after a trial that a port of the bed ended: the DUT is as it was before the series.
+    fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError>;
+
+    /// Names of the sender and of the receiver.
+    fn names(&self) -> (&'static str, &'static str);
+}
+
+/// A trial that was made.
+pub(super) struct Made {
+    pub answer: Answer,
+    pub counters: Counters,
+    /// Delays of the frames that were timed, of each direction.
+    pub latencies: Vec<Vec<Bucket>>,
+    /// What it took with all its waits.
+    pub took: Duration,
+    /// A load that was not offered may be offered when asked for again.
+    pub may_catch_up: bool,
+    /// What the probes read before and after; nothing where the DUT is simulated.
+    pub probes: Vec<Reading>,
+    /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
+    pub is_broken: bool,
+}
+
+impl Made {
+    /// Frames that were due, of all directions.
+    pub fn intended(&self) -> u64 {
+        self.counters.generator_sent + self.counters.generator_not_sent
+    }
+}
+
+/// A simulated DUT: a trial takes only simulated time.
+pub(super) struct Simulated<'a> {
+    pub simulation: Simulation,
+    pub traffic: &'a Traffic,
+    pub variant: Variant,
+    pub control: &'a Control,
+    pub swept: Option<Swept>,
+}
+
+impl Device for Simulated<'_> {
+    fn begin(&mut self, variant: &Variant, _: &mut Run<'_>) -> Result<(), LabError> {
+        self.variant = variant.clone();
+        Ok(())
+    }
+
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
+        // a value that is no number of units that cost
+        let apart = matches!(&self.swept, Some(Swept::Stream | Swept::Cores)).then(|| Question {
+            setting: None,
+            ..question.clone()
+        });
+        if let (Some(Swept::Cores), Some(cores)) = (&self.swept, question.setting) {
+            self.simulation.set_cores(u32::try_from(cores).unwrap_or(1));
+        }
+        let question = apart.as_ref().unwrap_or(question);
+        let offer = self.traffic.offer(stream, &self.variant)?;
+        self.simulation.offer(offer);
+        let flows = self.variant.stream(stream).flows;
+        let ways = match self.variant.both_directions {
+            true => self.simulation.answer_both_ways(question, flows).to_vec(),
+            false => vec![self.simulation.answer(question, flows)],
+        };
+        let counters = ways.iter().map(|(answer, counts)| {
+            let whole = answer.frames_intended as f64 / (1.0 - offer.beside);
+            let beside = (whole * offer.beside).round() as u64;
+            let counters = match self.simulation.dut().counters {
+                Some(thousand) => counts.lying_counters(thousand),
+                None => counts.counters(),
+            };
+            Counters {
+                generator_beside: beside,
+                generator_port_tx_packets: counters.generator_port_tx_packets + beside,
+                dut_in_rx_packets: counters.dut_in_rx_packets + beside,
+                ..counters
+            }
+        });
+        let counters: Vec<Counters> = counters.collect();
+        let answers = ways.into_iter().map(|(answer, _)| answer).collect();
+        let mut answer = of_both(answers, &counters);
+        let counters = Counters::total(&counters);
+        // the one thing that a simulated test bed can get wrong; that nothing came back is a result
+        let ledger = balance(&counters, None);
+        if ledger.frames_unexplained > 0 {
+            answer.objections.extend(objections(&ledger, &counters));
+        }
+        Ok((!self.control.is_stopped()).then(|| Made {
+            counters,
+            latencies: self.simulation.latencies().to_vec(),
+            took: Duration::from_nanos(answer.took_ns),
+            answer,
+            may_catch_up: false,
+            is_broken: false,
+            probes: Vec::new(),
+        }))
+    }
+
+    fn mend(&mut self, _: &mut Run<'_>) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    fn names(&self) -> (&'static str, &'static str) {
+        (sim::NAME, sim::NAME)
+    }
+}
+
+/// Tells that the run starts, and has `work` done with a simulated DUT.
+pub(super) fn on_simulation<'a>(
+    dut: &Dut,
+    traffic: &Traffic,
+    steps: u32,
+    control: &Control,
+    run: &mut Run<'a>,
+    work: impl FnOnce(&mut Simulated<'_>, &mut Run<'a>) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    run.info.facts.engine = format!("sim: {dut}");
+    run.info.facts.driver = None;
+    run.started(steps, Duration::ZERO)?;
+    let mut device = Simulated {
+        simulation: Simulation::new(dut.clone()),
+        traffic,
+        variant: Variant::default(),
+        control,
+        swept: None,
+    };
+    work(&mut device, run)
+}
+
+/// Tells that the run starts, erects the test bed, configures the DUT, and has `work` done with it.
+pub(super) fn on_bed<'a>(
+    common: &super::Parameters,
+    (steps, time): (u32, Duration),
+    control: &Control,
+    run: &mut Run<'a>,
+    work: impl FnOnce(&mut Real<'_>, Option<Gate>, &mut Run<'a>) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    run.started(steps, time)?;
+    let gate = Gate::calibrate(&super::forwarding::calibrate(common, &mut run.info.facts));
+    let (bed, routes) = erect(common)?;
+    if !routes.is_empty() {
+        run.info.facts.placement.insert("routes".into(), routes);
+    }
+    let (mut tester, words) = open_tester(&bed, common)?;
+    run.bed_ready(&bed, &words)?;
+    if let Some(configuration) = &common.configuration {
+        let stream = &common.streams[0];
+        configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
+    }
+    let mut device = Real::new(bed, tester, common, control);
+    work(&mut device, gate, run)
+}
+
+/// Erects a test bed for what is offered, before the DUT is configured, and the same in all series. Returns the routes, too, that the
+/// DUT got for it.
+pub(super) fn erect(common: &super::Parameters) -> Result<(Bed, String), LabError> {
+    let bed = match common.traffic.both_ways() {
+        true => Bed::up_both_ways(&common.placement)?,
+        false => Bed::up(1, &common.placement, false)?,
+    };
+    let bed = bed.unconfined(common.unconfined);
+    if common.traffic.is_managed() {
+        bed.add_management()?;
+    }
+    let routes = common.traffic.routes(&common.streams)?;
+    if !routes.is_empty() {
+        bed.ip_batch(0, &routes)?;
+    }
+    Ok((bed, routes))
+}
+
+/// What makes a reader doubt a whole run on the test bed.
+pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if !common.privileged {
+        doubts.push(crate::user_namespace::MISSING.to_owned());
+    }
+    if !common.placement.is_separate() {
+        doubts.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
+    }
+    doubts
+}
+
+/// How noisy a simulated machine is: all noise is that of the DUT, and results that contradict each other are doubtful all the same.
+pub(super) fn simulated_noise(dut: &Dut, contradictions: Vec<String>) -> Noise {
+    let whose = match dut.noise > 0.0 || dut.loss_ratio > 0.0 {
+        true => "all noise is that of the DUT",
+        false => "no noise",
+    };
+    let mut verdict = format!("simulated: {whose}; the same seed gives the same trials");
+    if !contradictions.is_empty() {
+        verdict = format!("{}. {verdict}", contradictions.join("; "));
+    }
+    Noise {
+        calibration: "none: the DUT is simulated".into(),
+        verdict,
+        too_noisy: !contradictions.is_empty(),
+        doubts: contradictions,
+        ..Noise::default()
+    }
+}
+
+/// What a trial on the test bed says, what was counted in it, and the delays of its frames, of each direction.
+type Watched = (Vec<Answer>, Counted, Vec<Vec<Bucket>>);
+
+/// Sends so many frames, slowly; again until some have left each way, for a sender whose CPU is busy may be held up for all of the time.
+fn offer_some(bench: &mut Bench<'_>, stream: &Stream, frames: u64) -> Result<Counted, LabError> {
+    let time = Duration::from_secs_f64(frames as f64 / PROOF_LOAD_PPS);
+    for _ in 0..PROOFS {
+        let (ended, counted) = bench.load(stream, PROOF_LOAD_PPS, time)?;
+        let mut ways = counted.counters.iter();
+        if !ended || counted.is_broken || ways.all(|counters| counters.generator_sent > 0) {
+            return Ok(counted);
+        }
+    }
+    Err(LabError::Preflight(format!(
+        "the generator sent no frame in {PROOFS} times {} ms at {PROOF_LOAD_PPS} frames/s: its CPU is busy (fwdlab doctor says with \
+         what): end that, or give the DUT another with --dut-cpus",
+        time.as_millis()
+    )))
+}
+
+/// The embedded test bed.
+pub(super) struct Real<'a> {
+    pub common: &'a super::Parameters,
+    pub control: &'a Control,
+    variant: Variant,
+    /// What this series changes on the DUT; undone before the bed goes.
+    modified: Option<Modified>,
+    /// Frames of the stream that was measured last, in this series; `None`: test frames.
+    armed: Option<(Stream, Option<Arc<fwdlab_engine::Traffic>>)>,
+    /// What a sweep varies on the DUT.
+    pub setting: Option<Setting>,
+    /// From which load on the DUT drops frames of a stream inside, as far as was seen: the kernel is then asked why.
+    drops: Option<(Stream, Option<f64>)>,
+    pub tester: Tester,
+    pub bed: Bed,
+}
+
+impl<'a> Real<'a> {
+    /// A plain series, and nothing that is varied.
+    pub fn new(
+        bed: Bed,
+        tester: Tester,
+        common: &'a super::Parameters,
+        control: &'a Control,
+    ) -> Real<'a> {
+        Real {
+            bed,
+            tester,
+            common,
+            control,
+            variant: Variant::default(),
+            modified: None,
+            armed: None,
+            setting: None,
+            drops: None,
+        }
+    }
+}
+
+impl Real<'_> {
+    /// Frames of a stream in this series.
+    fn frames(&mut self, stream: &Stream) -> Result<Option<Arc<fwdlab_engine::Traffic>>, LabError> {
+        if let Some((of, traffic)) = &self.armed
+            && of == stream
+        {
+            return Ok(traffic.clone());
+        }
+        let traffic = self.common.traffic.frames(stream, &self.variant)?;
+        self.armed = Some((stream.clone(), traffic.clone()));
+        Ok(traffic)
+    }
+
+    /// The stream, and what measures it in this series.
+    fn bench(&mut self, stream: &Stream) -> Result<(Stream, Bench<'_>), LabError> {
+        let traffic = self.frames(stream)?;
+        let stream = self.variant.stream(stream);
+        Ok((
+            stream,
+            Bench {
+                bed: &self.bed,
+                tester: &mut self.tester,
+                traffic,
+                count_reasons: false,
+                placement: &self.common.placement,
+                control: self.control,
+            },
+        ))
+    }
+
+    /// A few frames of the series, slowly: some of them must come back, each way.
+    fn prove(&mut self, stream: &Stream) -> Result<(), LabError> {
+        let (stream, mut bench) = self.bench(stream)?;
+        let counted = offer_some(&mut bench, &stream, PROOF_FRAMES)?;
+        let mut ways = [Direction::Forward, Direction::Reverse]
+            .iter()
+            .zip(&counted.counters);
+        match ways.find(|(_, counters)| counters.receiver_received == 0) {
+            None => Ok(()),
+            Some((direction, counters)) => Err(LabError::DoesNotForward {
+                configuration: format!(
+                    "frames of this series ({}), {}",
+                    words(&self.variant),
+                    match direction {
+                        Direction::Forward => "forward",
+                        Direction::Reverse => "in reverse",
+                    }
+                ),
+                sent: counters.generator_sent,
+                received: 0,
+                why: format!(
+                    "{} frames reached the DUT's input and {} left at its output; the bed routes IP without tags, labels and tunnels",
+                    counters.dut_in_rx_packets, counters.dut_out_tx_packets
+                ),
+            }),
+        }
+    }
+
+    /// Frames that no filter permits: none of them may come back.
+    fn prove_denied(&mut self, stream: &Stream) -> Result<(), LabError> {
+        let traffic = Traffic::denied(stream.ip_version)?;
+        let (stream, mut bench) = self.bench(stream)?;
+        bench.traffic = Some(traffic);
+        let all = Counters::total(&offer_some(&mut bench, &stream, DENIED_FRAMES)?.counters);
+        if all.receiver_received == 0 && all.dut_in_rx_packets > 0 {
+            return Ok(());
+        }
+        Err(LabError::Preflight(format!(
+            "the filters do not deny what they should: of {} frames from other addresses {} reached the DUT and {} came back",
+            all.generator_sent, all.dut_in_rx_packets, all.receiver_received
+        )))
+    }
+
+    /// The load that the tester can hold, with a margin, and where it comes from in words.
+    pub fn sustained(&mut self, stream: &Stream) -> Result<(f64, String), LabError> {
+        let (stream, mut bench) = self.bench(stream)?;
+        let flat_out = bench.flat_out(&stream)?;
+        let second = Duration::from_secs(1);
+        let (_, counted) = bench.load(&stream, flat_out, second)?;
+        let all = Counters::total(&counted.whole()?.counters);
+        let sent = (all.generator_sent + all.generator_beside) as f64;
+        let held = flat_out * sent / (sent + all.generator_not_sent as f64).max(1.0);
+        // two significant digits: the same load in the next run of the same machine
+        let max = SUSTAINED * held;
+        let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
+        let source = format!(
+            "{:.0} % of the {held:.0} frames per second that the tester could hold",
+            100.0 * SUSTAINED
+        );
+        Ok(((max / digits).floor() * digits, source))
+    }
+
+    /// Looks for something on the bed; again on one made anew, when a port of it goes down or away meanwhile.
+    pub fn look<T>(
+        &mut self,
+        run: &mut Run<'_>,
+        look: impl Fn(&mut Self, &mut Run<'_>) -> Result<T, LabError>,
+    ) -> Result<T, LabError> {
+        for _ in 0..LOOKS {
+            match look(self, run) {
+                Err(error @ LabError::Disturbed { .. }) => {
+                    run.warn(format!("while a load was sought: {error}"))?;
+                    self.mend(run)?;
+                }
+                found => return found,
+            }
+        }
+        look(self, run)
+    }
+
+    /// The load that the tester can hold in every series that has frames of its own, so that one is as good as another, and where
+    /// it comes from in words.
+    pub fn sustained_in_all(
+        &mut self,
+        stream: &Stream,
+        run: &mut Run<'_>,
+    ) -> Result<(f64, String), LabError> {
+        let common = self.common;
+        let mut known: Vec<Variant> = Vec::new();
+        let mut least: Option<(f64, String)> = None;
+        for variant in &common.traffic.variants {
+            let frames = variant.frames();
+            if !known.contains(&frames) {
+                let held = self.look(run, |device, run| {
+                    device.begin(&frames, run)?;
+                    device.sustained(stream)
+                })?;
+                least = Some(least.filter(|least| least.0 <= held.0).unwrap_or(held));
+                known.push(frames);
+            }
+        }
+        least.ok_or_else(|| LabError::Preflight("no series was asked for".into()))
+    }
+
+    /// A load that overloads the DUT; `None` where the tester has no more to give than the DUT forwards.
+    pub fn overload(&mut self, stream: &Stream) -> Result<Option<f64>, LabError> {
+        let (stream, mut bench) = self.bench(stream)?;
+        Ok(bench.overload(&stream)?.load_pps)
+    }
+
+    /// What the probes read: before and after the traffic, never in it, where it would cost frames.
+    fn probes(&self) -> Reading {
+        Probes::on_dut_cpu(&self.common.placement, |probes| probes.best_of(READINGS))
+    }
+
+    /// Sets what a sweep wants, and makes sure that the DUT still forwards.
+    fn set(&mut self, stream: &Stream, question: &Question) -> Result<(), LabError> {
+        let (Some(setting), Some(value)) = (&mut self.setting, question.setting) else {
+            return Ok(());
+        };
+        if setting.set(&self.bed, stream.ip_version, value, self.control)? {
+            self.drops = None;
+            let with = format!("{value} {}", setting.parameter());
+            does_forward(&self.bed, 0, &mut self.tester, stream, &with)?;
+        }
+        Ok(())
+    }
+
+    /// Shall the kernel be asked why it drops frames in a trial of this load? Only where the DUT drops some inside, for it costs the DUT
+    /// time with every frame that the kernel frees: at the same load or a lower one it was seen to. The first trial of a stream has two
+    /// looks before it, of a load that any DUT carries and of its own.
+    fn drops_at(&mut self, stream: &Stream, load_pps: f64) -> Result<bool, LabError> {
+        if !self.common.privileged {
+            return Ok(false);
+        }
+        if self.drops.as_ref().is_none_or(|(of, _)| of != stream) {
+            self.drops = Some((stream.clone(), None));
+            for load_pps in [PROOF_LOAD_PPS.min(load_pps), load_pps] {
+                let (frames, mut bench) = self.bench(stream)?;
+                let (_, counted) = bench.load(&frames, load_pps, LOOK)?;
+                self.saw_drops(load_pps, &counted.whole()?);
+            }
+        }
+        let from_pps = self.drops.as_ref().and_then(|(_, from_pps)| *from_pps);
+        Ok(from_pps.is_some_and(|from_pps| from_pps <= load_pps))
+    }
+
+    /// Takes note of what a trial of this load lost inside the DUT.
+    fn saw_drops(&mut self, load_pps: f64, counted: &Counted) {
+        if let Some((_, from_pps)) = &mut self.drops
+            && counted.counters.iter().any(loses_inside)
+        {
+            *from_pps = Some(from_pps.map_or(load_pps, |from: f64| from.min(load_pps)));
+        }
+    }
+
+    /// One load for some time, counted as a whole.
+    fn plain(&mut self, stream: &Stream, question: &Question) -> Result<Option<Watched>, LabError> {
+        let duration = Duration::from_nanos(question.duration_ns());
+        let load_pps = question.peak_pps();
+        let bursts = question.bursts.map(|bursts| {
+            let traffic = self
+                .common
+                .traffic
+                .in_bursts(stream, &self.variant, bursts, load_pps)?;
+            Ok::<_, LabError>((traffic, bursts.rate_pps))
+        });
+        let bursts = bursts.transpose()?;
+        let count_reasons = self.drops_at(stream, load_pps)?;
+        let (stream, mut bench) = self.bench(stream)?;
+        bench.count_reasons = count_reasons;
+        let (ended, counted) = match bursts {
+            None => bench.load(&stream, load_pps, duration)?,
+            Some((traffic, rate_pps)) => {
+                bench.traffic = Some(traffic);
+                bench.load_at(&stream, load_pps, rate_pps, duration)?
+            }
+        };
+        self.saw_drops(load_pps, &counted);
+        let answers = vec![Answer::default(); counted.counters.len()];
+        Ok(ended.then_some((answers, counted, Vec::new())))
+    }
+
+    /// A load that changes, counts over time, an early end, delays.
+    fn shaped(
+        &mut self,
+        stream: &Stream,
+        question: &Question,
+    ) -> Result<Option<Watched>, LabError> {
+        let reset = self.reset(question)?;
+        let peak_pps = question.peak_pps();
+        let count_reasons = self.drops_at(stream, peak_pps)?;
+        let (stream, mut bench) = self.bench(stream)?;
+        bench.count_reasons = count_reasons;
+        let ways = bench.ways();
+        let total = Duration::from_nanos(question.duration_ns());
+        let analysis = question.tagging.map(|_| match &bench.traffic {
+            None => AnalysisPlan {
+                streams: vec![StreamPlan::default()],
+            },
+            Some(traffic) => AnalysisPlan {
+                streams: (traffic.streams.iter())
+                    .filter(|stream| stream.kinds.iter().all(Kind::is_signed))
+                    .map(|stream| StreamPlan {
+                        id: stream.id,
+                        ..StreamPlan::default()
+                    })
+                    .collect(),
+            },
+        });
+        let load_pps = question.load_at(0).max(1.0) * ways as f64;
+        let schedule = match question.is_constant() {
+            true => within(load_pps, total, ways * question.frames()),
+            false => until(Some(load_pps), total),
+        };
+        let (begin, begun) = mpsc::channel();
+        let is_over = AtomicBool::new(false);
+        let (bed, control) = (bench.bed, bench.control);
+        let (watched, reset_done) = std::thread::scope(|scope| {
+            // not from the thread that watches, whose CPU and priority it would inherit
+            let resetting = reset.as_ref().map(|(reset, script)| {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    // nobody asks for it when the trial ends before
+                    let done = match begun.recv() {
+                        Ok(()) => reset::perform(
+                            reset,
+                            bed,
+                            script,
+                            Limit {
+                                time: total,
+                                is_stopped: &|| control.is_stopped(),
+                            },
+                        ),
+                        Err(mpsc::RecvError) => Ok(()),
+                    };
+                    is_over.store(true, Ordering::Relaxed);
+                    done
+                })
+            });
+            let trigger = reset.as_ref().map(|_| Trigger {
+                begin,
+                is_over: &is_over,
+            });
+            let watched = bench.count_and_analyse(
+                &stream,
+                analysis.clone(),
+                schedule,
+                Some(question.peak_pps() * ways as f64),
+                move |tester, control| watch(tester, control, question, ways as usize, trigger),
+            );
+            let done = resetting.map_or(Ok(()), |thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            (watched, done)
+        });
+        let (watched, mut counted) = watched?;
+        self.saw_drops(peak_pps, &counted);
+        if watched.is_some() {
+            reset_done?;
+        }
+        if reset.is_some() {
+            // that is what was done to it
+            counted.objections.retain(|why| !why.ends_with(WENT_DOWN));
+            counted.is_broken = false;
+        }
+        let Some(mut answers) = watched else {
+            return Ok(None);
+        };
+        if question.is_constant() && answers.iter().all(|answer| !answer.ended_early) {
+            counted.were_due(ways, ways * question.frames());
+            // the clock's, and not that of the look at which it was seen to be over
+            let whole = |answer: &mut Answer| answer.duration_ns = question.duration_ns();
+            answers.iter_mut().for_each(whole);
+        }
+        let mut latencies = Vec::new();
+        if analysis.is_some() {
+            let late = self.tester.lateness()?;
+            for (path, answer) in answers.iter_mut().enumerate() {
+                if let Some(found) = self.tester.analysis(path)? {
+                    let times = times(&found);
+                    let of = &counted.counters[path];
+                    let lost = of.generator_sent.saturating_sub(of.receiver_received);
+                    let held_up = held_up(0, of.generator_not_sent, late.as_ref());
+                    let delays = delays(&found, &times);
+                    answer.delays = delays.map(|delays| delays.beside(&times, lost, held_up));
+                    latencies.push(times);
+                }
+            }
+        }
+        Ok(Some((answers, counted, latencies)))
+    }
+}
+
+/// Delays of the frames of all streams that one receiver saw.
+fn times(found: &Analysis) -> Vec<Bucket> {
+    let mut latency = Histogram::default();
+    for stream in &found.streams {
+        latency.merge(&stream.latency);
+    }
+    buckets(&latency)
+}
+
+/// The same in figures.
+fn delays(found: &Analysis, times: &[Bucket]) -> Option<Delays> {
+    let timed = || found.streams.iter().filter(|s| !s.latency.is_empty());
+    let sum_ns: u64 = timed().map(|stream| stream.latency_sum_ns).sum();
+    let frames: u64 = times.iter().map(|bucket| bucket.count).sum();
+    let min_ns = timed().map(|stream| stream.latency_min_ns).min()?;
+    let max_ns = timed().map(|stream| stream.latency_max_ns).max()?;
+    Delays::of(times, min_ns, max_ns, sum_ns as f64 / frames as f64)
+}
+
+/// The answer of a trial from those of its directions, whose counters these are: that of the one that did worse, with the counts
+/// of each beside it.
+fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
+    for (answer, counters) in answers.iter_mut().zip(counters) {
+        answer.frames_sent = counters.generator_sent;
+        answer.frames_intended = counters.generator_sent + counters.generator_not_sent;
+        answer.frames_received = counters.receiver_received;
+        answer.frames_beside = counters.generator_beside;
+        answer.frames_foreign = counters.receiver_foreign;
+    }
+    if answers.len() < 2 {
+        return answers.pop().unwrap_or_default();
+    }
+    let directions: Vec<DirectionCounts> = [Direction::Forward, Direction::Reverse]
+        .into_iter()
+        .zip(&answers)
+        .map(|(direction, answer)| DirectionCounts {
+            direction,
+            frames_intended: answer.frames_intended,
+            frames_sent: answer.frames_sent,
+            frames_received: answer.frames_received,
+        })
+        .collect();
+    let objections: Vec<String> = answers
+        .iter_mut()
+        .flat_map(|a| std::mem::take(&mut a.objections))
+        .collect();
+    let took_ns = answers.iter().map(|answer| answer.took_ns).max();
+    let reverse_is_worse = directions[1].loss_ratio() > directions[0].loss_ratio();
+    let worse = answers.swap_remove(usize::from(reverse_is_worse));
+    Answer {
+        directions,
+        objections,
+        took_ns: took_ns.unwrap_or(worse.took_ns),
+        ..worse
+    }
+}
+
+impl Real<'_> {
+    /// Of a trial that a port of the bed ended.
+    fn nothing(&self, why: &LabError) -> Watched {
+        let ways = self.bed.ways();
+        (
+            vec![Answer::default(); ways],
+            Counted::nothing(ways, why.to_string()),
+            Vec::new(),
+        )
+    }
+
+    /// What is to be reset in a trial, and how.
+    fn reset(&self, question: &Question) -> Result<Option<(Reset, String)>, LabError> {
+        if question.reset_at_ns.is_none() {
+            return Ok(None);
+        }
+        let what = question.reset.as_deref().unwrap_or_default();
+        let reset = Reset::parse(what).map_err(LabError::Preflight)?;
+        let script = reset::script(&reset, &self.bed)?;
+        Ok(Some((reset, script)))
+    }
+
+    /// Makes sure that a DUT forwards that was reset.
+    fn is_back(
+        &mut self,
+        stream: &Stream,
+        question: &Question,
+        answer: &Answer,
+    ) -> Result<(), LabError> {
+        let Some(what) = question.reset.clone() else {
+            return Ok(());
+        };
+        let reset_ns = answer.reset_at_ns.unwrap_or(0);
+        self.prove(stream).map_err(|error| match error {
+            LabError::DoesNotForward { sent, .. } => LabError::NotBack {
+                what,
+                waited_s: answer.duration_ns.saturating_sub(reset_ns) as f64 / 1e9,
+                sent,
+            },
+            other => other,
+        })
+    }
+}
+
+impl Device for Real<'_> {
+    fn begin(&mut self, variant: &Variant, run: &mut Run<'_>) -> Result<(), LabError> {
+        let common = self.common;
+        // first what the series before changed is undone
+        self.modified = None;
+        self.variant = variant.clone();
+        self.armed = None;
+        self.drops = None;
+        if common.traffic.profile.is_none() && variant.is_plain() {
+            return Ok(());
+        }
+        let name = file_name(variant);
+        let mut tell = |kind: &str, text| run.note(&format!("series/{name}/{kind}"), text);
+        let (traffic, streams) = (&common.traffic, &common.streams);
+        let cpus = &common.placement.dut_cpus;
+        let modified = Modified::begin(&self.bed, traffic, streams, variant, cpus, &mut tell)?;
+        let filters = modified.filters();
+        self.modified = Some(modified);
+        streams.iter().try_for_each(|stream| self.prove(stream))?;
+        if filters {
+            self.prove_denied(&streams[0])?;
+        }
+        Ok(())
+    }
+
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
+        self.set(stream, question)?;
+        let began = Instant::now();
+        std::thread::sleep(Duration::from_nanos(question.waits.learn_ns));
+        let before = self.probes();
+        let is_plain = question.is_constant()
+            && question.sample_ns.is_none()
+            && question.tagging.is_none()
+            && question.ending.is_none()
+            && !question.locate_loss;
+        let (updates, asking) = (self.modified.as_ref()).map_or((None, None), Modified::trial);
+        let made = match is_plain {
+            true => self.plain(stream, question),
+            false => self.shaped(stream, question),
+        };
+        let made = match made {
+            Err(error @ LabError::Disturbed { .. }) => Some(self.nothing(&error)),
+            made => made?,
+        };
+        let route_updates = updates.map_or(Ok(0), Running::end)?;
+        let management = asking.map(Asking::end);
+        let after = self.probes();
+        let is_broken = (made.as_ref()).is_some_and(|(_, counted, _)| {
+            counted.is_broken || question.reset.is_none() && counted.is_mute()
+        });
+        if let Some(answer) = made.as_ref().and_then(|(answers, ..)| answers.first())
+            && !is_broken
+        {
+            self.is_back(stream, question, answer)?;
+        }
+        std::thread::sleep(Duration::from_nanos(
+            question.waits.drain_ns + question.waits.settle_ns,
+        ));
+        Ok(made.map(|(answers, counted, latencies)| {
+            let took = began.elapsed();
+            let mut answer = of_both(answers, &counted.counters);
+            let counters = Counters::total(&counted.counters);
+            answer.objections = counted.objections;
+            answer.route_updates = route_updates;
+            answer.management = management;
+            answer.took_ns = took.as_nanos() as u64;
+            if answer.duration_ns == 0 {
+                answer.duration_ns = question.duration_ns();
+            }
+            Made {
+                answer,
+                counters,
+                latencies,
+                took,
+                may_catch_up: true,
+                probes: vec![before, after],
+                is_broken,
+            }
+        }))
+    }
+
+    fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError> {
+        self.modified = None;
+        let common = self.common;
+        let (bed, _) = erect(common)?;
+        let (tester, _) = open_tester(&bed, common)?;
+        // the old ones go with this, the tester before the bed
+        self.tester = tester;
+        self.bed = bed;
+        if let Some(setting) = &mut self.setting {
+            setting.forget();
+        }
+        if let Some(configuration) = &common.configuration {
+            let (stream, control) = (&common.streams[0], self.control);
+            let (bed, tester) = (&self.bed, &mut self.tester);
+            configure(bed, 0, tester, stream, configuration, control, run)?;
+        }
+        self.begin(&self.variant.clone(), run)
+    }
+
+    fn names(&self) -> (&'static str, &'static str) {
+        (self.tester.mode().name(), self.tester.receiver_name())
+    }
+}
+
+/// How the thread that watches has the DUT reset.
+struct Trigger<'a> {
+    begin: mpsc::Sender<()>,
+    is_over: &'a AtomicBool,
+}
+
+/// Finds the longest time without a frame, by looks at a counter.
+#[derive(Debug, Default)]
+struct Silence {
+    received: u64,
+    looked_ns: u64,
+    /// The last look that saw a frame come, and how long after the one before it was.
+    came_ns: u64,
+    came_after_ns: u64,
+    longest: Option<Outage>,
+    longest_ns: u64,
+    resolution_ns: u64,
+}
+
+impl Silence {
+    /// The counter at a moment. What was silent before `from_ns` does not count.
+    fn look(&mut self, at_ns: u64, received: u64, from_ns: Option<u64>) {
+        let after_ns = at_ns - self.looked_ns;
+        if received > self.received {
+            let silent_ns = at_ns - self.came_ns;
+            if from_ns.is_some_and(|from| at_ns > from) && silent_ns > self.longest_ns {
+                self.longest_ns = silent_ns;
+                self.longest = Some(Outage {
+                    last_before_ns: self.came_ns,
+                    first_after_ns: Some(at_ns),
+                });
+                // the frames themselves came some time since the looks before
+                self.resolution_ns = after_ns.max(self.came_after_ns);
+            }
+            (self.received, self.came_ns, self.came_after_ns) = (received, at_ns, after_ns);
+        }
+        self.looked_ns = at_ns;
+    }
+
+    /// The longest silence, or that which has not ended.
+    fn outage(&self) -> Outage {
+        let open = Outage {
+            last_before_ns: self.came_ns,
+            first_after_ns: None,
+        };
+        let lasts_ns = self.looked_ns - self.came_ns;
+        self.longest
+            .filter(|_| lasts_ns <= self.longest_ns)
+            .unwrap_or(open)
+    }
+}
+
+/// Follows a trial: sets the load, reads counters, notices when it may end. `None` when it was stopped from outside.
+fn watch(
+    tester: &mut Tester,
+    control: &Control,
+    question: &Question,
+    ways: usize,
+    trigger: Option<Trigger<'_>>,
+) -> Result<Option<Vec<Answer>>, LabError> {
+    let (sample_ns, total_ns) = (question.sample_ns, question.duration_ns());
+    let first = tester.read()?;
+    let start_ns = first.at_ns - began_ns(&first, question.load_at(0) * ways as f64);
+    let mut answer = Answer {
+        resolution_ns: question.locate_loss.then_some(TICK.as_nanos() as u64),
+        ..Answer::default()
+    };
+    let mut samples = vec![Vec::new(); ways];
+    let mut load = question.load_at(0).max(1.0);
+    let mut sampled = first;
+    // missing frames at every look: those on their way are among them
+    let mut missing: Vec<(u64, u64)> = Vec::new();
+    let mut silence = Silence::default();
+    // when a reset was over
+    let mut over_ns = None;
+    loop {
+        if control.is_stopped() {
+            return Ok(None);
+        }
+        let tick = match trigger {
+            Some(_) => RESET_TICK,
+            None => TICK.min(sample_ns.map_or(TICK, Duration::from_nanos)),
+        };
+        std::thread::sleep(tick);
+        let now = tester.read()?;
+        let at_ns = now.at_ns - start_ns;
+        let (sent, received) = (sum(&now.sent), sum(&now.received));
+        if question.locate_loss {
+            missing.push((at_ns, sent.saturating_sub(received)));
+        }
+        if let Some(length_ns) = sample_ns
+            && (now.at_ns - sampled.at_ns >= length_ns || at_ns >= total_ns)
+        {
+            let from_ns = sampled.at_ns - start_ns;
+            for (way, samples) in samples.iter_mut().enumerate() {
+                samples.push(Interval {
+                    at_ns: from_ns,
+                    length_ns: now.at_ns - sampled.at_ns,
+                    intended_load_pps: question.load_at(u64::midpoint(from_ns, at_ns)),
+                    frames_sent: now.sent[way] - sampled.sent[way],
+                    frames_received: now.received[way] - sampled.received[way],
+                });
+            }
+            sampled = now.clone();
+            if let (Some(Ending::Recovered { share, for_ns }), Some(over_ns)) =
+                (question.ending, over_ns)
+                && samples
+                    .iter()
+                    .all(|samples| recovered_at(samples, over_ns, share, for_ns).is_some())
+            {
+                answer.ended_early = true;
+            }
+        }
+        if let Some(trigger) = &trigger {
+            if answer.reset_at_ns.is_none() && question.reset_at_ns.is_some_and(|at| at <= at_ns) {
+                answer.reset_at_ns = Some(at_ns);
+                // the thread that waits for it ends with this trial, not before
+                let _ = trigger.begin.send(());
+            }
+            if over_ns.is_none() && trigger.is_over.load(Ordering::Relaxed) {
+                over_ns = Some(at_ns);
+            }
+            silence.look(at_ns, now.received[0], answer.reset_at_ns);
+        }
+        answer.duration_ns = at_ns;
+        if answer.ended_early {
+            break;
+        }
+        if at_ns >= total_ns
+            && (tester.is_done() || !question.is_constant() || at_ns >= total_ns + LATE_NS)
+        {
+            break;
+        }
+        if let Some(Ending::Lost { frames }) = question.ending
+            && at_ns < total_ns
+        {
+            let way = (load * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
+            let mut missing = now.sent.iter().zip(&now.received);
+            if missing.any(|(sent, received)| sent.saturating_sub(*received) > frames + way) {
+                answer.ended_early = true;
+                break;
+            }
+        }
+        let wanted = question
+            .load_at(at_ns + tick.as_nanos() as u64 / 2)
+            .max(1.0);
+        if wanted != load {
+            tester.set_load(wanted * ways as f64)?;
+            load = wanted;
+        }
+    }
+    if trigger.is_some() {
+        answer.outage = Some(silence.outage());
+        answer.resolution_ns = Some(silence.resolution_ns);
+    }
+    // the last look at which more were missing than are on their way at the end
+    let rest = missing.last().map_or(0, |(_, frames)| *frames);
+    let lost = missing.iter().map(|(_, frames)| *frames).max().unwrap_or(0);
+    if question.locate_loss && lost > ON_THEIR_WAY {
+        let complete = rest.saturating_sub(ON_THEIR_WAY);
+        let until = missing.iter().find(|(_, frames)| *frames >= complete);
+        answer.last_lost_ns = until.map(|(at_ns, _)| *at_ns);
+    }
+    let of_way = |samples| Answer {
+        samples,
+        ..answer.clone()
+    };
+    Ok(Some(samples.into_iter().map(of_way).collect()))
+}
+
+/// How long before the first look at its counters the first frame was due: the sender takes some of the time for warming up to begin.
+fn began_ns(first: &fwdlab_engine::Reading, load_pps: f64) -> u64 {
+    let due = offered(first) + first.not_sent;
+    let since = due.saturating_sub(1) as f64 / load_pps.max(1.0);
+    ((since * 1e9) as u64).min(WARM_UP.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+//! Trials in the embedded test bed: resets of the kernel, whose outage is known from outside (by the clock of the command that makes
+//! it, and by the second for which forwarding or a port is down), and loads that the sender cannot hold.
+//!
+//! The device is asked directly: no search for a load stands before it. Start with [`resets_take_as_long_as_they_take`].
+
+use std::io::Write as _;
+use std::path::Path;
+
+use fwdlab_model::procedure::Purpose;
+use fwdlab_model::trial::IpVersion;
+
+use super::*;
+use crate::placement::Placement;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A load that any host carries.
+const LOAD_PPS: f64 = 20_000.0;
+
+/// A trial in which the sender was held up for less says something of lost frames, too; it is tried so often.
+const HELD_UP_S: f64 = 0.1;
+const ATTEMPTS: u32 = 3;
+
+#[test]
+fn the_longest_silence_after_a_moment() {
+    let ms = 1_000_000;
+    let mut silence = Silence::default();
+    // frames until 100 ms, none until 120, until 200, none until 500, some more
+    for at in 0..=600u64 {
+        let received = at.min(100) + at.clamp(120, 200) - 120 + at.clamp(500, 600) - 500;
+        silence.look(at * ms, received, (at > 150).then_some(150 * ms));
+    }
+    let outage = silence.outage();
+    assert_eq!(
+        (outage.last_before_ns, outage.first_after_ns),
+        (200 * ms, Some(501 * ms))
+    );
+    assert_eq!(silence.resolution_ns, ms);
+    // and one that has not ended
+    silence.look(1000 * ms, 280, Some(150 * ms));
+    assert_eq!(silence.outage().first_after_ns, None);
+    assert_eq!(silence.outage().last_before_ns, 600 * ms);
+}
+
+fn skipped(test: &str, why: &str) {
+    // past the harness's capture
+    let line = format!("SKIPPED: {test}: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
+
+/// Has work done with the router of a test bed.
+fn on_bed<T>(
+    stream: &Stream,
+    work: impl FnOnce(&mut Real<'_>) -> Result<T, LabError>,
+) -> Result<T, LabError> {
+    let common = crate::run::Parameters {
+        streams: vec![stream.clone()],
+        traffic: Traffic::default(),
+        iterations: 1,
+        trial: Duration::ZERO,
+        load: None,
+        line: None,
+        configuration: None,
+        unconfined: false,
+        versus: Vec::new(),
+        rebuilds: 0,
+        total: Duration::ZERO,
+        engine: None,
+        placement: Placement::choose(&[])?,
+        privileged: true,
+        seed: 1,
+        command_line: Vec::new(),
+    };
+    let bed = Bed::up(1, &common.placement, false)?;
+    let (tester, _) = open_tester(&bed, &common)?;
+    let control = Control::default();
+    work(&mut Real::new(bed, tester, &common, &control))
+}
+
+/// Has the DUT reset in a trial: frames for a second, then the reset, then until it has forwarded for a second, and no more than four.
+/// Made again when the sender was held up.
+fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
+    let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
+    let question = Question {
+        reset_at_ns: Some(SECOND),
+        reset: Some(what.into()),
+        sample_ns: Some(SECOND / 10),
+        ending: Some(Ending::Recovered {
+            share: 0.99,
+            for_ns: SECOND,
+        }),
+        ..Question::constant(
+            stream.frame_size_bytes,
+            LOAD_PPS,
+            5 * SECOND,
+            Purpose::Measure,
+            "",
+        )
+    };
+    on_bed(&stream, |device| {
+        let mut best: Option<Answer> = None;
+        for _ in 0..ATTEMPTS {
+            let made = device.trial(&stream, &question)?;
+            let answer = made.ok_or(LabError::Interrupted)?.answer;
+            assert!(answer.reset_at_ns.unwrap() >= SECOND);
+            let links = |why: &&String| why.ends_with(WENT_DOWN);
+            assert_eq!(answer.objections.iter().find(links), None);
+            if best
+                .as_ref()
+                .is_none_or(|best| held_up_s(&answer) < held_up_s(best))
+            {
+                best = Some(answer);
+            }
+            if best
+                .as_ref()
+                .is_some_and(|best| held_up_s(best) < HELD_UP_S)
+            {
+                break;
+            }
+        }
+        Ok(best.unwrap())
+    })
+}
+
+/// For how long the sender was held up in all: while frames came, or while none did.
+fn held_up_s(answer: &Answer) -> f64 {
+    (answer.frames_intended - answer.frames_sent) as f64 / LOAD_PPS
+}
+
+/// Checks that a reset took a time within these bounds, by lost frames and by moments, as exactly as it says and as the sender was
+/// on time; `false` when that says little.
+fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
+    let outage = answer.outage.unwrap();
+    let by_moments = (outage.first_after_ns.unwrap() - outage.last_before_ns) as f64 / 1e9;
+    let offered_pps = answer.frames_sent as f64 / (answer.duration_ns as f64 / 1e9);
+    let by_loss = answer.frames_lost() as f64 / offered_pps;
+    let resolution = answer.resolution_ns.unwrap() as f64 / 1e9;
+    let held_up = held_up_s(answer);
+    let words = format!(
+        "{by_loss} s by lost frames, {by_moments} s by moments, known to {resolution} s; sender held up for {held_up} s; it was \
+         {shortest_s} to {longest_s} s"
+    );
+    // a host that holds the sender up keeps frames from being counted, and commands from their next step, for about as long; a frame
+    // that was not sent in that time was not lost
+    let slack = resolution + 1.1 * held_up + 0.005;
+    for seconds in [by_moments, by_loss] {
+        assert!(seconds >= shortest_s - slack, "{words}");
+        assert!(seconds <= longest_s + slack, "{words}");
+    }
+    held_up < HELD_UP_S
+}
+
+/// A number of the clock in a file, in seconds.
+fn clock(path: &Path) -> f64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.trim().parse::<f64>().unwrap() / 1e9
+}
+
+/// One after the other: side by side they would disturb each other.
+#[test]
+fn resets_take_as_long_as_they_take() {
+    const TEST: &str = "resets_take_as_long_as_they_take";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(TEST, "not root");
+    }
+    // an outage that its own clock knows
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let stamp = |name: &str| format!("date +%s%N > {}", at(name).display());
+    let forward = "/proc/sys/net/ipv4/ip_forward";
+    let command = format!(
+        "command: {}; echo 0 > {forward}; {}; sleep 0.3; {}; echo 1 > {forward}; {}",
+        stamp("a"),
+        stamp("b"),
+        stamp("c"),
+        stamp("d")
+    );
+    let known = measured(&command, IpVersion::Ipv4).unwrap();
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| clock(&at(name)));
+    assert!(c - b >= 0.3);
+    let mut exact = check(&known, c - b, d - a);
+
+    // After a port was down, its addresses, neighbours and routes are set again, of both IP versions: else nothing would come back. A
+    // second, and what a busy host takes to begin and to end it.
+    for (what, version) in [
+        ("forwarding", IpVersion::Ipv4),
+        ("interface", IpVersion::Ipv4),
+        ("interface", IpVersion::Ipv6),
+    ] {
+        exact &= check(&measured(what, version).unwrap(), 1.0, 2.0);
+    }
+    if !exact {
+        skipped(
+            TEST,
+            "the sender was held up for more than 0.1 s: compared with less exactness",
+        );
+    }
+
+    let gone = "command: echo 0 > /proc/sys/net/ipv4/ip_forward";
+    let error = measured(gone, IpVersion::Ipv4).err().unwrap();
+    assert!(matches!(error, LabError::NotBack { .. }), "{error}");
+    assert!(error.to_string().contains("does not forward"), "{error}");
+    let error = measured("command: exit 3", IpVersion::Ipv4).err().unwrap();
+    let words = error.to_string();
+    assert!(matches!(error, LabError::NotReset { .. }), "{words}");
+    assert!(words.contains("`command: exit 3`"), "{words}");
+}
+
+/// Far more than any sender of this test bed can send: it is ended by the clock, and what never left is counted. A trial that went on
+/// until all had left would be longer than it says, and its rates higher than they were.
+#[test]
+fn a_sender_that_falls_short_does_not_make_the_trial_longer() {
+    const TEST: &str = "a_sender_that_falls_short_does_not_make_the_trial_longer";
+    const FRAMES: u64 = 15_000_000;
+    if !rustix::process::geteuid().is_root() {
+        return skipped(TEST, "not root");
+    }
+    let version = IpVersion::Ipv4;
+    let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
+    let plain = Question::constant(
+        stream.frame_size_bytes,
+        50e6,
+        3 * SECOND / 10,
+        Purpose::Measure,
+        "",
+    );
+    let looked_at = Question {
+        ending: Some(Ending::Lost { frames: FRAMES }),
+        ..plain.clone()
+    };
+    let made = on_bed(&stream, |device| {
+        let mut make = |question| device.trial(&stream, question);
+        Ok([make(&plain)?, make(&looked_at)?])
+    });
+    for made in made.unwrap() {
+        let answer = made.unwrap().answer;
+        assert_eq!(answer.duration_ns, 3 * SECOND / 10);
+        assert_eq!(answer.frames_intended, FRAMES);
+        assert!(
+            (1000..FRAMES / 2).contains(&answer.frames_sent),
+            "{answer:?}"
+        );
+        assert!(!answer.ended_early);
+    }
+}

@@ -1,0 +1,183 @@
+//! The largest load of a run: what was asked for, else what the tester can hold, and never more than the line carries.
+//!
+//! The one place that knows this for the simulated DUT and for the test bed, whatever is measured there. Start with [`Bounds`].
+
+use fwdlab_engine::sim::Dut;
+use fwdlab_measure::machine::Limit;
+use fwdlab_model::link::{Line, LinkLoad, MeanSize};
+use fwdlab_model::units::{FrameSize, Load};
+
+use crate::error::LabError;
+
+/// What bounds loads from above before anything is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub asked: Option<LinkLoad>,
+    pub line: Option<Line>,
+}
+
+/// The largest load for frames of one size, and where it comes from in words.
+#[derive(Debug, Clone)]
+pub(super) struct Largest {
+    pub limit: Limit,
+    pub source: String,
+}
+
+impl Bounds {
+    /// The largest load that was asked for.
+    ///
+    /// # Errors
+    /// It means nothing here, or is more than the line carries.
+    pub fn asked_pps(&self, mean: MeanSize) -> Result<Option<f64>, String> {
+        match self.asked {
+            Some(load) => load.on_line("the load", mean, self.line),
+            None => Ok(None),
+        }
+    }
+
+    /// The largest load; `held` says what the tester can hold, where nothing was asked for.
+    pub fn largest(
+        &self,
+        frame_size: FrameSize,
+        mean: MeanSize,
+        held: impl FnOnce() -> Result<(f64, String), LabError>,
+    ) -> Result<Largest, LabError> {
+        let asked = self.asked_pps(mean).map_err(LabError::Preflight)?;
+        let is_asked = asked.is_some();
+        let (pps, source) = match asked {
+            Some(pps) => (pps, "as asked for".into()),
+            None => held()?,
+        };
+        let limit = Limit::new(frame_size, mean, self.line, pps);
+        let source = match limit.line {
+            Some(line) if !is_asked && limit.reaches_line_rate() => {
+                format!("the line rate of the {line}")
+            }
+            _ => source,
+        };
+        Ok(Largest { limit, source })
+    }
+
+    /// The same on a simulated DUT, whose tester is what it was said to be.
+    pub fn on(
+        &self,
+        dut: &Dut,
+        frame_size: FrameSize,
+        mean: MeanSize,
+    ) -> Result<Largest, LabError> {
+        self.largest(frame_size, mean, || match dut.tester_limit_pps(mean) {
+            Some(pps) => Ok((pps, "what the simulated tester can offer".into())),
+            None => Err(LabError::Preflight(
+                "the simulated tester has no limit: say --max or --link, or generator=12Mpps or link=10Gbps in --dut (in a \
+                 campaign max or link in [bed])"
+                    .into(),
+            )),
+        })
+    }
+
+    /// The same where nothing is known of the tester: likely to be more than any holds.
+    pub fn likely(
+        &self,
+        frame_size: FrameSize,
+        mean: MeanSize,
+        typical_pps: f64,
+    ) -> Result<Largest, LabError> {
+        self.largest(frame_size, mean, || Ok((typical_pps, "a guess".into())))
+    }
+
+    /// What was asked for, to be kept: frames per second, or words where they depend on the size.
+    pub fn as_value(&self) -> serde_json::Value {
+        match self.asked {
+            None | Some(LinkLoad::Load(Load::Max)) => "what the tester can offer".into(),
+            Some(LinkLoad::Load(Load::Frames(pps))) => pps.into(),
+            Some(load) => load.to_string().into(),
+        }
+    }
+}
+
+impl Largest {
+    /// Says so when the tester cannot fill the line, which nobody asked it not to do.
+    pub fn warning(&self, bounds: &Bounds) -> Option<String> {
+        let (limit, line) = (self.limit, self.limit.line?);
+        (bounds.asked.is_none() && !limit.reaches_line_rate()).then(|| {
+            format!(
+                "the tester does not fill the {line}: of {:.0} frames per second of {:.0} bytes the largest load is {:.0} ({})",
+                line.rate_pps(limit.mean),
+                limit.mean.bytes(),
+                limit.max_load_pps,
+                self.source
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::link::LinkSpeed;
+
+    use super::*;
+
+    /// 148,809.5 frames of 64 bytes and 8,127.4 of 1518 per second fill 100 Mbit/s (methods.md §9.1).
+    #[test]
+    fn the_least_of_line_tester_and_wish() {
+        let find = |asked: Option<&str>, held: f64, bytes| {
+            let bounds = Bounds {
+                asked: asked.map(|typed| typed.parse().unwrap()),
+                line: Some(Line::emulated(LinkSpeed::megabits(100))),
+            };
+            let size = FrameSize::new(bytes).unwrap();
+            let found = bounds.largest(size, size.into(), || Ok((held, "held".into())));
+            found.map(|found| {
+                let warns = found.warning(&bounds).is_some();
+                (found.limit.max_load_pps.floor(), found.source, warns)
+            })
+        };
+        let at_line = "the line rate of the emulated link 100 Mbit/s".to_owned();
+        assert_eq!(
+            find(None, 5e6, 64).unwrap(),
+            (148_809.0, at_line.clone(), false)
+        );
+        assert_eq!(find(None, 5e6, 1518).unwrap(), (8127.0, at_line, false));
+        assert_eq!(find(None, 9e4, 64).unwrap(), (9e4, "held".into(), true));
+        let asked = "as asked for".to_owned();
+        assert_eq!(
+            find(Some("50%"), 9e4, 64).unwrap(),
+            (74_404.0, asked.clone(), false)
+        );
+        assert_eq!(
+            find(Some("50%"), 9e4, 1518).unwrap(),
+            (4063.0, asked.clone(), false)
+        );
+        assert_eq!(
+            find(Some("5kpps"), 9e4, 1518).unwrap(),
+            (5000.0, asked, false)
+        );
+        let error = find(Some("9kpps"), 9e4, 1518).unwrap_err().to_string();
+        assert!(
+            error.contains("9kpps is more than the emulated link"),
+            "{error}"
+        );
+
+        let none = Bounds {
+            asked: None,
+            line: None,
+        };
+        let size = FrameSize::MIN;
+        let error = none.on(&Dut::default(), size, size.into()).unwrap_err();
+        assert!(error.to_string().contains("no limit: say --max or --link"));
+        let dut: Dut = "generator=1e5,link=100M".parse().unwrap();
+        let bounds = Bounds {
+            line: dut.line(),
+            ..none
+        };
+        let found = bounds.on(&dut, size, size.into()).unwrap();
+        assert_eq!(found.limit.max_load_pps, 1e5);
+        assert_eq!(found.source, "what the simulated tester can offer");
+        assert!(
+            found
+                .warning(&bounds)
+                .unwrap()
+                .contains("simulated link 100 Mbit/s")
+        );
+    }
+}

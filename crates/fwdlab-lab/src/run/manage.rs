@@ -1,0 +1,441 @@
+//! The modifier that manages the DUT while it forwards (RFC 2544 §11.2): once a second of a trial an agent is asked by SNMP how long
+//! it has been up, and its answer is verified.
+//!
+//! Queries go over a port of their own ([`Bed::add_management`]), so that none of their frames is in a count of the test. The agent is
+//! the DUT's own; where none answers, Debian's `snmpd` is started there and ends with [`Management`]. Start with [`Management::begin`].
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fwdlab_model::procedure::Queries;
+use fwdlab_model::result::TrialRecord;
+
+use crate::bed::{Bed, MANAGEMENT, within};
+use crate::error::LabError;
+use crate::snmp::{get_up_time, parse};
+use crate::sys::die_with_parent;
+
+/// The port of agents.
+const PORT: u16 = 161;
+
+/// The community of a read-only agent.
+const COMMUNITY: &str = "public";
+
+/// An answer is missing after this; less than a second, after which the next query is due.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+/// An agent that we start must answer within this.
+const STARTING: Duration = Duration::from_secs(10);
+
+/// How often we look whether a query is due.
+const TICK: Duration = Duration::from_millis(2);
+
+/// The longest message of one frame: 1500 octets without the headers of IPv4 and UDP.
+const ONE_FRAME: usize = 1472;
+
+/// Where administrators' programs are, which not every user's PATH has.
+const SBIN: &str = ":/usr/local/sbin:/usr/sbin:/sbin";
+
+/// Management of a DUT during a series.
+pub(super) struct Management {
+    asker: Arc<Mutex<Asker>>,
+    /// The agent, if it is ours.
+    _agent: Option<Agent>,
+}
+
+/// Asks an agent.
+struct Asker {
+    socket: UdpSocket,
+    request_id: i32,
+    /// What the agent said last.
+    up_time: Option<u32>,
+}
+
+/// What came of a query.
+enum Said {
+    /// This message: how long the agent has been up.
+    UpTime(Vec<u8>),
+    /// Something else.
+    Wrong(String),
+    Nothing,
+}
+
+impl Management {
+    /// Makes sure that an agent answers, starts one if need be, and tells what is asked.
+    ///
+    /// # Errors
+    /// No agent answers, or what it answers is wrong.
+    pub fn begin(
+        bed: &Bed,
+        cpus: &[usize],
+        tell: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
+    ) -> Result<Management, LabError> {
+        let mut asker = Asker::new(bed)?;
+        let mut said = asker.ask(PATIENCE);
+        let mut agent = None;
+        if matches!(said, Said::Nothing) {
+            let (started, first) = Agent::start(bed, cpus, &mut asker)?;
+            agent = Some(started);
+            said = first;
+        }
+        let no_agent = |why: String| LabError::NoAgent { why };
+        let answer = match said {
+            Said::UpTime(message) => message,
+            Said::Wrong(why) => return Err(no_agent(format!("something answers, but {why}"))),
+            Said::Nothing => return Err(no_agent("nothing answers".into())),
+        };
+        tell(
+            "management",
+            format!(
+                "SNMPv2c queries, one at the begin of every second of each trial, over a management port of its own and not among the \
+                 test frames: GET sysUpTime.0 (1.3.6.1.2.1.1.3.0), community {COMMUNITY}, {} -> {} UDP port {PORT}; answers must fit one \
+                 frame and come within {} ms\nagent: {}\nquery: {}\nanswer: {}\n",
+                MANAGEMENT.generator,
+                MANAGEMENT.dut,
+                PATIENCE.as_millis(),
+                match &agent {
+                    Some(agent) => agent.words.as_str(),
+                    None => "one that runs on the DUT already",
+                },
+                hex(&get_up_time(COMMUNITY, asker.request_id)),
+                hex(&answer)
+            ),
+        )?;
+        Ok(Management {
+            asker: Arc::new(Mutex::new(asker)),
+            _agent: agent,
+        })
+    }
+
+    /// A trial begins: a query now, and one every second until the returned value is dropped.
+    pub fn trial(&self) -> Asking {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (asker, stopped) = (self.asker.clone(), stop.clone());
+        let thread = std::thread::spawn(move || {
+            let mut asker = asker.lock().unwrap_or_else(PoisonError::into_inner);
+            let began = Instant::now();
+            let mut next = Duration::ZERO;
+            let mut queries = Queries::default();
+            while !stopped.load(Ordering::Acquire) {
+                if began.elapsed() < next {
+                    std::thread::sleep(TICK);
+                    continue;
+                }
+                queries.asked += 1;
+                match asker.ask(PATIENCE) {
+                    Said::UpTime(..) => queries.answered += 1,
+                    Said::Wrong(why) => {
+                        queries.wrong += 1;
+                        queries.reason.get_or_insert(why);
+                    }
+                    Said::Nothing => {}
+                }
+                // seconds in which we were held up are left out
+                next = Duration::from_secs(began.elapsed().as_secs() + 1);
+            }
+            queries
+        });
+        Asking {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+/// Queries in the course of a trial; they end when it is dropped.
+pub(super) struct Asking {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Queries>>,
+}
+
+impl Asking {
+    /// Ends the queries, and says what came of them.
+    pub fn end(mut self) -> Queries {
+        self.finish().unwrap_or_default()
+    }
+
+    fn finish(&mut self) -> Option<Queries> {
+        self.stop.store(true, Ordering::Release);
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Asker {
+    fn new(bed: &Bed) -> Result<Asker, LabError> {
+        let failed = |what: &str, e| {
+            let ends = format!("{} to {}", MANAGEMENT.generator, MANAGEMENT.dut);
+            LabError::system(format!("{what} for SNMP queries from {ends}"), e)
+        };
+        // a socket stays in the namespace in which it was made
+        let socket = within(bed.generator(), || {
+            UdpSocket::bind((MANAGEMENT.generator, 0)).map_err(|e| failed("open a socket", e))
+        })?;
+        socket
+            .connect((MANAGEMENT.dut, PORT))
+            .map_err(|e| failed("connect a socket", e))?;
+        Ok(Asker {
+            socket,
+            request_id: 0,
+            up_time: None,
+        })
+    }
+
+    /// Asks, and waits for the answer. Answers to earlier queries are too late.
+    fn ask(&mut self, patience: Duration) -> Said {
+        self.request_id = self.request_id.checked_add(1).unwrap_or(1);
+        let query = get_up_time(COMMUNITY, self.request_id);
+        let asked = Instant::now();
+        // the first error is what came back of the query before: that nobody listens
+        if self.socket.send(&query).is_err() && self.socket.send(&query).is_err() {
+            return Said::Nothing;
+        }
+        let mut buffer = [0; ONE_FRAME + 1];
+        loop {
+            let left = patience.saturating_sub(asked.elapsed());
+            if left.is_zero() || self.socket.set_read_timeout(Some(left)).is_err() {
+                return Said::Nothing;
+            }
+            let length = match self.socket.recv(&mut buffer) {
+                Ok(length) => length,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                // nobody listens, or nothing came
+                Err(_) => return Said::Nothing,
+            };
+            match self.judge(&buffer[..length]) {
+                Some(said) => return said,
+                None => continue,
+            }
+        }
+    }
+
+    /// What a message says; `None` when it answers an earlier query.
+    fn judge(&mut self, message: &[u8]) -> Option<Said> {
+        if message.len() > ONE_FRAME {
+            return Some(Said::Wrong("the answer does not fit one frame".into()));
+        }
+        let response = match parse(message, COMMUNITY) {
+            Ok(response) => response,
+            Err(unfit) => return Some(Said::Wrong(format!("the answer is wrong: {unfit}"))),
+        };
+        if (1..self.request_id).contains(&response.request_id) {
+            return None;
+        }
+        if response.request_id != self.request_id {
+            return Some(Said::Wrong(format!(
+                "the answer is to another request: {} instead of {}",
+                response.request_id, self.request_id
+            )));
+        }
+        Some(match (response.up_time, self.up_time) {
+            (Err(unfit), _) => Said::Wrong(format!("the answer is wrong: {unfit}")),
+            // it starts at zero again after 497 days
+            (Ok(now), Some(before)) if now.wrapping_sub(before) > u32::MAX / 2 => {
+                // the agent started anew, and counts from there
+                self.up_time = Some(now);
+                Said::Wrong(format!(
+                    "sysUpTime fell from {before} to {now} hundredths of a second"
+                ))
+            }
+            (Ok(now), _) => {
+                self.up_time = Some(now);
+                Said::UpTime(message.to_vec())
+            }
+        })
+    }
+}
+
+/// An agent that we started in the DUT's namespace: it ends when this is dropped, and dies with us.
+struct Agent {
+    child: Child,
+    words: String,
+}
+
+impl Agent {
+    /// Starts Debian's `snmpd` on the DUT's CPUs, and waits for its first answer. No file is made: the configuration and what it says
+    /// are in memory, and it may keep nothing.
+    fn start(bed: &Bed, cpus: &[usize], asker: &mut Asker) -> Result<(Agent, Said), LabError> {
+        let program = find("snmpd").ok_or_else(|| LabError::NoAgent {
+            why: "nothing answers, and there is no program `snmpd` that could be started there"
+                .into(),
+        })?;
+        let configuration = format!(
+            "rocommunity {COMMUNITY} {} .1.3.6.1.2.1.1.3\ndontLogTCPWrappersConnects yes\n",
+            MANAGEMENT.generator
+        );
+        let arguments = format!(
+            "-f -Le -r -C -c /dev/stdin -I system_mib,vacm_conf udp:{}:{PORT}",
+            MANAGEMENT.dut
+        );
+        let failed = |e| LabError::system(format!("start {} on the DUT", program.display()), e);
+        let input = in_memory(&configuration).map_err(failed)?;
+        let mut output = in_memory("").map_err(failed)?;
+        let mut command = Command::new("ip");
+        command
+            .args(["netns", "exec", bed.dut(0)])
+            .arg(&program)
+            .args(arguments.split(' '))
+            // no descriptions of objects are read, and nothing is kept between two starts
+            .envs([("MIBS", ""), ("MIBDIRS", NOWHERE)])
+            .envs([("SNMPCONFPATH", NOWHERE), ("SNMP_PERSISTENT_DIR", NOWHERE)])
+            .stdin(Stdio::from(input))
+            .stdout(Stdio::null())
+            .stderr(output.try_clone().map_err(failed)?);
+        die_with_parent(&mut command);
+        let mut agent = Agent {
+            child: command.spawn().map_err(failed)?,
+            words: format!(
+                "none was there; {} {arguments}, with the configuration on standard input:\n{configuration}",
+                program.display()
+            ),
+        };
+        agent.pin(cpus);
+        let began = Instant::now();
+        while began.elapsed() < STARTING {
+            let said = asker.ask(PATIENCE);
+            if !matches!(said, Said::Nothing) {
+                return Ok((agent, said));
+            }
+            if !matches!(agent.child.try_wait(), Ok(None)) {
+                break;
+            }
+            std::thread::sleep(10 * TICK);
+        }
+        drop(agent);
+        let mut text = String::new();
+        let _ = output
+            .rewind()
+            .and_then(|()| output.read_to_string(&mut text));
+        Err(LabError::NoAgent {
+            why: format!(
+                "nothing answers, nor does {}, which was started there: {}",
+                program.display(),
+                text.trim()
+            ),
+        })
+    }
+
+    /// A DUT's management is on its CPUs.
+    fn pin(&self, cpus: &[usize]) {
+        let mut set = rustix::thread::CpuSet::new();
+        cpus.iter().for_each(|cpu| set.set(*cpu));
+        if !cpus.is_empty() {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::thread::sched_setaffinity(Some(pid), &set);
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory that nobody can make.
+const NOWHERE: &str = "/proc/none";
+
+/// A file that is nowhere.
+fn in_memory(text: &str) -> std::io::Result<File> {
+    let mut file = File::from(rustix::fs::memfd_create(
+        "fwdlab-agent",
+        rustix::fs::MemfdFlags::CLOEXEC,
+    )?);
+    file.write_all(text.as_bytes())?;
+    Ok(file)
+}
+
+/// Where a program is.
+fn find(program: &str) -> Option<PathBuf> {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(SBIN);
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|file| file.is_file())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a reader of the results should know of queries without a good answer.
+pub(super) fn doubts(trials: &[TrialRecord]) -> Option<String> {
+    let mut all = Queries::default();
+    for trial in trials {
+        let asked = trial
+            .asked
+            .as_ref()
+            .and_then(|asked| asked.answer.management.as_ref());
+        let searched = trial
+            .search
+            .as_ref()
+            .and_then(|search| search.management.as_ref());
+        if let Some(queries) = asked.or(searched) {
+            all.asked += queries.asked;
+            all.answered += queries.answered;
+            all.wrong += queries.wrong;
+            all.reason = all.reason.or_else(|| queries.reason.clone());
+        }
+    }
+    (all.answered < all.asked).then(|| {
+        let reason = all.reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        format!(
+            "the DUT's management did not keep up: of {} SNMP queries {} had no answer and {} a wrong one{reason} (RFC 2544 §11.2)",
+            all.asked,
+            all.missing(),
+            all.wrong
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent at whose messages we look, on the loopback interface: bytes of Debian's snmpd with this id and time.
+    fn answer(request_id: u8, ticks: u8) -> Vec<u8> {
+        let mut bytes = b"\x30\x27\x02\x01\x01\x04\x06public\xa2\x1a\x02\x01".to_vec();
+        bytes.push(request_id);
+        bytes.extend(b"\x02\x01\x00\x02\x01\x00\x30\x0f\x30\x0d\x06\x08\x2b\x06\x01\x02\x01\x01\x03\x00\x43\x01");
+        bytes.push(ticks);
+        bytes
+    }
+
+    #[test]
+    fn answers_are_judged() {
+        let mut asker = Asker {
+            socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
+            request_id: 7,
+            up_time: None,
+        };
+        assert!(matches!(asker.judge(&answer(7, 50)), Some(Said::UpTime(_))));
+        asker.request_id = 8;
+        assert!(asker.judge(&answer(7, 51)).is_none(), "too late");
+        for (message, words) in [
+            (answer(9, 51), "another request"),
+            (answer(8, 49), "fell from 50 to 49"),
+            (vec![0x30; ONE_FRAME + 1], "one frame"),
+            (b"hello".to_vec(), "no SNMPv2c"),
+        ] {
+            match asker.judge(&message) {
+                Some(Said::Wrong(why)) => assert!(why.contains(words), "{why}"),
+                _ => panic!("{words}"),
+            }
+        }
+        // it goes on from where it fell
+        assert!(matches!(asker.judge(&answer(8, 49)), Some(Said::UpTime(_))));
+    }
+}

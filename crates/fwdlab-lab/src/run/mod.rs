@@ -1,0 +1,574 @@
+//! Running a procedure on the embedded test bed: what `fwdlab quick` and `fwdlab throughput` do.
+//!
+//! [`forwarding`] measures the maximum forwarding rate, [`paired`] compares configurations by slices; both build beds,
+//! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`search`] seeks
+//! loads, on the same bed or on a simulated DUT; [`procedure`] carries out all others there, and [`campaign`] many of them, test case
+//! after test case. Start with [`Parameters`] and [`start`].
+
+pub mod again;
+pub mod campaign;
+mod course;
+mod device;
+pub mod forwarding;
+mod largest;
+pub mod manage;
+mod modify;
+pub mod paired;
+pub mod procedure;
+pub mod search;
+pub mod traffic;
+mod trial;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::sim::Dut;
+use fwdlab_engine::{Mode, Tester};
+use fwdlab_model::event::{Event, EventKind, RebuildRecord};
+use fwdlab_model::facts::Facts;
+use fwdlab_model::link::{Line, LinkLoad, LinkSpeed, MeanSize};
+use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::version::{EVENT_FORMAT, RUN_FORMAT};
+use fwdlab_store::{RunId, RunWriter};
+use jiff::Timestamp;
+
+use crate::bed::Bed;
+use crate::configuration::Configuration;
+use crate::error::LabError;
+use crate::placement::Placement;
+use crate::preflight::Watch;
+use crate::registry;
+
+/// Everything that decides what a run does; every default is resolved.
+#[derive(Debug, Clone)]
+pub struct Parameters {
+    /// Test cases, the first one is also the A/A control.
+    pub streams: Vec<Stream>,
+    /// Iterations of each test case.
+    pub iterations: u32,
+    /// What procedures and searches offer, beside the streams.
+    pub traffic: traffic::Traffic,
+    /// Shortest duration of a trial.
+    pub trial: Duration,
+    /// Intended load; `None` chooses 1.6 times of what the DUT forwards.
+    pub load: Option<LinkLoad>,
+    /// The line: no more than its rate is offered, and loads in percent are of it.
+    pub line: Option<Line>,
+    /// Applied to the DUT before it is measured.
+    pub configuration: Option<Configuration>,
+    /// What is applied to the DUT runs as processes of the host, on the host's files.
+    pub unconfined: bool,
+    /// Compared with the plain DUT by paired slices; not empty means a comparison.
+    pub versus: Vec<Configuration>,
+    /// Rebuilds of a comparison.
+    pub rebuilds: u32,
+    /// Time for a whole comparison.
+    pub total: Duration,
+    /// Engine to use; `None` takes the fastest that proves itself.
+    pub engine: Option<Mode>,
+    /// Who runs where.
+    pub placement: Placement,
+    /// Root of the host, or of a user namespace only.
+    pub privileged: bool,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// The command line, as typed.
+    pub command_line: Vec<String>,
+}
+
+/// Stops a run from outside: the current trial ends, everything is undone, what was measured is kept.
+#[derive(Debug, Clone, Default)]
+pub struct Control(Arc<AtomicBool>);
+
+impl Control {
+    /// Asks the run to stop.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Has it been asked to stop?
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// The flag itself, for a signal handler.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+}
+
+/// The line of a measurement: the link of the simulated tester, or on the test bed an emulated one of this speed.
+pub fn line(dut: Option<&Dut>, link: Option<LinkSpeed>) -> Option<Line> {
+    dut.map_or(link.map(Line::emulated), Dut::line)
+}
+
+/// What a run leaves.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// Every trial, in order.
+    pub trials: Vec<TrialRecord>,
+    /// Every rebuild, in order.
+    pub rebuilds: Vec<RebuildRecord>,
+    /// The result.
+    pub summary: Option<Summary>,
+}
+
+/// A run with its journal: everything that happens is kept first and told then.
+pub struct Run<'a> {
+    /// The head of the run.
+    pub info: RunInfo,
+    writer: RunWriter,
+    /// What was noted, by its names.
+    notes: BTreeMap<String, String>,
+    began: Instant,
+    listener: &'a mut dyn FnMut(&Event),
+}
+
+/// Runs what the parameters ask for. The run directory is made first, so that nothing is measured that cannot be kept.
+///
+/// On success the caller adds the report and calls [`Run::finish`]; on failure the run has been closed as failed or
+/// interrupted with what was measured so far.
+///
+/// # Errors
+/// See [`LabError`]. The test bed is gone in any case.
+pub fn start<'a>(
+    parameters: &Parameters,
+    runs: &Path,
+    control: &Control,
+    listener: &'a mut dyn FnMut(&Event),
+) -> Result<(Run<'a>, Measured), LabError> {
+    let run = Run::open(parameters, "quick", parameters.as_values(), runs, listener)?;
+    carry_out(run, |run, measured| {
+        if parameters.versus.is_empty() {
+            forwarding::run(parameters, control, run, measured)
+        } else {
+            paired::run(parameters, control, run, measured)
+        }
+    })
+}
+
+/// The first thing to do where a measurement without root is not to be relied on.
+const WITHOUT_ROOT: &str = "run it with sudo: without root whatever else runs takes the CPUs of generator and DUT at any time, and the \
+                            distance of the CPUs cannot be read";
+
+/// Does the work of a run, and closes the run when it fails.
+fn carry_out<'a>(
+    mut run: Run<'a>,
+    work: impl FnOnce(&mut Run<'a>, &mut Measured) -> Result<(), LabError>,
+) -> Result<(Run<'a>, Measured), LabError> {
+    let mut measured = Measured::default();
+    let others = Watch::begin();
+    let worked = work(&mut run, &mut measured).and_then(|()| {
+        // the noise of a simulated DUT is its own
+        let is_real = !run.info.facts.is_simulated();
+        if let Some(summary) = measured.summary.as_mut().filter(|_| is_real) {
+            let mut to_do = fwdlab_measure::trust::advice(summary, others.told().as_deref());
+            if !to_do.is_empty() && !run.info.facts.privileged {
+                to_do.insert(0, WITHOUT_ROOT.into());
+            }
+            summary.noise.to_do = to_do;
+        }
+        // trials that count as a whole, too, are judged by the readings of the whole run
+        if measured.trials.iter().any(|trial| !trial.probes.is_empty()) {
+            run.writer.judged_again(&measured.trials)?;
+        }
+        Ok(())
+    });
+    // the beds are gone
+    for left in registry::left_behind() {
+        let _ = run.warn(left.to_string());
+    }
+    match worked {
+        Ok(()) => Ok((run, measured)),
+        Err(error) => {
+            let state = match error {
+                LabError::Interrupted => RunState::Interrupted,
+                _ => RunState::Failed,
+            };
+            // the first error is the one to report; closing the run may well fail for the same reason
+            let _ = run.close(state, &error.to_string());
+            Err(error)
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn open(
+        parameters: &Parameters,
+        kind: &str,
+        values: BTreeMap<String, serde_json::Value>,
+        runs: &Path,
+        listener: &'a mut dyn FnMut(&Event),
+    ) -> Result<Run<'a>, LabError> {
+        Run::named(parameters, kind, kind, values, runs, listener)
+    }
+
+    /// A run whose id has another name than its kind.
+    fn named(
+        parameters: &Parameters,
+        name: &str,
+        kind: &str,
+        values: BTreeMap<String, serde_json::Value>,
+        runs: &Path,
+        listener: &'a mut dyn FnMut(&Event),
+    ) -> Result<Run<'a>, LabError> {
+        let now = Timestamp::now();
+        let info = RunInfo {
+            format: RUN_FORMAT,
+            // not of the seed: what is measured again with the same one is another run
+            id: RunId::free(runs, now, name, entropy(now)).into(),
+            kind: kind.into(),
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            command_line: parameters.command_line.clone(),
+            seed: parameters.seed,
+            started_at: now.to_string(),
+            finished_at: None,
+            state: RunState::Running,
+            error: None,
+            parameters: values,
+            facts: Facts {
+                link: parameters.line.map(|line| line.to_string()),
+                ..crate::facts::host(&parameters.placement, parameters.privileged)
+            },
+        };
+        let writer = RunWriter::create(runs, &info)
+            .map_err(|error| LabError::Preflight(error.to_string()))?;
+        if let Some(profile) = &parameters.traffic.profile {
+            writer.input("profile.toml", profile.text.as_bytes())?;
+        }
+        for configuration in parameters.configuration.iter().chain(&parameters.versus) {
+            keep_inputs(&writer, configuration, "")?;
+        }
+        Ok(Run {
+            info,
+            writer,
+            notes: BTreeMap::new(),
+            began: Instant::now(),
+            listener,
+        })
+    }
+
+    /// Directory of the run.
+    pub fn path(&self) -> &Path {
+        self.writer.path()
+    }
+
+    /// Closes the run with its result, and with the report that `render` makes of its final head.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn finish(
+        mut self,
+        summary: &Summary,
+        state: RunState,
+        render: impl FnOnce(&RunInfo) -> String,
+    ) -> Result<RunInfo, LabError> {
+        self.info.state = state;
+        self.info.facts.states.clone_from(&summary.noise.states);
+        self.info.finished_at = Some(Timestamp::now().to_string());
+        let told = self.tell(match state {
+            RunState::Finished => EventKind::RunFinished {
+                summary: Box::new(summary.clone()),
+            },
+            _ => EventKind::RunEnded {
+                reason: "interrupted".into(),
+            },
+        });
+        if let Err(error) = told {
+            // the first error is the one to report
+            let _ = self.close(RunState::Failed, &error.to_string());
+            return Err(error);
+        }
+        let html = render(&self.info);
+        self.writer.finish(&self.info, Some(summary), Some(&html))?;
+        Ok(self.info)
+    }
+
+    fn close(mut self, state: RunState, reason: &str) -> Result<(), LabError> {
+        self.info.state = state;
+        self.info.finished_at = Some(Timestamp::now().to_string());
+        self.info.error = Some(reason.to_owned());
+        self.writer.make_room();
+        // the head says it too, and has to, even where the journal cannot
+        let _ = self.tell(EventKind::RunEnded {
+            reason: reason.to_owned(),
+        });
+        Ok(self.writer.finish(&self.info, None, None)?)
+    }
+
+    fn tell(&mut self, kind: EventKind) -> Result<(), LabError> {
+        let event = Event {
+            t: (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e6,
+            run: self.info.id.clone(),
+            kind,
+        };
+        self.writer.event(&event)?;
+        (self.listener)(&event);
+        Ok(())
+    }
+
+    fn warn(&mut self, text: impl Into<String>) -> Result<(), LabError> {
+        self.tell(EventKind::Warning { text: text.into() })
+    }
+
+    /// Tells what was done on the DUT, and keeps it with the run as `name.txt`; once, however often it is done.
+    fn note(&mut self, name: &str, text: String) -> Result<(), LabError> {
+        let mut file = format!("{name}.txt");
+        let mut others = 1;
+        while let Some(known) = self.notes.get(&file) {
+            if *known == text {
+                return Ok(());
+            }
+            others += 1;
+            file = format!("{name}-{others}.txt");
+        }
+        self.writer.input(&file, text.as_bytes())?;
+        self.notes.insert(file, text.clone());
+        self.tell(EventKind::Note { text })
+    }
+
+    /// Tells that the run starts, with how many steps it will probably take, and how long.
+    fn started(&mut self, steps: u32, estimate: Duration) -> Result<(), LabError> {
+        self.tell(EventKind::RunStarted {
+            format: EVENT_FORMAT,
+            info: Box::new(self.info.clone()),
+            estimate_s: estimate.as_secs_f64(),
+            steps,
+        })
+    }
+
+    fn bed_ready(&mut self, bed: &Bed, engine: &Chosen) -> Result<(), LabError> {
+        let facts = &mut self.info.facts;
+        facts.placement.extend(bed.notes().clone());
+        facts.placement.insert(
+            "lab".into(),
+            format!("namespaces {}*", bed.generator().trim_end_matches("gen")),
+        );
+        facts.sysctls.clone_from(bed.sysctls());
+        facts.offloads = bed.offloads();
+        facts.engine.clone_from(&engine.words);
+        facts.engines_rejected.clone_from(&engine.rejected);
+        let facts = Box::new(facts.clone());
+        self.tell(EventKind::BedReady { facts })
+    }
+}
+
+impl Parameters {
+    /// The mean size of the frames that are measured first: of the profile, or the size of the first stream.
+    pub fn mean_size(&self) -> MeanSize {
+        let of_stream = || self.streams[0].frame_size_bytes.into();
+        self.traffic.mean().unwrap_or_else(of_stream)
+    }
+
+    /// The intended load of a stream in frames per second as it was asked for; `None` is flat out.
+    ///
+    /// # Errors
+    /// It means nothing here, or is more than the line carries.
+    pub fn load_pps(&self, load: LinkLoad, stream: &Stream) -> Result<Option<f64>, String> {
+        load.on_line("the load", stream.frame_size_bytes, self.line)
+    }
+
+    /// A load of a stream that nobody asked for, `None` being flat out: no more than the line carries.
+    fn within_line(&self, load_pps: Option<f64>, stream: &Stream) -> Option<f64> {
+        let Some(line) = self.line else {
+            return load_pps;
+        };
+        let most = line.rate_pps(stream.frame_size_bytes);
+        Some(load_pps.map_or(most, |pps| pps.min(most)))
+    }
+
+    fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
+        let mut values = BTreeMap::new();
+        let mut set = |name: &str, value: serde_json::Value| {
+            values.insert(name.to_owned(), value);
+        };
+        let names = |list: &[Configuration]| -> Vec<String> {
+            list.iter().map(|c| c.name.clone()).collect()
+        };
+        set(
+            "test_cases",
+            self.streams
+                .iter()
+                .map(Stream::id)
+                .collect::<Vec<_>>()
+                .into(),
+        );
+        set(
+            "load",
+            self.load
+                .map_or("1.6 times the forwarding rate".into(), |l| {
+                    l.to_string().into()
+                }),
+        );
+        if let Some(line) = self.line {
+            set("link_bps", line.speed.bps().into());
+        }
+        for (name, value) in self.traffic.as_values() {
+            set(name, value);
+        }
+        set("engine", self.engine.map_or("automatic", Mode::name).into());
+        set(
+            "generator_cpus",
+            self.placement.generator_cpus.clone().into(),
+        );
+        set("dut_cpus", self.placement.dut_cpus.clone().into());
+        if let Some(configuration) = &self.configuration {
+            set("configuration", configuration.name.clone().into());
+        }
+        if self.unconfined {
+            set("set_unconfined", true.into());
+        }
+        if self.versus.is_empty() {
+            set("procedure", fwdlab_measure::maxfwd::ID.into());
+            set("iterations", self.iterations.into());
+            set("trial_s", self.trial.as_secs_f64().into());
+        } else {
+            set("procedure", fwdlab_measure::paired::ID.into());
+            set("versus", names(&self.versus).into());
+            set("rebuilds", self.rebuilds.into());
+            set("total_s", self.total.as_secs_f64().into());
+        }
+        values
+    }
+}
+
+/// Keeps what a configuration was read from, in this folder; a directory file by file.
+fn keep_inputs(
+    writer: &RunWriter,
+    configuration: &Configuration,
+    folder: &str,
+) -> Result<(), LabError> {
+    fn keep(writer: &RunWriter, path: &Path, name: &str) -> Result<(), LabError> {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path)
+                .map_err(|e| LabError::system(format!("read {}", path.display()), e))?;
+            for entry in entries.flatten() {
+                let name = format!("{name}/{}", entry.file_name().to_string_lossy());
+                keep(writer, &entry.path(), &name)?;
+            }
+            return Ok(());
+        }
+        let bytes = std::fs::read(path)
+            .map_err(|e| LabError::system(format!("read {}", path.display()), e))?;
+        Ok(writer.input(name, &bytes)?)
+    }
+    for path in configuration.inputs() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        keep(writer, path, &format!("{folder}{name}"))?;
+    }
+    Ok(())
+}
+
+/// Opens the tester on a bed that is still plain and says in words why it is this engine.
+/// Which engine was chosen, in words, and why faster ones were not.
+struct Chosen {
+    words: String,
+    rejected: BTreeMap<String, String>,
+}
+
+fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, Chosen), LabError> {
+    let choice = fwdlab_engine::Choice {
+        mode: parameters.engine,
+        cpus: parameters.placement.generator_cpus.clone(),
+        prove: match parameters.traffic.profile {
+            // the stream that stands for a profile may have no room for test frames
+            Some(_) => Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).ok(),
+            None => parameters.streams.first().cloned(),
+        },
+        way_back: (bed.ways() > bed.duts()).then_some(traffic::REVERSE),
+    };
+    let (tester, rejected) = Tester::open(&bed.paths(), &traffic::FORWARD, &choice)?;
+    let mut words = format!(
+        "{} ({})",
+        tester.capabilities().reached(),
+        tester.capabilities().summary
+    );
+    match parameters.engine {
+        Some(_) => words.push_str(", as asked for"),
+        None if rejected.is_empty() => words.push_str(", the fastest; it proved every path"),
+        None => {
+            let names: Vec<&str> = rejected.iter().map(|r| r.engine).collect();
+            words.push_str(&format!("; not possible here: {}", names.join(", ")));
+        }
+    }
+    let chosen = Chosen {
+        words,
+        rejected: rejected
+            .iter()
+            .map(|r| (r.engine.to_owned(), r.reason.to_string()))
+            .collect(),
+    };
+    Ok((tester, chosen))
+}
+
+/// Applies a configuration and makes sure that the DUT still forwards with it.
+fn configure(
+    bed: &Bed,
+    dut: usize,
+    tester: &mut Tester,
+    stream: &Stream,
+    configuration: &Configuration,
+    control: &Control,
+    run: &mut Run<'_>,
+) -> Result<(), LabError> {
+    let said = configuration.apply(bed, dut, control)?;
+    if !said.trim().is_empty() {
+        let text = format!(
+            "configuration `{}` said: {}",
+            configuration.name,
+            said.trim()
+        );
+        run.warn(text)?;
+    }
+    let with = format!("configuration `{}`", configuration.name);
+    let proof = does_forward(bed, dut, tester, stream, &with)?;
+    if proof.received < proof.sent {
+        let text = format!(
+            "with {with} only {} of {} test frames at a low rate came back",
+            proof.received, proof.sent
+        );
+        run.warn(text)?;
+    }
+    Ok(())
+}
+
+/// Sends some test frames through a DUT; that none comes back is an error that says how far they went.
+fn does_forward(
+    bed: &Bed,
+    dut: usize,
+    tester: &mut Tester,
+    stream: &Stream,
+    with: &str,
+) -> Result<fwdlab_engine::tester::Proof, LabError> {
+    let before = bed.counters(dut)?;
+    let proof = tester.prove(dut, stream, trial::PROOF_FRAMES)?;
+    if proof.received == 0 {
+        let after = bed.counters(dut)?;
+        return Err(LabError::DoesNotForward {
+            configuration: with.to_owned(),
+            sent: proof.sent,
+            received: 0,
+            why: format!(
+                "{} frames reached the DUT's input and {} left at its output",
+                after.dut_in.0 - before.dut_in.0,
+                after.dut_out.0 - before.dut_out.0
+            ),
+        });
+    }
+    Ok(proof)
+}
+
+/// What no other run has: this moment in this process.
+fn entropy(now: Timestamp) -> u64 {
+    (now.as_nanosecond() as u64).rotate_left(20) ^ u64::from(std::process::id())
+}
+
+/// Now, as records have it.
+fn timestamp() -> String {
+    Timestamp::now().to_string()
+}

@@ -1,0 +1,678 @@
+//! What a run offers: the variants of its series, and for each the frames of a stream as the engine wants them.
+//!
+//! A plain stream needs nothing of this: its frames are the engine's test frames. All others are traffic: of a profile, or of a
+//! stream with other destinations, both ways, with broadcasts among them. What is changed on the DUT meanwhile is in
+//! [`super::modify`]. Start with [`Traffic`] and [`Traffic::frames`].
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use fwdlab_engine::traffic::beside::Beside;
+use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
+use fwdlab_engine::traffic::expect::{Expectation, Flows};
+use fwdlab_engine::traffic::player::Player;
+use fwdlab_engine::traffic::reach::Reach;
+use fwdlab_engine::traffic::{Emission, Kind};
+use fwdlab_engine::{Addresses, Frames, TrafficFrames};
+use fwdlab_model::link::{LinkSpeed, MeanSize};
+use fwdlab_model::procedure::Bursts;
+use fwdlab_model::profile::Profile;
+use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::{BROADCAST_EVERY, Destinations, Modifier, NETWORKS, Variant};
+
+use super::modify::Pairs;
+use crate::bed::MACS;
+use crate::error::LabError;
+
+/// Link-layer addresses of frames on their way through the bed's DUT.
+pub(super) const FORWARD: Addresses = Addresses {
+    source_mac: MACS.tx,
+    destination_mac: MACS.dut_in,
+};
+
+/// And on their way back.
+pub(super) const REVERSE: Addresses = Addresses {
+    source_mac: MACS.rx,
+    destination_mac: MACS.dut_out,
+};
+
+/// Random destinations come again in the same order after so many frames: 256 for each network, in the mean.
+const DRAWS: u32 = 65_536;
+
+/// Frames of a profile that are looked at for their mean size.
+const LOOKED_AT: u32 = 50_000;
+
+/// What a run offers, in series one after the other.
+#[derive(Debug, Clone)]
+pub struct Traffic {
+    /// Frames of this profile instead of streams of one size.
+    pub profile: Option<Arc<ProfileFrames>>,
+    /// At least one; a modified one comes after what it is compared with.
+    pub variants: Vec<Variant>,
+}
+
+/// The frames of a profile, for the bed's addresses.
+#[derive(Debug, Clone)]
+pub struct ProfileFrames {
+    /// The profile's name.
+    pub name: String,
+    /// Its text, to be kept with the run.
+    pub text: String,
+    /// Mean size of what goes forward.
+    pub mean: MeanSize,
+    /// What readers of the results should know.
+    pub notes: Vec<String>,
+    forward: fwdlab_engine::Traffic,
+    /// `None` where nothing goes back.
+    reverse: Option<fwdlab_engine::Traffic>,
+}
+
+/// One plain series.
+impl Default for Traffic {
+    fn default() -> Traffic {
+        Traffic {
+            profile: None,
+            variants: vec![Variant::default()],
+        }
+    }
+}
+
+impl ProfileFrames {
+    /// Compiles the profile for both directions, or for the forward one alone, on a link of this speed.
+    ///
+    /// # Errors
+    /// In words: the profile is impossible, has frames that would not be known when they come back, or nothing that a router
+    /// forwards.
+    pub fn new(
+        profile: &Profile,
+        both_ways: bool,
+        link: Option<LinkSpeed>,
+        read: &dyn Fn(&str) -> std::io::Result<Box<dyn std::io::Read>>,
+    ) -> Result<ProfileFrames, String> {
+        let compiled = |direction, addresses| {
+            let setting = Setting {
+                direction,
+                addresses,
+                vlan: None,
+                link,
+                read,
+            };
+            compile(profile, &setting).map_err(|e| e.to_string())
+        };
+        let forward = compiled(Direction::Forward, FORWARD)?;
+        let reverse = match both_ways {
+            true => Some(compiled(Direction::Reverse, REVERSE)?.traffic),
+            false => None,
+        };
+        for traffic in [Some(&forward.traffic), reverse.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            if let Some(stream) = traffic.unknown().first() {
+                return Err(format!(
+                    "profile {}, stream {stream}: frames without a signature would not be known when they come back, and all would \
+                     count as lost; give them room for one (a larger size), or signature = true",
+                    profile.name
+                ));
+            }
+            if Beside::of(traffic).share(traffic) >= 1.0 {
+                return Err(format!(
+                    "profile {}: no frame of it is one that a router forwards",
+                    profile.name
+                ));
+            }
+        }
+        Ok(ProfileFrames {
+            name: profile.name.clone(),
+            text: profile.origin.text.to_string(),
+            mean: mean(&forward.traffic)?,
+            notes: forward.notes,
+            forward: forward.traffic,
+            reverse,
+        })
+    }
+
+    /// A stream that stands for it in records: of its mean size, with its flows.
+    pub fn as_stream(&self) -> Stream {
+        let bytes = self.mean.bytes().round() as u16;
+        let frames = Frames::Traffic(TrafficFrames {
+            traffic: Arc::new(self.forward.clone()),
+            nonce: 0,
+        });
+        let streams = Expectation::of(&frames).streams;
+        let flows = streams
+            .iter()
+            .filter_map(|stream| stream.flows.as_ref().ok());
+        let flows: u32 = flows.map(Flows::count).fold(0, u32::saturating_add);
+        let has_ipv4 = routes(&self.forward).iter().any(|(to, _)| to.is_ipv4());
+        Stream {
+            ip_version: if has_ipv4 {
+                IpVersion::Ipv4
+            } else {
+                IpVersion::Ipv6
+            },
+            frame_size_bytes: FrameSize::new(bytes).unwrap_or(FrameSize::MAX),
+            flows: flows.clamp(1, 60_000),
+        }
+    }
+}
+
+impl Traffic {
+    /// Do frames go both ways, in every series?
+    pub fn both_ways(&self) -> bool {
+        self.variants.iter().any(|variant| variant.both_directions)
+    }
+
+    /// Is the DUT managed in any series?
+    pub(super) fn is_managed(&self) -> bool {
+        let managed = |variant: &Variant| variant.has(|m| *m == Modifier::Management);
+        self.variants.iter().any(managed)
+    }
+
+    /// Parameters to keep.
+    pub(super) fn as_values(&self) -> Vec<(&'static str, serde_json::Value)> {
+        if self.profile.is_none() && self.variants.iter().all(Variant::is_plain) {
+            return Vec::new();
+        }
+        let series: Vec<String> = self.variants.iter().map(words).collect();
+        let mut values = vec![
+            ("series", series.into()),
+            ("both_directions", self.both_ways().into()),
+        ];
+        if let Some(profile) = &self.profile {
+            values.push(("profile", profile.name.clone().into()));
+            values.push(("mean_frame_size_bytes", profile.mean.bytes().into()));
+        }
+        values
+    }
+
+    /// The mean size of the frames of a stream in this series, where it is not that of the stream.
+    pub fn mean(&self) -> Option<MeanSize> {
+        self.profile.as_ref().map(|profile| profile.mean)
+    }
+
+    /// The frames of a stream in this series; `None`: the engine's test frames.
+    ///
+    /// # Errors
+    /// There are no such frames.
+    pub(super) fn frames(
+        &self,
+        stream: &Stream,
+        variant: &Variant,
+    ) -> Result<Option<Arc<fwdlab_engine::Traffic>>, LabError> {
+        let broadcast = variant.has(|m| *m == Modifier::Broadcast);
+        let is_random = variant.destinations == Destinations::Random;
+        if self.profile.is_none() && !is_random && !variant.both_directions && !broadcast {
+            return Ok(None);
+        }
+        let way = |direction: Direction| -> Result<fwdlab_engine::Traffic, LabError> {
+            let (path, addresses) = match direction {
+                Direction::Forward => (0, FORWARD),
+                Direction::Reverse => (1, REVERSE),
+            };
+            let known = self.profile.as_ref().map(|profile| match direction {
+                Direction::Forward => Some(profile.forward.clone()),
+                Direction::Reverse => profile.reverse.clone(),
+            });
+            let traffic = match known.flatten() {
+                Some(traffic) => traffic,
+                None => of_stream(&variant.stream(stream), is_random, direction, addresses)?,
+            };
+            Ok(match broadcast {
+                true => traffic.with_broadcasts(BROADCAST_EVERY, path, &addresses)?,
+                false => traffic,
+            })
+        };
+        let mut traffic = way(Direction::Forward)?;
+        if variant.both_directions {
+            traffic = traffic.both_ways(way(Direction::Reverse)?)?;
+        }
+        Ok(Some(Arc::new(traffic)))
+    }
+
+    /// The frames of a stream in bursts of this length and rate, which give this load in the mean.
+    pub(super) fn in_bursts(
+        &self,
+        stream: &Stream,
+        variant: &Variant,
+        bursts: Bursts,
+        load_pps: f64,
+    ) -> Result<Arc<fwdlab_engine::Traffic>, LabError> {
+        let traffic = match self.frames(stream, variant)? {
+            Some(traffic) => traffic.as_ref().clone(),
+            None => of_stream(&variant.stream(stream), false, Direction::Forward, FORWARD)?,
+        };
+        let streams = traffic.streams.into_iter().map(|mut stream| {
+            stream.timing.mode = Emission::Bursts {
+                frames: bursts.frames.into(),
+                pause_ns: bursts.gap_ns(load_pps).round().max(0.0) as u64,
+                bursts: None,
+            };
+            stream
+        });
+        Ok(Arc::new(fwdlab_engine::Traffic {
+            streams: streams.collect(),
+            ..traffic
+        }))
+    }
+
+    /// Sources and destinations of the test frames as prefixes, forward and, if they go both ways, in reverse.
+    pub(super) fn pairs(&self, stream: &Stream, variant: &Variant) -> Pairs {
+        let forward = match (&self.profile, stream.ip_version) {
+            (Some(profile), _) => ends(&profile.forward),
+            (None, IpVersion::Ipv4) => vec![("198.18.0.0/16".into(), "198.19.0.0/16".into())],
+            (None, IpVersion::Ipv6) => vec![("2001:2::/49".into(), "2001:2:0:8000::/49".into())],
+        };
+        let reverse = match (variant.both_directions, &self.profile) {
+            (false, _) => Vec::new(),
+            (true, Some(profile)) => profile.reverse.as_ref().map_or_else(Vec::new, ends),
+            (true, None) => forward
+                .iter()
+                .cloned()
+                .map(|(from, to)| (to, from))
+                .collect(),
+        };
+        [forward, reverse].concat()
+    }
+
+    /// Frames that no filter permits, for its proof: from addresses that are none of the test's.
+    pub(super) fn denied(version: IpVersion) -> Result<Arc<fwdlab_engine::Traffic>, LabError> {
+        let layer = match version {
+            IpVersion::Ipv4 => {
+                r#"{ ipv4 = { source = "192.0.2.250", destination = "198.19.10.1" } }"#
+            }
+            IpVersion::Ipv6 => {
+                r#"{ ipv6 = { source = "2001:db8:ffff::1", destination = "2001:2:0:8010::1" } }"#
+            }
+        };
+        let text = format!("[[stream]]\nlayers = [{layer}, \"udp\"]\n");
+        compiled(&text, Direction::Forward, FORWARD).map(Arc::new)
+    }
+
+    /// What a simulated DUT has to know of the frames.
+    pub(super) fn offer(
+        &self,
+        stream: &Stream,
+        variant: &Variant,
+    ) -> Result<fwdlab_engine::sim::Offer, LabError> {
+        let beside = match self.frames(stream, variant)? {
+            Some(traffic) => Beside::of(&traffic).share(&traffic),
+            None => 0.0,
+        };
+        Ok(fwdlab_engine::sim::Offer {
+            mean: self.mean(),
+            beside,
+        })
+    }
+
+    /// Routes that the DUT needs for the frames of these series beside those of the bed, as a batch of `ip`.
+    pub(super) fn routes(&self, streams: &[Stream]) -> Result<String, LabError> {
+        let mut batch = String::new();
+        let mut known = Vec::new();
+        for variant in &self.variants {
+            if self.profile.is_none() && variant.destinations != Destinations::Random {
+                continue;
+            }
+            for stream in streams {
+                let Some(traffic) = self.frames(stream, variant)? else {
+                    continue;
+                };
+                for path in 0..=usize::from(variant.both_directions) {
+                    let this = fwdlab_engine::Traffic {
+                        name: String::new(),
+                        streams: (traffic.streams.iter())
+                            .filter(|stream| stream.path == path)
+                            .cloned()
+                            .collect(),
+                    };
+                    let routes = match variant.destinations {
+                        Destinations::Random => networks(stream.ip_version, path),
+                        _ => routes(&this),
+                    };
+                    for (to, prefix) in routes {
+                        let routed = self.profile.is_some() && is_of_the_bed(to);
+                        if routed || known.contains(&(to, prefix)) {
+                            continue;
+                        }
+                        known.push((to, prefix));
+                        let (via, port) = next_hop(to, path);
+                        let _ = writeln!(batch, "route replace {to}/{prefix} via {via} dev {port}");
+                    }
+                }
+            }
+        }
+        Ok(batch)
+    }
+}
+
+/// Name of a file of a series.
+pub(super) fn file_name(variant: &Variant) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '=' {
+            c
+        } else {
+            '-'
+        }
+    };
+    words(variant).chars().map(plain).collect()
+}
+
+/// A variant in words, in which the plain one has some, too.
+pub(super) fn words(variant: &Variant) -> String {
+    match variant.is_plain() {
+        true => "plain".into(),
+        false => variant.to_string(),
+    }
+}
+
+/// A stream as traffic of one direction.
+fn of_stream(
+    stream: &Stream,
+    is_random: bool,
+    direction: Direction,
+    addresses: Addresses,
+) -> Result<fwdlab_engine::Traffic, LabError> {
+    let ip = stream.ip_version.to_string().to_lowercase();
+    let mut text = format!(
+        "[[stream]]\nname = \"test\"\nlayers = [\"{ip}\", \"udp\"]\nsize = {}\n",
+        stream.frame_size_bytes
+    );
+    if is_random {
+        // in reverse sides are swapped: what varies in the source is where frames go
+        let (path, end) = match direction {
+            Direction::Forward => (0, "destination"),
+            Direction::Reverse => (1, "source"),
+        };
+        let to: Vec<String> = (0..NETWORKS)
+            .map(|n| format!("\"{}\"", host(stream.ip_version, path, n)))
+            .collect();
+        let _ = write!(
+            text,
+            "order = \"drawn\"\ncache = {DRAWS}\nvary = [{{ field = \"{ip}.{end}\", values = [{}] }}]\n",
+            to.join(", ")
+        );
+    } else {
+        let _ = writeln!(text, "flows = {}", stream.flows);
+    }
+    compiled(&text, direction, addresses)
+}
+
+/// The traffic of a profile of ours.
+fn compiled(
+    text: &str,
+    direction: Direction,
+    addresses: Addresses,
+) -> Result<fwdlab_engine::Traffic, LabError> {
+    let profile = Profile::parse("stream", text).map_err(|e| LabError::Preflight(e.to_string()))?;
+    let setting = Setting {
+        direction,
+        addresses,
+        vlan: None,
+        link: None,
+        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+    };
+    let compiled = compile(&profile, &setting).map_err(|e| LabError::Preflight(e.to_string()))?;
+    Ok(compiled.traffic)
+}
+
+/// Network n of random destinations behind the output of a path. IPv6 ones are none that a port of the bed is in.
+fn network(version: IpVersion, path: usize, n: u32) -> (IpAddr, u8) {
+    match version {
+        IpVersion::Ipv4 => {
+            let side = if path == 0 { 19 } else { 18 };
+            (Ipv4Addr::new(198, side, n as u8, 0).into(), 24)
+        }
+        IpVersion::Ipv6 => {
+            let side = if path == 0 { 0x8100 } else { 0x0100 };
+            (
+                Ipv6Addr::new(0x2001, 2, 0, side + n as u16, 0, 0, 0, 0).into(),
+                64,
+            )
+        }
+    }
+}
+
+fn networks(version: IpVersion, path: usize) -> Vec<(IpAddr, u8)> {
+    (0..NETWORKS).map(|n| network(version, path, n)).collect()
+}
+
+/// The host in it that frames go to.
+fn host(version: IpVersion, path: usize, n: u32) -> IpAddr {
+    match network(version, path, n).0 {
+        IpAddr::V4(net) => Ipv4Addr::from(u32::from(net) + 10).into(),
+        IpAddr::V6(net) => Ipv6Addr::from(u128::from(net) + 16).into(),
+    }
+}
+
+/// The bed's next hop towards an address, and the DUT's port to it.
+fn next_hop(to: IpAddr, path: usize) -> (&'static str, &'static str) {
+    match (to.is_ipv4(), path) {
+        (true, 0) => ("198.19.0.2", "eth1"),
+        (true, _) => ("198.18.0.2", "eth0"),
+        (false, 0) => ("2001:2:0:8000::2", "eth1"),
+        (false, _) => ("2001:2::2", "eth0"),
+    }
+}
+
+/// Does the bed route it already?
+fn is_of_the_bed(to: IpAddr) -> bool {
+    match to {
+        IpAddr::V4(to) => to.octets()[0] == 198 && to.octets()[1] & 0xfe == 18,
+        IpAddr::V6(to) => to.segments()[..3] == [0x2001, 2, 0],
+    }
+}
+
+/// Prefixes that hold all destinations of what a router forwards of this traffic; those of the bed are left out.
+fn routes(traffic: &fwdlab_engine::Traffic) -> Vec<(IpAddr, u8)> {
+    let mut routes = Vec::new();
+    let kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
+    for kind in kinds.filter(|kind| kind.is_forwarded()) {
+        let Some(Reach { to, .. }) = outermost(kind) else {
+            continue;
+        };
+        let route = covering(to.0, to.1);
+        if !routes.contains(&route) {
+            routes.push(route);
+        }
+    }
+    routes
+}
+
+/// Sources and destinations of what a router forwards of this traffic, as prefixes: one pair for each IP version.
+fn ends(traffic: &fwdlab_engine::Traffic) -> Pairs {
+    let mut known: Vec<[(IpAddr, IpAddr); 2]> = Vec::new();
+    let kinds = traffic.streams.iter().flat_map(|stream| &stream.kinds);
+    for kind in kinds.filter(|kind| kind.is_forwarded()) {
+        let Some((from, to)) = outermost(kind).and_then(|reach| Some((reach.from?, reach.to)))
+        else {
+            continue;
+        };
+        let alike = |other: &&mut [(IpAddr, IpAddr); 2]| other[0].0.is_ipv4() == from.0.is_ipv4();
+        match known.iter_mut().find(alike) {
+            Some(other) => {
+                for (other, this) in other.iter_mut().zip([from, to]) {
+                    *other = (other.0.min(this.0), other.1.max(this.1));
+                }
+            }
+            None => known.push([from, to]),
+        }
+    }
+    let prefix = |(low, high): (IpAddr, IpAddr)| {
+        let (network, length) = covering(low, high);
+        format!("{network}/{length}")
+    };
+    known
+        .iter()
+        .map(|[from, to]| (prefix(*from), prefix(*to)))
+        .collect()
+}
+
+/// Where frames go that nobody unpacks.
+fn outermost(kind: &Kind) -> Option<Reach> {
+    let mut reach = kind.reach().into_iter();
+    reach.find(|reach| reach.destination.inside.is_none())
+}
+
+/// The longest prefix that holds both addresses.
+fn covering(low: IpAddr, high: IpAddr) -> (IpAddr, u8) {
+    match (low, high) {
+        (IpAddr::V4(low), IpAddr::V4(high)) => {
+            let length = (u32::from(low) ^ u32::from(high)).leading_zeros();
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            (Ipv4Addr::from(u32::from(low) & mask).into(), length as u8)
+        }
+        (IpAddr::V6(low), IpAddr::V6(high)) => {
+            let length = (u128::from(low) ^ u128::from(high)).leading_zeros();
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            (Ipv6Addr::from(u128::from(low) & mask).into(), length as u8)
+        }
+        (low, _) => (low, if low.is_ipv4() { 32 } else { 128 }),
+    }
+}
+
+/// The mean size of the first frames, FCS counted.
+fn mean(traffic: &fwdlab_engine::Traffic) -> Result<MeanSize, String> {
+    let frames = TrafficFrames {
+        traffic: Arc::new(traffic.clone()),
+        nonce: 0,
+    };
+    let mut player = Player::new(&frames, None).map_err(|e| e.to_string())?;
+    // whole rounds, so that a mix has its own mean and not that of its begin
+    let rounds = player.cycle().filter(|cycle| *cycle <= LOOKED_AT.into());
+    let patterns = traffic
+        .streams
+        .iter()
+        .map(|stream| stream.pattern.len() as u64);
+    let round = rounds.or(patterns.max()).unwrap_or(1).max(1);
+    let look = (u64::from(LOOKED_AT) / round).max(1) * round;
+    let mut buffer = vec![0; player.buffer_len()];
+    let (mut bytes, mut count) = (0, 0);
+    while count < look {
+        let len = player.take(&mut buffer, None, 0);
+        if len == 0 {
+            break;
+        }
+        bytes += len as u64 + 4;
+        count += 1;
+    }
+    MeanSize::new(bytes, count).ok_or_else(|| format!("profile {}: it has no frames", traffic.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fwdlab_engine::traffic::reach;
+
+    fn stream(ip_version: IpVersion) -> Stream {
+        Stream::new(ip_version, FrameSize::new(84).unwrap(), 2000).unwrap()
+    }
+
+    fn variant(destinations: Destinations, both_directions: bool) -> Variant {
+        Variant {
+            destinations,
+            both_directions,
+            ..Variant::default()
+        }
+    }
+
+    /// Counted by another reader of frames: every network nearly equally often, none twice as often in order.
+    #[test]
+    fn random_destinations_are_uniform_over_256_networks() {
+        for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
+            let of = variant(Destinations::Random, true);
+            let traffic = Traffic::default()
+                .frames(&stream(version), &of)
+                .unwrap()
+                .unwrap();
+            let frames = TrafficFrames { traffic, nonce: 1 };
+            let mut player = Player::new(&frames, None).unwrap();
+            let mut buffer = vec![0; player.buffer_len()];
+            let mut counts = [const { std::collections::BTreeMap::<u8, u32>::new() }; 2];
+            for _ in 0..2 * DRAWS {
+                let path = player.path();
+                let len = player.take(&mut buffer, None, 0);
+                let network = match reach::of_frame(&buffer[..len])[0].to.0 {
+                    IpAddr::V4(to) => {
+                        assert_eq!(to.octets()[1], 19 - path as u8);
+                        to.octets()[2]
+                    }
+                    IpAddr::V6(to) => {
+                        assert_eq!(to.segments()[3] & 0xff00, [0x8100, 0x0100][path]);
+                        to.segments()[3] as u8
+                    }
+                };
+                *counts[path].entry(network).or_default() += 1;
+            }
+            for counts in counts {
+                assert_eq!(counts.len(), 256);
+                // chi square of 255 degrees of freedom: 331 once in a thousand
+                let chi: f64 = counts
+                    .values()
+                    .map(|n| (f64::from(*n) - 256.0).powi(2) / 256.0)
+                    .sum();
+                assert!((180.0..340.0).contains(&chi), "{chi}");
+            }
+        }
+    }
+
+    #[test]
+    fn frames_of_both_ways_have_the_addresses_of_their_ports() {
+        let of = variant(Destinations::Single, true);
+        let traffic = Traffic::default()
+            .frames(&stream(IpVersion::Ipv4), &of)
+            .unwrap()
+            .unwrap();
+        let [there, back] = [0, 1].map(|k| &traffic.streams[k].kinds[0].template);
+        assert_eq!(there[..12], [MACS.dut_in, MACS.tx].concat());
+        assert_eq!(back[..12], [MACS.dut_out, MACS.rx].concat());
+        assert_eq!(there[26..34], [198, 18, 10, 1, 198, 19, 10, 1]);
+        assert_eq!(back[26..34], [198, 19, 10, 1, 198, 18, 10, 1]);
+        let plain = Traffic::default();
+        let single = variant(Destinations::Single, false);
+        assert!(
+            plain
+                .frames(&stream(IpVersion::Ipv4), &single)
+                .unwrap()
+                .is_none()
+        );
+        assert_eq!(single.stream(&stream(IpVersion::Ipv4)).flows, 1);
+    }
+
+    #[test]
+    fn a_profile_says_its_mean_and_where_its_frames_go() {
+        let read = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        let of = |text: &str| {
+            let profile = Profile::parse("test.toml", text).unwrap();
+            ProfileFrames::new(&profile, false, None, &read)
+        };
+        let imix = of("[[stream]]\nsize = \"imix\"\n").unwrap();
+        assert!((imix.mean.bytes() - 4342.0 / 12.0).abs() < 1e-9);
+        assert_eq!(imix.as_stream().frame_size_bytes.bytes(), 362);
+        let far = of("[[stream]]\nvary = [{ field = \"ipv4.destination\", from = \"48.0.0.1\", to = \"48.0.3.254\" }]\n").unwrap();
+        assert_eq!(routes(&far.forward), [("48.0.0.0".parse().unwrap(), 22)]);
+        let traffic = Traffic {
+            profile: Some(Arc::new(far)),
+            ..Traffic::default()
+        };
+        let batch = traffic.routes(&[stream(IpVersion::Ipv4)]).unwrap();
+        assert_eq!(batch, "route replace 48.0.0.0/22 via 198.19.0.2 dev eth1\n");
+        let random = Traffic {
+            variants: vec![variant(Destinations::Random, false)],
+            ..Traffic::default()
+        };
+        let batch = random.routes(&[stream(IpVersion::Ipv4)]).unwrap();
+        assert_eq!(batch.lines().count(), 256);
+        assert!(batch.contains("route replace 198.19.255.0/24 via 198.19.0.2 dev eth1\n"));
+        for (text, words) in [
+            (
+                "[[stream]]\nlayers = [\"ipv4\", \"tcp\"]\nsize = 64\n",
+                "signature = true",
+            ),
+            ("[[stream]]\nlayers = [\"arp\"]\n", "no frame of it"),
+        ] {
+            assert!(of(text).unwrap_err().contains(words), "{text}");
+        }
+    }
+}

@@ -1,0 +1,647 @@
+//! One trial on the test bed: counters at standstill, traffic, windows or slices, counters at standstill again.
+//!
+//! The measuring loop runs on a thread of its own on the DUT's CPU with real-time priority: it sleeps nearly always, and
+//! what it costs falls on every configuration alike. It decides nothing about results. Start with [`Bench`].
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant, SystemTime};
+
+use fwdlab_engine::analysis::AnalysisPlan;
+use fwdlab_engine::{DropMonitor, HoldUps, Reading, ReceiveCounts, Schedule, Tester};
+use fwdlab_measure::conservation::{balance, overcount};
+use fwdlab_measure::maxfwd::Window;
+use fwdlab_measure::paired::Slice;
+use fwdlab_model::loss::{Counters, Place, Reason};
+use fwdlab_model::trial::Stream;
+
+use crate::bed::{Bed, PortCounters};
+use crate::error::LabError;
+use crate::link_watch::LinkWatch;
+use crate::placement::Placement;
+use crate::probe::Probes;
+use crate::run::Control;
+
+/// Frames that prove a path.
+pub(super) const PROOF_FRAMES: u64 = 1000;
+
+/// Length of a window or slice: short against the seconds in which the host changes its mind, long against the
+/// milliseconds of a scheduler.
+const WINDOW: Duration = Duration::from_millis(20);
+
+/// From a reading of the probes to the window after it: the DUT's thread and the sender waited for the probes, catch up, and have that
+/// waiting booked before the counters of the window are read.
+const AFTER_PROBES: Duration = Duration::from_micros(300);
+
+/// From the start of the traffic to the first window: rings fill, caches warm, the DUT's thread wakes.
+pub(super) const WARM_UP: Duration = Duration::from_millis(80);
+
+/// Windows between two renewals of the generator's memory: a trial of a second sees four arrangements.
+const WINDOWS_PER_ARRANGEMENT: usize = 8;
+
+/// Blocks of slices between two renewals.
+const BLOCKS_PER_ARRANGEMENT: usize = 3;
+
+/// From the first frame after a renewal to the next window.
+const REFILL: Duration = Duration::from_millis(30);
+
+/// After switching to another DUT (`dataplane.md` §9: takes effect well within 6 ms).
+const SETTLE: Duration = Duration::from_millis(6);
+
+/// A slice in which the generator was held up, or the DUT's CPU taken, is repeated so often.
+const SLICE_RETRIES: u32 = 4;
+
+/// A trial that finds no quiet windows is given so many times its duration.
+const PATIENCE: u32 = 3;
+
+/// A DUT that takes long for a batch of frames looks as if nothing moved meanwhile: while frames are unaccounted for, it gets so much
+/// time. 64 frames that pass 20,000 rules of 12 ns take 15 ms, and more on a busy host.
+const LATE_BATCH: Duration = Duration::from_millis(500);
+
+/// Counters that do not come to rest are taken as they are after so many readings; conservation then tells.
+const STANDSTILL_READINGS: u32 = 50;
+
+/// A load counts as overload from this ratio of offered to forwarded on.
+const OVERLOAD: f64 = 1.5;
+
+/// The load that is then offered, relative to what the DUT forwards at its best. More is not better: generator and DUT
+/// write to the same full ring, and at twice the rate the forwarding rate varied by half as much again.
+const SURPLUS: f64 = 1.6;
+
+/// What a trial needs, together.
+pub(super) struct Bench<'a> {
+    pub bed: &'a Bed,
+    pub tester: &'a mut Tester,
+    /// Offered instead of the stream's test frames.
+    pub traffic: Option<Arc<fwdlab_engine::Traffic>>,
+    /// Have the kernel's reasons for dropping frames counted. That costs the DUT time for every frame the kernel frees,
+    /// so only a stream that loses frames inside the DUT is measured so.
+    pub count_reasons: bool,
+    pub placement: &'a Placement,
+    pub control: &'a Control,
+}
+
+/// What overloads the DUT.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Overload {
+    /// The load; `None` is flat out, when the generator has no more to give.
+    pub load_pps: Option<f64>,
+    /// Frames were lost inside the DUT, not only in its input queue.
+    pub loses_inside: bool,
+}
+
+/// Counts of one trial, from standstill to standstill.
+pub(super) struct Counted {
+    /// Counters per path.
+    pub counters: Vec<Counters>,
+    /// Conditions that make the trial invalid.
+    pub objections: Vec<String>,
+    /// A port of the bed went down or away: one of them.
+    pub is_broken: bool,
+}
+
+impl Counted {
+    /// Of a trial that a port of the bed ended: nothing is known of its frames.
+    pub fn nothing(paths: usize, why: String) -> Counted {
+        Counted {
+            counters: vec![Counters::default(); paths],
+            objections: vec![why],
+            is_broken: true,
+        }
+    }
+
+    /// Of a look, which is not repeated as a trial is.
+    pub fn whole(self) -> Result<Counted, LabError> {
+        match self.is_broken {
+            false => Ok(self),
+            true => Err(LabError::Disturbed {
+                what: self.objections.join("; "),
+                source: Box::new(LabError::Preflight("what was seen is of no use".into())),
+            }),
+        }
+    }
+
+    /// Did nothing come back? A port may have gone down between two trials, and taken its routes along.
+    pub fn is_mute(&self) -> bool {
+        let all = Counters::total(&self.counters);
+        all.generator_sent > 0 && all.receiver_received == 0
+    }
+
+    /// Of so many frames that were due, those that never left were not sent, whether the sender was held up, was at its limit or
+    /// ended with an error. (Its schedule may have counted one more: that a frame is due just as the time ends is a rounding.)
+    pub fn were_due(&mut self, ways: u64, frames: u64) {
+        let sent = self
+            .counters
+            .iter()
+            .map(|c| c.generator_sent + c.generator_beside);
+        let not_sent = frames.saturating_sub(sent.sum());
+        for (k, counters) in self.counters.iter_mut().enumerate() {
+            counters.generator_not_sent = match (ways, k) {
+                (2, _) => share(not_sent, k),
+                (_, 0) => not_sent,
+                _ => 0,
+            };
+        }
+    }
+}
+
+/// What the listener is told while a trial runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Glimpse {
+    pub offered_load_pps: f64,
+    pub forwarding_rate_pps: f64,
+}
+
+impl Bench<'_> {
+    /// Makes a trial of windows on path 0: at least `duration`, and until `enough` says so or patience ends.
+    pub fn windows(
+        &mut self,
+        stream: &Stream,
+        load_pps: Option<f64>,
+        duration: Duration,
+        enough: &(dyn Fn(&[Window]) -> bool + Sync),
+        glimpse: &Sender<Glimpse>,
+    ) -> Result<(Vec<Window>, Counted), LabError> {
+        let longest = duration * PATIENCE;
+        let (bed, placement) = (self.bed, self.placement);
+        self.count(stream, until(load_pps, longest), |tester, control| {
+            let mut probes = Probes::open(placement);
+            let began = Instant::now();
+            let mut windows: Vec<Window> = Vec::new();
+            let mut before = probes.read();
+            while !control.is_stopped()
+                && began.elapsed() < longest
+                && (began.elapsed() < duration || !enough(&windows))
+            {
+                if !windows.is_empty() && windows.len().is_multiple_of(WINDOWS_PER_ARRANGEMENT) {
+                    renew(tester)?;
+                    before = probes.read();
+                }
+                std::thread::sleep(AFTER_PROBES);
+                let start_s = began.elapsed().as_secs_f64();
+                let waited = bed.waited(0);
+                let from = tester.read()?;
+                std::thread::sleep(WINDOW);
+                let to = tester.read()?;
+                // the thread of a port that went down is gone
+                let waited = bed.waited(0).saturating_sub(waited);
+                let after = probes.read();
+                let window = Window {
+                    start_s,
+                    duration_s: seconds(&from, &to),
+                    sent: sum(&to.sent) - sum(&from.sent),
+                    received: sum(&to.received) - sum(&from.received),
+                    dut_waited_s: waited.as_secs_f64(),
+                    before: std::mem::replace(&mut before, after.clone()),
+                    after,
+                };
+                // nobody listening is no reason to stop
+                let _ = glimpse.send(Glimpse {
+                    offered_load_pps: window.offered_load_pps(),
+                    forwarding_rate_pps: window.forwarding_rate_pps(),
+                });
+                windows.push(window);
+            }
+            Ok(windows)
+        })
+    }
+
+    /// Makes blocks of slices, in the orders that `order` yields, for `duration`.
+    pub fn slices(
+        &mut self,
+        stream: &Stream,
+        load_pps: f64,
+        duration: Duration,
+        order: &mut (dyn FnMut() -> Vec<usize> + Send),
+        places: &[usize],
+    ) -> Result<(Vec<Vec<Slice>>, Counted), LabError> {
+        let bed = self.bed;
+        self.count(
+            stream,
+            until(Some(load_pps), duration * 2),
+            |tester, control| {
+                let began = Instant::now();
+                let mut blocks = Vec::new();
+                while !control.is_stopped() && began.elapsed() < duration {
+                    if !blocks.is_empty() && blocks.len().is_multiple_of(BLOCKS_PER_ARRANGEMENT) {
+                        renew(tester)?;
+                    }
+                    let mut block = Vec::new();
+                    for configuration in order() {
+                        let place = places
+                            .iter()
+                            .position(|&c| c == configuration)
+                            .expect("every configuration has a place");
+                        tester.select(place)?;
+                        std::thread::sleep(SETTLE);
+                        let mut slice = one_slice(bed, tester, configuration, place)?;
+                        for _ in 0..SLICE_RETRIES {
+                            if slice.is_undisturbed(load_pps) || control.is_stopped() {
+                                break;
+                            }
+                            slice = one_slice(bed, tester, configuration, place)?;
+                        }
+                        block.push(slice);
+                    }
+                    blocks.push(block);
+                }
+                Ok(blocks)
+            },
+        )
+    }
+
+    /// Makes a trial of one load on path 0: as many frames as are due in `duration`, which is the clock's. What the sender could
+    /// not send in it is counted as not sent: a trial that waited for it would be longer, and its DUT better than it is.
+    /// `false` when it was stopped from outside before its end.
+    pub fn load(
+        &mut self,
+        stream: &Stream,
+        load_pps: f64,
+        duration: Duration,
+    ) -> Result<(bool, Counted), LabError> {
+        self.load_at(stream, load_pps, load_pps, duration)
+    }
+
+    /// The same with frames that leave at another rate than the load, and not all the time.
+    pub fn load_at(
+        &mut self,
+        stream: &Stream,
+        load_pps: f64,
+        rate_pps: f64,
+        duration: Duration,
+    ) -> Result<(bool, Counted), LabError> {
+        // the load is that of each direction
+        let ways = self.ways();
+        let frames = ways * (load_pps * duration.as_secs_f64()).round() as u64;
+        let schedule = within(rate_pps * ways as f64, duration, frames);
+        let (ended, mut counted) = self.count(stream, schedule, |tester, control| {
+            while !tester.is_done() && !control.is_stopped() {
+                std::thread::sleep(WINDOW);
+            }
+            Ok(!control.is_stopped())
+        })?;
+        counted.were_due(ways, frames);
+        Ok((ended, counted))
+    }
+
+    /// How many directions the frames have that are offered.
+    pub fn ways(&self) -> u64 {
+        (self.bed.ways() - self.bed.duts() + 1) as u64
+    }
+
+    /// What the generator offers flat out, in frames per second.
+    pub fn flat_out(&mut self, stream: &Stream) -> Result<f64, LabError> {
+        let schedule = until(None, Duration::from_secs(1));
+        let (offered, counted) = self.count(stream, schedule, |tester, _| {
+            let from = tester.read()?;
+            std::thread::sleep(WINDOW * 20);
+            let to = tester.read()?;
+            Ok((offered(&to) - offered(&from)) as f64 / seconds(&from, &to))
+        })?;
+        counted.whole()?;
+        Ok(offered / self.ways() as f64)
+    }
+
+    /// Finds a load that overloads the DUT: 1.6 times of what it forwards at its best.
+    pub fn overload(&mut self, stream: &Stream) -> Result<Overload, LabError> {
+        let mut load = 1e6;
+        let mut held_up = 0;
+        loop {
+            let (windows, counted) = self.count(
+                stream,
+                until(Some(load), Duration::from_secs(1)),
+                |tester, _| {
+                    (0..5)
+                        .map(|_| {
+                            let from = tester.read()?;
+                            std::thread::sleep(WINDOW);
+                            let to = tester.read()?;
+                            let span = seconds(&from, &to);
+                            let offered = (sum(&to.sent) - sum(&from.sent)) as f64 / span;
+                            Ok((
+                                offered,
+                                (sum(&to.received) - sum(&from.received)) as f64 / span,
+                            ))
+                        })
+                        .collect::<Result<Vec<(f64, f64)>, LabError>>()
+                },
+            )?;
+            let counted = counted.whole()?;
+            let best = |of: fn(&(f64, f64)) -> f64| windows.iter().map(of).fold(0.0, f64::max);
+            let (offered, forwarded) = (best(|w| w.0), best(|w| w.1));
+            let loses_inside = counted.counters.iter().any(loses_inside);
+            if offered >= OVERLOAD * forwarded && forwarded > 0.0 {
+                // two significant digits: the same load in the next run of the same machine
+                let load = SURPLUS * forwarded;
+                let digits = 10f64.powf(load.log10().floor() - 1.0);
+                return Ok(Overload {
+                    load_pps: Some((load / digits).round() * digits),
+                    loses_inside,
+                });
+            }
+            if load > 1e8 || (offered < 0.9 * load && held_up == 3) {
+                return Ok(Overload {
+                    load_pps: None,
+                    loses_inside,
+                });
+            }
+            if offered < 0.9 * load {
+                // a busy host may hold the sender up once; an engine at its limit does it every time
+                held_up += 1;
+            } else if forwarded < 0.9 * offered {
+                // nearly there: far more would be another regime, in which the DUT forwards less
+                load = (SURPLUS * forwarded).max(1.1 * load);
+            } else {
+                load *= 2.0;
+            }
+        }
+    }
+
+    /// Reads all counters until two readings agree: a frame of the DUT's own between two reads would look like a residue.
+    fn standstill(&mut self) -> Result<Vec<Standing>, LabError> {
+        let mut last = None;
+        for _ in 0..STANDSTILL_READINGS {
+            let now = (0..self.bed.ways())
+                .map(|k| {
+                    Ok(Standing {
+                        ports: self.bed.counters(k)?,
+                        seen: self.tester.receive_counts(k)?,
+                    })
+                })
+                .collect::<Result<Vec<_>, LabError>>()?;
+            if last.as_ref() == Some(&now) {
+                return Ok(now);
+            }
+            last = Some(now);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(last.unwrap_or_default())
+    }
+
+    /// Counts frames from standstill to standstill around `work`, which runs on the DUT's CPU while traffic flows.
+    fn count<T: Send>(
+        &mut self,
+        stream: &Stream,
+        schedule: Schedule,
+        work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
+    ) -> Result<(T, Counted), LabError> {
+        self.count_and_analyse(stream, None, schedule, schedule.load_pps, work)
+    }
+
+    /// The same, and the receivers look at every frame when there is a plan. The load never is more than `most_pps`.
+    pub fn count_and_analyse<T: Send>(
+        &mut self,
+        stream: &Stream,
+        analysis: Option<AnalysisPlan>,
+        schedule: Schedule,
+        most_pps: Option<f64>,
+        work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
+    ) -> Result<(T, Counted), LabError> {
+        let mut watch = LinkWatch::open(self.bed)?;
+        let counted = self.count_watched(stream, analysis, schedule, most_pps, &mut watch, work);
+        counted.map_err(|error| self.disturbed(error, &mut watch))
+    }
+
+    /// What failed with a port of the bed is no result, and no reason to give up.
+    fn disturbed(&self, error: LabError, watch: &mut LinkWatch) -> LabError {
+        if matches!(error, LabError::Interrupted | LabError::Store(_)) {
+            return error;
+        }
+        let mut what = watch.events().unwrap_or_default();
+        what.extend(self.bed.ports_amiss().unwrap_or_default());
+        match what.is_empty() {
+            true => error,
+            false => LabError::Disturbed {
+                what: what.join("; "),
+                source: Box::new(error),
+            },
+        }
+    }
+
+    fn count_watched<T: Send>(
+        &mut self,
+        stream: &Stream,
+        analysis: Option<AnalysisPlan>,
+        schedule: Schedule,
+        most_pps: Option<f64>,
+        watch: &mut LinkWatch,
+        work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
+    ) -> Result<(T, Counted), LabError> {
+        let (paths, both_ways) = (self.bed.ways(), self.ways() > 1);
+        match &self.traffic {
+            Some(traffic) => self.tester.arm_traffic(traffic, analysis)?,
+            None => self.tester.arm_with(stream, analysis)?,
+        }
+        let mut drops = self.count_reasons.then(DropMonitor::open).transpose()?;
+        if let Some(drops) = &mut drops {
+            drops.expect(self.tester.nonce())?;
+        }
+        let before = self.standstill()?;
+        let clock = ClockWatch::new();
+
+        let began = Instant::now();
+        self.tester.start(schedule)?;
+        let tester = &mut *self.tester;
+        let (control, cpus) = (
+            self.control,
+            self.placement.dut_cpus.get(..1).unwrap_or_default(),
+        );
+        let result = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                fwdlab_engine::port::pin(cpus)?;
+                // without the privilege the loop is less punctual, and the windows say how long they really were
+                let _ = fwdlab_engine::sys::become_real_time();
+                std::thread::sleep(WARM_UP);
+                work(tester, control)
+            });
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        let last = self.tester.stop()?;
+        let elapsed_s = began.elapsed().as_secs_f64();
+        let result = result?;
+
+        let mut objections = Vec::new();
+        objections.extend(clock.step());
+        let events = watch.events()?;
+        let is_broken = !events.is_empty();
+        objections.extend(events);
+        objections.extend(
+            most_pps.and_then(|load| overcount(offered(&last), last.not_sent, load, elapsed_s)),
+        );
+        let reasons: Option<Vec<Reason>> = match &mut drops {
+            None => None,
+            Some(drops) => Some(
+                drops
+                    .counts()?
+                    .into_iter()
+                    .map(|(reason, frames)| Reason { reason, frames })
+                    .collect(),
+            ),
+        };
+        let count = |after: &[Standing]| -> Vec<Counters> {
+            let counters = before.iter().zip(after).enumerate();
+            let of_path = counters.map(|(k, (before, after))| Counters {
+                generator_sent: last.sent[k],
+                generator_beside: last.beside[k],
+                generator_not_sent: match k {
+                    // frames of both directions take turns
+                    _ if both_ways => share(last.not_sent, k),
+                    0 => last.not_sent,
+                    _ => 0,
+                },
+                generator_ring_full: if k == 0 { last.ring_full } else { 0 },
+                generator_wakeups: if k == 0 { last.wakeups } else { 0 },
+                receiver_received: after.seen.received - before.seen.received,
+                receiver_wrong_length: after.seen.wrong_length - before.seen.wrong_length,
+                receiver_late: after.seen.late - before.seen.late,
+                receiver_foreign: after.seen.foreign - before.seen.foreign,
+                // one DUT's, of both directions together; of several nobody could say whose they are
+                drop_reasons: match (paths, both_ways, k) {
+                    (1, ..) | (_, true, 0) => reasons.clone(),
+                    _ => None,
+                },
+                ..ports(&before.ports, &after.ports)
+            });
+            of_path.collect()
+        };
+        let stopped = Instant::now();
+        let mut counters = count(&self.standstill()?);
+        while counters.iter().any(is_incomplete) && stopped.elapsed() < LATE_BATCH {
+            std::thread::sleep(WINDOW);
+            counters = count(&self.standstill()?);
+        }
+        Ok((
+            result,
+            Counted {
+                counters,
+                objections,
+                is_broken,
+            },
+        ))
+    }
+}
+
+/// Sends until it is stopped, and never much longer than it should take.
+pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
+    Schedule {
+        load_pps,
+        frames: None,
+        at_most: at_most + Duration::from_secs(2),
+        // made up, they would be a load above the intended one, and what is lost by that looks like the DUT's fault
+        hold_ups: HoldUps::Forgive,
+        path: 0,
+    }
+}
+
+/// Sends so many frames, and none later than in this time.
+pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
+    Schedule {
+        frames: Some(frames),
+        at_most: time,
+        ..until(Some(load_pps), time)
+    }
+}
+
+/// Were frames lost inside the DUT, not only in its input queue?
+pub(super) fn loses_inside(counters: &Counters) -> bool {
+    let ledger = balance(counters, None);
+    ledger.losses.iter().any(|loss| loss.place == Place::Dut)
+}
+
+/// Are there frames that no counter has yet?
+fn is_incomplete(counters: &Counters) -> bool {
+    balance(counters, None).frames_unexplained > 0
+}
+
+/// Counters of one path at a moment when nothing moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Standing {
+    ports: PortCounters,
+    seen: ReceiveCounts,
+}
+
+/// Goes on with another arrangement of the generator's memory, and waits until frames flow again.
+fn renew(tester: &mut Tester) -> Result<(), LabError> {
+    let pause = tester.renew()?;
+    if pause > Duration::ZERO {
+        std::thread::sleep(pause + REFILL);
+    }
+    Ok(())
+}
+
+fn one_slice(
+    bed: &Bed,
+    tester: &mut Tester,
+    configuration: usize,
+    place: usize,
+) -> Result<Slice, LabError> {
+    let waited = bed.waited(place);
+    let from = tester.read()?;
+    std::thread::sleep(WINDOW);
+    let to = tester.read()?;
+    Ok(Slice {
+        configuration,
+        duration_s: seconds(&from, &to),
+        sent: to.sent[place] - from.sent[place],
+        received: to.received[place] - from.received[place],
+        dut_waited_s: bed.waited(place).saturating_sub(waited).as_secs_f64(),
+    })
+}
+
+fn ports(before: &PortCounters, after: &PortCounters) -> Counters {
+    Counters {
+        generator_port_tx_packets: after.tx.0 - before.tx.0,
+        generator_port_tx_dropped: after.tx.1 - before.tx.1,
+        dut_in_rx_packets: after.dut_in.0 - before.dut_in.0,
+        dut_in_rx_dropped: after.dut_in.1 - before.dut_in.1,
+        dut_out_tx_packets: after.dut_out.0 - before.dut_out.0,
+        dut_out_tx_dropped: after.dut_out.1 - before.dut_out.1,
+        receiver_port_rx_packets: after.rx.0 - before.rx.0,
+        ..Counters::default()
+    }
+}
+
+/// Frames handed over, those that a router does not forward included.
+pub(super) fn offered(reading: &Reading) -> u64 {
+    sum(&reading.sent) + sum(&reading.beside)
+}
+
+/// What one of two directions has of a count of both.
+fn share(frames: u64, direction: usize) -> u64 {
+    (frames + 1 - direction as u64) / 2
+}
+
+pub(super) fn sum(counts: &[u64]) -> u64 {
+    counts.iter().sum()
+}
+
+fn seconds(from: &Reading, to: &Reading) -> f64 {
+    (to.at_ns - from.at_ns) as f64 / 1e9
+}
+
+/// Notices when somebody sets the wall clock: no duration of ours uses it, but a step means that somebody works on this
+/// host while it measures.
+struct ClockWatch {
+    wall: SystemTime,
+    steady: Instant,
+}
+
+impl ClockWatch {
+    fn new() -> Self {
+        ClockWatch {
+            wall: SystemTime::now(),
+            steady: Instant::now(),
+        }
+    }
+
+    fn step(&self) -> Option<String> {
+        let wall = match self.wall.elapsed() {
+            Ok(forward) => forward.as_secs_f64(),
+            Err(backward) => -backward.duration().as_secs_f64(),
+        };
+        let step = wall - self.steady.elapsed().as_secs_f64();
+        (step.abs() > 0.1).then(|| format!("the clock was set by {step:+.1} s during the trial"))
+    }
+}

@@ -1,0 +1,984 @@
+//! Every procedure on the simulated DUT, where the truth is known: capacity, buffer, delays, times of recovery and reset come back
+//! within what the procedure itself calls its resolution, over shapes and seeds.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use fwdlab_engine::sim::Simulation;
+use fwdlab_measure::ahead::{Capacities, ahead};
+use fwdlab_measure::compliance::Conditions;
+use fwdlab_measure::procedure::{Procedure, Session};
+use fwdlab_measure::rfc2544::suite::{Plan, Suite, Test};
+use fwdlab_measure::rfc2544::{
+    Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput,
+};
+use fwdlab_measure::{equilibrium, mrr, plr, ramp, soak, sweep};
+use fwdlab_model::outcome::{Cost, Found, LatencyMode, Outcome};
+use fwdlab_model::procedure::{Answer, Question, Waits};
+use fwdlab_model::units::FrameSize;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Makes all trials on the DUT, and says how many there were.
+fn run(dut: &str, procedure: impl Procedure + 'static) -> (Vec<Outcome>, u32) {
+    let (outcomes, trials) = watched(dut, procedure, |_, _| {});
+    (outcomes, trials.len() as u32)
+}
+
+fn watched(
+    dut: &str,
+    procedure: impl Procedure + 'static,
+    mut watch: impl FnMut(&Question, &Answer),
+) -> (Vec<Outcome>, Vec<bool>) {
+    let mut simulation = Simulation::new(dut.parse().unwrap());
+    let mut session = Session::new(Box::new(procedure));
+    let mut valid = Vec::new();
+    while let Some((question, _)) = session.next_trial() {
+        let (answer, _) = simulation.answer(&question, 2000);
+        watch(&question, &answer);
+        valid.push(session.record(&answer).validity.is_valid());
+        assert!(valid.len() < 20_000, "it never ends");
+    }
+    (session.outcomes(), valid)
+}
+
+fn one(dut: &str, procedure: impl Procedure + 'static) -> Outcome {
+    let (mut outcomes, _) = run(dut, procedure);
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0)
+}
+
+fn setup(line_rate_pps: f64) -> Setup {
+    Setup {
+        frame_size: FrameSize::MIN,
+        line_rate_pps: Some(line_rate_pps),
+        max_load_pps: line_rate_pps,
+        conditions: Conditions {
+            waits: Waits::default(),
+            ..Conditions::met()
+        },
+    }
+}
+
+/// 10 Gbit/s, frames of 64 bytes.
+const LINE: f64 = 1e10 / 672.0;
+
+fn throughput_of(
+    dut: &str,
+    change: impl FnOnce(&mut throughput::Parameters),
+) -> (Outcome, fwdlab_model::outcome::Throughput) {
+    let mut parameters = throughput::Parameters::standard(setup(LINE));
+    change(&mut parameters);
+    let outcome = one(dut, throughput::Throughput::new(parameters).unwrap());
+    match outcome.found.clone() {
+        Found::Throughput(found) => (outcome, found),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn throughput_finds_the_capacity() {
+    for capacity in [2e5, 987_654.0, 1e6, 7.1e6, 1.4e7] {
+        for shape in [
+            "",
+            ",buffer=500",
+            ",livelock=0.4",
+            ",cores=2,buffer=10",
+            ",latency=20us,jitter=5us",
+            ",reboot=3s,cost=5ns",
+        ] {
+            let dut = format!("capacity={capacity}{shape}");
+            let (outcome, found) = throughput_of(&dut, |_| {});
+            // two cores and 2000 flows: what the fuller one gets decides
+            let mut simulation = Simulation::new(dut.parse().unwrap());
+            let truth = lossless(&mut simulation);
+            let pps = found.throughput_pps.unwrap();
+            assert!(
+                pps <= truth && truth - pps <= found.resolution_pps * 1.001,
+                "{dut}: {pps}, not {truth}"
+            );
+            assert!(
+                outcome.answered && (outcome.verdict == "found" || truth >= LINE),
+                "{outcome:?}"
+            );
+            assert_eq!(outcome.warnings, Vec::<String>::new(), "{dut}");
+            assert!((found.percent.unwrap() - 100.0 * pps / LINE).abs() < 1e-9);
+        }
+    }
+}
+
+/// The largest load without loss in a minute, found by brute force from below the line rate.
+fn lossless(simulation: &mut Simulation) -> f64 {
+    let (mut low, mut high) = (0.0, LINE);
+    while high - low > 1.0 {
+        let middle = (low + high) / 2.0;
+        let counts = simulation.trial(&fwdlab_engine::sim::Trial {
+            load_pps: middle,
+            duration_ns: 60 * SECOND,
+            frame_size: FrameSize::MIN,
+            flows: 2000,
+        });
+        if counts.lost() == 0 {
+            low = middle
+        } else {
+            high = middle
+        }
+    }
+    high
+}
+
+/// The resolution is that of what is found: a tenth of a percent of the line rate is as well known as all of it.
+#[test]
+fn a_slow_dut_is_known_as_well_as_a_fast_one() {
+    for capacity in [2e4, 1.5e5, 1.5e6, 1.4e7] {
+        let (outcome, found) =
+            throughput_of(&format!("capacity={capacity}"), |p| p.search_ns = SECOND);
+        let pps = found.throughput_pps.unwrap();
+        // a hundredth of the full rate is the floor
+        let resolution = 0.005 * f64::max(found.lossy_pps.unwrap(), 0.01 * LINE);
+        assert!((found.resolution_pps - resolution).abs() < 1e-6);
+        assert!(
+            pps <= capacity && capacity - pps <= resolution,
+            "{outcome:?}"
+        );
+        // from the line rate to 744 frames per second in halves, each found with its first lost frame; and the confirmation
+        assert!(outcome.trials <= 17, "{}", outcome.trials);
+    }
+}
+
+#[test]
+fn a_confirmation_at_full_length_catches_what_buffers_hide() {
+    // a buffer of 2 million frames passes an excess of 2 Mpps for a second, and of 33 kpps for a minute
+    let (outcome, found) = throughput_of("capacity=5e6,buffer=2000000", |p| p.search_ns = SECOND);
+    let pps = found.throughput_pps.unwrap();
+    assert!(
+        pps <= 5e6 + 2e6 / 60.0 && pps > 5e6 - 2.0 * found.resolution_pps,
+        "{pps}"
+    );
+    assert!(found.confirmations_failed > 0);
+    assert!(
+        outcome.warnings.iter().any(|w| w.contains("buffers hide")),
+        "{outcome:?}"
+    );
+    // the guiding trials are short, the confirming ones are not: the label is that of the final trials
+    assert!(
+        outcome
+            .compliance
+            .shortened
+            .iter()
+            .all(|s| !s.contains("instead of 60 s"))
+    );
+    let (outcome, _) = throughput_of("capacity=5e6", |p| {
+        (p.search_ns, p.final_ns) = (SECOND, 5 * SECOND)
+    });
+    assert!(
+        outcome
+            .compliance
+            .label()
+            .contains("trials of 5 s instead of 60 s"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn throughput_at_the_ends() {
+    let (outcome, found) = throughput_of("capacity=1e9", |_| {});
+    assert_eq!(found.throughput_pps, Some(LINE));
+    assert_eq!(outcome.verdict, "no loss at the rate of the line");
+    assert!(!found.tester_bound);
+    let (outcome, found) = throughput_of("capacity=1e9,generator=8Mpps", |p| {
+        p.setup.max_load_pps = 8e6
+    });
+    assert_eq!(
+        (found.throughput_pps, found.tester_bound),
+        (Some(8e6), true)
+    );
+    assert!(outcome.verdict.contains("the tester is the limit"));
+    let (outcome, found) = throughput_of("capacity=7.9e6,generator=8Mpps", |p| {
+        p.setup.max_load_pps = 8e6
+    });
+    assert!(found.tester_bound && outcome.answered, "{outcome:?}");
+    let (outcome, found) = throughput_of("capacity=1e6,drop-every=2", |_| {});
+    assert_eq!((found.throughput_pps, outcome.answered), (None, false));
+    assert!(
+        outcome.verdict.contains("lost at every load"),
+        "{outcome:?}"
+    );
+    // trials end with the first lost frame and say so
+    let mut early = 0;
+    let p = throughput::Parameters::standard(setup(LINE));
+    let (_, valid) = watched(
+        "capacity=1e6",
+        throughput::Throughput::new(p).unwrap(),
+        |question, answer| {
+            assert_eq!(answer.ended_early, answer.frames_lost() > 0);
+            early +=
+                u32::from(answer.ended_early && answer.duration_ns < question.duration_ns() / 100);
+        },
+    );
+    assert!(early >= 3 && valid.iter().all(|valid| *valid));
+}
+
+#[test]
+fn invalid_trials_are_repeated_and_a_standard_is_named_only_when_met() {
+    let standard = throughput::Parameters {
+        setup: Setup {
+            conditions: Conditions::met(),
+            ..setup(LINE)
+        },
+        ..throughput::Parameters::standard(setup(LINE))
+    };
+    let machine = || throughput::Throughput::new(standard.clone()).unwrap();
+    let (steady, _) = run("capacity=4e6", machine());
+    assert_eq!(steady[0].compliance.label(), "RFC 2544 §26.1 throughput");
+    let (flaps, valid) = watched("capacity=4e6,flap=3", machine(), |_, _| {});
+    assert_eq!(
+        valid.iter().filter(|valid| !**valid).count(),
+        valid.len() / 3
+    );
+    assert_eq!(flaps[0].found, steady[0].found);
+    let (never, valid) = watched("capacity=4e6,flap=1", machine(), |_, _| {});
+    assert_eq!(valid, [false; 3]);
+    assert!(never[0].verdict.contains("3 trials") && never[0].verdict.contains("went down"));
+    assert!(!never[0].answered && never[0].trials == 0);
+}
+
+#[test]
+fn latency_in_both_modes() {
+    let parameters = |mode, percents: &[f64]| latency::Parameters {
+        percents: percents.to_vec(),
+        ..latency::Parameters::standard(setup(LINE), mode, 9e5)
+    };
+    let dut = "capacity=1e6,latency=20us,jitter=2us,seed=3";
+    let measured = |mode, percents: &[f64]| {
+        let outcome = one(
+            dut,
+            latency::Latency::new(parameters(mode, percents)).unwrap(),
+        );
+        assert!(outcome.answered, "{outcome:?}");
+        match outcome.found {
+            Found::Latency(found) => (found.points, outcome.trials),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (points, trials) = measured(LatencyMode::Rfc2544, &[100.0]);
+    let found = points[0].latency_ns.unwrap();
+    assert_eq!((trials, found.repetitions), (20, 20));
+    // mean of twenty exponential values with mean 2 us: standard error 0.45 us
+    assert!((found.mean - 22_000.0).abs() < 4.0 * 450.0, "{found:?}");
+    let (points, trials) = measured(LatencyMode::Rfc8219, &[100.0, 50.0, 10.0]);
+    assert_eq!((trials, points.len()), (60, 3));
+    for point in points {
+        assert!(point.repetitions.iter().all(|delays| delays.frames == 500));
+        // the median of 500: ln 2 of the mean, standard error 2 us / sqrt(500); the median of twenty is better still
+        let typical = point.typical_ns.unwrap();
+        assert!(
+            (typical.median - (20_000.0 + 2000.0 * 2f64.ln())).abs() < 90.0,
+            "{typical:?}"
+        );
+        assert!(typical.p1 <= typical.median && typical.median <= typical.p99);
+        // 99.9 % of 500 is their largest: 20 us + 2 us * (ln 500 + 0.58)
+        let worst = point.worst_case_ns.unwrap();
+        assert!((worst.median - 33_600.0).abs() < 2000.0, "{worst:?}");
+    }
+    // methods.md §3.2: 64 bytes at 10G are 51.2 ns, 1518 at 1G 12.14 us
+    assert!((latency::store_and_forward_ns(1000.0, 64, 1e10) - 948.8).abs() < 1e-9);
+    assert!((latency::store_and_forward_ns(20_000.0, 1518, 1e9) - 7_856.0).abs() < 1.0);
+    let none = latency::Parameters::standard(setup(LINE), LatencyMode::Rfc8219, 0.0);
+    assert!(
+        one(dut, latency::Latency::new(none).unwrap())
+            .verdict
+            .contains("not applicable")
+    );
+    // at an overload it is the buffer's delay, and says so
+    let over = latency::Parameters::standard(setup(LINE), LatencyMode::Rfc8219, 2e6);
+    let outcome = one(
+        "capacity=1e6,buffer=1000,latency=20us",
+        latency::Latency::new(over).unwrap(),
+    );
+    assert!(outcome.warnings[0].contains("full buffer"), "{outcome:?}");
+}
+
+#[test]
+fn frame_loss_goes_down_until_two_loads_are_clean() {
+    let curve = |dut: &str, step: f64| {
+        let p = frame_loss::Parameters {
+            step_percent: step,
+            ..frame_loss::Parameters::standard(setup(1e6))
+        };
+        let outcome = one(dut, frame_loss::FrameLoss::new(p).unwrap());
+        match outcome.found.clone() {
+            Found::FrameLoss(found) => (outcome, found),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (outcome, found) = curve("capacity=725000", 10.0);
+    let percents: Vec<f64> = found.points.iter().map(|point| point.percent).collect();
+    assert_eq!(percents, [100.0, 90.0, 80.0, 70.0, 60.0]);
+    for point in &found.points {
+        let truth = (1.0 - 725_000.0 / point.load_pps).max(0.0) * 100.0;
+        assert!((point.loss_percent - truth).abs() < 1e-3, "{point:?}");
+    }
+    assert!(outcome.answered && found.ended_clean && found.collapse_ratio == Some(1.0));
+    assert_eq!(curve("capacity=725000", 5.0).1.points.len(), 8);
+    // a clean load between lossy ones does not end it
+    let (_, found) = curve("capacity=1e9,burst=10/3", 10.0);
+    assert_eq!(found.points.len(), 2);
+    let (outcome, found) = curve("capacity=5e5,livelock=0.5", 10.0);
+    assert!(
+        (found.collapse_ratio.unwrap() - 0.5).abs() < 0.01,
+        "{found:?}"
+    );
+    assert!(outcome.warnings[0].contains("livelock"));
+    let (outcome, found) = curve("capacity=1e6,drop-every=2", 10.0);
+    // ten steps, then halves down to 0.16 %
+    assert!(!outcome.answered && found.points.len() == 16);
+    assert!(
+        outcome
+            .compliance
+            .label()
+            .contains("no two loads without loss")
+    );
+    // a load that the generator did not offer is not clean, though it lost nothing
+    let (outcome, found) = curve("capacity=1e6,generator=850kpps", 10.0);
+    assert_eq!(found.points.len(), 4);
+    assert!(outcome.warnings[0].contains("at 2 loads"), "{outcome:?}");
+    assert!(outcome.answered);
+    // what the tester cannot offer is left out and told
+    let mut limited = setup(1e6);
+    limited.max_load_pps = 850_000.0;
+    let p = frame_loss::Parameters::standard(limited);
+    let outcome = one(
+        "capacity=725000,generator=850kpps",
+        frame_loss::FrameLoss::new(p).unwrap(),
+    );
+    assert!(
+        outcome.compliance.label().contains("does not reach 100 %"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn back_to_back_finds_the_buffer() {
+    let measured =
+        |dut: &str, throughput_pps: f64, change: &dyn Fn(&mut back_to_back::Parameters)| {
+            let mut p = back_to_back::Parameters {
+                repetitions: 5,
+                ..back_to_back::Parameters::standard(setup(LINE), throughput_pps, None)
+            };
+            change(&mut p);
+            let outcome = one(dut, back_to_back::BackToBack::new(p).unwrap());
+            match outcome.found.clone() {
+                Found::BackToBack(found) => (outcome, found),
+                other => panic!("{other:?}"),
+            }
+        };
+    // a burst that loses a frame is over, and is told to be
+    let p = back_to_back::Parameters::standard(setup(LINE), 1e6, None);
+    let p = back_to_back::Parameters {
+        repetitions: 1,
+        ..p
+    };
+    watched(
+        "capacity=1e6,buffer=1000",
+        back_to_back::BackToBack::new(p).unwrap(),
+        |question, answer| {
+            let lossy = answer.frames_lost() > 0;
+            assert_eq!(
+                answer.ended_early,
+                lossy && question.duration_ns() > SECOND / 100
+            );
+        },
+    );
+    for capacity in [1e6, 5e6, 1.2e7] {
+        for buffer in [1000, 26_000, 400_000] {
+            let dut = format!("capacity={capacity},buffer={buffer}");
+            let (outcome, found) = measured(&dut, capacity, &|_| {});
+            let size = found.buffer_frames.unwrap();
+            assert!(
+                (size / f64::from(buffer) - 1.0).abs() < 0.01,
+                "{dut}: {size}"
+            );
+            assert_eq!(found.burst_frames.unwrap().stdev, Some(0.0));
+            assert!(
+                outcome.answered
+                    && outcome
+                        .compliance
+                        .label()
+                        .contains("5 repetitions instead of 50")
+            );
+        }
+    }
+    // check values of methods.md §3.4
+    let (implied, corrected, _) = back_to_back::buffer(26_000.0, LINE, 1e7);
+    assert!((implied - 1.7472e-3).abs() < 5e-8 && (corrected - 0.57308e-3).abs() < 5e-9);
+    let verdict = |dut: &str, throughput: f64, change: &dyn Fn(&mut back_to_back::Parameters)| {
+        let (outcome, found) = measured(dut, throughput, change);
+        assert!(!outcome.answered && found.buffer_frames.is_none());
+        outcome.verdict
+    };
+    assert!(
+        verdict("capacity=1e9", LINE, &|_| {}).contains("not applicable: the DUT forwards all")
+    );
+    assert!(verdict("capacity=1e6", 0.0, &|_| {}).contains("not applicable: no throughput"));
+    assert!(
+        verdict("capacity=1e6,buffer=9000", 1e6, &|p| p.limit_frames = 5000)
+            .contains("raise the limit")
+    );
+}
+
+/// The throughput, and the buffer that rests on it, as the suite measures both.
+fn suite_buffer(dut: &str, bytes: u16, plan: Plan) -> (Outcome, fwdlab_model::outcome::BackToBack) {
+    let size = FrameSize::new(bytes).unwrap();
+    let line = 1e10 / (8.0 * f64::from(bytes + 20));
+    let setup = Setup {
+        frame_size: size,
+        ..setup(line)
+    };
+    let plan = Plan {
+        tests: vec![Test::BackToBack],
+        ..plan
+    };
+    let (outcomes, _) = run(
+        &format!("{dut},link=10Gbps"),
+        Suite::new(vec![setup], plan).unwrap(),
+    );
+    let outcome = outcomes.into_iter().next_back().unwrap();
+    match outcome.found.clone() {
+        Found::BackToBack(found) => (outcome, found),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The error of the throughput counts 1 / (1 - T/L) times: the buffer is an interval, and the truth is in it.
+#[test]
+fn the_interval_of_a_buffer_holds_it_near_the_line_too() {
+    for share in [0.1, 0.5, 0.9, 0.97] {
+        for buffer in [0u32, 17, 1000, 26_000] {
+            for (bytes, line) in [(64u16, LINE), (512, 1e10 / 4256.0)] {
+                let dut = format!("capacity={:.3},buffer={buffer}", share * line);
+                for plan in [Plan::short(), Plan::standard()] {
+                    let (outcome, found) = suite_buffer(&dut, bytes, plan);
+                    let truth = f64::from(buffer);
+                    let (low, high) = (
+                        found.buffer_min_frames.unwrap(),
+                        found.buffer_max_frames.unwrap(),
+                    );
+                    assert!(
+                        outcome.answered && low <= truth && truth <= high,
+                        "{dut}, {bytes} bytes: {truth} is not in {low} to {high}"
+                    );
+                    // to 1 % by the throughput, and a frame or two by the burst; and what five seconds hide in a buffer
+                    let hidden = f64::from(buffer) / (5.0 * line * (1.0 - share));
+                    assert!(
+                        high - low <= 2.1 + truth * (0.012 + 1.1 * hidden),
+                        "{dut}, {bytes} bytes: {low} to {high}"
+                    );
+                    let said = found.buffer_frames.unwrap();
+                    assert!(low <= said && said <= high, "{found:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_buffer_is_a_result() {
+    for bytes in [64, 128, 1518] {
+        let (outcome, found) = suite_buffer("capacity=5e5", bytes, Plan::short());
+        assert!(outcome.answered, "{bytes}: {outcome:?}");
+        assert_eq!(found.buffer_min_frames, Some(0.0), "{bytes}: {found:?}");
+        assert!(found.buffer_max_frames.unwrap() < 2.1, "{bytes}: {found:?}");
+    }
+}
+
+#[test]
+fn recovery_and_reset_take_the_time_they_take() {
+    for recovery_ms in [0u64, 20, 250, 4000] {
+        for capacity in [1e6, 8e6] {
+            let p = recovery::Parameters::standard(setup(LINE), capacity);
+            let dut = format!("capacity={capacity},buffer=300,recovery={recovery_ms}ms");
+            let outcome = one(&dut, recovery::Recovery::new(p).unwrap());
+            let Found::Recovery(found) = &outcome.found else {
+                panic!("{outcome:?}")
+            };
+            let mean = found.recovery_s.unwrap().mean;
+            let truth = recovery_ms as f64 / 1e3;
+            assert!(
+                (mean - truth).abs() <= found.resolution_s.unwrap(),
+                "{dut}: {mean}"
+            );
+            assert_eq!(found.repetitions_s.len(), 10);
+        }
+    }
+    let verdict = |dut: &str, throughput: f64| {
+        let p = recovery::Parameters::standard(setup(LINE), throughput);
+        one(dut, recovery::Recovery::new(p).unwrap()).verdict
+    };
+    assert!(verdict("capacity=1e6,recovery=2min", 1e6).contains("did not recover"));
+    assert!(verdict("capacity=1e9", LINE).contains("cannot overload"));
+    assert!(verdict("capacity=1e9", 1e6).contains("no overload"));
+
+    for reboot in [2u64, 45, 120] {
+        let p = reset::Parameters::standard(setup(LINE), "OS reboot", 1e5);
+        let dut = format!("capacity=1e6,buffer=100,reboot={reboot}s");
+        let outcome = one(&dut, reset::Reset::new(p).unwrap());
+        let Found::Reset(found) = &outcome.found else {
+            panic!("{outcome:?}")
+        };
+        for time in [found.by_loss_s.unwrap(), found.by_timestamp_s.unwrap()] {
+            assert!((time.mean - reboot as f64).abs() < 1e-4 && time.repetitions == 5);
+        }
+        assert!(outcome.warnings.is_empty(), "{outcome:?}");
+    }
+    // it comes back slowly: what is lost besides makes the figures differ
+    let p = reset::Parameters::standard(setup(LINE), "OS reboot", 9e5);
+    let outcome = one(
+        "capacity=1e6,reboot=5s,slow-start=10s",
+        reset::Reset::new(p.clone()).unwrap(),
+    );
+    assert!(
+        outcome
+            .warnings
+            .iter()
+            .any(|w| w.contains("different times")),
+        "{outcome:?}"
+    );
+    let outcome = one("capacity=1e6,reboot=1h", reset::Reset::new(p).unwrap());
+    assert!(outcome.verdict.contains("did not come back"), "{outcome:?}");
+}
+
+#[test]
+fn a_ramp_shows_where_loss_begins_and_a_collapse() {
+    let ramped = |dut: &str, up_down: bool| {
+        let p = ramp::Parameters {
+            up_down,
+            ..ramp::Parameters::standard(FrameSize::MIN, LINE)
+        };
+        let resolution = p.resolution_pps();
+        let outcome = one(dut, ramp::Ramp::new(p).unwrap());
+        match outcome.found.clone() {
+            Found::Ramp(found) => (outcome, found, resolution),
+            other => panic!("{other:?}"),
+        }
+    };
+    for capacity in [1e6, 6.5e6, 1.3e7] {
+        for shape in [
+            "",
+            ",buffer=1000",
+            ",jitter=5us",
+            ",loss=1e-5",
+            ",recovery=50ms",
+        ] {
+            let (outcome, found, resolution) = ramped(&format!("capacity={capacity}{shape}"), true);
+            let up = found.up.saturation_pps.unwrap();
+            assert!((up - capacity).abs() <= 2.0 * resolution, "{shape}: {up}");
+            assert!(
+                (found.max_ok_pps - capacity).abs() <= 2.0 * resolution,
+                "{found:?}"
+            );
+            let down = found.down.unwrap().saturation_pps.unwrap();
+            assert!(
+                (down - capacity).abs() <= 2.0 * resolution,
+                "{shape}: {down}"
+            );
+            assert!(
+                outcome.answered && outcome.warnings.is_empty(),
+                "{outcome:?}"
+            );
+            assert_eq!(found.samples.len(), 1260);
+        }
+    }
+    for (dut, bound) in [
+        ("capacity=1.47e7", true),
+        ("capacity=1.4e7", false),
+        ("capacity=8.9e6,generator=9Mpps", true),
+        ("capacity=1e9,generator=9Mpps", true),
+        ("capacity=8e6,generator=9Mpps", false),
+    ] {
+        let (outcome, found, _) = ramped(dut, false);
+        assert_eq!(found.tester_bound, bound, "{dut}: {outcome:?}");
+        assert_eq!(outcome.verdict == "found", !bound, "{outcome:?}");
+    }
+    let (outcome, found, _) = ramped("capacity=5e6,livelock=0.3", false);
+    assert!(found.collapse_ratio.unwrap() < 0.5 && outcome.warnings[0].contains("livelock"));
+    let (outcome, _, _) = ramped("capacity=1e9", false);
+    assert!(outcome.verdict.contains("may do more") && outcome.answered);
+    let (outcome, _, _) = ramped("capacity=1e6,drop-every=2", false);
+    assert!(
+        outcome.verdict.contains("lost at every load"),
+        "{outcome:?}"
+    );
+    let (outcome, _, _) = ramped("capacity=1e9,generator=9Mpps", false);
+    assert!(
+        outcome.verdict.contains("generator fell short"),
+        "{outcome:?}"
+    );
+}
+
+/// A coarse ramp knows the capacity to a step, a fine one to the threshold: what is said holds the truth in both.
+#[test]
+fn the_intervals_of_a_ramp_hold_the_truth() {
+    let mut random = fwdlab_measure::order::Random::new(11);
+    let mut unit = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    let mut found_edges = 0;
+    for n in 0..300 {
+        let target = 10f64.powf(5.0 + 2.0 * unit()).round();
+        let capacity = (target * (0.05 + 1.1 * unit())).round();
+        let buffer = [0.0, 0.0, 1.0, 100.0, 1e-3 * capacity, 0.05 * capacity][n % 6].round();
+        let more = ["", ",livelock=0.3", ",collapse=0.5"][n % 3];
+        let up_down = n % 2 == 1;
+        let sample_ns = [SECOND / 10, SECOND / 2, SECOND, 2 * SECOND][n % 4];
+        let p = ramp::Parameters {
+            warm_up_pps: target / 100.0,
+            warm_up_ns: 2 * SECOND,
+            // ten samples at least
+            ramp_ns: sample_ns * (10 + (unit() * [10.0, 100.0, 600.0][n % 3]) as u64),
+            hold_ns: [0, 10 * SECOND][n / 2 % 2],
+            sample_ns,
+            up_down,
+            loss_threshold: [0.001, 0.0001, 0.02][n / 5 % 3],
+            ..ramp::Parameters::standard(FrameSize::MIN, target)
+        };
+        let dut = format!("capacity={capacity},buffer={buffer}{more}");
+        let at_rise = |pps: f64| (p.warm_up_ns as f64 + pps / target * p.ramp_ns as f64) / 1e9;
+        let top_s = (p.warm_up_ns + p.ramp_ns + p.hold_ns) as f64 / 1e9;
+        let outcome = one(&dut, ramp::Ramp::new(p.clone()).unwrap());
+        let Found::Ramp(found) = &outcome.found else {
+            panic!("{outcome:?}")
+        };
+        let falls = top_s + (1.0 - capacity / target) * p.ramp_ns as f64 / 1e9;
+        let rises = at_rise(capacity);
+        for (edge, moment) in [(Some(&found.up), rises), (found.down.as_ref(), falls)] {
+            let Some(edge) = edge else { continue };
+            let about = format!("{dut}, {p:?}: {edge:?}");
+            if let Some(low) = edge.lower_pps {
+                // a frame more or less
+                let one = 1e9 / p.sample_ns as f64;
+                assert!(low <= capacity + one, "{about}");
+            }
+            let Some(upper) = edge.upper_pps else {
+                assert!(edge.at_s.is_none(), "{about}");
+                continue;
+            };
+            found_edges += 1;
+            assert!(capacity <= upper, "{about}");
+            let (from, until) = (edge.from_s.unwrap(), edge.until_s.unwrap());
+            // the load rises in steps of a tenth of a second
+            assert!(
+                from - 0.05 <= moment && moment <= until + 0.05,
+                "{moment}, {about}"
+            );
+        }
+    }
+    assert!(found_edges > 200, "{found_edges}");
+}
+
+#[test]
+fn mrr_soak_and_equilibrium() {
+    let p = mrr::Parameters::standard(FrameSize::MIN, LINE);
+    let outcome = one(
+        "capacity=2e6,noise=0.01,seed=5",
+        mrr::Mrr::new(p.clone()).unwrap(),
+    );
+    let Found::Mrr(found) = &outcome.found else {
+        panic!("{outcome:?}")
+    };
+    let rate = found.receive_rate_pps.unwrap();
+    assert!((rate.mean / 2e6 - 1.0).abs() < 4.0 * 0.01 / 10f64.sqrt() && rate.repetitions == 10);
+    assert!(!found.tester_bound && outcome.warnings.is_empty());
+    // 98 % of what was offered, by a tester at its limit or with the largest load, is the tester's figure
+    for (dut, bound) in [
+        ("capacity=1e9", true),
+        ("capacity=1e9,generator=9Mpps", true),
+        ("capacity=8.9e6,generator=9Mpps", true),
+        ("capacity=8.5e6,generator=9Mpps", false),
+    ] {
+        let outcome = one(dut, mrr::Mrr::new(p.clone()).unwrap());
+        assert_eq!(outcome.found.is_tester_bound(), bound, "{dut}: {outcome:?}");
+        let says = outcome.verdict.contains("the tester is the limit");
+        assert_eq!(says, bound, "{outcome:?}");
+        assert_eq!(outcome.warnings.is_empty(), bound, "{outcome:?}");
+    }
+
+    let soaked = |dut: &str| {
+        let p = soak::Parameters::standard(FrameSize::MIN, 9.5e5);
+        let outcome = one(dut, soak::Soak::new(p).unwrap());
+        match outcome.found {
+            Found::Soak(found) => (outcome.verdict, found),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (verdict, found) = soaked("capacity=1e6,jitter=5us");
+    assert!(found.passed && verdict.starts_with("passed"), "{verdict}");
+    assert_eq!(
+        (
+            found.longest_lossless_s,
+            found.loss_bursts,
+            found.samples.len()
+        ),
+        (1800.0, 0, 1800)
+    );
+    // 20 % an hour: after a quarter of an hour the load is too much
+    let (verdict, found) = soaked("capacity=1e6,drift=-20%/h");
+    assert!(!found.passed && verdict.contains("drifts"), "{verdict}");
+    assert!((found.longest_lossless_s - 900.0).abs() < 61.0, "{found:?}");
+    let trend = found.trend_pps_per_hour.unwrap();
+    assert!(trend < 0.0 && trend > -2e5, "{trend}");
+    let (verdict, found) = soaked("capacity=1e6,burst=7/1");
+    assert!(verdict.contains("loss ratio"), "{verdict}");
+    assert!(
+        found.frames_lost == 7
+            && (1..=7).contains(&found.loss_bursts)
+            && found.longest_burst_s >= 1.0
+    );
+
+    for capacity in [3e5, 1e6, 6e6, 9.9e6] {
+        let p = equilibrium::Parameters::standard(FrameSize::MIN, LINE);
+        let outcome = one(
+            &format!("capacity={capacity}"),
+            equilibrium::Equilibrium::new(p).unwrap(),
+        );
+        let Found::Equilibrium(found) = &outcome.found else {
+            panic!("{outcome:?}")
+        };
+        let rate = found.equilibrium_pps.unwrap();
+        // the tolerance of the last comparison, and the step it ended with
+        assert!((rate / capacity - 1.0).abs() < 0.021, "{capacity}: {rate}");
+        assert!(
+            outcome.answered && (found.max_seen_pps.unwrap() - capacity).abs() < 0.02 * capacity
+        );
+    }
+}
+
+#[test]
+fn a_soak_finds_the_critical_load_and_tells_a_drift() {
+    let p = plr::Parameters {
+        duration_ns: 200 * SECOND,
+        ..plr::Parameters::standard(FrameSize::MIN, 9001.0, LINE, 1)
+    };
+    let outcome = one("capacity=5e6,buffer=1000", plr::Plr::new(p).unwrap());
+    let Found::Plr(found) = &outcome.found else {
+        panic!("{outcome:?}")
+    };
+    let load = found.critical_load_pps.unwrap();
+    assert!((load / 5e6 - 1.0).abs() < 0.01, "{found:?}");
+    assert!(found.lower_pps.unwrap() <= load && load <= found.upper_pps.unwrap());
+    assert!(outcome.answered, "{outcome:?}");
+}
+
+#[test]
+fn a_sweep_knows_what_a_rule_costs() {
+    let sweep = |dut: &str, values: &[u64]| {
+        let inner: sweep::Inner = Box::new(|_| {
+            let p = mrr::Parameters {
+                trials: 3,
+                ..mrr::Parameters::standard(FrameSize::MIN, LINE)
+            };
+            Ok(Box::new(mrr::Mrr::new(p)?))
+        });
+        let p = sweep::Parameters {
+            frame_size: FrameSize::MIN,
+            parameter: "rules".into(),
+            values: values.to_vec(),
+            runs: 3,
+            seed: 1,
+            inner,
+        };
+        let outcome = one(dut, sweep::Sweep::new(p).unwrap());
+        match outcome.found.clone() {
+            Found::Sweep(found) => (outcome, found),
+            other => panic!("{other:?}"),
+        }
+    };
+    let values = [0, 1, 5, 10, 25, 50, 100, 200, 500, 1000];
+    for (cost_ns, noise) in [(20.0, "0"), (3.0, "0.002"), (100.0, "0.01")] {
+        let (outcome, found) = sweep(
+            &format!("capacity=1e6,cost={cost_ns}ns,noise={noise},seed=2"),
+            &values,
+        );
+        let Some(Cost::Linear {
+            frame_ns,
+            unit_ns,
+            unit_ns_interval: (low, high),
+        }) = found.cost
+        else {
+            panic!("{found:?}")
+        };
+        assert!(
+            (unit_ns / cost_ns - 1.0).abs() < 0.05 && (frame_ns - 1000.0).abs() < 30.0,
+            "{found:?}"
+        );
+        assert!(
+            low - 0.01 <= cost_ns && cost_ns <= high + 0.01,
+            "{cost_ns}: {low} to {high}"
+        );
+        assert!(outcome.answered && found.inner == "mrr");
+        assert_eq!(found.points.len(), 10);
+        assert_eq!(found.points[0].runs_pps.len(), 3);
+        assert_eq!(found.points[0].percent_of_reference, Some(100.0));
+    }
+    let (_, found) = sweep("capacity=1e6,cliff=100/40%", &values);
+    assert!(
+        matches!(
+            found.cost,
+            Some(Cost::Cliff {
+                last_before: 100,
+                first_after: 200,
+                ..
+            })
+        ),
+        "{found:?}"
+    );
+    let (_, found) = sweep("capacity=1e6,noise=0.005", &values);
+    assert!(
+        matches!(found.cost, Some(Cost::Constant { .. })),
+        "{found:?}"
+    );
+    let (outcome, _) = sweep("capacity=1e6,cost=20ns,drift=-100%/h", &values);
+    assert!(
+        outcome
+            .warnings
+            .iter()
+            .any(|w| w.contains("the machine drifts")),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn the_suite_measures_every_size_and_is_the_same_each_time() {
+    let sizes = [64, 128, 512, 1518];
+    let setups = || {
+        let of = |bytes| {
+            let frame_size = FrameSize::new(bytes).unwrap();
+            let line = frame_size.line_rate_pps(1e10);
+            Setup {
+                frame_size,
+                line_rate_pps: Some(line),
+                max_load_pps: line,
+                conditions: Conditions {
+                    frame_sizes: sizes.to_vec(),
+                    ..Conditions::met()
+                },
+            }
+        };
+        sizes.map(of).to_vec()
+    };
+    let plan = Plan {
+        reset: Some("OS reboot".into()),
+        ..Plan::short()
+    };
+    let dut = "capacity=1.5e6,link=10Gbps,buffer=800,latency=15us,jitter=2us,recovery=30ms,reboot=8s,seed=9";
+    let (outcomes, trials) = run(dut, Suite::new(setups(), plan.clone()).unwrap());
+    assert_eq!(outcomes.len(), sizes.len() * 6);
+    for outcome in &outcomes {
+        // 1518 bytes fill the line before they fill the DUT
+        let fits = outcome.frame_size_bytes.bytes() == 1518;
+        let needs_overload = matches!(outcome.found, Found::BackToBack(_) | Found::Recovery(_));
+        assert_eq!(outcome.answered, !(fits && needs_overload), "{outcome:?}");
+        assert!(!outcome.compliance.is_met());
+    }
+    let (again, _) = run(dut, Suite::new(setups(), plan.clone()).unwrap());
+    assert_eq!(outcomes, again);
+    // the estimate is of the right size
+    let capacities = Capacities::guess(1.5e6);
+    let estimated = ahead(&mut Suite::new(setups(), plan).unwrap(), &capacities).trials;
+    assert!(
+        estimated.abs_diff(trials) * 10 <= trials,
+        "{estimated} of {trials}"
+    );
+}
+
+#[test]
+fn what_cannot_be_measured_is_told_before_any_traffic() {
+    let wrong = |result: Result<Suite, String>, words: &str| {
+        let error = result.err().unwrap_or_else(|| panic!("no error: {words}"));
+        assert!(error.contains(words), "{error}");
+    };
+    let suite = |setups: Vec<Setup>, change: &dyn Fn(&mut Plan)| {
+        let mut plan = Plan::short();
+        change(&mut plan);
+        Suite::new(setups, plan)
+    };
+    let good = || vec![setup(LINE)];
+    wrong(suite(vec![], &|_| {}), "no frame size");
+    wrong(suite([good(), good()].concat(), &|_| {}), "twice");
+    wrong(suite(good(), &|p| p.tests = vec![]), "no test");
+    wrong(suite(good(), &|p| p.resolution = 1e-9), "below one frame");
+    wrong(
+        suite(good(), &|p| p.resolution = 1.5),
+        "no finer than the largest load",
+    );
+    wrong(
+        suite(good(), &|p| p.search_ns = 2 * p.final_ns),
+        "shorter than those of the search",
+    );
+    wrong(suite(good(), &|p| p.loss_step_percent = 20.0), "up to 10 %");
+    wrong(
+        suite(good(), &|p| p.latency_repetitions = 0),
+        "one repetition",
+    );
+    wrong(
+        suite(good(), &|p| p.latency_percents = vec![120.0]),
+        "at most 100 %",
+    );
+    wrong(suite(good(), &|p| p.burst_ns = 31 * SECOND), "at most 30 s");
+    wrong(
+        suite(good(), &|p| p.recovery_repetitions = 0),
+        "one repetition",
+    );
+    wrong(suite(vec![setup(0.0)], &|_| {}), "above 0");
+    wrong(suite(vec![setup(f64::INFINITY)], &|_| {}), "at most 1e12");
+    assert!(suite(good(), &|p| p.tests = vec![Test::Recovery]).is_ok());
+}
+
+/// A burst of n frames takes n/C to forward, and (n-1)/R to send: the rest is the gap. It must fit the buffer, less what is
+/// forwarded while it comes in.
+#[test]
+fn bursts_find_the_gap_that_the_capacity_needs() {
+    for (capacity, buffer, cores) in [
+        (1e6, 2000, 1),
+        (3e6, 300, 1),
+        (1.2e7, 100, 1),
+        (2e7, 0, 1),
+        (5e5, 5000, 2),
+    ] {
+        let dut = format!("capacity={capacity},buffer={buffer},cores={cores}");
+        let parameters = bursts::Parameters {
+            setup: setup(LINE),
+            frames: bursts::FRAMES.to_vec(),
+            trial_ns: 60 * SECOND,
+            longest_gap_ns: bursts::LONGEST_GAP_NS,
+            resolution: bursts::RESOLUTION,
+        };
+        let outcome = one(&dut, bursts::Bursty::new(parameters).unwrap());
+        let Found::Bursts(found) = &outcome.found else {
+            panic!("{outcome:?}")
+        };
+        assert!(outcome.answered && found.bursts.len() == 4, "{outcome:?}");
+        // two cores: hashing gives one of them a little more than half
+        let uneven = if cores == 2 { 0.1 } else { 0.0 };
+        for burst in &found.bursts {
+            let (n, all) = (f64::from(burst.frames), capacity * f64::from(cores));
+            let needs = n * (1.0 - all / LINE);
+            let room = f64::from(buffer) * f64::from(cores);
+            let truth = (n / all - (n - 1.0) / LINE).max(1.0 / LINE);
+            match burst.gap_s {
+                Some(gap) if all >= LINE => {
+                    assert!((gap * LINE - 1.0).abs() < 1e-9, "{dut}: {burst:?}")
+                }
+                Some(gap) => {
+                    assert!(needs <= room + 1.0, "{dut}: {burst:?} cannot fit");
+                    let most =
+                        truth * (1.0 + bursts::RESOLUTION) * (1.0 + uneven) + uneven * n / all;
+                    // what the buffer hides in a minute
+                    let least = truth - room / all / 60.0 * n / all - 1e-9;
+                    assert!(
+                        least <= gap && gap <= most,
+                        "{dut}: {gap}, not {truth}: {burst:?}"
+                    );
+                }
+                None => assert!(needs * (1.0 + uneven) > room, "{dut}: {burst:?} fits"),
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The order in which a campaign measures its test cases, and what their iterations say together.
+//!
+//! Interleaved, a drift of the machine falls on all test cases alike; every order comes from a recorded seed. A figure's median is
+//! taken over iterations, and its interval is that of their mean. Start with [`sequence`] and [`summarise`].
+
+use fwdlab_model::campaign::{Case, Order};
+use fwdlab_model::campaign_outcome::{CaseFigure, CaseOutcome, Iteration};
+use fwdlab_model::outcome::{Figure, Found, Outcome, Unit};
+use fwdlab_stats::{Confidence, Sample};
+
+use crate::cost;
+use crate::order::blocks;
+use crate::trust;
+
+/// Which test case is measured next, and for which time, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Index of the test case.
+    pub case: usize,
+    /// Which iteration, from 1.
+    pub iteration: u32,
+}
+
+/// All turns of so many test cases, in order.
+pub fn sequence(cases: usize, iterations: u32, order: Order, seed: u64) -> Vec<Turn> {
+    match order {
+        Order::Interleaved => blocks(cases, iterations as usize, seed)
+            .zip(1..)
+            .flat_map(|(block, iteration)| {
+                block.into_iter().map(move |case| Turn { case, iteration })
+            })
+            .collect(),
+        Order::Grouped => (0..cases)
+            .flat_map(|case| (1..=iterations).map(move |iteration| Turn { case, iteration }))
+            .collect(),
+    }
+}
+
+/// The seed of one turn: iterations shall differ, and one campaign seed decides them all.
+pub fn seed_of(turn: Turn, seed: u64) -> u64 {
+    let mut random = crate::order::Random::new(
+        seed ^ (turn.case as u64).rotate_left(32) ^ u64::from(turn.iteration),
+    );
+    // 53 bits, as all seeds: a JSON reader that knows only doubles gets the same number
+    random.next_u64() >> 11
+}
+
+/// Why an iteration has no result: the first of its outcomes that has none. One that does not apply is no failure.
+pub fn failure_of(outcomes: &[Outcome]) -> Option<String> {
+    let unanswered = outcomes
+        .iter()
+        .find(|outcome| !outcome.answered && !outcome.verdict.starts_with("not applicable"));
+    match (unanswered, outcomes.is_empty()) {
+        (Some(outcome), _) => Some(outcome.verdict.clone()),
+        (None, true) => Some("nothing was measured".into()),
+        (None, false) => None,
+    }
+}
+
+/// What the iterations of a test case say together.
+pub fn summarise(case: &Case, iterations: Vec<Iteration>) -> CaseOutcome {
+    let good = || {
+        iterations
+            .iter()
+            .filter(|iteration| iteration.failure.is_none())
+    };
+    let mut figures: Vec<CaseFigure> = Vec::new();
+    for figure in good()
+        .flat_map(|iteration| &iteration.outcomes)
+        .flat_map(Outcome::figures)
+    {
+        let Figure { name, unit, value } = figure;
+        match figures
+            .iter_mut()
+            .find(|known| known.name == name && known.unit == unit)
+        {
+            Some(known) => known.values.push(value),
+            None => figures.push(CaseFigure {
+                name,
+                unit,
+                values: vec![value],
+                median: value,
+                interval_half_width: None,
+                variation_percent: None,
+            }),
+        }
+    }
+    for figure in &mut figures {
+        let Ok(sample) = Sample::new(figure.values.clone()) else {
+            continue;
+        };
+        figure.median = sample.median();
+        figure.interval_half_width = trust::half_width(&sample);
+        figure.variation_percent = sample.cv().map(|cv| 100.0 * cv);
+    }
+    let outcomes = together(&good().collect::<Vec<_>>());
+    let doubt = figures.iter().find_map(doubt);
+    CaseOutcome {
+        test_case: case.id(),
+        case: case.clone(),
+        figures,
+        outcomes,
+        iterations,
+        doubt,
+    }
+}
+
+/// Why a rate over iterations is not to be relied on. Fewer than are needed for an interval are what the procedure says of itself; and
+/// delays and times have tails that are the DUT's own.
+fn doubt(figure: &CaseFigure) -> Option<String> {
+    let enough = figure.values.len() >= trust::FEWEST_VALUES;
+    let judged = enough && figure.unit == Unit::FramesPerSecond;
+    let why = judged.then(|| trust::of_values(&figure.values, "iteration"));
+    Some(format!("{}: {}", figure.name, why.flatten()?))
+}
+
+/// Sweeps of all iterations as one; of everything else the iteration in the middle.
+fn together(good: &[&Iteration]) -> Vec<Outcome> {
+    let figure = |iteration: &Iteration| {
+        let first = iteration.outcomes.iter().flat_map(Outcome::figures).next();
+        first.map_or(0.0, |figure| figure.value)
+    };
+    let mut sorted = good.to_vec();
+    sorted.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
+    let Some(middle) = sorted.get(good.len().saturating_sub(1) / 2) else {
+        return Vec::new();
+    };
+    let mut outcomes = middle.outcomes.clone();
+    if good.len() > 1 {
+        for (n, outcome) in outcomes.iter_mut().enumerate() {
+            let alike = good
+                .iter()
+                .filter_map(|iteration| iteration.outcomes.get(n));
+            pool(outcome, alike);
+        }
+    }
+    outcomes
+}
+
+/// Puts the runs of several sweeps together, and fits the cost again.
+fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
+    let Found::Sweep(pooled) = &mut outcome.found else {
+        return;
+    };
+    for point in &mut pooled.points {
+        point.runs_pps.clear();
+    }
+    pooled.reference_pps.clear();
+    for other in all {
+        let Found::Sweep(sweep) = &other.found else {
+            continue;
+        };
+        pooled.reference_pps.extend(&sweep.reference_pps);
+        for (point, more) in pooled.points.iter_mut().zip(&sweep.points) {
+            point.runs_pps.extend(&more.runs_pps);
+        }
+    }
+    let runs: Vec<cost::Run> = pooled
+        .points
+        .iter()
+        .flat_map(|point| point.runs_pps.iter().map(|pps| (point.value, *pps)))
+        .collect();
+    pooled.cost = cost::fit(&runs);
+    let reference = pooled.points.first().map(|point| point.runs_pps.clone());
+    let reference = reference.and_then(|runs| Some(Sample::new(runs).ok()?.median()));
+    for point in &mut pooled.points {
+        let sample = Sample::new(point.runs_pps.clone()).ok();
+        let interval = |sample: &Sample| sample.mean_interval(Confidence::P95);
+        point.median_pps = sample.as_ref().map(Sample::median);
+        point.interval_pps = sample.as_ref().and_then(interval).map(|i| (i.low, i.high));
+        point.percent_of_reference = point
+            .median_pps
+            .zip(reference)
+            .filter(|(_, reference)| *reference > 0.0)
+            .map(|(pps, reference)| 100.0 * pps / reference);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::outcome::Compliance;
+    use fwdlab_model::trial::{IpVersion, Stream};
+    use fwdlab_model::units::FrameSize;
+
+    use super::*;
+
+    #[test]
+    fn orders() {
+        let grouped: Vec<(usize, u32)> = sequence(2, 2, Order::Grouped, 1)
+            .iter()
+            .map(|turn| (turn.case, turn.iteration))
+            .collect();
+        assert_eq!(grouped, [(0, 1), (0, 2), (1, 1), (1, 2)]);
+        let turns = sequence(5, 4, Order::Interleaved, 7);
+        assert_eq!(turns, sequence(5, 4, Order::Interleaved, 7));
+        for (n, block) in turns.chunks(5).enumerate() {
+            let mut cases: Vec<usize> = block.iter().map(|turn| turn.case).collect();
+            cases.sort_unstable();
+            assert_eq!(cases, [0, 1, 2, 3, 4]);
+            assert!(block.iter().all(|turn| turn.iteration == n as u32 + 1));
+        }
+        let mut seeds: Vec<u64> = turns.iter().map(|turn| seed_of(*turn, 7)).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 20);
+    }
+
+    fn iteration(iteration: u32, pps: Option<f64>) -> Iteration {
+        let outcome = Outcome {
+            frame_size_bytes: FrameSize::MIN,
+            variant: fwdlab_model::variant::Variant::default(),
+            found: Found::Trial(fwdlab_model::outcome::SingleTrial {
+                intended_load_pps: 1e6,
+                offered_load_pps: 1e6,
+                forwarding_rate_pps: pps.unwrap_or(0.0),
+                frame_loss_ratio: 0.0,
+                directions: Vec::new(),
+                duration_s: 1.0,
+                delays: None,
+                samples: Vec::new(),
+            }),
+            verdict: "no result: link down".into(),
+            answered: pps.is_some(),
+            compliance: Compliance::default(),
+            warnings: Vec::new(),
+            trials: 1,
+        };
+        Iteration {
+            iteration,
+            failure: failure_of(std::slice::from_ref(&outcome)),
+            outcomes: vec![outcome],
+        }
+    }
+
+    /// Student's interval of 1, 2, 3, 4, 10: mean 4, standard deviation 3.5355, t(4) = 2.776.
+    #[test]
+    fn figures_over_iterations() {
+        let case = Case {
+            configuration: "plain".into(),
+            stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1).unwrap(),
+            variant: fwdlab_model::variant::Variant::default(),
+        };
+        let values = [Some(3.0), Some(1.0), None, Some(10.0), Some(2.0), Some(4.0)];
+        let iterations = values
+            .into_iter()
+            .zip(1..)
+            .map(|(pps, n)| iteration(n, pps));
+        let outcome = summarise(&case, iterations.collect());
+        assert_eq!(outcome.test_case, "plain/64B-1flow-ipv4");
+        let [figure] = &outcome.figures[..] else {
+            panic!("{:?}", outcome.figures)
+        };
+        assert_eq!(
+            (figure.name.as_str(), figure.unit),
+            ("forwarding rate", Unit::FramesPerSecond)
+        );
+        assert_eq!(figure.values, [3.0, 1.0, 10.0, 2.0, 4.0]);
+        assert_eq!(figure.median, 3.0);
+        let half = figure.interval_half_width.unwrap();
+        assert!((half - 2.776 * 3.5355 / 5f64.sqrt()).abs() < 1e-3, "{half}");
+        assert_eq!(outcome.outcomes[0].found.rate_pps(), Some(3.0));
+        assert_eq!(
+            outcome.failures().collect::<Vec<_>>(),
+            [(3, "no result: link down")]
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! What a parameter costs: the shape of the time per frame over its values, and its size with an interval.
+//!
+//! Time per frame is the reciprocal of the rate: what every rule costs alike is a line there, and a hyperbola in frames per second.
+//! Noise is taken as relative to the time, so that slow points do not outweigh the others. Of four shapes the one with the smallest Bayesian information criterion is taken. Start with [`fit`].
+
+use fwdlab_model::outcome::Cost;
+use fwdlab_stats::{Confidence, student};
+
+/// Rates are not known better than this, relatively: shapes that fit better are equal, and the simplest is taken.
+const RESOLUTION: f64 = 1e-6;
+
+/// A cost is told only when its criterion is better by this than that of no cost: positive evidence (Kass and Raftery 1995).
+const EVIDENCE: f64 = 2.0;
+
+/// A run: value of the parameter and frames per second.
+pub type Run = (u64, f64);
+
+/// The shape that explains the runs best; `None` with fewer than three values or runs without a rate.
+pub fn fit(runs: &[Run]) -> Option<Cost> {
+    let mut values: Vec<u64> = runs.iter().map(|(value, _)| *value).collect();
+    values.sort_unstable();
+    values.dedup();
+    if values.len() < 3 || runs.iter().any(|(_, pps)| *pps <= 0.0) {
+        return None;
+    }
+    let times: Vec<f64> = runs.iter().map(|(_, pps)| 1e9 / pps).collect();
+    let weights: Vec<f64> = times.iter().map(|time| time.powi(-2)).collect();
+    let n = times.len() as f64;
+    let least = n * RESOLUTION.powi(2);
+    let criterion =
+        |residue: f64, parameters: f64| n * (residue.max(least) / n).ln() + parameters * n.ln();
+    let nothing = vec![0.0; times.len()];
+    let level = Line::through(&nothing, &times, &weights);
+    let mean = level.at_zero;
+
+    let constant = Cost::Constant { frame_ns: mean };
+    let mut best = (criterion(level.residue, 1.0) - EVIDENCE, constant);
+    let mut consider = |criterion: f64, cost: Option<Cost>| {
+        if let Some(cost) = cost
+            && criterion < best.0
+        {
+            best = (criterion, cost);
+        }
+    };
+    let linear: Vec<f64> = runs.iter().map(|(value, _)| *value as f64).collect();
+    let line = Line::through(&linear, &times, &weights);
+    consider(
+        criterion(line.residue, 2.0),
+        line.is_rising().then(|| Cost::Linear {
+            frame_ns: line.at_zero,
+            unit_ns: line.slope,
+            unit_ns_interval: line.interval(),
+        }),
+    );
+    let doublings: Vec<f64> = linear.iter().map(|value| value.max(1.0).log2()).collect();
+    let line = Line::through(&doublings, &times, &weights);
+    consider(
+        criterion(line.residue, 2.0),
+        line.is_rising().then(|| Cost::Logarithmic {
+            frame_ns: line.at_zero,
+            doubling_ns: line.slope,
+            doubling_ns_interval: line.interval(),
+        }),
+    );
+    // where a cliff is was chosen, too: among so many places
+    let chosen = 2.0 * (values.len() as f64 - 1.0).ln();
+    for pair in values.windows(2) {
+        let part = |beyond: bool| {
+            let of = runs
+                .iter()
+                .zip(&times)
+                .filter(|((value, _), _)| (*value > pair[0]) == beyond);
+            let times: Vec<f64> = of.map(|(_, time)| *time).collect();
+            let weights: Vec<f64> = times.iter().map(|time| time.powi(-2)).collect();
+            Line::through(&vec![0.0; times.len()], &times, &weights)
+        };
+        let (before, after) = (part(false), part(true));
+        let (low, high) = (before.at_zero, after.at_zero);
+        let residue = before.residue + after.residue;
+        consider(
+            criterion(residue, 3.0) + chosen,
+            (high > low).then_some(Cost::Cliff {
+                frame_ns: low,
+                beyond_ns: high,
+                last_before: pair[0],
+                first_after: pair[1],
+            }),
+        );
+    }
+    Some(best.1)
+}
+
+/// A line by weighted least squares.
+struct Line {
+    at_zero: f64,
+    slope: f64,
+    residue: f64,
+    /// Standard error of the slope, and its degrees of freedom.
+    error: f64,
+    freedom: f64,
+}
+
+impl Line {
+    fn through(x: &[f64], y: &[f64], weights: &[f64]) -> Line {
+        let all: f64 = weights.iter().sum();
+        let mean = |of: &[f64]| of.iter().zip(weights).map(|(v, w)| v * w).sum::<f64>() / all;
+        let (mean_x, mean_y) = (mean(x), mean(y));
+        let points = || x.iter().zip(y).zip(weights);
+        let xx: f64 = points().map(|((x, _), w)| w * (x - mean_x).powi(2)).sum();
+        let xy: f64 = points()
+            .map(|((x, y), w)| w * (x - mean_x) * (y - mean_y))
+            .sum();
+        let slope = if xx > 0.0 { xy / xx } else { 0.0 };
+        let at_zero = mean_y - slope * mean_x;
+        let residue = points()
+            .map(|((x, y), w)| w * (y - at_zero - slope * x).powi(2))
+            .sum::<f64>();
+        let freedom = x.len() as f64 - 2.0;
+        Line {
+            at_zero,
+            slope,
+            residue,
+            error: (residue / freedom / xx).sqrt(),
+            freedom,
+        }
+    }
+
+    fn is_rising(&self) -> bool {
+        self.slope > 0.0
+    }
+
+    /// The slope with 95 % confidence.
+    fn interval(&self) -> (f64, f64) {
+        let confidence = Confidence::new(0.95).expect("0.95 is a confidence");
+        let half = student::critical(confidence, self.freedom) * self.error;
+        (self.slope - half, self.slope + half)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::Random;
+
+    const VALUES: [u64; 8] = [0, 1, 5, 10, 25, 50, 100, 200];
+
+    fn runs(time_ns: impl Fn(u64) -> f64, noise: f64, seed: u64) -> Vec<Run> {
+        let mut random = Random::new(seed);
+        let mut unit = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        VALUES
+            .iter()
+            .flat_map(|&value| [value; 3])
+            .map(|value| {
+                // nearly normal: the sum of twelve
+                let normal: f64 = (0..12).map(|_| unit()).sum::<f64>() - 6.0;
+                (value, 1e9 / time_ns(value) * (1.0 + noise * normal))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_line_of_a_textbook() {
+        // Anscombe's first: y = 3.0001 + 0.5001 x, standard error of the slope 0.1179
+        let x = [10.0, 8.0, 13.0, 9.0, 11.0, 14.0, 6.0, 4.0, 12.0, 7.0, 5.0];
+        let y = [
+            8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68,
+        ];
+        let line = Line::through(&x, &y, &[1.0; 11]);
+        let close = |value: f64, expect: f64| assert!((value - expect).abs() < 5e-5, "{value}");
+        close(line.at_zero, 3.0001);
+        close(line.slope, 0.5001);
+        close(line.error, 0.1179);
+        // t of 9 degrees of freedom: 2.262
+        assert!((line.interval().1 - (0.50009 + 2.262 * 0.11791)).abs() < 1e-4);
+    }
+
+    #[test]
+    fn each_shape_is_known_again() {
+        let noises = [(0.0, 1), (0.002, 20)];
+        for (noise, seeds) in noises {
+            let (mut right, mut covered) = ([0; 4], 0);
+            for seed in 0..seeds {
+                let of = |time: &dyn Fn(u64) -> f64| fit(&runs(time, noise, seed)).unwrap();
+                right[0] += i32::from(matches!(of(&|_| 800.0), Cost::Constant { .. }));
+                if let Cost::Linear {
+                    unit_ns,
+                    unit_ns_interval: (low, high),
+                    ..
+                } = of(&|rules| 800.0 + 20.0 * rules as f64)
+                {
+                    right[1] += 1;
+                    assert!((unit_ns - 20.0).abs() < 0.5, "{unit_ns}");
+                    covered += i32::from(low - 1e-9 <= 20.0 && 20.0 <= high + 1e-9);
+                }
+                let log = of(&|entries| 800.0 + 30.0 * (entries.max(1) as f64).log2());
+                right[2] += i32::from(matches!(log, Cost::Logarithmic { .. }));
+                let cliff = of(&|entries| if entries > 25 { 1600.0 } else { 800.0 });
+                right[3] += i32::from(matches!(
+                    cliff,
+                    Cost::Cliff {
+                        last_before: 25,
+                        first_after: 50,
+                        ..
+                    }
+                ));
+            }
+            for (shape, right) in right.into_iter().enumerate() {
+                assert!(
+                    right * 10 >= seeds as i32 * 9,
+                    "shape {shape}, noise {noise}: {right} of {seeds}"
+                );
+            }
+            assert!(covered * 10 >= seeds as i32 * 8, "{covered} of {seeds}");
+        }
+    }
+
+    #[test]
+    fn no_shape_without_figures() {
+        assert_eq!(fit(&[(0, 1e6), (1, 9e5), (1, 9e5)]), None);
+        assert_eq!(fit(&[(0, 1e6), (1, 9e5), (2, 0.0)]), None);
+    }
+}

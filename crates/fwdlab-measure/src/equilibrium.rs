@@ -1,0 +1,291 @@
+//! Equilibrium: the load at which what goes in is what comes out, as labs of the BSD Router Project measure it.
+//!
+//! Method of Tisovsky and Baronak (IJCNIS 4, 2012): offer half of the link, go up while it comes out, down when not, and halve the
+//! step from the first turn on. The published runs of such labs are its tests. Start with [`Equilibrium`].
+
+use fwdlab_model::outcome::{Compliance, EquilibriumStep, Found, Outcome};
+use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
+use fwdlab_stats::Sample;
+
+use crate::procedure::{Course, Procedure, check_load};
+
+/// It ends after so many trials.
+const MOST_TRIALS: usize = 16;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, FCS counted.
+    pub frame_size: FrameSize,
+    /// Rate of the link, or the largest load.
+    pub max_load_pps: f64,
+    /// Relative difference that counts as none; 0.01 is 1 %.
+    pub tolerance: f64,
+    /// Duration of a trial.
+    pub trial_ns: u64,
+}
+
+impl Parameters {
+    /// Trials of 30 s, 1 % tolerance.
+    pub fn standard(frame_size: FrameSize, max_load_pps: f64) -> Parameters {
+        Parameters {
+            frame_size,
+            max_load_pps,
+            tolerance: 0.01,
+            trial_ns: 30_000_000_000,
+        }
+    }
+}
+
+/// The machine. All rates are whole numbers, as in the shell script of those labs.
+#[derive(Debug, Clone)]
+pub struct Equilibrium {
+    parameters: Parameters,
+    load: u64,
+    step: u64,
+    /// It went up last; `None` before the first turn could be.
+    went_up: Option<bool>,
+    has_turned: bool,
+    steps: Vec<EquilibriumStep>,
+    is_done: bool,
+    course: Course,
+}
+
+impl Equilibrium {
+    /// Prepares the trials.
+    ///
+    /// # Errors
+    /// An impossible load or tolerance.
+    pub fn new(parameters: Parameters) -> Result<Equilibrium, String> {
+        let p = &parameters;
+        check_load("the largest load", p.max_load_pps)?;
+        if !(p.tolerance > 0.0 && p.tolerance < 0.5) {
+            return Err(format!(
+                "a tolerance of {}: it must be above 0 and below 0.5",
+                p.tolerance
+            ));
+        }
+        if p.max_load_pps * p.tolerance < 4.0 || p.trial_ns < 1_000_000_000 {
+            return Err(
+                "the tolerance is below one frame, or trials are shorter than a second".into(),
+            );
+        }
+        let whole = p.max_load_pps as u64;
+        Ok(Equilibrium {
+            load: whole / 2,
+            step: whole / 4,
+            went_up: None,
+            has_turned: false,
+            steps: Vec::new(),
+            is_done: false,
+            course: Course::default(),
+            parameters,
+        })
+    }
+
+    /// What a share of a load is, rounded down.
+    fn share(&self, share: f64) -> u64 {
+        (self.load as f64 * share) as u64
+    }
+}
+
+impl Procedure for Equilibrium {
+    fn next_trial(&mut self) -> Option<Question> {
+        let ended = self.is_done || self.course.failure.is_some();
+        (!ended).then(|| {
+            let p = &self.parameters;
+            let trend = match self.went_up {
+                None => "half of the largest load",
+                Some(true) => "it all came out: up",
+                Some(false) => "not all came out: down",
+            };
+            let reason = format!("{trend}, step {}", self.step);
+            Question {
+                sample_ns: Some(1_000_000_000),
+                ..Question::constant(
+                    p.frame_size,
+                    self.load as f64,
+                    p.trial_ns,
+                    Purpose::Search,
+                    reason,
+                )
+            }
+        })
+    }
+
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let samples = answer
+            .samples
+            .iter()
+            .filter(|sample| sample.frames_received > 0);
+        let rates: Vec<f64> = samples.map(Interval::forwarding_rate_pps).collect();
+        let median = Sample::new(rates).map_or(0.0, |sample| sample.median());
+        // a frame that straddles two samples is no loss
+        let rate = ((median + 0.5) as u64).min(self.load);
+        self.steps.push(EquilibriumStep {
+            load_pps: self.load as f64,
+            step_pps: self.step as f64,
+            forwarding_rate_pps: rate as f64,
+        });
+        if self.steps.len() == 1 && rate < self.step {
+            (self.load, self.step, self.went_up) = (rate, rate / 2, Some(false));
+            self.is_done = rate == 0;
+            return format!("{rate} frames/s came out, much less than offered: go on from there");
+        }
+        let up = rate >= self.share(1.0 - self.parameters.tolerance);
+        self.has_turned |= self.went_up.is_some_and(|before| before != up);
+        if self.has_turned {
+            self.step /= 2;
+        }
+        self.went_up = Some(up);
+        let most = self.parameters.max_load_pps as u64;
+        let is_at_top = up && self.load >= most;
+        let before = self.load;
+        self.load = match up {
+            true => self.load + self.step,
+            false => self.load.saturating_sub(self.step),
+        };
+        self.load = self.load.min(most);
+        self.is_done = is_at_top
+            || self.load == 0
+            || self.step <= self.share(self.parameters.tolerance)
+            || self.steps.len() >= MOST_TRIALS;
+        let word = if up { "all" } else { "less" };
+        format!("{rate} of {before} frames/s came out: {word}")
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let last = self.steps.last().map(|step| step.forwarding_rate_pps);
+        let rates = self.steps.iter().map(|step| step.forwarding_rate_pps);
+        let all = self.steps.last().is_some_and(|step| {
+            step.load_pps >= p.max_load_pps.floor() && self.went_up == Some(true)
+        });
+        let verdict = match last {
+            Some(0.0) => "nothing came back",
+            _ if all => "everything came out at the largest load: the DUT may do more",
+            _ if self.is_done => "found",
+            _ => "the search has not ended",
+        };
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: self.is_done
+                && self.course.failure.is_none()
+                && last.is_some_and(|pps| pps > 0.0),
+            compliance: Compliance::default(),
+            warnings: Vec::new(),
+            trials: self.course.trials,
+            found: Found::Equilibrium(fwdlab_model::outcome::Equilibrium {
+                max_load_pps: p.max_load_pps,
+                tolerance: p.tolerance,
+                equilibrium_pps: last.filter(|_| self.is_done),
+                max_seen_pps: rates.reduce(f64::max),
+                steps: self.steps.clone(),
+            }),
+        }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Replays a published run: its rates are the answers, its loads and steps what is expected.
+    fn replay(link: f64, run: &[(u64, u64, u64)], estimated: f64, max_seen: f64) {
+        let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, link)).unwrap();
+        for (n, &(load, step, rate)) in run.iter().enumerate() {
+            let question = search
+                .next_trial()
+                .unwrap_or_else(|| panic!("ended before {n}"));
+            assert_eq!(question.peak_pps(), load as f64, "iteration {n}");
+            let samples = (0..30)
+                .map(|k| Interval {
+                    at_ns: k * 1_000_000_000,
+                    length_ns: 1_000_000_000,
+                    intended_load_pps: load as f64,
+                    frames_sent: load,
+                    // what it has before and after the load is no rate
+                    frames_received: if k == 0 { 0 } else { rate },
+                })
+                .collect();
+            search.record(
+                &question,
+                &Answer {
+                    samples,
+                    ..Answer::default()
+                },
+            );
+            assert_eq!(search.steps[n].step_pps, step as f64, "iteration {n}");
+        }
+        assert_eq!(search.next_trial(), None, "the published run ended here");
+        let Found::Equilibrium(found) = &search.outcomes()[0].found else {
+            panic!("no equilibrium")
+        };
+        assert_eq!(found.equilibrium_pps, Some(estimated));
+        assert_eq!(found.max_seen_pps, Some(max_seen));
+    }
+
+    /// Runs that the BSD Router Project published in its documentation, in the units of its script.
+    #[test]
+    fn published_runs() {
+        let run = [
+            (2000, 1000, 1999),
+            (3000, 1000, 2949),
+            (2500, 500, 2499),
+            (2750, 250, 2750),
+        ];
+        let rest = [(2875, 125, 2875), (2937, 62, 2933), (2968, 31, 2948)];
+        replay(4000.0, &[&run[..], &rest].concat(), 2948.0, 2949.0);
+        let run = [
+            (500, 250, 499),
+            (750, 250, 670),
+            (625, 125, 624),
+            (687, 62, 672),
+        ];
+        let rest = [(656, 31, 655), (671, 15, 670), (678, 7, 670)];
+        replay(1000.0, &[&run[..], &rest].concat(), 670.0, 672.0);
+        let run = [
+            (500, 250, 359),
+            (250, 250, 250),
+            (375, 125, 356),
+            (313, 62, 313),
+        ];
+        let rest = [(344, 31, 344), (359, 15, 351), (352, 7, 350)];
+        replay(1000.0, &[&run[..], &rest].concat(), 350.0, 359.0);
+        // the first rate was too low: go on from there
+        let run = [
+            (5000, 2500, 1598),
+            (1598, 799, 1597),
+            (1997, 399, 1602),
+            (1798, 199, 1599),
+        ];
+        let rest = [(1699, 99, 1600), (1650, 49, 1603), (1626, 24, 1604)];
+        replay(10_000.0, &[&run[..], &rest].concat(), 1604.0, 1604.0);
+    }
+
+    #[test]
+    fn at_the_ends() {
+        let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
+        while let Some(question) = search.next_trial() {
+            let answer = crate::ahead::ideal(&question, 1e9);
+            search.record(&question, &answer);
+        }
+        assert!(search.outcomes()[0].verdict.contains("may do more"));
+        let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
+        while let Some(question) = search.next_trial() {
+            let answer = crate::ahead::ideal(&question, 0.0);
+            search.record(&question, &answer);
+        }
+        assert_eq!(search.outcomes()[0].verdict, "nothing came back");
+        assert!(Equilibrium::new(Parameters::standard(FrameSize::MIN, 100.0)).is_err());
+    }
+}

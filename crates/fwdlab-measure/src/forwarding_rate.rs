@@ -1,0 +1,322 @@
+//! Maximum forwarding rate in overload from one long trial: median of its samples, without those at its ends (RFC 2285 §3.6.2,
+//! methods.md §1).
+//!
+//! For any device, also one whose CPU cannot be probed; `fwdlab quick` measures the same by short windows of which it knows that the
+//! machine was quiet ([`crate::maxfwd`]). A second, short trial a little above the result says whether the DUT forwards less in
+//! overload than it could. Start with [`ForwardingRate`].
+
+use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
+use fwdlab_stats::Sample;
+
+use crate::procedure::{Course, Procedure, check_duration, check_load, spread, time};
+
+/// Offered load must exceed the forwarding rate by this factor, or the DUT was not saturated.
+const SATURATION: f64 = 1.1;
+
+/// At the lower load so much more comes out than in overload that it is no noise: a livelock.
+const LIVELOCK: f64 = 1.05;
+
+/// The trial at the lower load takes no longer than this.
+const LOWER_NS: u64 = 5_000_000_000;
+
+/// Fewest samples that have a median worth its name.
+const FEWEST: u64 = 3;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, FCS counted.
+    pub frame_size: FrameSize,
+    /// Load: line rate, or the most that can be offered.
+    pub load_pps: f64,
+    /// How long.
+    pub duration_ns: u64,
+    /// Length of a sample.
+    pub sample_ns: u64,
+    /// Samples that begin earlier than this after the first frame came back are not used.
+    pub trim_start_ns: u64,
+    /// Samples that end later than this before the last frame was sent are not used.
+    pub trim_end_ns: u64,
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct ForwardingRate {
+    parameters: Parameters,
+    made: Option<Answer>,
+    lower: Option<(f64, f64)>,
+    course: Course,
+}
+
+impl ForwardingRate {
+    /// Prepares the trials.
+    ///
+    /// # Errors
+    /// An impossible load, or fewer than three samples that would be used.
+    pub fn new(parameters: Parameters) -> Result<ForwardingRate, String> {
+        let p = &parameters;
+        check_load("the load", p.load_pps)?;
+        check_duration("a sample", p.sample_ns, p.load_pps)?;
+        let trimmed = p.trim_start_ns.saturating_add(p.trim_end_ns);
+        if p.duration_ns < trimmed.saturating_add(FEWEST * p.sample_ns) {
+            return Err(format!(
+                "a trial of {} has fewer than {FEWEST} samples of {} when {} at its ends are not used: make it longer, or samples \
+                 or trims shorter",
+                time(p.duration_ns),
+                time(p.sample_ns),
+                time(trimmed)
+            ));
+        }
+        Ok(ForwardingRate {
+            parameters,
+            made: None,
+            lower: None,
+            course: Course::default(),
+        })
+    }
+
+    /// The samples that count: neither at the ends nor without a frame.
+    fn used(&self) -> Vec<Interval> {
+        let p = &self.parameters;
+        let Some(answer) = &self.made else {
+            return Vec::new();
+        };
+        let samples = &answer.samples;
+        let first = samples.iter().find(|sample| sample.frames_received > 0);
+        let last = samples.iter().rev().find(|sample| sample.frames_sent > 0);
+        let (Some(first), Some(last)) = (first, last) else {
+            return Vec::new();
+        };
+        let from_ns = first.at_ns + p.trim_start_ns;
+        let until_ns = (last.at_ns + last.length_ns).saturating_sub(p.trim_end_ns);
+        let counts = |sample: &&Interval| {
+            // a sample on a busy machine is a little longer than it should be
+            sample.at_ns >= from_ns
+                && sample.at_ns + sample.length_ns <= until_ns + p.sample_ns / 2
+                && sample.frames_received > 0
+        };
+        samples.iter().filter(counts).copied().collect()
+    }
+
+    /// The result, once it is measured.
+    fn rate_pps(&self) -> Option<f64> {
+        median(self.used().iter().map(came_out))
+    }
+
+    fn offered_pps(&self) -> Option<f64> {
+        median(self.used().iter().map(Interval::offered_load_pps))
+    }
+}
+
+/// What came out of a sample, at most what was offered in it: the rest had waited since the one before.
+fn came_out(sample: &Interval) -> f64 {
+    sample.forwarding_rate_pps().min(sample.offered_load_pps())
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let sample = Sample::new(values.collect::<Vec<_>>()).ok();
+    sample.map(|sample| sample.median())
+}
+
+impl Procedure for ForwardingRate {
+    fn next_trial(&mut self) -> Option<Question> {
+        let p = &self.parameters;
+        if self.course.failure.is_some() || self.lower.is_some() {
+            return None;
+        }
+        if self.made.is_none() {
+            return Some(Question {
+                sample_ns: Some(p.sample_ns),
+                // what is offered is told, whatever it is
+                needs_load: false,
+                ..Question::constant(
+                    p.frame_size,
+                    p.load_pps,
+                    p.duration_ns,
+                    Purpose::Measure,
+                    "what comes out when more goes in than can come out",
+                )
+            });
+        }
+        let (rate, offered) = (self.rate_pps()?, self.offered_pps()?);
+        let load = SATURATION * rate;
+        (offered > load).then(|| Question {
+            needs_load: false,
+            ..Question::constant(
+                p.frame_size,
+                load,
+                LOWER_NS.min(p.duration_ns),
+                Purpose::Confirm,
+                "a little more than came out: does the DUT forward less in overload?",
+            )
+        })
+    }
+
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        if self.made.is_none() {
+            self.made = Some(answer.clone());
+            return match self.rate_pps() {
+                Some(pps) => format!(
+                    "{pps:.0} frames/s came out, median of {} samples",
+                    self.used().len()
+                ),
+                None => "nothing came back".into(),
+            };
+        }
+        let (load, rate) = (
+            answer.frames_sent as f64 / (answer.duration_ns.max(1) as f64 / 1e9),
+            answer.forwarding_rate_pps(),
+        );
+        self.lower = Some((load, rate));
+        format!("{rate:.0} frames/s came out")
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        match self.made {
+            // the result stands without the trial beside it
+            Some(_) => self.lower = Some((0.0, 0.0)),
+            None => self.course.failure = Some(reason.into()),
+        }
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let rates: Vec<f64> = self.used().iter().map(came_out).collect();
+        let rate = spread(&rates);
+        let offered = self.offered_pps();
+        let not_saturated = rate
+            .zip(offered)
+            .is_some_and(|(rate, offered)| offered < SATURATION * rate.median);
+        let lower = self.lower.filter(|(load, _)| *load > 0.0);
+        let mut warnings = Vec::new();
+        if not_saturated {
+            warnings.push(
+                "not saturated: less than 1.1 times of what came out was offered, so the DUT may forward more".into(),
+            );
+        }
+        let is_livelock = lower
+            .zip(rate)
+            .is_some_and(|((_, lower), rate)| lower > LIVELOCK * rate.median);
+        if let (Some((load, lower)), Some(rate), true) = (lower, rate, is_livelock) {
+            warnings.push(format!(
+                "livelock: of {load:.0} frames/s {lower:.0} came out, of {:.0} only {:.0}: this is what the DUT forwards in overload, \
+                 not the most that it can; a ramp or a search shows that",
+                offered.unwrap_or(p.load_pps),
+                rate.median
+            ));
+        }
+        let verdict = match (&self.made, rate) {
+            (None, _) => "the trial was not made",
+            (Some(_), None) => "nothing came back",
+            _ if is_livelock => "measured; the DUT forwards less in overload (livelock)",
+            _ if not_saturated => "measured, but not saturated",
+            _ => "measured",
+        };
+        vec![Outcome {
+            frame_size_bytes: p.frame_size,
+            variant: Variant::default(),
+            verdict: self.course.verdict(verdict),
+            answered: rate.is_some() && self.course.failure.is_none(),
+            compliance: Compliance::default(),
+            warnings,
+            trials: self.course.trials,
+            found: Found::ForwardingRate(fwdlab_model::outcome::ForwardingRate {
+                load_pps: p.load_pps,
+                offered_load_pps: offered,
+                variation_percent: rate.and_then(|rate| Some(100.0 * rate.stdev? / rate.mean)),
+                forwarding_rate_pps: rate,
+                not_saturated,
+                lower_load_pps: lower.map(|(load, _)| load),
+                lower_forwarding_rate_pps: lower.map(|(_, rate)| rate),
+                samples: self
+                    .made
+                    .as_ref()
+                    .map_or(Vec::new(), |made| made.samples.clone()),
+            }),
+        }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn machine() -> ForwardingRate {
+        ForwardingRate::new(Parameters {
+            frame_size: FrameSize::MIN,
+            load_pps: 1000.0,
+            duration_ns: 15 * SECOND,
+            sample_ns: SECOND,
+            trim_start_ns: 5 * SECOND,
+            trim_end_ns: 2 * SECOND,
+        })
+        .unwrap()
+    }
+
+    fn answer(received: &[u64]) -> Answer {
+        let samples = received
+            .iter()
+            .zip(0..)
+            .map(|(&frames_received, k)| Interval {
+                at_ns: k * SECOND,
+                length_ns: SECOND,
+                intended_load_pps: 1000.0,
+                frames_sent: 1000,
+                frames_received,
+            });
+        Answer {
+            frames_intended: 15_000,
+            frames_sent: 15_000,
+            duration_ns: 15 * SECOND,
+            samples: samples.collect(),
+            ..Answer::default()
+        }
+    }
+
+    /// Steps 5 and 6 of methods.md §1: from the first frame that came back 5 s are dropped, before the last that was sent 2 s,
+    /// samples of 0 everywhere; of an even number the mean of the two in the middle.
+    #[test]
+    fn ends_and_empty_samples_do_not_count() {
+        let mut machine = machine();
+        let question = machine.next_trial().unwrap();
+        // one second without, five of start, then 500 0 510 490 505 530, then two of end
+        machine.record(
+            &question,
+            &answer(&[0, 1, 2, 3, 4, 5, 500, 0, 510, 490, 505, 530, 990, 990, 990]),
+        );
+        let used: Vec<u64> = machine.used().iter().map(|s| s.frames_received).collect();
+        assert_eq!(used, [500, 510, 490, 505, 530, 990]);
+        assert_eq!(machine.rate_pps(), Some(507.5));
+        // a little above what came out, and that comes out as well
+        let lower = machine.next_trial().unwrap();
+        assert_eq!(lower.peak_pps(), 1.1 * 507.5);
+        machine.record(
+            &lower,
+            &Answer {
+                frames_sent: 2791,
+                frames_received: 2540,
+                duration_ns: 5 * SECOND,
+                ..Answer::default()
+            },
+        );
+        assert_eq!(machine.next_trial(), None);
+        assert_eq!(machine.outcomes()[0].verdict, "measured");
+    }
+
+    #[test]
+    fn too_short_is_told_before() {
+        let p = machine().parameters;
+        let error = ForwardingRate::new(Parameters {
+            duration_ns: 9 * SECOND,
+            ..p
+        })
+        .unwrap_err();
+        assert!(error.contains("fewer than 3 samples"), "{error}");
+    }
+}

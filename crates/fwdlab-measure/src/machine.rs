@@ -1,0 +1,521 @@
+//! From what people ask for to the machine that measures it: defaults filled in, contradictions told, before any traffic.
+//!
+//! Commands and campaigns build the same [`campaign::Procedure`]; when the loads that can be offered are known, [`make`] makes the
+//! machine, alone or once for every value of a sweep. It is the one place that knows all procedures.
+
+use fwdlab_model::campaign::value::Rate;
+use fwdlab_model::campaign::{self, Sweep, Test};
+use fwdlab_model::link::{Line, MeanSize};
+use fwdlab_model::procedure::{Purpose, Question, Tagging, Waits};
+use fwdlab_model::reset::Reset;
+use fwdlab_model::units::FrameSize;
+
+use crate::compliance::Conditions;
+use crate::mlr::{machine as mlr, typed};
+use crate::procedure::{Procedure, Single};
+use crate::rfc2544::suite::{Plan, Suite};
+use crate::rfc2544::{Setup, bursts};
+use crate::{equilibrium, forwarding_rate, mrr, plr, ramp, soak, sweep};
+
+/// What can be offered in frames of one size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    /// The size; of a profile its mean, rounded.
+    pub frame_size: FrameSize,
+    /// The mean size.
+    pub mean: MeanSize,
+    /// The line; `None` where there is none, as between namespaces.
+    pub line: Option<Line>,
+    /// What is offered at most.
+    pub max_load_pps: f64,
+}
+
+impl Limit {
+    /// The largest load that was asked for, or that the tester holds, and no more than the line carries.
+    pub fn new(
+        frame_size: FrameSize,
+        mean: MeanSize,
+        line: Option<Line>,
+        max_load_pps: f64,
+    ) -> Limit {
+        let line_rate_pps = line.map_or(f64::INFINITY, |line| line.rate_pps(mean));
+        Limit {
+            frame_size,
+            mean,
+            line,
+            max_load_pps: max_load_pps.min(line_rate_pps),
+        }
+    }
+
+    /// Frames per second of the full line.
+    pub fn line_rate_pps(&self) -> Option<f64> {
+        self.line.map(|line| line.rate_pps(self.mean))
+    }
+
+    /// Is the line there, and can it be filled?
+    pub fn reaches_line_rate(&self) -> bool {
+        (self.line_rate_pps()).is_some_and(|line| self.max_load_pps >= line)
+    }
+
+    /// A load as it was typed, on this line; `None` is the largest.
+    fn pps(&self, what: &str, typed: Option<Rate>) -> Result<Option<f64>, String> {
+        typed.map_or(Ok(None), |Rate(load)| {
+            load.on_line(what, self.mean, self.line)
+        })
+    }
+
+    fn smallest(&self, Rate(load): Rate) -> Result<f64, String> {
+        let pps = load.on_line("the smallest load", self.mean, self.line)?;
+        pps.ok_or_else(|| "min: say a load such as 9001 or 10kpps".into())
+    }
+}
+
+/// What is asked for: a procedure, and what a sweep varies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// The procedure.
+    pub procedure: campaign::Procedure,
+    /// It is carried out at every value of a parameter.
+    pub sweep: Option<Sweep>,
+    /// No device is measured.
+    pub simulated: bool,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// In which series.
+    pub series: Series,
+}
+
+/// What the conditions of a standard have to know of the frames. By default a plain series: one size, one way, one set of flows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Series {
+    /// Frames are those of a profile, not of one size.
+    pub of_profile: bool,
+    /// The same load is offered both ways.
+    pub both_directions: bool,
+    /// There is a series with one address pair, and one with random destinations.
+    pub single_and_random: bool,
+}
+
+/// A tagged frame now and then: enough for the 99.9th percentile.
+const TAGGED: u32 = 10_000;
+
+/// Makes the machine. `limits`: one per frame size; only suites of RFC 2544 and sweeps over the frame size have several.
+///
+/// # Errors
+/// What contradicts itself, or makes no sense with these loads.
+pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
+    let counts = (asked.sweep.as_ref()).map_or(Ok(()), Sweep::check_counts);
+    let counts = asked.procedure.check_counts().and(counts);
+    counts.map_err(|(key, why)| format!("{key}: {why}"))?;
+    let Some(sweep) = &asked.sweep else {
+        return plain(asked, limits);
+    };
+    let first = only(limits)?;
+    let inner = Asked {
+        sweep: None,
+        ..asked.clone()
+    };
+    let limits = limits.to_vec();
+    let by_size = sweep.parameter == "size";
+    if matches!(&asked.procedure, campaign::Procedure::Rfc2544(_)) {
+        return Err("a sweep compares one figure: take throughput instead of rfc2544".into());
+    }
+    Ok(Box::new(sweep::Sweep::new(sweep::Parameters {
+        frame_size: first.frame_size,
+        parameter: sweep.parameter.clone(),
+        values: sweep.values.clone(),
+        runs: sweep.runs,
+        seed: asked.seed,
+        inner: Box::new(move |value| {
+            let of_size = |limit: &&Limit| u64::from(limit.frame_size.bytes()) == value;
+            match limits.iter().find(of_size).filter(|_| by_size) {
+                Some(limit) => plain(&inner, &[*limit]),
+                None if by_size => Err("no frame size of a stream".into()),
+                None => plain(&inner, &limits),
+            }
+        }),
+    })?))
+}
+
+/// Does it measure what comes out in overload? Then the largest load need not be one that a tester can hold to the frame, and must be
+/// more than the DUT forwards.
+pub fn wants_overload(procedure: &campaign::Procedure) -> bool {
+    use campaign::Procedure as Of;
+    matches!(procedure, Of::ForwardingRate(_) | Of::Mrr(_))
+}
+
+fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
+    use campaign::Procedure as Of;
+    let limit = only(limits)?;
+    let size = limit.frame_size;
+    let load = |typed: Option<Rate>| -> Result<f64, String> {
+        let asked = limit.pps("the load", typed)?;
+        Ok(asked.unwrap_or(limit.max_load_pps))
+    };
+    Ok(match &asked.procedure {
+        Of::Trial(p) => {
+            let duration_ns = p.duration.ns();
+            let question = Question::constant(
+                size,
+                load(p.load)?,
+                duration_ns,
+                Purpose::Measure,
+                "as asked for",
+            );
+            Box::new(Single::new(Question {
+                sample_ns: p.sample.map(|sample| sample.ns()),
+                tagging: p.delays.then_some(Tagging {
+                    from_ns: 0,
+                    until_ns: duration_ns,
+                    frames: TAGGED,
+                }),
+                ..question
+            })?)
+        }
+        Of::ForwardingRate(p) => Box::new(forwarding_rate::ForwardingRate::new(
+            forwarding_rate::Parameters {
+                frame_size: size,
+                load_pps: load(p.load)?,
+                duration_ns: p.duration.ns(),
+                sample_ns: p.sample.ns(),
+                trim_start_ns: p.trim_start.ns(),
+                trim_end_ns: p.trim_end.ns(),
+            },
+        )?),
+        Of::Ramp(p) => Box::new(ramp::Ramp::new(ramp::Parameters {
+            warm_up_ns: p.warm_up.ns(),
+            ramp_ns: p.ramp.ns(),
+            hold_ns: p.hold.ns(),
+            sample_ns: p.sample.ns(),
+            up_down: p.up_down,
+            loss_threshold: p.threshold.0,
+            ..ramp::Parameters::standard(size, load(p.target)?)
+        })?),
+        Of::Throughput(p) => suite(asked, p, Some(Test::Throughput), limits)?,
+        Of::Latency(p) => suite(asked, p, Some(Test::Latency), limits)?,
+        Of::FrameLoss(p) => suite(asked, p, Some(Test::FrameLoss), limits)?,
+        Of::BackToBack(p) => suite(asked, p, Some(Test::BackToBack), limits)?,
+        Of::Recovery(p) => suite(asked, p, Some(Test::Recovery), limits)?,
+        Of::Reset(p) => suite(asked, p, Some(Test::Reset), limits)?,
+        Of::Bursts(p) => suite(asked, p, Some(Test::Bursts), limits)?,
+        Of::Rfc2544(p) => suite(asked, p, None, limits)?,
+        Of::Mlrsearch(p) => Box::new(mlr::Machine::new(mlr::Parameters {
+            frame_size: size,
+            goals: typed::parse(&p.goals.join(";"))?,
+            min_load_pps: limit.smallest(p.min)?,
+            max_load_pps: limit.max_load_pps,
+            line: limit.line,
+            warm_up_ns: p.warm_up.ns(),
+            time_limit_ns: p.time_limit.ns(),
+            early_end: p.early_end.unwrap_or(!asked.simulated),
+            simulated: asked.simulated,
+        })?),
+        Of::Mrr(p) => Box::new(mrr::Mrr::new(mrr::Parameters {
+            trial_ns: p.duration.ns(),
+            trials: p.trials,
+            ..mrr::Parameters::standard(size, limit.max_load_pps)
+        })?),
+        Of::Soak(p) => {
+            let Some(load_pps) = limit.pps("the load", p.load)? else {
+                return Err("a soak needs a load such as 1Mpps; at the largest it measures overload (plr finds the load)".into());
+            };
+            Box::new(soak::Soak::new(soak::Parameters {
+                duration_ns: p.duration.ns(),
+                loss_ratio_goal: p.loss.0,
+                ..soak::Parameters::standard(size, load_pps)
+            })?)
+        }
+        Of::Plr(p) => {
+            let min = limit.smallest(p.min)?;
+            Box::new(plr::Plr::new(plr::Parameters {
+                duration_ns: p.duration.ns(),
+                loss_ratio: p.loss.0,
+                ..plr::Parameters::standard(size, min, limit.max_load_pps, asked.seed)
+            })?)
+        }
+        Of::Equilibrium(p) => Box::new(equilibrium::Equilibrium::new(equilibrium::Parameters {
+            tolerance: p.tolerance.0,
+            trial_ns: p.duration.ns(),
+            ..equilibrium::Parameters::standard(size, limit.max_load_pps)
+        })?),
+    })
+}
+
+/// Tests of RFC 2544: the one that is named, or those that are listed.
+fn suite(
+    asked: &Asked,
+    p: &campaign::Rfc2544,
+    only: Option<Test>,
+    limits: &[Limit],
+) -> Result<Box<dyn Procedure>, String> {
+    if only.is_some() && !p.tests.is_empty() {
+        return Err("tests are listed where the id is rfc2544; this id names its test".into());
+    }
+    let plan = suite_plan(p, only);
+    let tests = &plan.tests;
+    if !p.burst.is_empty() && !tests.contains(&Test::Bursts) {
+        return Err("burst says how long bursts are, and no test of bursts is asked for".into());
+    }
+    let named = only.is_some() || !p.tests.is_empty();
+    let resets = tests.contains(&Test::Reset);
+    if let (Some(what), false) = (&p.reset, asked.simulated) {
+        Reset::parse(what).map_err(|why| format!("reset: {why}"))?;
+    }
+    match &p.reset {
+        Some(_) if !resets => {
+            return Err("reset says what is reset, and no reset test is asked for".into());
+        }
+        None if named && resets => {
+            return Err("reset: say in words what is reset: forwarding, interface, 'command: ...', or of a simulated DUT whatever it is".into());
+        }
+        _ => {}
+    }
+    let waits = waits(p);
+    let of_one_size = limits.iter().filter(|_| !asked.series.of_profile);
+    let sizes: Vec<u16> = of_one_size.map(|limit| limit.frame_size.bytes()).collect();
+    let setups = limits.iter().map(|limit| Setup {
+        frame_size: limit.frame_size,
+        line_rate_pps: limit.line_rate_pps(),
+        max_load_pps: limit.max_load_pps,
+        conditions: Conditions {
+            waits,
+            frame_sizes: sizes.clone(),
+            both_directions: asked.series.both_directions,
+            single_and_random: asked.series.single_and_random,
+            reaches_line_rate: limit.reaches_line_rate(),
+            line: limit.line,
+            simulated: asked.simulated,
+        },
+    });
+    Ok(Box::new(Suite::new(setups.collect(), plan)?))
+}
+
+/// The plan of tests of RFC 2544, or of the one that is named: what is asked for, and the rest as in full or shortened.
+pub fn suite_plan(p: &campaign::Rfc2544, only: Option<Test>) -> Plan {
+    let standard = match p.full {
+        true => Plan::standard(),
+        false => Plan::short(),
+    };
+    let mut tests = match (only, p.tests.is_empty()) {
+        (Some(test), _) => vec![test],
+        (None, true) => Test::ALL.to_vec(),
+        (None, false) => p.tests.clone(),
+    };
+    let is_named = only == Some(Test::Bursts) || p.tests.contains(&Test::Bursts);
+    let burst_frames = match p.burst.is_empty() && is_named {
+        true => bursts::FRAMES.to_vec(),
+        false => p.burst.clone(),
+    };
+    if only.is_none() && !burst_frames.is_empty() && !is_named {
+        tests.push(Test::Bursts);
+        tests.dedup();
+    }
+    Plan {
+        tests,
+        burst_frames,
+        search_ns: p.search.map_or(standard.search_ns, |time| time.ns()),
+        final_ns: p.trial.map_or(standard.final_ns, |time| time.ns()),
+        resolution: p.resolution.0,
+        latency_mode: p.latency,
+        latency_percents: p.latency_at.iter().map(|percent| percent.0).collect(),
+        latency_repetitions: p.repetitions.unwrap_or(standard.latency_repetitions),
+        burst_repetitions: p.repetitions.unwrap_or(standard.burst_repetitions),
+        recovery_repetitions: p.repetitions.unwrap_or(standard.recovery_repetitions),
+        reset_repetitions: p.repetitions.unwrap_or(standard.reset_repetitions),
+        reset: p.reset.clone(),
+        ..standard
+    }
+}
+
+/// Do some of its frames leave in bursts? Not every engine can do that.
+pub fn sends_bursts(procedure: &campaign::Procedure) -> bool {
+    use campaign::Procedure as Of;
+    match procedure {
+        Of::Bursts(_) => true,
+        Of::Rfc2544(p) => !suite_plan(p, None).burst_frames.is_empty(),
+        _ => false,
+    }
+}
+
+/// The waits of tests of RFC 2544: its own in full, none else.
+pub fn waits(p: &campaign::Rfc2544) -> Waits {
+    match p.full {
+        true => Waits::RFC2544,
+        false => Waits::default(),
+    }
+}
+
+/// The first limit: of a procedure that measures one size.
+fn only(limits: &[Limit]) -> Result<Limit, String> {
+    let first = limits.first().copied();
+    first.ok_or_else(|| {
+        "no frame size was given: RFC 2544 §9.1 has 64,128,256,512,1024,1280,1518".into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::campaign::Campaign;
+    use fwdlab_model::link::LinkSpeed;
+
+    use super::*;
+
+    fn asked(keys: &str) -> Asked {
+        let text = format!("campaign = 'c'\n[procedure]\n{keys}");
+        let campaign = Campaign::parse("c.toml", &text).unwrap();
+        Asked {
+            procedure: campaign.procedure,
+            sweep: campaign.sweep,
+            simulated: true,
+            seed: 0,
+            series: Series::default(),
+        }
+    }
+
+    fn limit() -> Limit {
+        Limit {
+            frame_size: FrameSize::MIN,
+            mean: FrameSize::MIN.into(),
+            line: None,
+            max_load_pps: 1e6,
+        }
+    }
+
+    #[test]
+    fn every_procedure_is_made_with_its_defaults() {
+        for id in campaign::Procedure::IDS {
+            let more = match *id {
+                "soak" => "load = 1e5",
+                "reset" => "reset = 'OS reboot'",
+                _ => "",
+            };
+            let mut machine = make(&asked(&format!("id = '{id}'\n{more}")), &[limit()]).unwrap();
+            assert!(machine.next_trial().is_some(), "{id}");
+            let found = machine
+                .outcomes()
+                .pop()
+                .map(|outcome| outcome.found.procedure());
+            assert!(
+                found == Some(*id)
+                    || *id == "rfc2544"
+                    || *id == "latency"
+                    || found == Some("throughput"),
+                "{id}: {found:?}"
+            );
+        }
+    }
+
+    /// Of a link of 100 Mbit/s: 148,809.5 frames of 64 bytes per second (methods.md §9.1).
+    #[test]
+    fn no_load_is_above_the_line() {
+        let speed = LinkSpeed::megabits(100);
+        let (emulated, simulated) = (Some(Line::emulated(speed)), Some(Line::simulated(speed)));
+        let full = 1e8 / 672.0;
+        let of = |line, held| Limit::new(FrameSize::MIN, FrameSize::MIN.into(), line, held);
+        let filled = of(emulated, 2e6);
+        assert_eq!(
+            (filled.max_load_pps, filled.reaches_line_rate()),
+            (full, true)
+        );
+        let short = of(emulated, 1e5);
+        assert_eq!(
+            (short.max_load_pps, short.reaches_line_rate()),
+            (1e5, false)
+        );
+        assert_eq!(short.line_rate_pps(), Some(full));
+        assert_eq!(of(None, 2e6).max_load_pps, 2e6);
+        assert!(!of(None, 2e6).reaches_line_rate());
+
+        let peak = |keys: &str, limit| {
+            let mut machine = make(&asked(keys), &[limit]).unwrap();
+            machine.next_trial().unwrap().peak_pps()
+        };
+        for (keys, pps) in [
+            ("id = 'trial'\nload = '50%'", full / 2.0),
+            ("id = 'trial'\nload = '100%'", full),
+            ("id = 'trial'\nload = 'max'", full),
+            ("id = 'trial'", full),
+            ("id = 'mrr'", full),
+            ("id = 'frame-loss'", full),
+            ("id = 'ramp'\ntarget = '10%'\nwarm-up = '1s'", full / 10.0),
+            ("id = 'soak'\nload = '95%'", 0.95 * full),
+        ] {
+            let asked = peak(keys, filled);
+            assert!((asked / pps - 1.0).abs() < 1e-12, "{keys}: {asked}");
+        }
+        // a tester that holds less offers less, and what is in percent stays of the line
+        assert_eq!(peak("id = 'mrr'", short), 1e5);
+        assert_eq!(peak("id = 'trial'\nload = '50%'", short), full / 2.0);
+        for (keys, limit, words) in [
+            (
+                "id = 'trial'\nload = '200%'",
+                filled,
+                "more than the emulated link 100 Mbit/s",
+            ),
+            (
+                "id = 'ramp'\ntarget = 2e5",
+                filled,
+                "more than the emulated link",
+            ),
+            (
+                "id = 'mlrsearch'\nmin = '101%'",
+                filled,
+                "the smallest load: 101%",
+            ),
+            ("id = 'trial'\nload = '50%'", of(None, 2e6), "say --link 1G"),
+        ] {
+            let error = make(&asked(keys), &[limit]).err().unwrap_or_default();
+            assert!(error.contains(words), "{keys}: {error}");
+        }
+        // an emulated link is no medium: the name of the standard does not stand alone
+        for (line, says) in [(emulated, true), (simulated, false), (None, false)] {
+            let limits = [of(line, 2e6)];
+            let mut machine = make(&asked("id = 'throughput'\nfull = true"), &limits).unwrap();
+            machine.next_trial().unwrap();
+            let label = machine.outcomes()[0].compliance.label();
+            assert_eq!(
+                label.contains("emulated link 100 Mbit/s, no medium"),
+                says,
+                "{label}"
+            );
+        }
+    }
+
+    #[test]
+    fn contradictions_are_told_before_any_traffic() {
+        for (keys, words) in [
+            ("id = 'soak'", "a soak needs a load"),
+            ("id = 'soak'\nload = 'max'", "a soak needs a load"),
+            ("id = 'plr'\nmin = 2e6", "smallest"),
+            ("id = 'mlrsearch'\ngoals = ['npr']", "`npr` is no goal"),
+            ("id = 'mlrsearch'\nmin = 'max'", "min: say a load"),
+            ("id = 'mlrsearch'\nmin = 10", "below one frame"),
+            (
+                "id = 'latency'\ntests = ['latency']",
+                "tests are listed where",
+            ),
+            ("id = 'reset'", "say in words what is reset"),
+            ("id = 'latency'\nreset = 'x'", "no reset test"),
+            ("id = 'forwarding-rate'\nfor = '5s'", "fewer than 3 samples"),
+            (
+                "id = 'rfc2544'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [0, 1]",
+                "one figure",
+            ),
+            ("id = 'equilibrium'\ntolerance = '60%'", "below 0.5"),
+        ] {
+            let error = make(&asked(keys), &[limit()]).err().unwrap_or_default();
+            assert!(error.contains(words), "{keys}: {error}");
+        }
+        let real = Asked {
+            simulated: false,
+            ..asked("id = 'reset'\nreset = 'x'")
+        };
+        assert!(
+            make(&real, &[limit()])
+                .err()
+                .unwrap()
+                .contains("cannot be reset")
+        );
+        assert!(make(&real, &[]).is_err());
+    }
+}

@@ -1,0 +1,705 @@
+//! Maximum forwarding rate in overload (`maxfwd`; RFC 2285 §3.6.2, forwarding rate at maximum offered load).
+//!
+//! More is offered than the DUT can forward, drops are ignored, and the value is what comes out: the median of short
+//! windows in which the machine was quiet. Test cases are interleaved in randomised blocks, and the first one is
+//! measured twice in every block as an A/A control. Not a throughput in the sense of RFC 2544. Start with [`MaxFwd`].
+
+use std::collections::VecDeque;
+
+use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::loss::Ledger;
+use fwdlab_model::probe::{ApartStratum, Reading};
+use fwdlab_model::result::{CaseSummary, Stratum, TrialRecord};
+use fwdlab_model::trial::Stream;
+use fwdlab_stats::{Assumption, Confidence, Sample, compare_pairs};
+
+use crate::gate::{Condition, Gate};
+use crate::order::blocks;
+use crate::paired::ALLOWANCE;
+use crate::trust;
+
+/// Id of the procedure in records.
+pub const ID: &str = "maxfwd";
+
+/// A trial that was invalid is repeated so many times.
+pub const RETRIES: u32 = 2;
+
+/// Fewest windows from which a stratum's rate is drawn.
+pub const MIN_WINDOWS: usize = 10;
+
+/// A window counts when at least this share of the intended load was offered in it. In 18,000 windows of one machine, 0.98 to 0.99 of an
+/// overload lowered the forwarding rate by less than 1 %, because the DUT's input ring held more than the sender's pause; 0.95 to 0.97
+/// lowered it by 2 %.
+const OFFERED_SHARE: f64 = 0.98;
+
+/// A window is contended when the DUT's thread waited for its CPU for more than this share of it.
+pub const WAITED_SHARE: f64 = 0.02;
+
+const NOT_SATURATED: &str = "the generator is the limit: less than 1.1 times of what came out was offered, so the DUT may forward more";
+
+/// Offered load must exceed the forwarding rate by this factor, or the DUT was not saturated.
+const SATURATION: f64 = 1.1;
+
+/// Counts over some 20 ms, and the probes' readings on both sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// When it began, in seconds since the trial began.
+    pub start_s: f64,
+    /// How long it was, by the clock that read the counters.
+    pub duration_s: f64,
+    /// Frames sent in it.
+    pub sent: u64,
+    /// Frames received in it.
+    pub received: u64,
+    /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
+    pub dut_waited_s: f64,
+    /// What the probes read just before.
+    pub before: Reading,
+    /// And just after.
+    pub after: Reading,
+}
+
+impl Window {
+    /// Frames per second received.
+    pub fn forwarding_rate_pps(&self) -> f64 {
+        self.received as f64 / self.duration_s
+    }
+
+    /// Frames per second sent.
+    pub fn offered_load_pps(&self) -> f64 {
+        self.sent as f64 / self.duration_s
+    }
+
+    /// Was the DUT's thread left alone on its CPU, as far as the scheduler of this machine knows?
+    pub fn had_the_cpu(&self) -> bool {
+        self.dut_waited_s <= WAITED_SHARE * self.duration_s
+    }
+
+    /// Was the intended load really offered? Always, when flat out.
+    pub fn was_offered(&self, intended_pps: Option<f64>) -> bool {
+        intended_pps.is_none_or(|pps| self.offered_load_pps() >= OFFERED_SHARE * pps)
+    }
+}
+
+/// The windows of one trial, judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Strata {
+    /// Offered, and the machine in the state that figures are of.
+    pub quiet: Stratum,
+    /// Offered, but the machine was in another state, or changed it.
+    pub apart: Vec<ApartStratum>,
+    /// Offered, the DUT's CPU contended.
+    pub contended: Stratum,
+    /// The generator was held up.
+    pub not_offered: u32,
+    /// Median forwarding rate of all windows, whatever happened in them.
+    pub ungated_pps: Option<f64>,
+    /// Median offered load of the quiet windows, or of all windows when the quiet ones give no rate.
+    pub offered_pps: f64,
+}
+
+impl Strata {
+    /// Was the DUT not overloaded, so that the generator is the limit?
+    pub fn is_not_saturated(&self) -> bool {
+        let forwarded = self.quiet.forwarding_rate_pps.or(self.ungated_pps);
+        forwarded.is_some_and(|pps| self.offered_pps < SATURATION * pps)
+    }
+}
+
+/// Sorts windows into strata. The forwarding rate has no say in it. No stratum forwards more than was offered in it: frames
+/// that came out of a window and had waited since the one before are of that one's load.
+pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>) -> Strata {
+    let (offered, held_up): (Vec<&Window>, Vec<&Window>) =
+        windows.iter().partition(|w| w.was_offered(intended_pps));
+    let condition = |w: &Window| match gate {
+        Some(gate) if w.had_the_cpu() => gate.condition(&w.before, &w.after),
+        _ => Condition::Contended,
+    };
+    let of = |wanted: Condition| -> Vec<&Window> {
+        let all = offered.iter().copied();
+        all.filter(|w| condition(w) == wanted).collect()
+    };
+    let (quiet, contended) = (of(Condition::Quiet), of(Condition::Contended));
+    let states = gate.map(Gate::states).unwrap_or_default();
+    let others = states.iter().enumerate().skip(1);
+    let apart = others
+        .map(|(k, state)| ApartStratum::of(state, saturated(&of(Condition::Apart(k)))))
+        .chain([ApartStratum::moved(stratum(&of(Condition::Moved)))])
+        .filter(|apart| apart.stratum.windows > 0);
+    let of_quiet = || median(quiet.iter().map(|w| w.offered_load_pps()));
+    let of_all = || median(windows.iter().map(Window::offered_load_pps));
+    let offered_pps = if quiet.len() >= MIN_WINDOWS {
+        of_quiet()
+    } else {
+        of_all()
+    }
+    .unwrap_or(0.0);
+    Strata {
+        quiet: stratum(&quiet),
+        contended: stratum(&contended),
+        apart: apart.collect(),
+        not_offered: held_up.len() as u32,
+        ungated_pps: forwarded(&windows.iter().collect::<Vec<_>>()),
+        offered_pps,
+    }
+}
+
+fn stratum(windows: &[&Window]) -> Stratum {
+    Stratum {
+        windows: windows.len() as u32,
+        forwarding_rate_pps: forwarded(windows).filter(|_| windows.len() >= MIN_WINDOWS),
+    }
+}
+
+/// The same of a state in which the DUT may be faster than in the one that the load was chosen in: no rate where the load was the limit.
+fn saturated(windows: &[&Window]) -> Stratum {
+    let all = stratum(windows);
+    let offered = median(windows.iter().map(|w| w.offered_load_pps())).unwrap_or(0.0);
+    Stratum {
+        forwarding_rate_pps: (all.forwarding_rate_pps).filter(|pps| offered >= SATURATION * pps),
+        ..all
+    }
+}
+
+/// Median forwarding rate of windows, at most what was offered in the same ones.
+fn forwarded(windows: &[&Window]) -> Option<f64> {
+    let offered = median(windows.iter().map(|w| w.offered_load_pps()))?;
+    let rate = median(windows.iter().map(|w| w.forwarding_rate_pps()))?;
+    Some(rate.min(offered))
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    Sample::new(values.collect::<Vec<_>>())
+        .ok()
+        .map(|s| s.median())
+}
+
+/// Which trial to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// Index of the test case.
+    pub case: usize,
+    /// Repetition, from 1.
+    pub iteration: u32,
+    /// The A/A control of the case.
+    pub control: bool,
+    /// How often it has been tried before.
+    pub attempt: u32,
+    /// First trial of its block: a good moment to build the DUT anew.
+    pub opens_block: bool,
+}
+
+/// The procedure: says which trial comes next until all iterations are done.
+#[derive(Debug)]
+pub struct MaxFwd {
+    queue: VecDeque<Planned>,
+    planned: usize,
+}
+
+impl MaxFwd {
+    /// `iterations` randomised complete blocks of the test cases, the first case twice when `control` is wanted.
+    pub fn new(cases: usize, iterations: u32, control: bool, seed: u64) -> Self {
+        let items = cases + usize::from(control);
+        let queue: VecDeque<Planned> = blocks(items, iterations as usize, seed)
+            .zip(1..)
+            .flat_map(|(block, iteration)| {
+                block
+                    .into_iter()
+                    .enumerate()
+                    .map(move |(at, item)| Planned {
+                        case: if item == cases { 0 } else { item },
+                        iteration,
+                        control: item == cases,
+                        attempt: 0,
+                        opens_block: at == 0,
+                    })
+            })
+            .collect();
+        MaxFwd {
+            planned: queue.len(),
+            queue,
+        }
+    }
+
+    /// As many iterations again, behind those that were made.
+    pub fn again(cases: usize, made: u32, control: bool, seed: u64) -> Self {
+        let mut plan = MaxFwd::new(cases, made, control, seed);
+        for trial in &mut plan.queue {
+            trial.iteration += made;
+        }
+        plan
+    }
+
+    /// Trials planned at the start.
+    pub fn planned(&self) -> usize {
+        self.planned
+    }
+
+    /// Trials still to make.
+    pub fn left(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The next trial; `None` when all is done.
+    pub fn next_trial(&mut self) -> Option<Planned> {
+        self.queue.pop_front()
+    }
+
+    /// Takes note of a trial: an invalid one is repeated at once, [`RETRIES`] times at most.
+    pub fn record(&mut self, trial: &Planned, valid: bool) {
+        if !valid && trial.attempt < RETRIES {
+            self.queue.push_front(Planned {
+                attempt: trial.attempt + 1,
+                opens_block: false,
+                ..trial.clone()
+            });
+        }
+    }
+}
+
+/// The result of each test case, from the trials alone: every figure from those that gave a forwarding rate, or from all valid
+/// ones where none did. Only the windows are counted over all valid ones.
+pub fn summarise(cases: &[Stream], records: &[TrialRecord]) -> Vec<CaseSummary> {
+    cases
+        .iter()
+        .map(|stream| case_summary(stream, records))
+        .collect()
+}
+
+fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
+    let all: Vec<&TrialRecord> = records
+        .iter()
+        .filter(|r| &r.stream == stream && !r.control)
+        .collect();
+    let valid: Vec<&TrialRecord> = all
+        .iter()
+        .copied()
+        .filter(|r| r.validity.is_valid())
+        .collect();
+    let with_rate: Vec<&TrialRecord> = valid
+        .iter()
+        .copied()
+        .filter(|r| r.forwarding_rate_pps.is_some())
+        .collect();
+    let used = if with_rate.is_empty() {
+        &valid
+    } else {
+        &with_rate
+    };
+    let rates: Vec<f64> = used.iter().filter_map(|r| r.forwarding_rate_pps).collect();
+    let ungated: Vec<f64> = used
+        .iter()
+        .filter_map(|r| r.forwarding_rate_ungated_pps)
+        .collect();
+    let sample = Sample::new(rates.clone()).ok();
+    let ungated = Sample::new(ungated).ok();
+    let percent = |s: &Sample| s.cv().map(|cv| 100.0 * cv);
+    let ledger = Ledger::total(used.iter().map(|r| &r.ledger));
+    let stratum = |of: fn(&TrialRecord) -> &Stratum| Stratum {
+        windows: valid.iter().map(|r| of(r).windows).sum(),
+        forwarding_rate_pps: median(valid.iter().filter_map(|r| of(r).forwarding_rate_pps)),
+    };
+    let not_saturated = 2 * used.iter().filter(|r| r.not_saturated).count() > used.len();
+    let mut case = CaseSummary {
+        test_case: stream.id(),
+        stream: stream.clone(),
+        iterations_invalid: (all.len() - rates.len()) as u32,
+        forwarding_rate_pps: sample.as_ref().map(Sample::median),
+        interval_half_width_pps: sample.as_ref().and_then(trust::half_width),
+        variation_percent: sample.as_ref().and_then(percent),
+        forwarding_rate_ungated_pps: ungated.as_ref().map(Sample::median),
+        variation_ungated_percent: ungated.as_ref().and_then(percent),
+        offered_load_pps: median(used.iter().map(|r| r.offered_load_pps)),
+        frame_loss_ratio: (ledger.frames_sent > 0)
+            .then(|| ledger.frames_lost as f64 / ledger.frames_sent as f64),
+        ledger,
+        quiet: stratum(|r| &r.quiet),
+        contended: stratum(|r| &r.contended),
+        apart: apart(&valid),
+        windows_not_offered: valid.iter().map(|r| r.windows_not_offered).sum(),
+        not_saturated,
+        warnings: sample
+            .as_ref()
+            .map(warnings_of)
+            .into_iter()
+            .flatten()
+            .chain(not_saturated.then(|| NOT_SATURATED.to_owned()))
+            .collect(),
+        iterations_pps: rates,
+        doubt: None,
+    };
+    case.doubt = trust::of_rates(&case);
+    case
+}
+
+/// The strata of other states over all trials, in the order in which they are met.
+fn apart(trials: &[&TrialRecord]) -> Vec<ApartStratum> {
+    let all = || trials.iter().flat_map(|r| &r.apart);
+    let mut strata: Vec<ApartStratum> = Vec::new();
+    for one in all() {
+        if strata.iter().all(|s| !s.is_like(one)) {
+            let same = || all().filter(|s| s.is_like(one));
+            let stratum = Stratum {
+                windows: same().map(|s| s.stratum.windows).sum(),
+                forwarding_rate_pps: median(same().filter_map(|s| s.stratum.forwarding_rate_pps)),
+            };
+            strata.push(ApartStratum {
+                stratum,
+                ..one.clone()
+            });
+        }
+    }
+    strata
+}
+
+fn warnings_of(sample: &Sample) -> Vec<String> {
+    fwdlab_stats::warnings(sample)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+/// The A/A control: the first test case against itself, one ratio per block.
+pub fn control(case: &Stream, records: &[TrialRecord]) -> Option<Comparison> {
+    let rate = |iteration: u32, control: bool| {
+        records
+            .iter()
+            .filter(|r| r.validity.is_valid() && &r.stream == case)
+            .find(|r| r.iteration == iteration && r.control == control)
+            .and_then(|r| r.forwarding_rate_pps)
+            // a logarithm is taken of it
+            .filter(|&pps| pps > 0.0)
+    };
+    let last = records.iter().map(|r| r.iteration).max()?;
+    let pairs: Vec<(f64, f64)> = (1..=last)
+        .filter_map(|i| Some((rate(i, false)?, rate(i, true)?)))
+        .collect();
+    let ratios: Vec<f64> = pairs
+        .iter()
+        .map(|(plain, again)| (again / plain).ln())
+        .collect();
+    Some(Comparison {
+        control: true,
+        plain_forwarding_rate_pps: median(pairs.iter().map(|p| p.0)),
+        forwarding_rate_pps: median(pairs.iter().map(|p| p.1)),
+        ..compared("control", &ratios, ALLOWANCE)
+    })
+}
+
+/// A comparison from logarithms of ratios, one per repetition; differences within the allowance are not claimed.
+pub(crate) fn compared(configuration: &str, ln_ratios: &[f64], allowance: f64) -> Comparison {
+    let mut comparison = Comparison {
+        configuration: configuration.into(),
+        control: false,
+        difference_percent: None,
+        interval_percent: None,
+        detectable_percent: None,
+        spread_percent: None,
+        p_value: None,
+        verdict: Verdict::CannotTell,
+        values_percent: ln_ratios.iter().map(|ln| 100.0 * ln.exp_m1()).collect(),
+        forwarding_rate_pps: None,
+        plain_forwarding_rate_pps: None,
+        warnings: Vec::new(),
+        doubt: None,
+    };
+    if let Ok(sample) = Sample::new(ln_ratios.to_vec()) {
+        let outcome = compare_pairs(&sample, Assumption::Normal, allowance, Confidence::P95);
+        comparison.difference_percent = Some(outcome.difference_percent);
+        if ln_ratios.len() < trust::FEWEST_VALUES {
+            return comparison;
+        }
+        comparison.interval_percent = outcome.interval_percent;
+        comparison.detectable_percent = outcome.detectable_percent;
+        comparison.spread_percent = outcome.spread_percent;
+        comparison.p_value = outcome.p_value;
+        comparison.verdict = match outcome.verdict {
+            fwdlab_stats::Verdict::Less => Verdict::Less,
+            fwdlab_stats::Verdict::Greater => Verdict::More,
+            fwdlab_stats::Verdict::NoDifference => Verdict::NoDifference,
+            fwdlab_stats::Verdict::TooFewValues => Verdict::CannotTell,
+        };
+    }
+    comparison
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(rate: f64, offered: f64, probe: f64) -> Window {
+        Window {
+            start_s: 0.0,
+            duration_s: 0.02,
+            sent: (offered * 0.02) as u64,
+            received: (rate * 0.02) as u64,
+            dut_waited_s: 0.0,
+            before: at(probe, &[]),
+            after: at(probe, &[]),
+        }
+    }
+
+    fn at(speed: f64, distances: &[f64]) -> Reading {
+        Reading {
+            additions_per_ns: speed,
+            distances_ns: distances.to_vec(),
+        }
+    }
+
+    fn gate() -> Gate {
+        Gate::calibrate(&vec![at(17.5, &[]); 30]).unwrap()
+    }
+
+    #[test]
+    fn strata_look_at_conditions_only() {
+        let mut windows = vec![window(800e3, 1.8e6, 17.5); 12];
+        windows.extend(vec![window(500e3, 1.8e6, 9.0); 11]);
+        let waited = Window {
+            dut_waited_s: 0.001,
+            ..window(700e3, 1.8e6, 17.5)
+        };
+        windows.push(waited);
+        windows.extend(vec![window(300e3, 0.9e6, 17.5); 5]);
+        let strata = judge(&windows, Some(&gate()), Some(1.8e6));
+        assert_eq!(
+            (
+                strata.quiet.windows,
+                strata.contended.windows,
+                strata.not_offered
+            ),
+            (12, 12, 5)
+        );
+        assert_eq!(strata.quiet.forwarding_rate_pps, Some(800e3));
+        assert_eq!(strata.contended.forwarding_rate_pps, Some(500e3));
+        // the same windows with other results fall into the same strata
+        let doubled: Vec<Window> = windows
+            .iter()
+            .map(|w| Window {
+                received: w.received * 2,
+                ..w.clone()
+            })
+            .collect();
+        let again = judge(&doubled, Some(&gate()), Some(1.8e6));
+        assert_eq!(again.quiet.windows, 12);
+        assert_eq!(again.quiet.forwarding_rate_pps, Some(1600e3));
+    }
+
+    /// A trial of one test case with what its windows say.
+    fn trial(iteration: u32, windows: &[Window]) -> TrialRecord {
+        let strata = judge(windows, Some(&gate()), None);
+        let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum();
+        let (sent, received): (u64, u64) = (sum(|w| w.sent), sum(|w| w.received));
+        TrialRecord {
+            test_case: "64B-1flow-ipv4".into(),
+            procedure: ID.into(),
+            iteration,
+            trial: iteration,
+            control: false,
+            started_at: String::new(),
+            stream: Stream::new(
+                fwdlab_model::trial::IpVersion::Ipv4,
+                fwdlab_model::units::FrameSize::MIN,
+                1,
+            )
+            .unwrap(),
+            variant: fwdlab_model::variant::Variant::default(),
+            directions: Vec::new(),
+            engine: String::new(),
+            hold_ups: None,
+            receiver: String::new(),
+            duration_s: 1.0,
+            intended_load_pps: None,
+            offered_load_pps: strata.offered_pps,
+            not_saturated: strata.is_not_saturated(),
+            forwarding_rate_pps: strata.quiet.forwarding_rate_pps,
+            forwarding_rate_ungated_pps: strata.ungated_pps,
+            quiet: strata.quiet,
+            contended: strata.contended,
+            apart: strata.apart,
+            probes: Vec::new(),
+            windows_not_offered: strata.not_offered,
+            frame_loss_ratio: 1.0 - received as f64 / sent as f64,
+            ledger: Ledger {
+                frames_sent: sent,
+                frames_received: received,
+                frames_lost: sent as i64 - received as i64,
+                ..Ledger::default()
+            },
+            counters: fwdlab_model::loss::Counters::default(),
+            search: None,
+            asked: None,
+            validity: fwdlab_model::result::Validity::default(),
+        }
+    }
+
+    /// What was seen on a machine whose generator shared its CPU: one trial of five had quiet windows.
+    #[test]
+    fn every_column_is_of_the_trials_that_gave_the_rate() {
+        let mut records = vec![trial(1, &vec![window(668e3, 1.1e6, 17.5); 12])];
+        for iteration in 2..=5 {
+            records.push(trial(iteration, &vec![window(400e3, 526e3, 9.0); 12]));
+        }
+        let case = &summarise(&[records[0].stream.clone()], &records)[0];
+        assert_eq!(case.iterations_pps, [668e3]);
+        assert_eq!(case.iterations_invalid, 4);
+        assert_eq!(case.offered_load_pps, Some(1.1e6));
+        assert_eq!(case.forwarding_rate_ungated_pps, Some(668e3));
+        assert_eq!(case.ledger.frames_sent, 12 * 22_000);
+        assert!((case.frame_loss_ratio.unwrap() - (1.0 - 668.0 / 1100.0)).abs() < 1e-12);
+        assert_eq!((case.quiet.windows, case.contended.windows), (12, 48));
+        // without any rate all trials are told of
+        let case = &summarise(&[records[0].stream.clone()], &records[1..])[0];
+        assert_eq!(case.forwarding_rate_pps, None);
+        assert_eq!(case.offered_load_pps, Some(526e3));
+        assert_eq!(case.ledger.frames_sent, 4 * 12 * 10_520);
+    }
+
+    /// Random windows, in which a buffer gives back later what came before; no row forwards more than was offered in it.
+    #[test]
+    fn no_row_forwards_more_than_was_offered() {
+        for seed in 0..200 {
+            let mut random = crate::order::Random::new(seed);
+            let mut unit = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+            let records: Vec<TrialRecord> = (1..=5)
+                .map(|iteration| {
+                    let level = 4e5 + 8e5 * unit();
+                    let mut waiting = 0.0f64;
+                    let windows: Vec<Window> = (0..40)
+                        .map(|_| {
+                            let offered = level * (0.2 + unit());
+                            let out = (offered + waiting).min(7e5);
+                            waiting = (offered + waiting - out).min(1e5);
+                            window(out, offered, if unit() < 0.6 { 17.5 } else { 9.0 })
+                        })
+                        .collect();
+                    trial(iteration, &windows)
+                })
+                .collect();
+            for trial in &records {
+                let rate = trial.forwarding_rate_pps.unwrap_or(0.0);
+                assert!(rate <= trial.offered_load_pps, "{seed}: {trial:?}");
+            }
+            let case = &summarise(&[records[0].stream.clone()], &records)[0];
+            let rate = case.forwarding_rate_pps.unwrap_or(0.0);
+            assert!(rate <= case.offered_load_pps.unwrap(), "{seed}: {case:?}");
+        }
+    }
+
+    /// The commonest class of distance gives the rate, the others are strata of their own; what came out has no say in it.
+    #[test]
+    fn windows_of_other_distances_are_strata_of_their_own() {
+        let of = |distance: f64, rate| Window {
+            before: at(17.5, &[distance]),
+            after: at(17.5, &[distance]),
+            ..window(rate, 1.8e6, 17.5)
+        };
+        let mut windows = vec![of(118.0, 640e3); 30];
+        windows.extend(vec![of(475.0, 500e3); 20]);
+        windows.push(Window {
+            after: at(17.5, &[475.0]),
+            ..of(118.0, 590e3)
+        });
+        let readings: Vec<Reading> = windows.iter().map(|w| w.after.clone()).collect();
+        let gate = Gate::calibrate(&readings).unwrap();
+        let strata = judge(&windows, Some(&gate), Some(1.8e6));
+        assert_eq!(strata.quiet.forwarding_rate_pps, Some(640e3));
+        let apart: Vec<(&[f64], u32, Option<f64>)> = strata
+            .apart
+            .iter()
+            .map(|s| {
+                let Stratum {
+                    windows,
+                    forwarding_rate_pps,
+                } = s.stratum;
+                (&s.round_trip_ns[..], windows, forwarding_rate_pps)
+            })
+            .collect();
+        assert_eq!(apart, [(&[475.0][..], 20, Some(500e3)), (&[], 1, None)]);
+        assert_eq!(
+            (strata.apart[0].moved, strata.apart[1].moved),
+            (false, true)
+        );
+        // where the load was no overload in the other state, what came out of it is no rate
+        let faster: Vec<Window> = windows
+            .iter()
+            .map(|w| match w.before == at(17.5, &[475.0]) {
+                true => of(475.0, 1.75e6),
+                false => w.clone(),
+            })
+            .collect();
+        let apart = judge(&faster, Some(&gate), Some(1.8e6)).apart;
+        assert_eq!(apart[0].stratum.windows, 20);
+        assert_eq!(apart[0].stratum.forwarding_rate_pps, None);
+        // with the results the other way round the same windows are chosen, though it is the lower rate now
+        let swapped: Vec<Window> = windows
+            .iter()
+            .map(|w| Window {
+                received: 1_000_000 - w.received,
+                ..w.clone()
+            })
+            .collect();
+        let again = judge(&swapped, Some(&gate), Some(1.8e6));
+        assert_eq!(
+            (again.quiet.windows, again.apart[0].stratum.windows),
+            (30, 20)
+        );
+    }
+
+    #[test]
+    fn too_few_quiet_windows_give_no_rate() {
+        let strata = judge(&vec![window(800e3, 1.8e6, 17.5); 9], Some(&gate()), None);
+        assert_eq!(
+            (strata.quiet.windows, strata.quiet.forwarding_rate_pps),
+            (9, None)
+        );
+        assert!(strata.ungated_pps.is_some());
+    }
+
+    #[test]
+    fn invalid_trials_are_repeated_and_then_given_up() {
+        let mut plan = MaxFwd::new(2, 3, true, 1);
+        assert_eq!(plan.planned(), 9);
+        let first = plan.next_trial().unwrap();
+        assert!(first.opens_block);
+        plan.record(&first, false);
+        for attempt in 1..=RETRIES {
+            let again = plan.next_trial().unwrap();
+            assert_eq!(
+                (again.case, again.attempt, again.opens_block),
+                (first.case, attempt, false)
+            );
+            plan.record(&again, false);
+        }
+        let mut rest = 0;
+        while let Some(trial) = plan.next_trial() {
+            assert_eq!(trial.attempt, 0);
+            plan.record(&trial, true);
+            rest += 1;
+        }
+        assert_eq!(rest, 8);
+    }
+
+    #[test]
+    fn iterations_made_again_follow_the_others() {
+        let mut plan = MaxFwd::again(2, 3, true, 1);
+        let mut iterations = Vec::new();
+        while let Some(trial) = plan.next_trial() {
+            iterations.push(trial.iteration);
+        }
+        assert_eq!(iterations, [4, 4, 4, 5, 5, 5, 6, 6, 6]);
+    }
+
+    #[test]
+    fn a_generator_at_its_limit_is_said() {
+        let limited = |offered| {
+            judge(
+                &vec![window(800e3, offered, 17.5); 12],
+                Some(&gate()),
+                Some(offered),
+            )
+            .is_not_saturated()
+        };
+        assert!(limited(850e3) && !limited(900e3));
+        assert!(!judge(&[], None, None).is_not_saturated());
+    }
+}

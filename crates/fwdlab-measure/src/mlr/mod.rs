@@ -1,0 +1,443 @@
+//! MLRsearch: for several goals at once, the load at which each stops being met.
+//!
+//! A question-and-answer machine: [`Search::next_trial`] says which trial to make, [`Search::record`] takes what came of
+//! it. All loads lie on a grid of integers and all durations are integer nanoseconds, so that no decision depends on the
+//! last bit of a number. Method: IETF draft-ietf-bmwg-mlrsearch; which trial comes next is decided as the Python package
+//! MLRsearch 1.2.1 does, and a test compares with it. The rooms: [`goal`] (what is sought), [`grid`] (the loads),
+//! [`bounds`] (what the trials at a load say), `selector` (what one goal wants next), [`typed`] (goals as people type them),
+//! [`outcome`] (what is kept and said of a search), [`machine`] (the search as one procedure among others).
+
+pub mod bounds;
+pub mod goal;
+pub mod grid;
+pub mod machine;
+pub mod outcome;
+mod selector;
+pub mod typed;
+
+use std::fmt;
+
+use fwdlab_model::procedure::Ending;
+
+use self::bounds::{Bounds, Trials};
+use self::goal::{Goal, Target, targets};
+use self::grid::Grid;
+use self::selector::{Nomination, Selector};
+
+/// Id of the procedure in records.
+pub const ID: &str = "mlrsearch";
+
+/// What the search is to find, and where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The goals, at least one.
+    pub goals: Vec<Goal>,
+    /// Smallest load in frames per second; a goal that it does not meet fails.
+    pub min_load_pps: f64,
+    /// Largest load in frames per second: line rate, or what the generator can do.
+    pub max_load_pps: f64,
+    /// A first trial at the largest load whose result is not used; 0 for none.
+    pub warm_up_ns: u64,
+    /// The search fails when its trials have taken longer.
+    pub time_limit_ns: u64,
+}
+
+/// A trial to make.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Planned {
+    /// The load's place on the grid.
+    pub load_index: u32,
+    /// The load in frames per second.
+    pub load_pps: f64,
+    /// The duration.
+    pub duration_ns: u64,
+    /// Its result will not be used.
+    pub warm_up: bool,
+    /// Why this trial.
+    pub reason: Reason,
+}
+
+/// Why a trial is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// To warm the DUT up.
+    WarmUp,
+    /// The first look: what comes out at the largest load.
+    Maximum,
+    /// The first guesses from the forwarding rate seen.
+    Estimate,
+    /// A goal, by its place in the list, wants it.
+    Goal {
+        /// Which goal.
+        goal: usize,
+        /// For what.
+        strategy: Strategy,
+    },
+}
+
+/// What a goal does to narrow its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// The interval of the coarser target is cut in two.
+    Halve,
+    /// The lower end of the coarser target's interval is measured for as long as this target asks.
+    RefineLow,
+    /// The upper end, likewise.
+    RefineHigh,
+    /// No load met the target yet: go down.
+    ExtendDown,
+    /// Every load met the target yet: go up.
+    ExtendUp,
+    /// Both bounds are known: between them.
+    Bisect,
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Strategy::Halve => "halve the interval of the coarser target",
+            Strategy::RefineLow => "measure its lower end longer",
+            Strategy::RefineHigh => "measure its upper end longer",
+            Strategy::ExtendDown => "no load met it yet: go down",
+            Strategy::ExtendUp => "every load met it yet: go up",
+            Strategy::Bisect => "between its bounds",
+        })
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Failure {
+    /// The smallest load does not meet a goal.
+    MinimumLoad {
+        /// Which goal.
+        goal: usize,
+    },
+    /// The trials took longer than allowed.
+    TimeLimit,
+}
+
+/// What the search says of one goal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GoalOutcome {
+    /// Largest load known to meet the goal, below every load known not to; by its place on the grid.
+    pub relevant_lower_bound: Option<u32>,
+    /// Smallest load known not to meet it.
+    pub relevant_upper_bound: Option<u32>,
+    /// Typical forwarding rate at the lower bound.
+    pub conditional_throughput_pps: Option<f64>,
+    /// Both bounds are known and no farther apart than the goal's width.
+    pub is_regular: bool,
+}
+
+/// A trial that the search made use of, and what was known after it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Place of its load on the grid.
+    pub load: u32,
+    /// How long it was to be.
+    pub duration_ns: u64,
+    /// What it lost.
+    pub loss_ratio: f64,
+    /// One per goal.
+    pub bounds: Vec<Bounds>,
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Search {
+    grid: Grid,
+    warm_up_ns: u64,
+    time_limit_ns: u64,
+    finals: Vec<Target>,
+    selectors: Vec<Selector>,
+    trials: Trials,
+    course: Vec<Step>,
+    global_width: u32,
+    spent_ns: u64,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Stage {
+    WarmUp,
+    Maximum,
+    /// The first guess was offered.
+    First(u32),
+    /// The first guess and its loss, and the second guess.
+    Second(u32, u32),
+    Search,
+    Won {
+        goal: usize,
+        nomination: Nomination,
+    },
+    Done(Option<Failure>),
+}
+
+impl Search {
+    /// Prepares a search.
+    ///
+    /// # Errors
+    /// What is wrong with the question, in words.
+    pub fn new(question: &Question) -> Result<Search, String> {
+        let Question {
+            goals,
+            min_load_pps: min,
+            max_load_pps: max,
+            ..
+        } = question;
+        if goals.is_empty() {
+            return Err("a search needs at least one goal".into());
+        }
+        if !(min.is_finite() && max.is_finite() && *min > 0.0 && min < max) {
+            return Err(format!(
+                "the smallest load must be above 0 and below the largest; they are {min} and {max} frames per second"
+            ));
+        }
+        for goal in goals {
+            goal.check()?;
+        }
+        let widths: Vec<f64> = goals.iter().map(|goal| goal.width).collect();
+        let grid = Grid::new(*min, *max, &widths)?;
+        let selectors: Vec<Selector> = goals
+            .iter()
+            .map(|goal| Selector::new(targets(goal, grid.width(goal.width)), goal.expansion))
+            .collect();
+        Ok(Search {
+            finals: selectors.iter().map(|s| s.final_target().clone()).collect(),
+            grid,
+            selectors,
+            warm_up_ns: question.warm_up_ns,
+            time_limit_ns: question.time_limit_ns,
+            trials: Trials::default(),
+            course: Vec::new(),
+            global_width: 0,
+            spent_ns: 0,
+            stage: if question.warm_up_ns > 0 {
+                Stage::WarmUp
+            } else {
+                Stage::Maximum
+            },
+        })
+    }
+
+    /// The loads of this search.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// The trials made, without the warm-up.
+    pub fn trials(&self) -> &Trials {
+        &self.trials
+    }
+
+    /// The same in the order in which they were made, with the bounds after each.
+    pub fn course(&self) -> &[Step] {
+        &self.course
+    }
+
+    /// The next trial, or `None` when the search has ended. Ask once, then [`Search::record`].
+    pub fn next_trial(&mut self) -> Option<Planned> {
+        let max = self.grid.last();
+        match self.stage.clone() {
+            Stage::WarmUp => Some(self.planned(max, self.warm_up_ns, Reason::WarmUp)),
+            Stage::Maximum => Some(self.planned(max, self.longest_of_coarsest(), Reason::Maximum)),
+            Stage::First(index) | Stage::Second(_, index) => {
+                Some(self.planned(index, self.longest_of_coarsest(), Reason::Estimate))
+            }
+            Stage::Search => self.nominate(),
+            // asked again without an answer: the same trial
+            Stage::Won { goal, nomination } => Some(self.won(goal, &nomination)),
+            Stage::Done(_) => None,
+        }
+    }
+
+    /// What ends a trial of this search before its time, and changes nothing but the time it takes. A trial that ends so is recorded
+    /// like any other: with its loss ratio until then, which is above what every goal allows, and it counts with all of its
+    /// intended duration.
+    ///
+    /// A trial has lost more frames than the largest loss ratio of all goals allows for its whole duration. From then on it is bad
+    /// for every goal, however it would go on, and nothing asks how bad:
+    ///
+    /// - What comes next and which loads are bounds follows from [`bounds::classify`] alone, which knows a trial's duration and
+    ///   whether it is good or bad for a goal. All targets of a goal have the goal's loss ratio. (The trials' own time only counts
+    ///   against the time limit: a search that meets it gets farther.)
+    /// - The conditional throughput walks over the full trials at the relevant lower bound, the least lossy first, through
+    ///   `max(sum, good + bad) * (1 - exceed)` of time, where good and bad are those of full trials. That load is a lower bound: with
+    ///   `W = max(sum, good + all that is bad)` it has `W - good <= W * exceed`, hence `good >= W * (1 - exceed)`, no less than the
+    ///   walk. The walk ends among the good trials and never sees a bad one.
+    /// - The loss ratio of an initial trial sets the next load, and a warm-up is made for its duration. They are made to their end.
+    ///
+    /// A property test makes thousands of searches both ways.
+    pub fn ending(&self, planned: &Planned) -> Option<Ending> {
+        let Reason::Goal { .. } = planned.reason else {
+            return None;
+        };
+        let allowed = (self.finals.iter()).fold(0.0f64, |most, t| most.max(t.loss_ratio));
+        // frames that may be missing at the start count as due: see `outcome::loss_ratio`
+        let due = planned.load_pps * (planned.duration_ns as f64 / 1e9 + outcome::START_SKEW_S);
+        Some(Ending::Lost {
+            frames: (allowed * due).ceil() as u64,
+        })
+    }
+
+    /// Takes the loss ratio of the trial asked for last, and the time it took with all its waits.
+    pub fn record(&mut self, loss_ratio: f64, took_ns: u64) {
+        self.spent_ns += took_ns;
+        let max = self.grid.last();
+        let duration = self.longest_of_coarsest();
+        match self.stage.clone() {
+            Stage::WarmUp => self.stage = Stage::Maximum,
+            Stage::Maximum => {
+                self.add(max, duration, loss_ratio);
+                let guess = self.estimate(max, loss_ratio);
+                let first = (guess < max)
+                    .then(|| grid::limit(guess, self.widest_of_coarsest(), None, Some(max), max))
+                    .flatten();
+                match first {
+                    None => self.begin(max, max),
+                    Some(first) => self.stage = Stage::First(first),
+                }
+            }
+            Stage::First(first) => {
+                self.add(first, duration, loss_ratio);
+                let width = self.widest_of_coarsest();
+                let second = if loss_ratio > self.smallest_loss() {
+                    let guess = self.estimate(first, loss_ratio);
+                    grid::limit(guess, width, None, Some(first), max)
+                } else {
+                    grid::limit(first + width, width, Some(first), Some(max), max)
+                };
+                match second {
+                    None => self.begin(first, first),
+                    Some(second) => self.stage = Stage::Second(first, second),
+                }
+            }
+            Stage::Second(first, second) => {
+                self.add(second, duration, loss_ratio);
+                self.begin(first.min(second), first.max(second));
+            }
+            Stage::Won { goal, nomination } => {
+                self.add(nomination.load, nomination.duration_ns, loss_ratio);
+                self.global_width = nomination.width;
+                self.selectors[goal].won(&nomination, &self.trials, &mut self.global_width);
+                self.stage = Stage::Search;
+            }
+            Stage::Search | Stage::Done(_) => {}
+        }
+        if self.spent_ns > self.time_limit_ns && !matches!(self.stage, Stage::Done(_)) {
+            self.stage = Stage::Done(Some(Failure::TimeLimit));
+        }
+    }
+
+    fn add(&mut self, load: u32, duration_ns: u64, loss_ratio: f64) {
+        self.trials.add(load, duration_ns, loss_ratio);
+        let bounds = self.finals.iter().map(|t| self.trials.bounds(t)).collect();
+        self.course.push(Step {
+            load,
+            duration_ns,
+            loss_ratio,
+            bounds,
+        });
+    }
+
+    /// Why the search ended without an answer; `None` while it goes on or when it succeeded.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.stage {
+            Stage::Done(failure) => failure.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What the trials made so far say of each goal.
+    pub fn outcome(&self) -> Vec<GoalOutcome> {
+        self.finals
+            .iter()
+            .map(|target| {
+                let Bounds { lower, upper } = self.trials.bounds(target);
+                GoalOutcome {
+                    relevant_lower_bound: lower,
+                    relevant_upper_bound: upper,
+                    conditional_throughput_pps: lower.map(|index| {
+                        self.grid.load(index) * (1.0 - self.trials.conditional_loss(index, target))
+                    }),
+                    is_regular: matches!((lower, upper), (Some(l), Some(u)) if u - l <= target.width),
+                }
+            })
+            .collect()
+    }
+
+    fn nominate(&mut self) -> Option<Planned> {
+        let mut best: Option<(usize, Nomination)> = None;
+        let max = self.grid.last();
+        for (goal, selector) in self.selectors.iter_mut().enumerate() {
+            match selector.nominate(&self.trials, self.global_width, max) {
+                Err(selector::MinimumLoad) => {
+                    self.stage = Stage::Done(Some(Failure::MinimumLoad { goal }));
+                    return None;
+                }
+                Ok(None) => {}
+                Ok(Some(nomination)) => {
+                    if best.as_ref().is_none_or(|(_, best)| nomination.beats(best)) {
+                        best = Some((goal, nomination));
+                    }
+                }
+            }
+        }
+        let Some((goal, nomination)) = best else {
+            self.stage = Stage::Done(None);
+            return None;
+        };
+        let planned = self.won(goal, &nomination);
+        self.stage = Stage::Won { goal, nomination };
+        Some(planned)
+    }
+
+    fn won(&self, goal: usize, nomination: &Nomination) -> Planned {
+        let reason = Reason::Goal {
+            goal,
+            strategy: nomination.strategy,
+        };
+        self.planned(nomination.load, nomination.duration_ns, reason)
+    }
+
+    fn planned(&self, load_index: u32, duration_ns: u64, reason: Reason) -> Planned {
+        Planned {
+            load_index,
+            load_pps: self.grid.load(load_index),
+            duration_ns,
+            warm_up: reason == Reason::WarmUp,
+            reason,
+        }
+    }
+
+    fn begin(&mut self, low: u32, high: u32) {
+        self.global_width = high - low;
+        for selector in &mut self.selectors {
+            selector.begin(low, high);
+        }
+        self.stage = Stage::Search;
+    }
+
+    /// The load that would lose as much as the easiest goal allows, if the DUT forwarded at its rate of this trial.
+    fn estimate(&self, index: u32, loss_ratio: f64) -> u32 {
+        let rate = self.grid.load(index) * (1.0 - loss_ratio) / (1.0 - self.smallest_loss());
+        self.grid.floor(rate)
+    }
+
+    fn coarsest(&self) -> impl Iterator<Item = &Target> {
+        self.selectors.iter().map(Selector::coarsest)
+    }
+
+    fn smallest_loss(&self) -> f64 {
+        self.coarsest().map(|t| t.loss_ratio).fold(1.0, f64::min)
+    }
+
+    fn longest_of_coarsest(&self) -> u64 {
+        self.coarsest().map(|t| t.trial_ns).max().unwrap_or(0)
+    }
+
+    fn widest_of_coarsest(&self) -> u32 {
+        self.coarsest().map(|t| t.width).max().unwrap_or(1)
+    }
+}

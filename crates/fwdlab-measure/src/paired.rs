@@ -1,0 +1,276 @@
+//! Comparing configurations by paired slices: DUTs side by side, the generator switching between them.
+//!
+//! Slices of some 20 ms follow each other in mirrored blocks (A B B A), so that drift cancels within a block; a rebuild
+//! of the whole arrangement has a spread of its own, so the interval is taken over rebuilds and never over slices. The
+//! plain DUT has index 0, the others follow; one of them may be a second plain DUT, the A/A control. Start with [`rebuild`].
+
+use fwdlab_model::comparison::Comparison;
+use fwdlab_stats::Sample;
+
+use crate::maxfwd::{WAITED_SHARE, compared};
+use crate::trust;
+
+/// Id of the procedure in records.
+pub const ID: &str = "paired";
+
+/// A slice counts when at least this share of the intended load was offered in it.
+const OFFERED_SHARE: f64 = 0.99;
+
+/// Share of blocks cut off at each end of a rebuild: a block in which the host took a CPU away for milliseconds would
+/// otherwise weigh more than fifty others. 20 % keeps 90 % of the efficiency of the mean on normal data.
+const TRIM: f64 = 0.2;
+
+/// What neither slices nor rebuilds vary within one run, as a logarithm: 0.2 %. On a quiet machine the interval over
+/// rebuilds alone is as narrow as 0.1 %, and A/A differences of that size were seen to be "proven": the order in which
+/// places are visited, one process, one boot of the machine stay the same. No claim is made inside of it.
+pub const ALLOWANCE: f64 = 0.002;
+
+/// Fewest blocks from which a rebuild's difference is drawn.
+pub const MIN_BLOCKS: usize = 5;
+
+/// Frames counted while one configuration had the load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Slice {
+    /// Which configuration.
+    pub configuration: usize,
+    /// Seconds by the clock that read the counters.
+    pub duration_s: f64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames received.
+    pub received: u64,
+    /// Seconds in which the DUT's thread was ready to run and something else had its CPU.
+    pub dut_waited_s: f64,
+}
+
+impl Slice {
+    /// Was the load offered, and the DUT left alone on its CPU? A slice that was not is repeated at once, a block with
+    /// one that could not be had is left out. The frames received have no say in it.
+    pub fn is_undisturbed(&self, intended_pps: f64) -> bool {
+        self.sent as f64 >= OFFERED_SHARE * intended_pps * self.duration_s
+            && self.dut_waited_s <= WAITED_SHARE * self.duration_s
+    }
+}
+
+/// What one rebuild says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rebuild {
+    /// Blocks used.
+    pub blocks: usize,
+    /// Blocks left out because the generator was held up, or the DUT's CPU taken, in one of their slices.
+    pub not_offered: usize,
+    /// Median forwarding rate per configuration. Empty without a block.
+    pub rates_pps: Vec<f64>,
+    /// `ln(rate / rate of the plain DUT)` per configuration; 0 for the plain one. Empty with too few blocks.
+    pub ln_ratios: Vec<f64>,
+}
+
+/// Which configuration stands in which place: places change with every rebuild, each configuration visits all of them.
+pub fn places(configurations: usize, rebuild: usize) -> Vec<usize> {
+    (0..configurations)
+        .map(|place| (place + rebuild) % configurations)
+        .collect()
+}
+
+/// Evaluates one rebuild. `intended_pps` decides which blocks count; their result has no say.
+pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) -> Rebuild {
+    let used: Vec<&Vec<Slice>> = blocks
+        .iter()
+        .filter(|block| block.iter().all(|slice| slice.is_undisturbed(intended_pps)))
+        .collect();
+    let rate = |block: &[Slice], configuration: usize| {
+        let (received, seconds) = block
+            .iter()
+            .filter(|s| s.configuration == configuration)
+            .fold((0, 0.0), |(n, t), s| (n + s.received, t + s.duration_s));
+        received as f64 / seconds
+    };
+    let median = |configuration: usize| {
+        let rates: Vec<f64> = used.iter().map(|b| rate(b, configuration)).collect();
+        Sample::new(rates).ok().map(|s| s.median())
+    };
+    let ln_ratio = |configuration: usize| {
+        let ratios: Vec<f64> = used
+            .iter()
+            .map(|b| (rate(b, configuration) / rate(b, 0)).ln())
+            .filter(|ln| ln.is_finite())
+            .collect();
+        Sample::new(ratios)
+            .ok()
+            .filter(|s| s.n() >= MIN_BLOCKS)
+            .map(|s| trimmed_mean(&s))
+    };
+    Rebuild {
+        blocks: used.len(),
+        not_offered: blocks.len() - used.len(),
+        rates_pps: (0..configurations)
+            .map(median)
+            .collect::<Option<_>>()
+            .unwrap_or_default(),
+        ln_ratios: (0..configurations)
+            .map(ln_ratio)
+            .collect::<Option<Vec<f64>>>()
+            .unwrap_or_default(),
+    }
+}
+
+fn trimmed_mean(sample: &Sample) -> f64 {
+    let cut = (sample.n() as f64 * TRIM) as usize;
+    let kept = &sample.sorted()[cut..sample.n() - cut];
+    kept.iter().sum::<f64>() / kept.len() as f64
+}
+
+/// The outcome of a configuration over all rebuilds.
+pub fn outcome(name: &str, configuration: usize, rebuilds: &[Rebuild]) -> Comparison {
+    let good: Vec<&Rebuild> = rebuilds
+        .iter()
+        .filter(|r| !r.ln_ratios.is_empty())
+        .collect();
+    let ratios: Vec<f64> = good.iter().map(|r| r.ln_ratios[configuration]).collect();
+    let median = |c: usize| {
+        Sample::new(good.iter().map(|r| r.rates_pps[c]).collect::<Vec<_>>())
+            .ok()
+            .map(|s| s.median())
+    };
+    let mut comparison = Comparison {
+        forwarding_rate_pps: median(configuration),
+        plain_forwarding_rate_pps: median(0),
+        ..compared(name, &ratios, ALLOWANCE)
+    };
+    comparison.doubt = trust::of_comparison(&comparison);
+    if good.len() < rebuilds.len() {
+        comparison.warnings.push(format!(
+            "{} of {} rebuilds gave too few blocks and are left out",
+            rebuilds.len() - good.len(),
+            rebuilds.len()
+        ));
+    }
+    comparison
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::comparison::Verdict;
+
+    use super::*;
+    use crate::order::{Random, mirrored};
+
+    /// A machine whose speed wanders: the rate at time t, and what configuration 1 costs.
+    fn simulate(effect: f64, spread: f64, seed: u64) -> Vec<Rebuild> {
+        let mut random = Random::new(seed);
+        let mut uniform = {
+            let mut random = Random::new(seed ^ 77);
+            move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+        };
+        (0..12)
+            .map(|_| {
+                let of_this_build = [spread * uniform(), spread * uniform()];
+                let mut time = 0.0;
+                let blocks: Vec<Vec<Slice>> = (0..40)
+                    .map(|_| {
+                        mirrored(2, &mut random)
+                            .into_iter()
+                            .map(|configuration| {
+                                time += 0.026;
+                                // a wander of ±20 % with a period of seconds, and 2 % of noise per slice
+                                let speed =
+                                    8e5 * (1.0 + 0.2 * f64::sin(time)) * (1.0 + 0.04 * uniform());
+                                let cost = 1.0
+                                    + of_this_build[configuration]
+                                    + if configuration == 1 { effect } else { 0.0 };
+                                Slice {
+                                    configuration,
+                                    duration_s: 0.02,
+                                    sent: 36_000,
+                                    received: (speed * cost * 0.02) as u64,
+                                    dut_waited_s: 0.0,
+                                }
+                            })
+                            .collect()
+                    })
+                    .collect();
+                rebuild(2, &blocks, 1.8e6)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_two_percent_cost_is_proven_on_a_machine_that_wanders_by_forty() {
+        for seed in 0..20 {
+            let outcome = outcome("one rule", 1, &simulate(-0.02, 0.01, seed));
+            assert_eq!(outcome.verdict, Verdict::Less, "{outcome:?}");
+            let [low, high] = outcome.interval_percent.unwrap();
+            assert!(low < -1.4 && high < -0.8 && high - low < 2.0, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_proven_where_nothing_differs() {
+        let wrong = (0..200)
+            .filter(|&seed| {
+                outcome("plain", 1, &simulate(0.0, 0.01, seed)).verdict != Verdict::NoDifference
+            })
+            .count();
+        // 5 % of 200 are expected; 20 would be 3.2 standard deviations more
+        assert!(wrong <= 20, "{wrong} of 200 A/A runs claim a difference");
+    }
+
+    #[test]
+    fn no_claim_is_made_within_the_allowance() {
+        let rebuilds = |ln: f64| -> Vec<Rebuild> {
+            (0..12)
+                .map(|i| Rebuild {
+                    blocks: 20,
+                    not_offered: 0,
+                    rates_pps: vec![8e5, 8e5],
+                    ln_ratios: vec![0.0, ln + 1e-4 * f64::from(i % 3)],
+                })
+                .collect()
+        };
+        let of = |ln| outcome("x", 1, &rebuilds(ln));
+        assert_eq!(of(0.001).verdict, Verdict::NoDifference);
+        assert_eq!(of(-0.0015).verdict, Verdict::NoDifference);
+        assert!(of(0.001).p_value.unwrap() > 0.9);
+        assert_eq!(of(-0.004).verdict, Verdict::Less);
+        assert!(of(-0.004).p_value.unwrap() < 0.001);
+        let [low, high] = of(0.01).interval_percent.unwrap();
+        assert!(low > 0.0 && high - low > 0.4, "{low} {high}");
+    }
+
+    #[test]
+    fn blocks_with_a_held_up_generator_are_left_out() {
+        let slice = |configuration, sent| Slice {
+            configuration,
+            duration_s: 0.02,
+            sent,
+            received: 10_000,
+            dut_waited_s: 0.0,
+        };
+        let good = vec![
+            slice(0, 36_000),
+            slice(1, 36_000),
+            slice(1, 36_000),
+            slice(0, 36_000),
+        ];
+        let mut bad = good.clone();
+        bad[2].sent = 30_000;
+        let mut taken = good.clone();
+        taken[1].dut_waited_s = 0.01;
+        let result = rebuild(2, &[good.clone(), bad, taken, good.clone()], 1.8e6);
+        assert_eq!((result.blocks, result.not_offered), (2, 2));
+        assert!(result.ln_ratios.is_empty(), "two blocks are too few");
+        assert_eq!(rebuild(2, &vec![good; 5], 1.8e6).ln_ratios, [0.0, 0.0]);
+        assert_eq!(outcome("x", 1, &[result]).verdict, Verdict::CannotTell);
+    }
+
+    #[test]
+    fn every_configuration_visits_every_place() {
+        for k in 1..5 {
+            for place in 0..k {
+                let mut seen: Vec<usize> = (0..k).map(|r| places(k, r)[place]).collect();
+                seen.sort_unstable();
+                assert_eq!(seen, (0..k).collect::<Vec<_>>());
+            }
+        }
+    }
+}

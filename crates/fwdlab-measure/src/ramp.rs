@@ -1,0 +1,448 @@
+//! Ramp: a load that rises slowly from nothing to more than the DUT forwards, and what comes out, second by second.
+//!
+//! Warm-up, ramp, hold, and on request down again. Where lasting loss begins is read from the samples by two rules: the one of the
+//! public viewer of TRex load tests, and a robust one that a momentary dip does not fool. Not a throughput in the sense of
+//! RFC 2544. Start with [`Ramp`]; the rules are [`max_ok_pps`] and [`edge`].
+
+use std::ops::Range;
+
+use fwdlab_model::outcome::{Compliance, Edge, Found, Outcome};
+use fwdlab_model::procedure::{Answer, Interval, Purpose, Question, Stretch};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
+use fwdlab_stats::Sample;
+
+use crate::mlr::outcome::OFFERED_SHARE;
+use crate::procedure::{
+    Course, Procedure, TESTER_BOUND, check_load, is_tester_bound, percent, time,
+};
+
+/// So many consecutive samples with loss are more than a dip...
+const STREAK: usize = 3;
+
+/// ...unless so many without follow.
+const CLEAN: usize = 10;
+
+/// A rising load rises in steps of this length (methods.md §2): loss begins at most half of one before the load of a straight line says.
+const STEP_S: f64 = 0.1;
+
+/// Loss thresholds that make sense.
+const THRESHOLDS: std::ops::RangeInclusive<f64> = 0.0001..=1.0;
+
+/// A DUT that forwards less than this share of its best rate at the end collapses.
+const COLLAPSE: f64 = 0.9;
+
+/// What is to be offered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, FCS counted.
+    pub frame_size: FrameSize,
+    /// Load of the warm-up.
+    pub warm_up_pps: f64,
+    /// How long it lasts.
+    pub warm_up_ns: u64,
+    /// Load at the end of the ramp.
+    pub target_pps: f64,
+    /// How long the load rises.
+    pub ramp_ns: u64,
+    /// How long it stays at the target.
+    pub hold_ns: u64,
+    /// Ramp down again and find the edge a second time.
+    pub up_down: bool,
+    /// Loss ratio from which on a sample counts as lossy.
+    pub loss_threshold: f64,
+    /// Length of a sample.
+    pub sample_ns: u64,
+}
+
+impl Parameters {
+    /// Eleven minutes: half a minute of warm-up at 1 kpps, ten of ramp, half a minute at the target.
+    pub fn standard(frame_size: FrameSize, target_pps: f64) -> Parameters {
+        const SECOND: u64 = 1_000_000_000;
+        Parameters {
+            frame_size,
+            warm_up_pps: 1000.0,
+            warm_up_ns: 30 * SECOND,
+            target_pps,
+            ramp_ns: 600 * SECOND,
+            hold_ns: 30 * SECOND,
+            up_down: false,
+            loss_threshold: 0.001,
+            sample_ns: SECOND,
+        }
+    }
+
+    /// Change of the load from one sample to the next.
+    pub fn resolution_pps(&self) -> f64 {
+        self.target_pps * self.sample_ns as f64 / self.ramp_ns as f64
+    }
+
+    /// The edge with no load above the target, and with the moments between which the load passed what the DUT forwards.
+    fn with_moments(&self, edge: Edge, is_down: bool) -> Edge {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let sample_s = seconds(self.sample_ns);
+        let share = edge.lower_pps.unwrap_or(0.0) / self.target_pps;
+        let top_s = seconds(self.warm_up_ns + self.ramp_ns + self.hold_ns);
+        let moments = edge.at_s.map(|at_s| match is_down {
+            false => {
+                let rise_s = share * seconds(self.ramp_ns) - STEP_S / 2.0;
+                let from_s = seconds(self.warm_up_ns) + rise_s.max(0.0);
+                (from_s.min(at_s + sample_s), at_s + sample_s)
+            }
+            true => {
+                let fall_s = (1.0 - share) * seconds(self.ramp_ns) + STEP_S / 2.0;
+                (at_s, (top_s + fall_s).max(at_s))
+            }
+        });
+        Edge {
+            upper_pps: edge.upper_pps.map(|pps| pps.min(self.target_pps)),
+            from_s: moments.map(|(from, _)| from),
+            until_s: moments.map(|(_, until)| until),
+            ..edge
+        }
+    }
+
+    /// Samples of the warm-up, of the way up with the hold, of the hold alone, of the way down.
+    fn parts(&self, samples: usize) -> [Range<usize>; 4] {
+        let at = |ns: u64| ((ns / self.sample_ns) as usize).min(samples);
+        let ramp = at(self.warm_up_ns);
+        let hold = at(self.warm_up_ns + self.ramp_ns);
+        let down = at(self.warm_up_ns + self.ramp_ns + self.hold_ns);
+        [0..ramp, ramp..down, hold..down, down..samples]
+    }
+}
+
+/// The largest forwarding rate without lasting loss by the rule of the public viewer: in time order, a lossy second marks its
+/// forwarding rate when there is no mark, a clean one clears it; at the end the mark counts, or else the largest rate of all.
+pub fn max_ok_pps(samples: &[Interval], threshold: f64) -> f64 {
+    let mut mark = None;
+    for sample in samples {
+        if sample.loss_ratio() > threshold {
+            mark.get_or_insert(sample.forwarding_rate_pps());
+        } else {
+            mark = None;
+        }
+    }
+    let rates = samples.iter().map(Interval::forwarding_rate_pps);
+    mark.unwrap_or_else(|| rates.fold(0.0, f64::max))
+}
+
+/// Where lasting loss begins in samples of a rising load: the robust rule.
+///
+/// The first streak of three or more lossy samples that ten clean ones do not follow at once. The load is the largest that was
+/// offered before it within the threshold.
+///
+/// What the DUT forwards without loss lies between the most that came out in those samples, for more it cannot have forwarded, and the
+/// largest load of the first lossy sample, for below what it forwards nothing is lost. A buffer changes neither.
+pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
+    let lossy: Vec<bool> = samples.iter().map(|s| s.loss_ratio() > threshold).collect();
+    let mut at = 0;
+    let mut begin = None;
+    while at < lossy.len() {
+        if !lossy[at] {
+            at += 1;
+            continue;
+        }
+        let streak = lossy[at..].iter().take_while(|lossy| **lossy).count();
+        let after = &lossy[at + streak..];
+        let clean = after.iter().take_while(|lossy| !**lossy).count();
+        if streak >= STREAK && clean < CLEAN {
+            begin = Some(at);
+            break;
+        }
+        at += streak;
+    }
+    let within = &samples[..begin.unwrap_or(samples.len())];
+    let clean = within
+        .iter()
+        .filter(|s| s.loss_ratio() <= threshold && s.frames_sent > 0);
+    let loads: Vec<f64> = clean.clone().map(Interval::offered_load_pps).collect();
+    let rates = clean.map(Interval::forwarding_rate_pps);
+    let short = within
+        .iter()
+        .any(|s| s.offered_load_pps() < OFFERED_SHARE * s.intended_load_pps - 1.0);
+    Edge {
+        saturation_pps: (!loads.is_empty()).then(|| loads.iter().fold(0.0f64, |a, b| a.max(*b))),
+        resolution_pps,
+        lower_pps: rates.max_by(f64::total_cmp),
+        upper_pps: begin.map(|at| samples[at].intended_load_pps + resolution_pps / 2.0),
+        at_s: begin.map(|at| samples[at].at_ns as f64 / 1e9),
+        from_s: None,
+        until_s: None,
+        reason: match begin {
+            Some(_) => format!("more than {} % lost from there on", percent(threshold)),
+            None if short => "the generator fell short of the load: the DUT may do more".into(),
+            None => "no lasting loss up to the target: the DUT may do more".into(),
+        },
+    }
+}
+
+/// The machine: it asks for one long trial.
+#[derive(Debug, Clone)]
+pub struct Ramp {
+    parameters: Parameters,
+    samples: Vec<Interval>,
+    course: Course,
+}
+
+impl Ramp {
+    /// Prepares the trial.
+    ///
+    /// # Errors
+    /// An impossible load or threshold, a ramp of less than ten samples, or steps below one frame.
+    pub fn new(parameters: Parameters) -> Result<Ramp, String> {
+        let p = &parameters;
+        check_load("the load of the warm-up", p.warm_up_pps)?;
+        check_load("the target of the ramp", p.target_pps)?;
+        if !THRESHOLDS.contains(&p.loss_threshold) {
+            return Err(format!(
+                "a loss threshold of {} %: it must be 0.01 % to 100 %",
+                percent(p.loss_threshold)
+            ));
+        }
+        if p.sample_ns == 0 || p.ramp_ns < 10 * p.sample_ns {
+            return Err(format!(
+                "a ramp of {} has fewer than ten samples of {}",
+                time(p.ramp_ns),
+                time(p.sample_ns)
+            ));
+        }
+        let step = p.resolution_pps() * (p.sample_ns as f64 / 1e9);
+        if step < 1.0 {
+            return Err(format!(
+                "the load rises by {step:.3} frames a sample: below one frame that means nothing, make the ramp shorter or the \
+                 target higher"
+            ));
+        }
+        Ok(Ramp {
+            parameters,
+            samples: Vec::new(),
+            course: Course::default(),
+        })
+    }
+}
+
+impl Procedure for Ramp {
+    fn next_trial(&mut self) -> Option<Question> {
+        if self.course.trials > 0 || self.course.failure.is_some() {
+            return None;
+        }
+        let p = &self.parameters;
+        let slope = |from_pps: f64, to_pps: f64| Stretch {
+            duration_ns: p.ramp_ns,
+            from_pps,
+            to_pps,
+        };
+        let mut stretches = vec![
+            Stretch::constant(p.warm_up_pps, p.warm_up_ns),
+            slope(0.0, p.target_pps),
+            Stretch::constant(p.target_pps, p.hold_ns),
+        ];
+        if p.up_down {
+            stretches.push(slope(p.target_pps, 0.0));
+        }
+        let reason = format!(
+            "ramp to {:.0} frames/s in {}",
+            p.target_pps,
+            time(p.ramp_ns)
+        );
+        Some(Question {
+            stretches,
+            sample_ns: Some(p.sample_ns),
+            // where the generator falls short is part of the result
+            needs_load: false,
+            ..Question::constant(p.frame_size, 1.0, 1, Purpose::Measure, reason)
+        })
+    }
+
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        self.samples.clone_from(&answer.samples);
+        format!("{} samples", self.samples.len())
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let [warm_up, rise, hold, fall] = p.parts(self.samples.len());
+        let part = |range: Range<usize>| &self.samples[range];
+        let resolution = p.resolution_pps();
+        let up = edge(part(rise.clone()), p.loss_threshold, resolution);
+        let up = p.with_moments(up, false);
+        let down = (p.up_down && !fall.is_empty()).then(|| {
+            let reversed: Vec<Interval> = part(fall.clone()).iter().rev().copied().collect();
+            let down = edge(&reversed, p.loss_threshold, resolution);
+            p.with_moments(down, true)
+        });
+        let to_hold = part(0..rise.end);
+        let rates = to_hold.iter().map(Interval::forwarding_rate_pps);
+        let max_rate = rates.fold(0.0, f64::max);
+        let held: Vec<f64> = part(hold)
+            .iter()
+            .map(Interval::forwarding_rate_pps)
+            .collect();
+        let held = Sample::new(held).ok().map(|sample| sample.median());
+        let collapse = held.filter(|_| max_rate > 0.0).map(|held| held / max_rate);
+        let mut warnings = Vec::new();
+        if let Some(ratio) = collapse.filter(|ratio| *ratio < COLLAPSE) {
+            warnings.push(format!(
+                "livelock: at the target the DUT forwards {:.0} % of its best rate",
+                100.0 * ratio
+            ));
+        }
+        let warm = part(warm_up);
+        let is_dead = max_rate == 0.0;
+        if !is_dead
+            && warm
+                .iter()
+                .filter(|s| s.loss_ratio() > p.loss_threshold)
+                .count()
+                >= STREAK
+        {
+            warnings.push(
+                "frames were lost even in the warm-up: look for the fault before the figure".into(),
+            );
+        }
+        if let (Some(up), Some(down)) = (
+            up.saturation_pps,
+            down.as_ref().and_then(|d| d.saturation_pps),
+        ) && (up - down).abs() > 3.0 * resolution
+        {
+            warnings.push(format!(
+                "hysteresis: loss begins at {up:.0} frames/s on the way up and ends at {down:.0} on the way down"
+            ));
+        }
+        let offered = part(rise.clone()).iter().map(Interval::offered_load_pps);
+        let limit_pps = offered.fold(0.0, f64::max);
+        let tester_bound = (up.saturation_pps).is_some_and(|pps| is_tester_bound(pps, limit_pps));
+        let answered = self.course.trials > 0 && up.saturation_pps.is_some() && !is_dead;
+        let verdict = match (&up.saturation_pps, up.at_s) {
+            _ if self.course.trials == 0 => "not measured".to_owned(),
+            _ if is_dead => "nothing came back at any load".into(),
+            (None, _) => "frames were lost at every load".into(),
+            (Some(_), None) => up.reason.clone(),
+            (Some(_), Some(_)) if tester_bound => TESTER_BOUND.into(),
+            (Some(_), Some(_)) => "found".into(),
+        };
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered,
+            compliance: Compliance::default(),
+            warnings,
+            trials: self.course.trials,
+            found: Found::Ramp(fwdlab_model::outcome::Ramp {
+                target_pps: p.target_pps,
+                loss_threshold: p.loss_threshold,
+                up,
+                down,
+                max_ok_pps: max_ok_pps(to_hold, p.loss_threshold),
+                max_forwarding_rate_pps: max_rate,
+                held_forwarding_rate_pps: held,
+                collapse_ratio: collapse,
+                tester_bound,
+                samples: self.samples.clone(),
+            }),
+        }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second each: sent and received.
+    fn samples(counts: &[(u64, u64)]) -> Vec<Interval> {
+        let second = 1_000_000_000;
+        (0..)
+            .zip(counts)
+            .map(|(k, &(frames_sent, frames_received))| Interval {
+                at_ns: k * second,
+                length_ns: second,
+                intended_load_pps: frames_sent as f64,
+                frames_sent,
+                frames_received,
+            })
+            .collect()
+    }
+
+    /// A rise of 1000 a second up to a capacity, with these seconds lossy besides.
+    fn rise(seconds: u64, capacity: u64, dips: &[u64]) -> Vec<Interval> {
+        let counts: Vec<(u64, u64)> = (1..=seconds)
+            .map(|k| {
+                let sent = 1000 * k;
+                let dip = if dips.contains(&k) { sent / 10 } else { 0 };
+                (sent, sent.min(capacity) - dip.min(sent.min(capacity)))
+            })
+            .collect();
+        samples(&counts)
+    }
+
+    #[test]
+    fn the_viewers_rule() {
+        // a mark is cleared by a clean second: the dip is not the result
+        let dip = samples(&[(100, 100), (200, 150), (300, 300), (400, 350), (500, 360)]);
+        assert_eq!(max_ok_pps(&dip, 0.001), 350.0);
+        // no mark at the end: the largest rate of all
+        let clean = samples(&[(100, 100), (200, 150), (300, 300)]);
+        assert_eq!(max_ok_pps(&clean, 0.001), 300.0);
+        // the first lossy second of the last streak counts, not its best
+        assert_eq!(max_ok_pps(&samples(&[(100, 50), (200, 90)]), 0.001), 50.0);
+        // exactly the threshold is no loss
+        assert_eq!(max_ok_pps(&samples(&[(1000, 999)]), 0.001), 999.0);
+        assert_eq!(max_ok_pps(&[], 0.001), 0.0);
+    }
+
+    #[test]
+    fn the_robust_rule() {
+        let of = |samples: &[Interval]| edge(samples, 0.001, 1000.0);
+        assert_eq!(of(&rise(60, 40_000, &[])).saturation_pps, Some(40_000.0));
+        // a dip of two seconds, and one of four that is followed by more than ten clean ones
+        let found = of(&rise(60, 40_000, &[5, 6, 20, 21, 22, 23]));
+        assert_eq!(
+            (found.saturation_pps, found.at_s),
+            (Some(40_000.0), Some(40.0))
+        );
+        // three lossy seconds with only nine clean ones after them are the begin
+        let found = of(&rise(60, 40_000, &[28, 29, 30]));
+        assert_eq!(found.at_s, Some(40.0));
+        let found = of(&rise(60, 40_000, &[29, 30, 31]));
+        assert_eq!(
+            (found.saturation_pps, found.at_s),
+            (Some(28_000.0), Some(28.0))
+        );
+        let found = of(&rise(60, 100_000, &[]));
+        assert_eq!((found.saturation_pps, found.at_s), (Some(60_000.0), None));
+        assert!(found.reason.contains("may do more"));
+        assert_eq!(of(&rise(60, 0, &[])).saturation_pps, None);
+        // counters read with a jitter of half a frame in a thousand make no loss
+        let jitter: Vec<(u64, u64)> = (1..60u64)
+            .map(|k| (100_000 * k, 100_000 * k - 50 * k * (k % 2)))
+            .collect();
+        assert_eq!(of(&samples(&jitter)).at_s, None);
+    }
+
+    #[test]
+    fn resolution_and_errors() {
+        // methods.md §2: 14.88 Mpps in 600 s are 24.8 kpps a sample
+        let size = FrameSize::MIN;
+        let standard = Parameters::standard(size, 14_880_000.0);
+        assert_eq!(standard.resolution_pps(), 24_800.0);
+        let question = Ramp::new(standard.clone()).unwrap().next_trial().unwrap();
+        assert_eq!(question.duration_ns(), 660_000_000_000);
+        let wrong = |change: &dyn Fn(&mut Parameters)| {
+            let mut parameters = standard.clone();
+            change(&mut parameters);
+            Ramp::new(parameters).unwrap_err()
+        };
+        assert!(wrong(&|p| p.target_pps = 0.0).contains("above 0"));
+        assert!(wrong(&|p| p.target_pps = 500.0).contains("below one frame"));
+        assert!(wrong(&|p| p.loss_threshold = 0.0).contains("0.01 %"));
+        assert!(wrong(&|p| p.loss_threshold = 1.1).contains("100 %"));
+        assert!(wrong(&|p| p.ramp_ns = 9_000_000_000).contains("ten samples"));
+    }
+}

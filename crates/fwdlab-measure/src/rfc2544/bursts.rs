@@ -1,0 +1,228 @@
+//! Bursty traffic: how close bursts of frames may follow each other until some are lost (RFC 2544 §21).
+//!
+//! Frames leave in bursts at minimum gap with a constant average load; for every length of a burst the smallest gap between two of
+//! them is sought at which nothing is lost, in trials of full length. The longest burst at all is
+//! [`super::back_to_back`]'s. Start with [`Bursty`].
+
+use fwdlab_model::outcome::{BurstGap, Found, Outcome};
+use fwdlab_model::procedure::{Answer, Bursts, Purpose, Question};
+use fwdlab_model::variant::Variant;
+
+use super::Setup;
+use crate::procedure::{Course, Procedure, check_duration, is_lossless, time};
+
+/// Lengths of bursts that §21 asks for, in frames.
+pub const FRAMES: [u32; 4] = [16, 64, 256, 1024];
+
+/// A DUT that has not recovered from a burst after this time will not.
+pub const LONGEST_GAP_NS: u64 = 100_000_000;
+
+/// A gap is known when the largest at which frames were lost is no smaller by more than this share.
+pub const RESOLUTION: f64 = 0.01;
+
+/// A trial has so many bursts at least.
+const FEWEST_BURSTS: u64 = 10;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, loads, conditions. The rate in a burst is the largest load: what the tester can hold, at most the line's.
+    pub setup: Setup,
+    /// Lengths of bursts in frames.
+    pub frames: Vec<u32>,
+    /// Duration of every trial.
+    pub trial_ns: u64,
+    /// Longest gap that is tried.
+    pub longest_gap_ns: u64,
+    /// Resolution of a gap, relative.
+    pub resolution: f64,
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Bursty {
+    parameters: Parameters,
+    /// Of the current length: the largest gap with loss and the smallest without, in nanoseconds.
+    lossy: Option<f64>,
+    clean: Option<f64>,
+    found: Vec<BurstGap>,
+    course: Course,
+}
+
+impl Bursty {
+    /// Prepares the searches.
+    ///
+    /// # Errors
+    /// No lengths or one below two frames, a resolution that is none, trials too short for some bursts, impossible loads.
+    pub fn new(parameters: Parameters) -> Result<Bursty, String> {
+        let p = &parameters;
+        p.setup.check()?;
+        let Some(longest) = p.frames.iter().max() else {
+            return Err("no length of a burst was given: RFC 2544 §21 has 16,64,256,1024".into());
+        };
+        if p.frames.iter().any(|frames| *frames < 2) {
+            return Err("a burst has at least two frames".into());
+        }
+        if !(p.resolution > 0.0 && p.resolution < 1.0) {
+            return Err(format!("a resolution of {} is none", p.resolution));
+        }
+        let burst_ns = f64::from(*longest) / p.setup.largest_pps() * 1e9;
+        let needed = FEWEST_BURSTS * (p.longest_gap_ns + burst_ns as u64);
+        if p.trial_ns < needed {
+            return Err(format!(
+                "trials of {} are too short for {FEWEST_BURSTS} bursts of {longest} frames with gaps of up to {}: make them {} or longer",
+                time(p.trial_ns),
+                time(p.longest_gap_ns),
+                time(needed)
+            ));
+        }
+        check_duration("a trial", p.trial_ns, p.setup.largest_pps())?;
+        Ok(Bursty {
+            parameters,
+            lossy: None,
+            clean: None,
+            found: Vec::new(),
+            course: Course::default(),
+        })
+    }
+
+    /// The length that is measured now.
+    fn bursts(&self) -> Option<Bursts> {
+        let frames = *self.parameters.frames.get(self.found.len())?;
+        Some(Bursts {
+            frames,
+            rate_pps: self.parameters.setup.largest_pps(),
+        })
+    }
+
+    /// The gap of the next trial, and why.
+    fn next_gap(&self, bursts: &Bursts) -> (f64, String) {
+        let shortest = 1e9 / bursts.rate_pps;
+        match (self.clean, self.lossy) {
+            (None, _) => (
+                self.parameters.longest_gap_ns as f64,
+                "the longest gap: one burst must pass alone".into(),
+            ),
+            (Some(_), None) => (shortest, "no gap at all: the full load".into()),
+            // gaps are of many magnitudes
+            (Some(clean), Some(lossy)) => (
+                (clean * lossy).sqrt(),
+                format!(
+                    "between {} with and {} without loss",
+                    gap(lossy),
+                    gap(clean)
+                ),
+            ),
+        }
+    }
+
+    fn settle(&mut self, bursts: &Bursts) {
+        let of = |gap_ns: Option<f64>| gap_ns.map(|ns| ns / 1e9);
+        self.found.push(BurstGap {
+            frames: bursts.frames,
+            gap_s: of(self.clean),
+            lossy_gap_s: of(self.lossy),
+            load_pps: self.clean.map(|gap_ns| bursts.load_pps(gap_ns)),
+        });
+        (self.clean, self.lossy) = (None, None);
+    }
+}
+
+fn gap(ns: f64) -> String {
+    time(ns.round() as u64)
+}
+
+impl Procedure for Bursty {
+    fn next_trial(&mut self) -> Option<Question> {
+        if self.course.failure.is_some() {
+            return None;
+        }
+        let bursts = self.bursts()?;
+        let (gap_ns, why) = self.next_gap(&bursts);
+        let reason = format!(
+            "bursts of {} frames, {} apart: {why}",
+            bursts.frames,
+            gap(gap_ns)
+        );
+        let load = bursts.load_pps(gap_ns);
+        let p = &self.parameters;
+        Some(Question {
+            bursts: Some(bursts),
+            ..p.setup.question(load, p.trial_ns, Purpose::Measure, reason)
+        })
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let Some(bursts) = self.bursts() else {
+            return String::new();
+        };
+        let (gap_ns, _) = self.next_gap(&bursts);
+        let is_clean = is_lossless(question, answer);
+        match is_clean {
+            true => self.clean = Some(gap_ns),
+            false => self.lossy = Some(gap_ns),
+        }
+        let known = match (self.clean, self.lossy) {
+            (None, Some(_)) => Some("frames are lost at any gap".to_owned()),
+            (Some(clean), _) if clean * bursts.rate_pps <= 1e9 => Some("no gap is needed".into()),
+            (Some(clean), Some(lossy)) if clean <= lossy * (1.0 + self.parameters.resolution) => {
+                Some(format!("the smallest gap is {}", gap(clean)))
+            }
+            _ => None,
+        };
+        match known {
+            Some(words) => {
+                self.settle(&bursts);
+                words
+            }
+            None if is_clean => "no loss: closer".into(),
+            None => "lost frames: farther apart".into(),
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let complete = self.found.len() == p.frames.len();
+        let too_long: Vec<String> = (self.found.iter())
+            .filter(|burst| burst.gap_s.is_none())
+            .map(|burst| burst.frames.to_string())
+            .collect();
+        let verdict = match (complete, too_long.is_empty()) {
+            (false, _) => "not all lengths were measured".to_owned(),
+            (true, true) => "measured".into(),
+            (true, false) => format!(
+                "bursts of {} frames lose some however far apart they are: they do not fit the DUT's buffer",
+                too_long.join(", ")
+            ),
+        };
+        let mut further = Vec::new();
+        if p.setup.line_rate_pps.is_none() {
+            further.push(
+                "there is no line: bursts at the largest load of the tester, not at minimum gap"
+                    .into(),
+            );
+        }
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.setup.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: complete && self.course.failure.is_none(),
+            compliance: p.setup.conditions.label(
+                "RFC 2544 §21 bursty traffic",
+                p.trial_ns,
+                further,
+            ),
+            warnings: Vec::new(),
+            trials: self.course.trials,
+            found: Found::Bursts(fwdlab_model::outcome::BurstGaps {
+                rate_pps: p.setup.largest_pps(),
+                bursts: self.found.clone(),
+            }),
+        }]
+    }
+}

@@ -1,0 +1,195 @@
+//! Frame loss rate: loss over load, from the full rate down (RFC 2544 §26.3, errata 422 and 5203; RFC 1242 §3.6).
+//!
+//! From 100 % of the full rate in steps of 10 % or less, until two successive loads lose nothing; below the last
+//! whole step the load is halved. The forwarding rate of every
+//! point shows a DUT that forwards less in overload. Start with [`FrameLoss`].
+
+use fwdlab_model::outcome::{Found, LossPoint, Outcome};
+use fwdlab_model::procedure::{Answer, Purpose, Question};
+use fwdlab_model::variant::Variant;
+
+use super::Setup;
+use crate::compliance::FINAL_NS;
+use crate::procedure::{Course, Procedure, check_duration, is_lossless};
+
+/// Largest step that the RFC allows, in percent.
+pub const LARGEST_STEP: f64 = 10.0;
+
+/// Below the last step loads are halved, down to this share of the full rate in percent.
+const SMALLEST_PERCENT: f64 = 0.1;
+
+/// A DUT that forwards less than this share of its best rate at the highest load collapses.
+const COLLAPSE: f64 = 0.9;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, loads, conditions.
+    pub setup: Setup,
+    /// From one load to the next, in percent of the full rate.
+    pub step_percent: f64,
+    /// Duration of a trial.
+    pub trial_ns: u64,
+}
+
+impl Parameters {
+    /// As RFC 2544 asks for.
+    pub fn standard(setup: Setup) -> Parameters {
+        Parameters {
+            setup,
+            step_percent: LARGEST_STEP,
+            trial_ns: FINAL_NS,
+        }
+    }
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct FrameLoss {
+    parameters: Parameters,
+    points: Vec<LossPoint>,
+    /// Steps below 100 % of the next load.
+    steps: u32,
+    clean: u32,
+    not_offered: u32,
+    course: Course,
+}
+
+impl FrameLoss {
+    /// Prepares the trials. Loads that the tester cannot offer are left out.
+    ///
+    /// # Errors
+    /// The step is none, or larger than the RFC allows; a load is impossible; trials are too short.
+    pub fn new(parameters: Parameters) -> Result<FrameLoss, String> {
+        let p = &parameters;
+        p.setup.check()?;
+        if !(p.step_percent > 0.0 && p.step_percent <= LARGEST_STEP) {
+            return Err(format!(
+                "a step of {} %: RFC 2544 §26.3 allows steps above 0 and up to 10 %",
+                p.step_percent
+            ));
+        }
+        let smallest = p.setup.full_rate_pps() * SMALLEST_PERCENT / 100.0;
+        check_duration("a trial at the smallest load", p.trial_ns, smallest)?;
+        let reachable = p.setup.largest_pps() / p.setup.full_rate_pps();
+        let steps = ((1.0 - reachable) * 100.0 / p.step_percent - 1e-9)
+            .ceil()
+            .max(0.0);
+        Ok(FrameLoss {
+            steps: steps as u32,
+            parameters,
+            points: Vec::new(),
+            clean: 0,
+            not_offered: 0,
+            course: Course::default(),
+        })
+    }
+
+    /// The next load; below the last whole step it is halved.
+    fn percent(&self) -> f64 {
+        let step = self.parameters.step_percent;
+        let whole = (100.0 / step + 1e-9).floor() as u32 - 1;
+        let halvings = self.steps.saturating_sub(whole);
+        (100.0 - f64::from(self.steps - halvings) * step) / 2f64.powi(halvings as i32)
+    }
+}
+
+impl Procedure for FrameLoss {
+    fn next_trial(&mut self) -> Option<Question> {
+        let percent = self.percent();
+        if self.clean >= 2 || percent < SMALLEST_PERCENT || self.course.failure.is_some() {
+            return None;
+        }
+        let p = &self.parameters;
+        let load = p.setup.full_rate_pps() * percent / 100.0;
+        let reason = format!("loss at {percent} % of the full rate");
+        Some(p.setup.question(load, p.trial_ns, Purpose::Measure, reason))
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let loss = answer.frames_lost() as f64 / answer.frames_sent.max(1) as f64;
+        let is_clean = is_lossless(question, answer);
+        self.points.push(LossPoint {
+            percent: self.percent(),
+            load_pps: question.peak_pps(),
+            loss_percent: 100.0 * loss,
+            forwarding_rate_pps: answer.forwarding_rate_pps(),
+        });
+        self.steps += 1;
+        self.not_offered += u32::from(!is_clean && loss == 0.0);
+        self.clean = if is_clean { self.clean + 1 } else { 0 };
+        match self.clean {
+            0 if loss == 0.0 => "no loss, but less than the load was offered: down".into(),
+            0 => format!("{} % lost: down", (1e6 * loss).round() / 1e4),
+            1 => "no loss: one more".into(),
+            _ => "no loss twice: done".into(),
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let ended_clean = self.clean >= 2;
+        let rates = self.points.iter().map(|point| point.forwarding_rate_pps);
+        let best = rates.fold(0.0, f64::max);
+        let collapse_ratio = self
+            .points
+            .first()
+            .filter(|_| best > 0.0)
+            .map(|first| first.forwarding_rate_pps / best);
+        let mut warnings = Vec::new();
+        if let Some(ratio) = collapse_ratio.filter(|ratio| *ratio < COLLAPSE) {
+            warnings.push(format!(
+                "livelock: at the highest load the DUT forwards {:.0} % of its best rate",
+                100.0 * ratio
+            ));
+        }
+        if self.not_offered > 0 {
+            warnings.push(format!(
+                "at {} loads without loss the generator offered less than it should: they do not count as clean",
+                self.not_offered
+            ));
+        }
+        let mut further = Vec::new();
+        let starts_below = self
+            .points
+            .first()
+            .is_some_and(|point| point.percent < 100.0 - 1e-9);
+        if starts_below {
+            further.push("partial range: the tester does not reach 100 %".into());
+        }
+        if !ended_clean {
+            further.push("partial range: no two loads without loss at the end".into());
+        }
+        let lost_everything = !self.points.is_empty() && best == 0.0;
+        let verdict = match (ended_clean, self.points.len()) {
+            _ if lost_everything => "nothing came back at any load",
+            (true, 2) => "nothing was lost at the two highest loads",
+            (true, _) => "measured",
+            (false, _) => "frames were lost down to the smallest load",
+        };
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.setup.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: ended_clean && self.course.failure.is_none(),
+            compliance: p.setup.conditions.label(
+                "RFC 2544 §26.3 frame loss rate",
+                p.trial_ns,
+                further,
+            ),
+            warnings,
+            trials: self.course.trials,
+            found: Found::FrameLoss(fwdlab_model::outcome::FrameLoss {
+                max_load_pps: p.setup.full_rate_pps(),
+                points: self.points.clone(),
+                ended_clean,
+                collapse_ratio,
+            }),
+        }]
+    }
+}

@@ -1,0 +1,300 @@
+//! Latency at the throughput and below (RFC 2544 §26.2, RFC 8219 §7.2; RFC 1242 §3.8).
+//!
+//! RFC 2544 tags one frame in a trial of two minutes and takes the mean of twenty trials. RFC 8219 tags 500 or more in the second
+//! minute and takes median and 99.9th percentile of each trial. Percentiles of trials are never averaged: the report has their
+//! median and their ends. Start with [`Latency`].
+
+use fwdlab_model::outcome::{Found, LatencyMode, LatencyPoint, Outcome};
+use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
+use fwdlab_model::variant::Variant;
+
+use super::Setup;
+use crate::procedure::{
+    Course, Procedure, check_duration, check_load, held_up, loss_ratio, spread, time,
+};
+
+/// Repetitions that both RFCs ask for.
+pub const REPETITIONS: u32 = 20;
+
+/// Tagged frames of a trial that RFC 8219 asks for.
+pub const TAGGED: u32 = 500;
+
+/// Duration of a trial, and when tagging begins in it.
+pub const TRIAL_NS: u64 = 120_000_000_000;
+
+/// When the first frame is tagged.
+pub const TAG_FROM_NS: u64 = 60_000_000_000;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, loads, conditions.
+    pub setup: Setup,
+    /// One frame or many.
+    pub mode: LatencyMode,
+    /// The throughput of this size; 0 when none was found.
+    pub throughput_pps: f64,
+    /// Loads in percent of it; 100 is what the RFCs ask for.
+    pub percents: Vec<f64>,
+    /// Duration of a trial.
+    pub trial_ns: u64,
+    /// When tagging begins.
+    pub tag_from_ns: u64,
+    /// Frames to tag, in RFC 8219 mode.
+    pub tagged: u32,
+    /// Trials at each load.
+    pub repetitions: u32,
+    /// From what to what a delay counts, in words.
+    pub definition: String,
+}
+
+impl Parameters {
+    /// As the RFCs ask for, at the throughput alone.
+    pub fn standard(setup: Setup, mode: LatencyMode, throughput_pps: f64) -> Parameters {
+        let definition = match setup.conditions.simulated {
+            true => "from when a frame is sent to when it is received",
+            false => "from when a frame was due to leave to when it arrived at the tester",
+        };
+        Parameters {
+            setup,
+            mode,
+            throughput_pps,
+            percents: vec![100.0],
+            trial_ns: TRIAL_NS,
+            tag_from_ns: TAG_FROM_NS,
+            tagged: TAGGED,
+            repetitions: REPETITIONS,
+            definition: definition.into(),
+        }
+    }
+}
+
+/// The delay of a store-and-forward device by RFC 1242 §3.8 (last bit in to first bit out), from that between the first bits, on
+/// ports of equal speed.
+pub fn store_and_forward_ns(first_to_first_ns: f64, frame_bytes: u16, link_bps: f64) -> f64 {
+    first_to_first_ns - f64::from(frame_bytes) * 8.0 * 1e9 / link_bps
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Latency {
+    parameters: Parameters,
+    points: Vec<LatencyPoint>,
+    course: Course,
+}
+
+impl Latency {
+    /// Prepares the trials.
+    ///
+    /// # Errors
+    /// There are no loads or repetitions, a load is impossible, or tagging begins after the end.
+    pub fn new(parameters: Parameters) -> Result<Latency, String> {
+        let p = &parameters;
+        p.setup.check()?;
+        if p.percents.is_empty() || p.repetitions == 0 {
+            return Err("latency needs at least one load and one repetition".into());
+        }
+        if p.tag_from_ns >= p.trial_ns || (p.mode == LatencyMode::Rfc8219 && p.tagged == 0) {
+            return Err(format!(
+                "tagging from {} on in a trial of {} finds no frame",
+                time(p.tag_from_ns),
+                time(p.trial_ns)
+            ));
+        }
+        for percent in &p.percents {
+            if !(*percent > 0.0 && *percent <= 100.0) {
+                return Err(format!(
+                    "a load of {percent} % of the throughput: it must be above 0 and at most 100 %"
+                ));
+            }
+            if p.throughput_pps > 0.0 {
+                let load = p.throughput_pps * percent / 100.0;
+                check_load("the throughput", p.throughput_pps)?;
+                check_duration("a trial", p.trial_ns - p.tag_from_ns, load)?;
+            }
+        }
+        let points = p.percents.iter().map(|&percent| LatencyPoint {
+            percent,
+            load_pps: p.throughput_pps * percent / 100.0,
+            latency_ns: None,
+            typical_ns: None,
+            worst_case_ns: None,
+            repetitions: Vec::new(),
+            lossy: 0,
+        });
+        Ok(Latency {
+            points: points.collect(),
+            parameters,
+            course: Course::default(),
+        })
+    }
+
+    /// The load that has not all its repetitions.
+    fn current(&self) -> Option<usize> {
+        let wanted = self.parameters.repetitions as usize;
+        let ended = self.parameters.throughput_pps <= 0.0 || self.course.failure.is_some();
+        let mut points = self.points.iter();
+        points
+            .position(|point| point.repetitions.len() < wanted)
+            .filter(|_| !ended)
+    }
+}
+
+impl Procedure for Latency {
+    fn next_trial(&mut self) -> Option<Question> {
+        let p = &self.parameters;
+        let point = &self.points[self.current()?];
+        let reason = format!(
+            "delay at {} % of the throughput, {} of {}",
+            point.percent,
+            point.repetitions.len() + 1,
+            p.repetitions
+        );
+        let tagging = match p.mode {
+            LatencyMode::Rfc2544 => Tagging {
+                from_ns: p.tag_from_ns,
+                until_ns: p.tag_from_ns,
+                frames: 1,
+            },
+            LatencyMode::Rfc8219 => Tagging {
+                from_ns: p.tag_from_ns,
+                until_ns: p.trial_ns,
+                frames: p.tagged,
+            },
+        };
+        Some(Question {
+            tagging: Some(tagging),
+            ..p.setup
+                .question(point.load_pps, p.trial_ns, Purpose::Measure, reason)
+        })
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let Some(current) = self.current() else {
+            return String::new();
+        };
+        let Some(delays) = answer.delays else {
+            self.course.failure = Some("none of the tagged frames came back".into());
+            return "none of the tagged frames came back".into();
+        };
+        let point = &mut self.points[current];
+        point.repetitions.push(delays);
+        let is_lossy = loss_ratio(question, answer) > 0.0;
+        point.lossy += u32::from(is_lossy);
+        let of = |value: fn(&Delays) -> f64| {
+            spread(&point.repetitions.iter().map(value).collect::<Vec<_>>())
+        };
+        match self.parameters.mode {
+            LatencyMode::Rfc2544 => point.latency_ns = of(|d| d.mean_ns),
+            LatencyMode::Rfc8219 => {
+                (point.typical_ns, point.worst_case_ns) =
+                    (of(|d| d.p50_ns as f64), of(|d| d.worst_case_ns as f64));
+            }
+        }
+        let lost = if is_lossy {
+            "; frames were lost, so this is overload"
+        } else {
+            ""
+        };
+        match self.parameters.mode {
+            LatencyMode::Rfc2544 if delays.frames > 1 => format!(
+                "the mean of all {} frames is {:.0} ns{lost}",
+                delays.frames, delays.mean_ns
+            ),
+            LatencyMode::Rfc2544 => format!("the tagged frame took {:.0} ns{lost}", delays.mean_ns),
+            LatencyMode::Rfc8219 => format!(
+                "typical {} ns, worst case {} ns of {} frames{lost}",
+                delays.p50_ns, delays.worst_case_ns, delays.frames
+            ),
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let is_done = self.current().is_none() && self.course.failure.is_none();
+        let applies = p.throughput_pps > 0.0;
+        let lossy: u32 = self.points.iter().map(|point| point.lossy).sum();
+        let mut warnings = Vec::new();
+        if lossy > 0 {
+            warnings.push(format!(
+                "{lossy} of the trials lost frames: their delays are those of a full buffer, not of the DUT"
+            ));
+        }
+        let timed = || self.points.iter().flat_map(|point| &point.repetitions);
+        warnings.extend(held_up(timed()));
+        let fewest = timed().min_by_key(|delays| delays.frames);
+        if let (LatencyMode::Rfc8219, Some(delays)) = (p.mode, fewest)
+            && delays.told_p999_ns().is_none()
+        {
+            warnings.push(format!(
+                "the worst case of {} frames is nearly their largest: 99.9 % needs 10000",
+                delays.frames
+            ));
+        }
+        let mut further = Vec::new();
+        let asked = match p.mode {
+            LatencyMode::Rfc2544 => 1,
+            LatencyMode::Rfc8219 => p.tagged,
+        };
+        let all_were_timed = timed().any(|delays| delays.frames > u64::from(asked));
+        if all_were_timed {
+            further.push(match p.mode {
+                LatencyMode::Rfc2544 => {
+                    "the mean of all frames of a trial instead of one tagged frame".to_owned()
+                }
+                LatencyMode::Rfc8219 => format!(
+                    "all frames of a trial timed, from its begin on, instead of {TAGGED} tagged ones or more from 60 s on"
+                ),
+            });
+        }
+        if p.repetitions < REPETITIONS {
+            further.push(format!("{} repetitions instead of 20", p.repetitions));
+        }
+        if p.trial_ns < TRIAL_NS {
+            further.push(format!("trials of {} instead of 120 s", time(p.trial_ns)));
+        }
+        if p.tag_from_ns < TAG_FROM_NS && !all_were_timed {
+            further.push(format!(
+                "tagged from {} instead of 60 s on",
+                time(p.tag_from_ns)
+            ));
+        }
+        let standard = match p.mode {
+            LatencyMode::Rfc2544 => "RFC 2544 §26.2 latency",
+            LatencyMode::Rfc8219 => {
+                let frames = fewest.map_or(u64::from(p.tagged), |delays| delays.frames);
+                if frames < u64::from(TAGGED) {
+                    further.push(format!("{frames} timed frames instead of 500"));
+                }
+                "RFC 8219 §7.2 latency"
+            }
+        };
+        let verdict = match (applies, is_done) {
+            (false, _) => "not applicable: no throughput was found to measure it at",
+            (true, false) => "not all repetitions were made",
+            (true, true) if all_were_timed => "measured, with the delays of all frames",
+            (true, true) => "measured",
+        };
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.setup.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: applies && is_done,
+            // durations are judged here: they are not those of other procedures
+            compliance: p.setup.conditions.label(standard, u64::MAX, further),
+            warnings,
+            trials: self.course.trials,
+            found: Found::Latency(fwdlab_model::outcome::Latency {
+                mode: p.mode,
+                definition: p.definition.clone(),
+                throughput_pps: p.throughput_pps,
+                points: self.points.clone(),
+            }),
+        }]
+    }
+}

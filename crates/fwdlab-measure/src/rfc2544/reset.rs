@@ -1,0 +1,227 @@
+//! Reset: for how long a DUT forwards nothing after it was reset (RFC 6201, which replaces RFC 2544 §26.6).
+//!
+//! A load that the DUT carries, a reset in the middle of it, and two figures that differ when the outage is interrupted: from the
+//! number of lost frames, and from the moments of the last frame before and the first after. How the DUT is reset is for the lab.
+//! Start with [`Reset`].
+
+use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::procedure::{Answer, Ending, Purpose, Question};
+use fwdlab_model::variant::Variant;
+
+use super::Setup;
+use crate::procedure::{Course, Procedure, check_load, spread, time};
+
+/// Trials; the RFC asks for one or more.
+pub const REPETITIONS: u32 = 5;
+
+/// It is waited so long for the DUT.
+pub const LONGEST_NS: u64 = 900_000_000_000;
+
+/// Traffic before the reset.
+pub const BEFORE_NS: u64 = 5_000_000_000;
+
+/// The DUT is back when it has forwarded this share of the load...
+const BACK_SHARE: f64 = 0.99;
+
+/// ...for so long.
+const BACK_NS: u64 = 5_000_000_000;
+
+/// Counts are taken in such intervals.
+const SAMPLE_NS: u64 = 100_000_000;
+
+/// One in so many frames may be on its way.
+const ON_THEIR_WAY: u64 = 1000;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, loads, conditions.
+    pub setup: Setup,
+    /// What is reset and how, in words: `OS reboot`, `forwarding process restarted`.
+    pub what: String,
+    /// A load that the DUT carries without loss.
+    pub load_pps: f64,
+    /// Traffic before the reset.
+    pub before_ns: u64,
+    /// It is waited so long for the DUT.
+    pub longest_ns: u64,
+    /// Trials.
+    pub repetitions: u32,
+}
+
+impl Parameters {
+    /// As RFC 6201 asks for.
+    pub fn standard(setup: Setup, what: impl Into<String>, load_pps: f64) -> Parameters {
+        Parameters {
+            setup,
+            what: what.into(),
+            load_pps,
+            before_ns: BEFORE_NS,
+            longest_ns: LONGEST_NS,
+            repetitions: REPETITIONS,
+        }
+    }
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Reset {
+    parameters: Parameters,
+    times_s: Vec<(f64, Option<f64>)>,
+    resolution_ns: Option<u64>,
+    /// Frames were lost before the reset.
+    lossy_before: u32,
+    course: Course,
+}
+
+impl Reset {
+    /// Prepares the trials.
+    ///
+    /// # Errors
+    /// No repetitions, an impossible load, no traffic before the reset.
+    pub fn new(parameters: Parameters) -> Result<Reset, String> {
+        let p = &parameters;
+        p.setup.check()?;
+        check_load("the load of the reset test", p.load_pps)?;
+        if p.load_pps > p.setup.largest_pps() {
+            return Err(format!(
+                "a load of {} frames per second: the tester offers {} at most",
+                p.load_pps,
+                p.setup.largest_pps()
+            ));
+        }
+        if p.repetitions == 0 || p.before_ns < 2 * SAMPLE_NS || p.longest_ns < BACK_NS {
+            return Err(format!(
+                "a reset test needs a repetition, traffic for {} before the reset, and {} after it",
+                time(2 * SAMPLE_NS),
+                time(BACK_NS)
+            ));
+        }
+        Ok(Reset {
+            parameters,
+            times_s: Vec::new(),
+            resolution_ns: None,
+            lossy_before: 0,
+            course: Course::default(),
+        })
+    }
+}
+
+impl Procedure for Reset {
+    fn next_trial(&mut self) -> Option<Question> {
+        let p = &self.parameters;
+        if self.course.failure.is_some() || self.course.trials >= p.repetitions {
+            return None;
+        }
+        let reason = format!(
+            "reset after {} ({}), {} of {}",
+            time(p.before_ns),
+            p.what,
+            self.course.trials + 1,
+            p.repetitions
+        );
+        let duration = p.before_ns + p.longest_ns;
+        Some(Question {
+            sample_ns: Some(SAMPLE_NS),
+            reset_at_ns: Some(p.before_ns),
+            reset: Some(p.what.clone()),
+            ending: Some(Ending::Recovered {
+                share: BACK_SHARE,
+                for_ns: BACK_NS,
+            }),
+            ..p.setup
+                .question(p.load_pps, duration, Purpose::Measure, reason)
+        })
+    }
+
+    fn record(&mut self, _: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let p = &self.parameters;
+        self.resolution_ns = self.resolution_ns.max(answer.resolution_ns);
+        let before = answer
+            .samples
+            .iter()
+            .filter(|s| s.at_ns + s.length_ns < p.before_ns);
+        let (sent, received) = before.fold((0, 0), |(sent, received), s| {
+            (sent + s.frames_sent, received + s.frames_received)
+        });
+        // frames are on their way when counters are read
+        if sent - received.min(sent) > 1 + sent / ON_THEIR_WAY {
+            self.lossy_before += 1;
+        }
+        // of the load that was really offered
+        let offered_pps = answer.frames_sent as f64 / (answer.duration_ns as f64 / 1e9);
+        let by_loss = answer.frames_lost() as f64 / offered_pps.max(f64::MIN_POSITIVE);
+        let outage = answer.outage;
+        let by_timestamp = outage
+            .and_then(|outage| Some((outage.first_after_ns? - outage.last_before_ns) as f64 / 1e9));
+        self.times_s.push((by_loss, by_timestamp));
+        match by_timestamp {
+            Some(seconds) => format!("{by_loss:.3} s by lost frames, {seconds:.3} s by moments"),
+            None => format!("it did not come back within {}", time(p.longest_ns)),
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let is_done = self.course.trials >= p.repetitions && self.course.failure.is_none();
+        let back: Vec<(f64, f64)> = self
+            .times_s
+            .iter()
+            .filter_map(|(loss, stamp)| Some((*loss, (*stamp)?)))
+            .collect();
+        let gone = self.times_s.len() - back.len();
+        let mut warnings = Vec::new();
+        if self.lossy_before > 0 {
+            warnings.push(format!(
+                "{} trials lost frames before the reset: the load is more than the DUT carries",
+                self.lossy_before
+            ));
+        }
+        let resolution_s = self.resolution_ns.map(|ns| ns as f64 / 1e9);
+        let near_s = 0.01 + 2.0 * resolution_s.unwrap_or(0.0);
+        let differ = back
+            .iter()
+            .any(|(loss, stamp)| (loss - stamp).abs() > 0.02 * stamp + near_s);
+        if differ {
+            warnings.push(
+                "lost frames and moments give different times: the outage was interrupted, or frames were lost besides".into(),
+            );
+        }
+        let verdict = match () {
+            () if !is_done => "not all repetitions were made".to_owned(),
+            () if gone > 0 => format!(
+                "after {gone} of {} resets it did not come back within {}",
+                self.times_s.len(),
+                time(p.longest_ns)
+            ),
+            () => "measured".into(),
+        };
+        let of =
+            |value: fn(&(f64, f64)) -> f64| spread(&back.iter().map(value).collect::<Vec<_>>());
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.setup.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: is_done && gone == 0,
+            compliance: p
+                .setup
+                .conditions
+                .label("RFC 6201 reset", u64::MAX, Vec::new()),
+            warnings,
+            trials: self.course.trials,
+            found: Found::Reset(fwdlab_model::outcome::Reset {
+                what: p.what.clone(),
+                load_pps: p.load_pps,
+                by_loss_s: of(|times| times.0),
+                by_timestamp_s: of(|times| times.1),
+                repetitions_s: self.times_s.clone(),
+                resolution_s,
+            }),
+        }]
+    }
+}

@@ -1,0 +1,285 @@
+//! Throughput: the highest rate at which every frame comes back (RFC 2544 §26.1, erratum 422; RFC 1242 §3.17).
+//!
+//! A binary search with arithmetic midpoints, in trials that end with the first lost frame, and a full-length trial that
+//! confirms what it found. One unlucky trial ends it too low, and loss at loads below the result is never seen: for noisy software DUTs MLRsearch ([`crate::mlr`]) gives the same result sooner. Start with
+//! [`Throughput`].
+
+use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::procedure::{Answer, Purpose, Question};
+use fwdlab_model::variant::Variant;
+
+use super::Setup;
+use crate::compliance::FINAL_NS;
+use crate::procedure::{
+    Course, Procedure, TESTER_BOUND, check_duration, is_lossless, is_tester_bound, percent, time,
+};
+
+/// The resolution is relative to the rate that is found, down to this share of the full rate: somewhere a search that finds
+/// nothing must end.
+const FINEST: f64 = 0.01;
+
+/// What the search is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, loads, conditions.
+    pub setup: Setup,
+    /// The search ends when the bounds are no farther apart than this share of the upper one. Never finer than a frame in a
+    /// trial, nor than this share of a hundredth of the full rate.
+    pub resolution: f64,
+    /// Duration of the trials that guide it.
+    pub search_ns: u64,
+    /// Duration of the trial that confirms it.
+    pub final_ns: u64,
+    /// A lossy trial is repeated so often and passes when one of them is clean (ETSI TST009 §12.3.3).
+    pub verifications: u32,
+}
+
+impl Parameters {
+    /// As RFC 2544 asks for, with a resolution of 0.5 % of what is found: of a tenth of the line rate as of all of it.
+    pub fn standard(setup: Setup) -> Parameters {
+        Parameters {
+            setup,
+            resolution: 0.005,
+            search_ns: FINAL_NS,
+            final_ns: FINAL_NS,
+            verifications: 0,
+        }
+    }
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Throughput {
+    parameters: Parameters,
+    /// Believed to be without loss; 0 is nothing.
+    low: f64,
+    /// Known to lose frames; `None` while the largest load was not tried, or lost nothing.
+    high: Option<f64>,
+    /// `low` was measured at full length.
+    is_confirmed: bool,
+    step_down: f64,
+    failed: u32,
+    attempts: u32,
+    is_done: bool,
+    course: Course,
+}
+
+impl Throughput {
+    /// Prepares the search.
+    ///
+    /// # Errors
+    /// A load is impossible, the resolution is below one frame or above the largest load, or the trials are too short.
+    pub fn new(parameters: Parameters) -> Result<Throughput, String> {
+        parameters.setup.check()?;
+        let largest = parameters.setup.largest_pps();
+        let Parameters {
+            resolution,
+            search_ns,
+            final_ns,
+            ..
+        } = parameters;
+        let frames = resolution * largest * (search_ns as f64 / 1e9);
+        if !(frames >= 1.0 && resolution.is_finite()) {
+            return Err(format!(
+                "a resolution of {} % is {frames:.2} frames in a trial of {} at the largest load: below one frame it means \
+                 nothing, take a coarser resolution or longer trials",
+                percent(resolution),
+                time(search_ns)
+            ));
+        }
+        if resolution >= 1.0 {
+            return Err(format!(
+                "a resolution of {} % is no finer than the largest load",
+                percent(resolution)
+            ));
+        }
+        if final_ns < search_ns {
+            return Err(format!(
+                "the confirming trial ({}) is shorter than those of the search ({})",
+                time(final_ns),
+                time(search_ns)
+            ));
+        }
+        check_duration("a trial", search_ns, largest)?;
+        Ok(Throughput {
+            parameters,
+            low: 0.0,
+            high: None,
+            is_confirmed: false,
+            step_down: 1.0,
+            failed: 0,
+            attempts: 0,
+            is_done: false,
+            course: Course::default(),
+        })
+    }
+
+    /// The bounds are known well enough when they are no farther apart.
+    fn resolution_pps(&self) -> f64 {
+        let p = &self.parameters;
+        let found = self.high.unwrap_or(p.setup.largest_pps());
+        let one_frame = 1e9 / p.search_ns as f64;
+        (p.resolution * found.max(FINEST * p.setup.full_rate_pps())).max(one_frame)
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.high
+            .is_none_or(|high| high - self.low <= self.resolution_pps() * (1.0 + 1e-9))
+    }
+
+    /// The load next to be tried and whether it confirms.
+    fn candidate(&self) -> Option<(f64, bool, String)> {
+        let p = &self.parameters;
+        if self.is_done || self.course.failure.is_some() {
+            return None;
+        }
+        let Some(high) = self.high else {
+            let largest = p.setup.largest_pps();
+            let is_first = self.low == 0.0;
+            let reason = if is_first {
+                "the largest load first: if nothing is lost there, the search is over"
+            } else {
+                "confirm the largest load at full length"
+            };
+            return Some((largest, !is_first, reason.into()));
+        };
+        if !self.is_narrow() {
+            let seconds = p.search_ns as f64 / 1e9;
+            let middle = ((self.low + high) / 2.0 * seconds).round() / seconds;
+            let reason = format!(
+                "half way between {:.0} without and {high:.0} with loss",
+                self.low
+            );
+            return Some((middle, false, reason));
+        }
+        (self.low > 0.0).then(|| {
+            let reason = "confirm at full length what the search found".to_owned();
+            (self.low, true, reason)
+        })
+    }
+
+    fn throughput_pps(&self) -> Option<f64> {
+        (self.is_confirmed && self.low > 0.0).then_some(self.low)
+    }
+}
+
+impl Procedure for Throughput {
+    fn next_trial(&mut self) -> Option<Question> {
+        if self.is_confirmed && self.is_narrow() {
+            self.is_done = true;
+        }
+        let (load, confirms, reason) = self.candidate()?;
+        let p = &self.parameters;
+        let (duration, purpose) = match confirms {
+            true => (p.final_ns, Purpose::Confirm),
+            false => (p.search_ns, Purpose::Search),
+        };
+        Some(p.setup.lossless_question(load, duration, purpose, reason))
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        let load = question.peak_pps();
+        let is_clean = is_lossless(question, answer);
+        let early = if answer.ended_early {
+            format!(
+                ", after {} of {}",
+                time(answer.duration_ns),
+                time(question.duration_ns())
+            )
+        } else {
+            String::new()
+        };
+        if !is_clean && self.attempts < self.parameters.verifications {
+            self.attempts += 1;
+            return format!("lost frames{early}; once more, one clean trial is enough");
+        }
+        self.attempts = 0;
+        let is_full = self.parameters.search_ns >= self.parameters.final_ns;
+        if question.purpose == Purpose::Confirm {
+            if is_clean {
+                self.is_confirmed = true;
+                return "no frame lost: confirmed".into();
+            }
+            self.failed += 1;
+            self.high = Some(load);
+            self.low = (load - self.step_down * self.resolution_pps()).max(0.0);
+            self.step_down *= 2.0;
+            self.is_confirmed = false;
+            return format!(
+                "lost frames{early}: a short trial had passed, so further down to {:.0}",
+                self.low
+            );
+        }
+        if is_clean {
+            self.low = load;
+            self.is_confirmed = is_full;
+            "no frame lost: up".into()
+        } else {
+            self.high = Some(load);
+            format!("lost frames{early}: down")
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let throughput = self
+            .throughput_pps()
+            .filter(|_| self.course.failure.is_none());
+        let largest = p.setup.largest_pps();
+        let below_line = p.setup.line_rate_pps.is_none_or(|line| largest < line);
+        let tester_bound =
+            below_line && throughput.is_some_and(|pps| is_tester_bound(pps, largest));
+        let mut warnings = Vec::new();
+        if self.failed > 0 {
+            warnings.push(format!(
+                "confirming trials that failed: {}; buffers hide an excess in short trials, or the DUT is noisy",
+                self.failed
+            ));
+        }
+        let verdict = match throughput {
+            Some(_) if tester_bound => TESTER_BOUND.into(),
+            Some(pps) if pps >= largest => "no loss at the rate of the line".into(),
+            Some(_) => "found".to_owned(),
+            None if self.is_done || self.low == 0.0 && self.high.is_some() => format!(
+                "frames were lost at every load down to {:.0} frames/s",
+                self.high.unwrap_or(largest)
+            ),
+            None => "the search has not ended".into(),
+        };
+        let mut further = Vec::new();
+        if p.verifications > 0 {
+            further.push(format!(
+                "lossy trials repeated up to {} times (ETSI TST009)",
+                p.verifications
+            ));
+        }
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.setup.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: throughput.is_some(),
+            compliance: p
+                .setup
+                .conditions
+                .label("RFC 2544 §26.1 throughput", p.final_ns, further),
+            warnings,
+            trials: self.course.trials,
+            found: Found::Throughput(fwdlab_model::outcome::Throughput {
+                line_rate_pps: p.setup.line_rate_pps,
+                max_load_pps: largest,
+                throughput_pps: throughput,
+                percent: throughput.map(|pps| 100.0 * pps / p.setup.full_rate_pps()),
+                l2_bps: throughput.map(|pps| p.setup.frame_size.l2_bps(pps)),
+                lossy_pps: self.high,
+                resolution_pps: self.resolution_pps(),
+                confirmations_failed: self.failed,
+                tester_bound,
+            }),
+        }]
+    }
+}

@@ -1,0 +1,184 @@
+//! Soak: one load for long, and whether it stays as good as it began.
+//!
+//! Lost frames, the bursts in which they were lost, and the trend of the forwarding rate. It passes when the loss is within its goal
+//! and no trend is proven. The load whose average loss is a given tiny share is what [`crate::plr`] seeks. Start with [`Soak`].
+
+use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
+use fwdlab_stats::{Confidence, Sample, drift};
+
+use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio, time};
+
+/// Share of the no-drop rate that is offered.
+pub const SHARE: f64 = 0.95;
+
+/// Samples are made longer rather than more.
+const MOST_SAMPLES: u64 = 20_000;
+
+/// A trend is told from so many samples on.
+const FEWEST_SAMPLES: u64 = 20;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// Frame size, FCS counted.
+    pub frame_size: FrameSize,
+    /// The load: 95 % of the no-drop rate by custom.
+    pub load_pps: f64,
+    /// How long.
+    pub duration_ns: u64,
+    /// A larger loss ratio fails.
+    pub loss_ratio_goal: f64,
+    /// Length of a sample; longer when that would make too many.
+    pub sample_ns: u64,
+}
+
+impl Parameters {
+    /// Half an hour without a lost frame.
+    pub fn standard(frame_size: FrameSize, load_pps: f64) -> Parameters {
+        Parameters {
+            frame_size,
+            load_pps,
+            duration_ns: 1_800_000_000_000,
+            loss_ratio_goal: 0.0,
+            sample_ns: 1_000_000_000,
+        }
+    }
+}
+
+/// The machine: it asks for one long trial.
+#[derive(Debug, Clone)]
+pub struct Soak {
+    parameters: Parameters,
+    made: Option<(Question, Answer)>,
+    course: Course,
+}
+
+impl Soak {
+    /// Prepares the trial.
+    ///
+    /// # Errors
+    /// An impossible load or goal, or too short for a trend.
+    pub fn new(mut parameters: Parameters) -> Result<Soak, String> {
+        let p = &mut parameters;
+        check_load("the load", p.load_pps)?;
+        check_duration("a sample", p.sample_ns, p.load_pps)?;
+        if !(0.0..1.0).contains(&p.loss_ratio_goal) {
+            return Err(format!(
+                "a loss ratio of {}: the goal must be from 0 to below 1",
+                p.loss_ratio_goal
+            ));
+        }
+        if p.duration_ns < FEWEST_SAMPLES * p.sample_ns {
+            return Err(format!(
+                "a soak of {} has fewer than {FEWEST_SAMPLES} samples of {}: too few for a trend",
+                time(p.duration_ns),
+                time(p.sample_ns)
+            ));
+        }
+        p.sample_ns *= p.duration_ns.div_ceil(p.sample_ns * MOST_SAMPLES);
+        Ok(Soak {
+            parameters,
+            made: None,
+            course: Course::default(),
+        })
+    }
+}
+
+/// Runs of consecutive samples that are lossy, or are not: their lengths in nanoseconds.
+fn runs(samples: &[Interval], lossy: bool) -> Vec<u64> {
+    samples
+        .chunk_by(|a, b| (a.loss_ratio() > 0.0) == (b.loss_ratio() > 0.0))
+        .filter(|run| (run[0].loss_ratio() > 0.0) == lossy)
+        .map(|run| run.iter().map(|sample| sample.length_ns).sum())
+        .collect()
+}
+
+impl Procedure for Soak {
+    fn next_trial(&mut self) -> Option<Question> {
+        let p = &self.parameters;
+        (self.made.is_none() && self.course.failure.is_none()).then(|| {
+            let reason = format!("{:.0} frames/s for {}", p.load_pps, time(p.duration_ns));
+            Question {
+                sample_ns: Some(p.sample_ns),
+                ..Question::constant(
+                    p.frame_size,
+                    p.load_pps,
+                    p.duration_ns,
+                    Purpose::Measure,
+                    reason,
+                )
+            }
+        })
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        self.made = Some((question.clone(), answer.clone()));
+        format!(
+            "{} of {} frames lost",
+            answer.frames_lost(),
+            answer.frames_sent
+        )
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        self.course.failure = Some(reason.into());
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let (loss, answer) = match &self.made {
+            Some((question, answer)) => (loss_ratio(question, answer), answer.clone()),
+            None => (0.0, Answer::default()),
+        };
+        let samples = &answer.samples;
+        let rates: Vec<f64> = samples.iter().map(Interval::forwarding_rate_pps).collect();
+        let hours = answer.duration_ns as f64 / 3.6e12;
+        let trend = Sample::new(rates)
+            .ok()
+            .zip(Confidence::new(0.95))
+            .and_then(|(sample, confidence)| drift(&sample, confidence))
+            .filter(|_| hours > 0.0);
+        let drifts = trend.is_some_and(|trend| !trend.interval.contains(0.0));
+        let within = loss <= p.loss_ratio_goal;
+        let seconds = |ns: Option<&u64>| ns.map_or(0.0, |ns| *ns as f64 / 1e9);
+        let (bursts, clean) = (runs(samples, true), runs(samples, false));
+        let verdict = match (&self.made, within, drifts) {
+            (None, ..) => "not measured".to_owned(),
+            (_, true, false) => "passed: loss within its goal, no trend".into(),
+            (_, true, true) => "failed: the forwarding rate drifts".into(),
+            (_, false, false) => format!("failed: a loss ratio of {loss:.3e}"),
+            (_, false, true) => {
+                format!("failed: a loss ratio of {loss:.3e}, and the forwarding rate drifts")
+            }
+        };
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: self.made.is_some(),
+            compliance: Compliance::default(),
+            warnings: Vec::new(),
+            trials: self.course.trials,
+            found: Found::Soak(fwdlab_model::outcome::Soak {
+                load_pps: p.load_pps,
+                duration_s: answer.duration_ns as f64 / 1e9,
+                frames_sent: answer.frames_sent,
+                frames_lost: answer.frames_lost(),
+                loss_ratio: loss,
+                loss_ratio_goal: p.loss_ratio_goal,
+                longest_lossless_s: seconds(clean.iter().max()),
+                loss_bursts: bursts.len() as u32,
+                longest_burst_s: seconds(bursts.iter().max()),
+                trend_pps_per_hour: trend.map(|trend| trend.change / hours),
+                trend_interval_pps_per_hour: trend
+                    .map(|trend| (trend.interval.low / hours, trend.interval.high / hours)),
+                passed: self.made.is_some() && within && !drifts,
+                samples: answer.samples.clone(),
+            }),
+        }]
+    }
+}

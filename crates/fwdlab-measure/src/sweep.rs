@@ -1,0 +1,228 @@
+//! Sweeps: a procedure at every value of a parameter, in random order, and what a unit of the parameter costs.
+//!
+//! The reference value is measured at the begin, in the middle and at the end: when it drifts, the machine drifts. How a value is
+//! set (rules, table entries, flows, queues) is for the lab, which finds it in every question. Start with [`Sweep`].
+
+use std::collections::VecDeque;
+
+use fwdlab_model::outcome::{Compliance, Found, Outcome, SweepPoint};
+use fwdlab_model::procedure::{Answer, Question};
+use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
+use fwdlab_stats::{Confidence, Sample};
+
+use crate::cost;
+use crate::order::blocks;
+use crate::procedure::{Course, Procedure};
+
+/// A reference that changes by more than this share is a machine that drifts.
+const DRIFT: f64 = 0.02;
+
+/// Makes the procedure for a value of the parameter.
+pub type Inner = Box<dyn Fn(u64) -> Result<Box<dyn Procedure>, String>>;
+
+/// What is to be measured.
+pub struct Parameters {
+    /// Frame size, FCS counted.
+    pub frame_size: FrameSize,
+    /// What is varied: `rules`, `table entries`.
+    pub parameter: String,
+    /// Its values, the reference first.
+    pub values: Vec<u64>,
+    /// Runs at each value.
+    pub runs: u32,
+    /// Seed of the order.
+    pub seed: u64,
+    /// The procedure at each value.
+    pub inner: Inner,
+}
+
+/// The machine.
+pub struct Sweep {
+    parameters: Parameters,
+    inner: String,
+    queue: VecDeque<(u64, bool)>,
+    current: Option<(u64, bool, Box<dyn Procedure>)>,
+    runs: Vec<cost::Run>,
+    reference: Vec<f64>,
+    warnings: Vec<String>,
+    course: Course,
+}
+
+impl Sweep {
+    /// Prepares all runs.
+    ///
+    /// # Errors
+    /// Fewer than two values, a value twice, no runs, or an inner procedure that makes no sense; told with the value.
+    pub fn new(parameters: Parameters) -> Result<Sweep, String> {
+        let p = &parameters;
+        if p.values.len() < 2 || p.runs == 0 {
+            return Err(format!(
+                "a sweep over {} needs two values and one run or more",
+                p.parameter
+            ));
+        }
+        let mut inner = "";
+        for (n, value) in p.values.iter().enumerate() {
+            if p.values[..n].contains(value) {
+                return Err(format!("{value} {} are given twice", p.parameter));
+            }
+            let procedure =
+                (p.inner)(*value).map_err(|why| format!("{value} {}: {why}", p.parameter))?;
+            inner = procedure
+                .outcomes()
+                .first()
+                .map_or("", |o| o.found.procedure());
+        }
+        let others = p.values.len() - 1;
+        let order: Vec<u64> = blocks(others, p.runs as usize, p.seed)
+            .flatten()
+            .map(|place| p.values[place + 1])
+            .collect();
+        let reference = (p.values[0], true);
+        let (first, second) = order.split_at(order.len() / 2);
+        let plain = |part: &[u64]| part.iter().map(|&value| (value, false)).collect::<Vec<_>>();
+        let queue = [
+            vec![reference],
+            plain(first),
+            vec![reference],
+            plain(second),
+            vec![reference],
+        ]
+        .concat();
+        Ok(Sweep {
+            inner: inner.to_owned(),
+            queue: queue.into(),
+            current: None,
+            runs: Vec::new(),
+            reference: Vec::new(),
+            warnings: Vec::new(),
+            course: Course::default(),
+            parameters,
+        })
+    }
+
+    fn finish(&mut self, value: u64, is_reference: bool, procedure: &dyn Procedure) {
+        for outcome in procedure.outcomes() {
+            match outcome.found.rate_pps() {
+                Some(pps) if outcome.answered => {
+                    self.runs.push((value, pps));
+                    if is_reference {
+                        self.reference.push(pps);
+                    }
+                }
+                _ => self.warnings.push(format!(
+                    "{value} {}: {}",
+                    self.parameters.parameter, outcome.verdict
+                )),
+            }
+        }
+    }
+
+    fn point(&self, value: u64, reference_pps: Option<f64>) -> SweepPoint {
+        let of = self.runs.iter().filter(|(at, _)| *at == value);
+        let runs_pps: Vec<f64> = of.map(|(_, pps)| *pps).collect();
+        let sample = Sample::new(runs_pps.clone()).ok();
+        let median_pps = sample.as_ref().map(Sample::median);
+        let interval = Confidence::new(0.95)
+            .zip(sample.as_ref())
+            .and_then(|(confidence, sample)| sample.mean_interval(confidence));
+        SweepPoint {
+            value,
+            runs_pps,
+            median_pps,
+            interval_pps: interval.map(|interval| (interval.low, interval.high)),
+            percent_of_reference: median_pps
+                .zip(reference_pps)
+                .filter(|(_, reference)| *reference > 0.0)
+                .map(|(pps, reference)| 100.0 * pps / reference),
+        }
+    }
+}
+
+impl Procedure for Sweep {
+    fn next_trial(&mut self) -> Option<Question> {
+        loop {
+            if let Some((value, is_reference, mut procedure)) = self.current.take() {
+                if let Some(question) = procedure.next_trial() {
+                    let reason =
+                        format!("{value} {}: {}", self.parameters.parameter, question.reason);
+                    self.current = Some((value, is_reference, procedure));
+                    return Some(Question {
+                        setting: Some(value),
+                        reason,
+                        ..question
+                    });
+                }
+                self.finish(value, is_reference, procedure.as_ref());
+            }
+            let (value, is_reference) = self.queue.pop_front()?;
+            match (self.parameters.inner)(value) {
+                Ok(procedure) => self.current = Some((value, is_reference, procedure)),
+                Err(why) => self
+                    .warnings
+                    .push(format!("{value} {}: {why}", self.parameters.parameter)),
+            }
+        }
+    }
+
+    fn record(&mut self, question: &Question, answer: &Answer) -> String {
+        self.course.trials += 1;
+        match &mut self.current {
+            Some((_, _, procedure)) => procedure.record(question, answer),
+            None => String::new(),
+        }
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        if let Some((_, _, procedure)) = &mut self.current {
+            procedure.give_up(reason);
+        }
+    }
+
+    fn outcomes(&self) -> Vec<Outcome> {
+        let p = &self.parameters;
+        let reference = Sample::new(self.reference.clone()).ok();
+        let reference_pps = reference.as_ref().map(Sample::median);
+        let points: Vec<SweepPoint> = p
+            .values
+            .iter()
+            .map(|&value| self.point(value, reference_pps))
+            .collect();
+        let mut warnings = self.warnings.clone();
+        if let (Some(first), Some(last)) = (self.reference.first(), self.reference.last())
+            && (last / first - 1.0).abs() > DRIFT
+        {
+            warnings.push(format!(
+                "the reference changed by {:+.1} % from the begin to the end: the machine drifts, the cost is not to be trusted",
+                100.0 * (last / first - 1.0)
+            ));
+        }
+        let is_done = self.queue.is_empty() && self.current.is_none();
+        let measured = points
+            .iter()
+            .filter(|point| point.median_pps.is_some())
+            .count();
+        let verdict = match (is_done, measured) {
+            (false, _) => "not all runs were made".to_owned(),
+            (true, all) if all == points.len() => "measured".into(),
+            (true, some) => format!("{some} of {} values have a result", points.len()),
+        };
+        vec![Outcome {
+            variant: Variant::default(),
+            frame_size_bytes: p.frame_size,
+            verdict: self.course.verdict(verdict),
+            answered: is_done && measured == points.len(),
+            compliance: Compliance::default(),
+            warnings,
+            trials: self.course.trials,
+            found: Found::Sweep(fwdlab_model::outcome::Sweep {
+                parameter: p.parameter.clone(),
+                inner: self.inner.clone(),
+                cost: cost::fit(&self.runs),
+                points,
+                reference_pps: self.reference.clone(),
+            }),
+        }]
+    }
+}

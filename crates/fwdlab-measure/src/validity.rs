@@ -1,0 +1,126 @@
+//! Validity gates: conditions under which the answer of a trial must not be used (methods.md §0.4).
+//!
+//! They look at the conditions of a trial alone, never at whether its result looks good. What a device saw itself (links,
+//! clocks, counters that do not add up) comes with the answer. Start with [`objections`].
+
+use fwdlab_model::procedure::{Answer, Question};
+
+use crate::mlr::outcome::OFFERED_SHARE;
+
+/// Copies, foreign frames, and frames that nobody sent: so many per million sent are let pass.
+const STRAY_PPM: f64 = 10.0;
+
+/// Frames that a kernel sends of its own accord: so many are let pass in the shortest trial, too. They never count as ours.
+const FEW_FOREIGN: u64 = 10;
+
+/// A receiver may lose so large a share of its frames itself, where some loss is no harm.
+const RECEIVER_SHARE: f64 = 0.001;
+
+/// Why an answer must not be used; empty when it may.
+pub fn objections(question: &Question, answer: &Answer) -> Vec<String> {
+    let mut reasons = answer.objections.clone();
+    let sent = answer.frames_sent as f64;
+    let mut stray = |frames: u64, what: &str| {
+        if frames as f64 > STRAY_PPM * 1e-6 * sent {
+            reasons.push(format!(
+                "{frames} {what}: more than {STRAY_PPM} in a million frames"
+            ));
+        }
+    };
+    stray(answer.frames_duplicate, "second copies of frames");
+    if answer.frames_foreign > FEW_FOREIGN {
+        stray(answer.frames_foreign, "frames that are not ours");
+    }
+    let extra = answer.frames_lost().min(0).unsigned_abs();
+    stray(extra, "frames more came back than were sent");
+    if question.frames() > 0 && answer.frames_sent == 0 {
+        reasons.push("nothing was sent".into());
+    }
+    let allowed = match question.ending {
+        // a single lost frame decides
+        Some(_) => 0.0,
+        None => RECEIVER_SHARE * answer.frames_received as f64,
+    };
+    if answer.frames_lost_by_receiver as f64 > allowed {
+        reasons.push(format!(
+            "our own receiver lost {} frames",
+            answer.frames_lost_by_receiver
+        ));
+    }
+    reasons
+}
+
+/// Says so when the generator offered less than was asked for, and the question needs it.
+pub fn fell_short(question: &Question, answer: &Answer) -> Option<String> {
+    let intended = answer.frames_intended as f64;
+    (question.needs_load && (answer.frames_sent as f64) < OFFERED_SHARE * intended).then(|| {
+        format!(
+            "the generator fell short: it sent {} of {} frames",
+            answer.frames_sent, answer.frames_intended
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::procedure::{Ending, Purpose};
+    use fwdlab_model::units::FrameSize;
+
+    use super::*;
+
+    #[test]
+    fn each_gate() {
+        let mut question =
+            Question::constant(FrameSize::MIN, 1e6, 1_000_000_000, Purpose::Measure, "");
+        let good = Answer {
+            frames_intended: 1_000_000,
+            frames_sent: 1_000_000,
+            frames_received: 900_000,
+            duration_ns: 1_000_000_000,
+            ..Answer::default()
+        };
+        let check = |change: &dyn Fn(&mut Answer), words: &str| {
+            let mut answer = good.clone();
+            change(&mut answer);
+            let reasons = objections(&question, &answer).join("; ");
+            match words {
+                "" => assert_eq!(reasons, ""),
+                words => assert!(reasons.contains(words), "{reasons}"),
+            }
+        };
+        // loss is a result, not a fault
+        check(&|_| {}, "");
+        check(&|a| a.frames_received = 0, "");
+        check(&|a| a.frames_duplicate = 10, "");
+        check(&|a| a.frames_duplicate = 11, "second copies");
+        check(&|a| a.frames_foreign = 11, "not ours");
+        check(
+            &|a| (a.frames_sent, a.frames_received, a.frames_foreign) = (1000, 1000, 10),
+            "",
+        );
+        check(&|a| a.frames_received = 1_000_010, "");
+        check(&|a| a.frames_received = 1_000_011, "more came back");
+        check(&|a| a.objections.push("the clock was set".into()), "clock");
+        check(&|a| a.frames_lost_by_receiver = 900, "");
+        check(&|a| a.frames_lost_by_receiver = 901, "receiver lost 901");
+        check(
+            &|a| (a.frames_sent, a.frames_received) = (0, 0),
+            "nothing was sent",
+        );
+        question.ending = Some(Ending::Lost { frames: 0 });
+        let one = Answer {
+            frames_lost_by_receiver: 1,
+            ..good.clone()
+        };
+        assert_eq!(objections(&question, &one).len(), 1);
+
+        let short = |frames_sent| Answer {
+            frames_sent,
+            ..good.clone()
+        };
+        assert_eq!(fell_short(&question, &short(995_000)), None);
+        assert!(fell_short(&question, &short(994_999)).is_some());
+        question.needs_load = false;
+        assert_eq!(fell_short(&question, &short(1)), None);
+    }
+}

@@ -1,0 +1,488 @@
+//! Campaigns: files that say which test cases are measured, by which procedure, how often and in which order.
+//!
+//! A [`Campaign`] that exists is well formed, and its test cases are there: what the commands of its configurations do, what the
+//! simulated DUT's text means and whether the procedure's parameters fit the loads, is for those who carry it out. Reading files
+//! is the caller's business, too. Start with [`Campaign::parse`].
+//!
+//! ```
+//! let text = "
+//!     campaign = 'flows'
+//!     [matrix]
+//!     flows = [1, 2000]
+//!     [procedure]
+//!     id = 'mrr'
+//! ";
+//! let campaign = fwdlab_model::campaign::Campaign::parse("flows.toml", text)?;
+//! assert_eq!(campaign.cases.len(), 2);
+//!
+//! let error = fwdlab_model::campaign::Campaign::parse("x.toml", &text.replace("'mrr'", "'mmr'")).unwrap_err();
+//! assert_eq!(error.to_string(), "x.toml:6:10: there is no procedure `mmr`; did you mean `mrr`?");
+//! # Ok::<(), fwdlab_model::file::FileError>(())
+//! ```
+
+mod matrix;
+mod procedure;
+pub mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use toml::de::DeTable;
+
+use crate::file::{FileError, Origin, Step};
+use crate::link::{LinkLoad, LinkSpeed};
+use crate::trial::Stream;
+use crate::typed::Several;
+use crate::units::{FrameSize, Load};
+use crate::variant::Variant;
+use matrix::Matrix;
+use procedure::Wrong;
+pub use procedure::{
+    Equilibrium, ForwardingRate, Mlrsearch, Mrr, Plr, Procedure, Ramp, Rfc2544, Soak, Sweep, Test,
+    Trial,
+};
+use value::Rate;
+
+/// Name of the router without any configuration.
+pub const PLAIN: &str = "plain";
+
+/// Flows of a test case whose campaign does not say how many.
+pub const FLOWS: u32 = 2000;
+
+/// Largest file, in bytes.
+pub const LARGEST_FILE: usize = 1 << 20;
+
+/// More trials are a mistake: of a second each, they would take twelve days.
+const MOST_TRIALS: u64 = 1_000_000;
+
+/// What a campaign will say in a later version.
+const NOT_YET: [(&[&str], &str); 5] = [
+    (&["telemetry"], "telemetry of the DUT"),
+    (&["hooks"], "commands before and after"),
+    (&["threshold"], "limits that set the exit code"),
+    (&["resume"], "going on after a crash"),
+    (&["bed", "host"], "test beds on other hosts"),
+];
+
+/// A campaign.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Campaign {
+    /// Its name: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// What it is for, in one line.
+    pub about: String,
+    /// How often every test case is measured.
+    pub iterations: u32,
+    /// In which order.
+    pub order: Order,
+    /// Seed of every random choice; `None` lets one be chosen, which is recorded.
+    pub seed: Option<u64>,
+    /// On what.
+    pub bed: Bed,
+    /// Commands, files and directories of each configuration; the plain router has none.
+    pub configurations: BTreeMap<String, Vec<String>>,
+    /// Every test case, in the order of the file.
+    pub cases: Vec<Case>,
+    /// What is measured in each.
+    pub procedure: Procedure,
+    /// What is varied within a test case.
+    pub sweep: Option<Sweep>,
+    /// Where it was read, for errors.
+    pub origin: Origin,
+}
+
+/// A test case: a configuration of the DUT and what is sent through it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Case {
+    /// Name of the configuration; `plain` is the router without any.
+    pub configuration: String,
+    /// What is sent; for a profile a stream of its mean size and with its flows, once it has been read.
+    #[serde(flatten)]
+    pub stream: Stream,
+    /// What is not plain in the series.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
+}
+
+impl Case {
+    /// A name for tables, files and filters: `nft-stateful/64B-2000flows-ipv4`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.configuration, self.variant.id(&self.stream))
+    }
+}
+
+/// In which order test cases are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Randomised complete blocks: every test case once, in random order, then all of them again
+    #[default]
+    Interleaved,
+    /// All iterations of a test case, then those of the next
+    Grouped,
+}
+
+/// On what is measured
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bed {
+    /// What sends: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
+    pub engine: Engine,
+    /// What the simulated DUT is like: capacity=1e6,buffer=1000
+    pub dut: Option<String>,
+    /// CPUs of the DUT; by default the last one
+    pub dut_cpus: Vec<usize>,
+    /// Speed of the links, such as 1G: no more than their line rate is offered, and loads in percent are of it
+    pub link: Option<LinkSpeed>,
+    /// Largest load; by default what the tester can offer, at most the line rate
+    pub max: Option<Rate>,
+}
+
+/// What sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// The fastest that proves itself on this host
+    #[default]
+    Auto,
+    /// Frames that live in the driver
+    XdpLive,
+    /// AF_XDP
+    AfXdp,
+    /// AF_PACKET
+    AfPacket,
+    /// Nothing: DUT and tester are simulated
+    Sim,
+}
+
+impl Engine {
+    /// As people type it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Auto => "auto",
+            Engine::XdpLive => "xdp-live",
+            Engine::AfXdp => "af-xdp",
+            Engine::AfPacket => "af-packet",
+            Engine::Sim => "sim",
+        }
+    }
+}
+
+/// A campaign: which test cases are measured, by which procedure, how often and in which order
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Text {
+    /// The version of fwdlab it was written for
+    #[serde(default, rename = "fwdlab")]
+    #[expect(dead_code, reason = "for people and for later versions")]
+    written_for: Option<String>,
+    /// Its name: letters, digits, -, _ and .
+    campaign: String,
+    /// What it is for, in one line
+    #[serde(default)]
+    about: String,
+    /// How often every test case is measured
+    #[serde(default = "five")]
+    #[schemars(range(min = 1, max = 1000))]
+    iterations: u32,
+    /// In which order
+    #[serde(default)]
+    order: Order,
+    /// Seed of every random choice; by default one is chosen and recorded
+    #[serde(default)]
+    seed: Option<u64>,
+    /// On what
+    #[serde(default)]
+    bed: Bed,
+    /// Configurations by name: a command, a file or a directory, or several, one after the other
+    #[serde(default)]
+    configuration: BTreeMap<String, Several<String>>,
+    /// Which test cases there are
+    #[serde(default)]
+    matrix: Matrix,
+    /// What is measured in every test case
+    #[serde(default)]
+    #[schemars(schema_with = "procedure::schema", required)]
+    #[expect(dead_code, reason = "read by its id, and there for its schema")]
+    procedure: IgnoredAny,
+}
+
+fn five() -> u32 {
+    5
+}
+
+impl JsonSchema for Campaign {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Campaign".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Text::json_schema(generator);
+        schema.insert(
+            "required".into(),
+            serde_json::json!(["campaign", "procedure"]),
+        );
+        schema
+    }
+}
+
+impl Campaign {
+    /// Reads the text of a campaign. `file`: for errors.
+    ///
+    /// # Errors
+    /// Says where in the file what is wrong.
+    pub fn parse(file: &str, text: &str) -> Result<Campaign, FileError> {
+        let mut origin = Origin {
+            file: file.into(),
+            text: text.into(),
+        };
+        if text.len() > LARGEST_FILE {
+            origin.text = "".into();
+            let why = format!(
+                "{} bytes; a campaign has at most {LARGEST_FILE}",
+                text.len()
+            );
+            return Err(origin.error(&[], why));
+        }
+        let root = DeTable::parse(text).map_err(|error| origin.reading(&error))?;
+        not_yet(&origin, root.get_ref())?;
+        let read = Text::deserialize(toml::de::Deserializer::from(root.clone()));
+        let read = read.map_err(|error| origin.reading(&error))?;
+        let found = procedure::read(root.get_ref().get("procedure"));
+        let (procedure, sweep) = found.map_err(|wrong| match wrong {
+            Wrong::Reading(error) => origin.reading(&error),
+            Wrong::Place(way, why) => origin.error(&way, why),
+        })?;
+        let configurations = read.configuration.into_iter();
+        let mut campaign = Campaign {
+            name: read.campaign,
+            about: read.about,
+            iterations: read.iterations,
+            order: read.order,
+            seed: read.seed,
+            bed: read.bed,
+            configurations: configurations.map(|(name, all)| (name, all.0)).collect(),
+            cases: Vec::new(),
+            procedure,
+            sweep,
+            origin,
+        };
+        campaign.check()?;
+        campaign.cases = campaign.expand(&read.matrix)?;
+        Ok(campaign)
+    }
+
+    /// An error about the value at the end of this way, or as near as there is one.
+    pub fn error(&self, way: &[&str], why: impl Into<String>) -> FileError {
+        let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
+        self.origin.error(&way, why)
+    }
+
+    /// Is the DUT simulated?
+    pub fn is_simulated(&self) -> bool {
+        self.bed.engine == Engine::Sim
+    }
+
+    /// What a test case sends: one stream, or where the frame size is swept one of each size.
+    ///
+    /// # Errors
+    /// A size that is none; [`Campaign::parse`] has looked.
+    pub fn streams(&self, case: &Case) -> Result<Vec<Stream>, FileError> {
+        let Some(sweep) = self
+            .sweep
+            .as_ref()
+            .filter(|sweep| sweep.parameter == "size")
+        else {
+            return Ok(vec![case.stream.clone()]);
+        };
+        let sizes = sweep.values.iter().map(|value| {
+            let bytes = u16::try_from(*value).unwrap_or(u16::MAX);
+            FrameSize::new(bytes)
+                .and_then(|size| Stream::new(case.stream.ip_version, size, case.stream.flows))
+                .map_err(|error| self.error(&["procedure", "sweep", "values"], error.to_string()))
+        });
+        sizes.collect()
+    }
+
+    fn check(&self) -> Result<(), FileError> {
+        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        if !is_name(&self.name) {
+            return wrong(
+                &["campaign"],
+                "a name has letters, digits, -, _ and ., and at most 64 of them",
+            );
+        }
+        if !(1..=1000).contains(&self.iterations) {
+            return wrong(&["iterations"], "iterations are 1 to 1000");
+        }
+        for (name, parts) in &self.configurations {
+            let way = ["configuration", name];
+            if name == PLAIN {
+                return wrong(
+                    &way,
+                    "plain is the router without any configuration; take another name",
+                );
+            }
+            if !is_name(name) {
+                return wrong(
+                    &way,
+                    "a name has letters, digits, -, _ and ., and at most 64 of them",
+                );
+            }
+            if parts.is_empty() || parts.iter().any(|part| part.trim().is_empty()) {
+                return wrong(
+                    &way,
+                    "it is empty; give a command, a file or a directory (plain is the router without any)",
+                );
+            }
+        }
+        self.check_bed()?;
+        let counts = self.procedure.check_counts();
+        counts.map_err(|(key, why)| self.error(&["procedure", key], why))?;
+        self.check_sweep()
+    }
+
+    /// Everything that is multiplied, before anything is made of it.
+    fn check_product(&self, cases: u64) -> Result<(), FileError> {
+        let swept = self.sweep.as_ref().map_or(1, Sweep::measurements);
+        let trials = self.procedure.trials();
+        let factors = [cases, self.iterations.into(), swept, trials];
+        let all = factors.iter().fold(1, |all: u64, n| all.saturating_mul(*n));
+        if all <= MOST_TRIALS {
+            return Ok(());
+        }
+        let [_, iterations, ..] = factors;
+        let words = [
+            (cases, "test cases", &["matrix"][..]),
+            (iterations, "iterations", &["iterations"][..]),
+            (
+                swept,
+                "measurements of a sweep",
+                &["procedure", "sweep", "runs"][..],
+            ),
+            (trials, "trials or repetitions", &["procedure"][..]),
+        ];
+        let said = words.iter().filter(|(count, ..)| *count > 1);
+        let said: Vec<String> = said
+            .map(|(count, what, _)| format!("{count} {what}"))
+            .collect();
+        let why = format!(
+            "{} are {all} trials at least; {MOST_TRIALS} are the most",
+            said.join(" times ")
+        );
+        let most = words.iter().max_by_key(|(count, ..)| *count);
+        Err(self.error(most.map_or(&[], |(_, _, way)| way), why))
+    }
+
+    fn check_bed(&self) -> Result<(), FileError> {
+        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        let bed = &self.bed;
+        if matches!(bed.max, Some(Rate(LinkLoad::Load(Load::Max)))) {
+            return wrong(
+                &["bed", "max"],
+                "say a load such as \"1Mpps\", or leave max out",
+            );
+        }
+        if !self.is_simulated() {
+            return match bed.dut {
+                Some(_) => wrong(
+                    &["bed", "dut"],
+                    "this describes a simulated DUT: say engine = \"sim\", too",
+                ),
+                None => Ok(()),
+            };
+        }
+        if !bed.dut_cpus.is_empty() {
+            return wrong(
+                &["bed", "dut-cpus"],
+                "a simulated DUT has no CPUs; leave this out",
+            );
+        }
+        match self.configurations.is_empty() {
+            true => Ok(()),
+            false => wrong(
+                &["configuration"],
+                "configurations are for the test bed; a simulated DUT is described by dut in [bed]",
+            ),
+        }
+    }
+
+    fn check_sweep(&self) -> Result<(), FileError> {
+        let Some(sweep) = &self.sweep else {
+            return Ok(());
+        };
+        let wrong = |key: &str, why: String| Err(self.error(&["procedure", "sweep", key], why));
+        if sweep.parameter.trim().is_empty() {
+            return wrong(
+                "parameter",
+                "what is swept has a name, such as rules".into(),
+            );
+        }
+        if let Err((key, why)) = sweep.check_counts() {
+            return wrong(key, why);
+        }
+        if sweep.values.len() < 2 {
+            return wrong(
+                "values",
+                "a sweep has two values or more, the reference first".into(),
+            );
+        }
+        if let Some(twice) = first_twice(&sweep.values) {
+            return wrong(
+                "values",
+                format!("{twice} is there twice; runs = 3 measures every value three times"),
+            );
+        }
+        if sweep.undo.is_some() && sweep.apply.is_none() {
+            return wrong("undo", "undo goes with apply".into());
+        }
+        match &sweep.apply {
+            Some(_) if self.is_simulated() => wrong(
+                "apply",
+                "commands are for the test bed; a simulated DUT has cost= and cliff=".into(),
+            ),
+            Some(apply) if !apply.contains("{}") => {
+                wrong("apply", "{} stands for the value, and is missing".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses what a later version will do, rather than calling it unknown.
+fn not_yet(origin: &Origin, root: &DeTable<'_>) -> Result<(), FileError> {
+    for (way, what) in NOT_YET {
+        let mut table = Some(root);
+        let mut is_there = true;
+        for key in way {
+            let value = table.and_then(|table| table.get(*key));
+            is_there &= value.is_some();
+            table = value.and_then(|value| value.get_ref().as_table());
+        }
+        if is_there {
+            let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
+            return Err(origin.error(&way, format!("not yet: {what} will come; leave this out")));
+        }
+    }
+    let bed = root.get("bed").map(|bed| bed.get_ref());
+    if bed.is_some_and(|bed| bed.as_str().is_some()) {
+        let why = "not yet: test beds of their own will come; leave bed out for the embedded one, or say [bed] and engine";
+        return Err(origin.error(&[Step::Key("bed")], why));
+    }
+    Ok(())
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=64).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with('.')
+}
+
+fn first_twice<T: Ord>(values: &[T]) -> Option<&T> {
+    let mut known = BTreeSet::new();
+    values.iter().find(|value| !known.insert(*value))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,678 @@
+//! What a campaign measures in every test case: a procedure with its parameters, and what a sweep varies meanwhile.
+//!
+//! The commands of single procedures build the same types, so that defaults are said once: here. What the parameters mean, and
+//! whether they fit together, is for `fwdlab_measure::machine`. Start with [`Procedure`].
+
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
+
+use super::value::{Pause, Percent, Period, Rate, Share};
+use crate::file::{Step, or_which};
+use crate::link::LinkLoad;
+use crate::outcome::LatencyMode;
+use crate::units::Load;
+
+/// Smallest load of a search, in frames per second: FD.io CSIT's.
+const MIN_LOAD: Rate = Rate(LinkLoad::Load(Load::Frames(9001.0)));
+
+macro_rules! procedures {
+    ($($(#[$about:meta])* $id:literal $variant:ident($type:ty),)*) => {
+        /// A procedure with its parameters.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Procedure {
+            $($(#[$about])* $variant($type),)*
+        }
+
+        impl Procedure {
+            /// All ids, as `id` in a campaign takes them.
+            pub const IDS: &'static [&'static str] = &[$($id),*];
+
+            /// Its id.
+            pub fn id(&self) -> &'static str {
+                match self {
+                    $(Procedure::$variant(_) => $id,)*
+                }
+            }
+
+            /// The one load that it offers, when it says one: then nothing has to be known of the largest.
+            pub fn load(&self) -> Option<LinkLoad> {
+                match self {
+                    Procedure::Trial(Trial { load, .. }) | Procedure::Soak(Soak { load, .. }) => load.map(|Rate(load)| load),
+                    _ => None,
+                }
+            }
+
+            /// Its parameters as they are kept with a run, with its id.
+            pub fn kept(&self) -> serde_json::Value {
+                match self {
+                    $(Procedure::$variant(parameters) => serde_json::json!({ "id": $id, "parameters": parameters }),)*
+                }
+            }
+
+            /// The procedure that was kept.
+            pub fn of_kept(kept: &serde_json::Value) -> Option<Procedure> {
+                let parameters = kept.get("parameters")?.clone();
+                match kept.get("id")?.as_str()? {
+                    $($id => serde_json::from_value(parameters).ok().map(Procedure::$variant),)*
+                    _ => None,
+                }
+            }
+
+            fn of(id: &str, parameters: ValueDeserializer<'_>) -> Result<Option<Procedure>, toml::de::Error> {
+                Ok(match id {
+                    $($id => Some(Procedure::$variant(Deserialize::deserialize(parameters)?)),)*
+                    _ => None,
+                })
+            }
+        }
+
+        /// One schema per procedure: its parameters, its id, and a sweep.
+        pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+            let all = [$(schema_of::<$type>($id, generator)),*];
+            schemars::json_schema!({
+                "description": "What is measured in every test case",
+                "oneOf": all,
+            })
+        }
+    };
+}
+
+procedures! {
+    /// One trial and its counts.
+    "trial" Trial(Trial),
+    /// What comes out in overload (RFC 2285 §3.6.2).
+    "forwarding-rate" ForwardingRate(ForwardingRate),
+    /// A rising load.
+    "ramp" Ramp(Ramp),
+    /// The largest load without loss (RFC 2544 §26.1).
+    "throughput" Throughput(Rfc2544),
+    /// Delays at the throughput (RFC 2544 §26.2, RFC 8219).
+    "latency" Latency(Rfc2544),
+    /// Loss over load (RFC 2544 §26.3).
+    "frame-loss" FrameLoss(Rfc2544),
+    /// The longest burst without loss (RFC 9004).
+    "back-to-back" BackToBack(Rfc2544),
+    /// Time until losses end after overload (RFC 2544 §26.5).
+    "recovery" Recovery(Rfc2544),
+    /// Time without forwarding after a reset (RFC 6201).
+    "reset" Reset(Rfc2544),
+    /// The smallest gap between bursts without loss (RFC 2544 §21).
+    "bursts" Bursts(Rfc2544),
+    /// Several of these tests.
+    "rfc2544" Rfc2544(Rfc2544),
+    /// Loads that meet goals (NDR, PDR).
+    "mlrsearch" Mlrsearch(Mlrsearch),
+    /// What comes out at the largest load, some short trials.
+    "mrr" Mrr(Mrr),
+    /// One load for long.
+    "soak" Soak(Soak),
+    /// The load whose average loss is a tiny share (PLRsearch).
+    "plr" Plr(Plr),
+    /// The load at which what goes in is what comes out.
+    "equilibrium" Equilibrium(Equilibrium),
+}
+
+/// A procedure makes no more trials of one kind: more are a mistake.
+pub const MOST_TRIALS: u32 = 10_000;
+
+/// Nor has it more items in a list.
+const MOST_ITEMS: usize = 100;
+
+/// Nor are there more samples in a trial: those of a day are 86,400 of a second.
+pub const MOST_SAMPLES: u64 = 1_000_000;
+
+/// A sweep has no more values.
+const MOST_VALUES: usize = 1000;
+
+/// Nor more measurements.
+const SWEPT: u64 = MOST_TRIALS as u64;
+
+impl Procedure {
+    /// How many of something there are is bounded, and so is what follows from two numbers, before anything has been made of them.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn check_counts(&self) -> Result<(), (&'static str, String)> {
+        match self {
+            Procedure::Trial(p) => match p.sample {
+                Some(sample) => check_samples(&[p.duration], sample),
+                None => Ok(()),
+            },
+            Procedure::ForwardingRate(p) => check_samples(&[p.duration], p.sample),
+            Procedure::Ramp(p) => {
+                let down = if p.up_down {
+                    p.ramp
+                } else {
+                    Period(Duration::ZERO)
+                };
+                check_samples(&[p.warm_up, p.ramp, p.hold, down], p.sample)
+            }
+            Procedure::Throughput(p)
+            | Procedure::Latency(p)
+            | Procedure::FrameLoss(p)
+            | Procedure::BackToBack(p)
+            | Procedure::Recovery(p)
+            | Procedure::Reset(p)
+            | Procedure::Bursts(p)
+            | Procedure::Rfc2544(p) => {
+                check_trials("repetitions", p.repetitions.unwrap_or(1))?;
+                check_items("tests", p.tests.len())?;
+                check_items("latency-at", p.latency_at.len())?;
+                check_items("burst", p.burst.len())
+            }
+            Procedure::Mlrsearch(p) => check_items("goals", p.goals.len()),
+            Procedure::Mrr(p) => check_trials("trials", p.trials),
+            Procedure::Soak(_) | Procedure::Plr(_) | Procedure::Equilibrium(_) => Ok(()),
+        }
+    }
+
+    /// How many trials follow from counts that stand in the file, at least.
+    pub(super) fn trials(&self) -> u64 {
+        match self {
+            Procedure::Mrr(p) => p.trials.into(),
+            Procedure::Latency(p) | Procedure::Rfc2544(p) => {
+                u64::from(p.repetitions.unwrap_or(1)) * p.latency_at.len().max(1) as u64
+            }
+            Procedure::BackToBack(p) | Procedure::Recovery(p) | Procedure::Reset(p) => {
+                p.repetitions.unwrap_or(1).into()
+            }
+            _ => 1,
+        }
+    }
+}
+
+fn check_trials(key: &'static str, count: u32) -> Result<(), (&'static str, String)> {
+    match (1..=MOST_TRIALS).contains(&count) {
+        true => Ok(()),
+        false => Err((key, format!("{key} are 1 to {MOST_TRIALS}"))),
+    }
+}
+
+fn check_items(key: &'static str, count: usize) -> Result<(), (&'static str, String)> {
+    match count <= MOST_ITEMS {
+        true => Ok(()),
+        false => Err((key, format!("{count} items; {MOST_ITEMS} are the most"))),
+    }
+}
+
+fn check_samples(parts: &[Period], sample: Period) -> Result<(), (&'static str, String)> {
+    let ns: u64 = parts.iter().map(|part| part.ns()).sum();
+    match ns / sample.ns().max(1) {
+        ..=MOST_SAMPLES => Ok(()),
+        count => Err((
+            "sample",
+            format!(
+                "{count} samples in one trial; {MOST_SAMPLES} are the most, so make them longer"
+            ),
+        )),
+    }
+}
+
+impl Sweep {
+    /// The same of a sweep.
+    ///
+    /// # Errors
+    /// The key, and what is wrong with it.
+    pub fn check_counts(&self) -> Result<(), (&'static str, String)> {
+        if self.values.len() > MOST_VALUES {
+            let why = format!("{} values; {MOST_VALUES} are the most", self.values.len());
+            return Err(("values", why));
+        }
+        if !(1..=MOST_TRIALS).contains(&self.runs) {
+            return Err(("runs", format!("runs are 1 to {MOST_TRIALS}")));
+        }
+        match self.measurements() {
+            ..=SWEPT => Ok(()),
+            count => Err((
+                "runs",
+                format!(
+                    "{} runs at each of {} values are {count} measurements; {SWEPT} are the most",
+                    self.runs,
+                    self.values.len()
+                ),
+            )),
+        }
+    }
+
+    /// How often the procedure is carried out: at the reference three times, at the other values so often as is said.
+    pub(super) fn measurements(&self) -> u64 {
+        const REFERENCES: u64 = 3;
+        REFERENCES + self.values.len().saturating_sub(1) as u64 * u64::from(self.runs)
+    }
+}
+
+/// One load for some time, and what came back
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Trial {
+    /// The load; by default the largest
+    pub load: Option<Rate>,
+    /// How long frames are sent
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// Count frames in intervals of this length
+    pub sample: Option<Period>,
+    /// Measure the delay of frames
+    pub delays: bool,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Trial {
+            load: None,
+            duration: Period::seconds(10),
+            sample: None,
+            delays: false,
+        }
+    }
+}
+
+/// The forwarding rate in overload: median of the samples of one long trial (RFC 2285 §3.6.2)
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForwardingRate {
+    /// The load; by default the largest
+    pub load: Option<Rate>,
+    /// How long frames are sent
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// Length of a sample
+    pub sample: Period,
+    /// Samples so long after the first frame came back are not used
+    pub trim_start: Pause,
+    /// Samples so long before the last frame was sent are not used
+    pub trim_end: Pause,
+}
+
+impl Default for ForwardingRate {
+    fn default() -> Self {
+        ForwardingRate {
+            load: None,
+            duration: Period::seconds(60),
+            sample: Period::seconds(1),
+            trim_start: Pause::seconds(5),
+            trim_end: Pause::seconds(2),
+        }
+    }
+}
+
+/// A rising load: where loss begins, and whether the output collapses
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Ramp {
+    /// Load at the end of the ramp; by default the largest
+    pub target: Option<Rate>,
+    /// How long the load rises
+    pub ramp: Period,
+    /// How long the warm-up lasts
+    pub warm_up: Period,
+    /// How long the load stays at the target
+    pub hold: Period,
+    /// Ramp down again and find the edge a second time
+    pub up_down: bool,
+    /// Loss from which on a sample counts as lossy
+    pub threshold: Share,
+    /// Length of a sample
+    pub sample: Period,
+}
+
+impl Default for Ramp {
+    fn default() -> Self {
+        Ramp {
+            target: None,
+            ramp: Period::seconds(600),
+            warm_up: Period::seconds(30),
+            hold: Period::seconds(30),
+            up_down: false,
+            threshold: Share(0.001),
+            sample: Period::seconds(1),
+        }
+    }
+}
+
+/// A test of RFC 2544.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Test {
+    /// §26.1.
+    Throughput,
+    /// §26.2.
+    Latency,
+    /// §26.3.
+    FrameLoss,
+    /// §26.4, RFC 9004.
+    BackToBack,
+    /// §26.5.
+    Recovery,
+    /// §26.6, RFC 6201.
+    Reset,
+    /// §21.
+    Bursts,
+}
+
+impl Test {
+    /// All of them, in the order in which they are made.
+    pub const ALL: [Test; 7] = [
+        Test::Throughput,
+        Test::Latency,
+        Test::FrameLoss,
+        Test::BackToBack,
+        Test::Recovery,
+        Test::Reset,
+        Test::Bursts,
+    ];
+
+    /// The name in records and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Test::Throughput => "throughput",
+            Test::Latency => "latency",
+            Test::FrameLoss => "frame-loss",
+            Test::BackToBack => "back-to-back",
+            Test::Recovery => "recovery",
+            Test::Reset => "reset",
+            Test::Bursts => "bursts",
+        }
+    }
+}
+
+/// Tests of RFC 2544: all that apply, or the one that the id names; shortened unless full is true
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Rfc2544 {
+    /// Which tests, where the id is rfc2544; by default all that apply
+    pub tests: Vec<Test>,
+    /// Times, waits and repetitions of the RFCs
+    pub full: bool,
+    /// Duration of the trials that are results; by default 5s, or 60s in full
+    pub trial: Option<Period>,
+    /// Duration of the trials that guide a search; by default 1s, or 60s in full
+    pub search: Option<Period>,
+    /// Resolution of the throughput relative to itself
+    pub resolution: Share,
+    /// Latency: one tagged frame per trial (rfc2544), or 500 (rfc8219)
+    pub latency: LatencyMode,
+    /// Loads of the latency test in percent of the throughput
+    pub latency_at: Vec<Percent>,
+    /// Repetitions of latency, back-to-back, recovery and reset; by default few, in full those of the RFCs
+    #[schemars(range(min = 1, max = MOST_TRIALS))]
+    pub repetitions: Option<u32>,
+    /// What the reset test resets: forwarding, interface, 'command: ...'; on a simulated DUT any words
+    pub reset: Option<String>,
+    /// Lengths of the bursts of bursty traffic, in frames; by default 16, 64, 256, 1024
+    pub burst: Vec<u32>,
+}
+
+impl Default for Rfc2544 {
+    fn default() -> Self {
+        Rfc2544 {
+            tests: Vec::new(),
+            full: false,
+            trial: None,
+            search: None,
+            resolution: Share(0.005),
+            latency: LatencyMode::Rfc8219,
+            latency_at: vec![Percent(100.0)],
+            repetitions: None,
+            reset: None,
+            burst: Vec::new(),
+        }
+    }
+}
+
+/// Loads that meet goals (MLRsearch)
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Mlrsearch {
+    /// Presets (ndr, pdr, rfc2544, tst009, strict) or definitions (loss=0.1%,final=2s)
+    pub goals: Vec<String>,
+    /// Smallest load
+    pub min: Rate,
+    /// A first trial at the largest load whose result is not used
+    pub warm_up: Pause,
+    /// The search ends when its trials have taken longer
+    pub time_limit: Period,
+    /// Trials end as soon as they are bad for every goal; by default not on a simulated DUT
+    pub early_end: Option<bool>,
+}
+
+impl Default for Mlrsearch {
+    fn default() -> Self {
+        Mlrsearch {
+            goals: vec!["ndr".into(), "pdr".into()],
+            min: MIN_LOAD,
+            warm_up: Pause::seconds(1),
+            time_limit: Period::seconds(1200),
+            early_end: None,
+        }
+    }
+}
+
+/// What comes out at the largest load: mean of some short trials
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Mrr {
+    /// How many trials
+    #[schemars(range(min = 1, max = MOST_TRIALS))]
+    pub trials: u32,
+    /// How long each
+    #[serde(rename = "for")]
+    pub duration: Period,
+}
+
+impl Default for Mrr {
+    fn default() -> Self {
+        Mrr {
+            trials: 10,
+            duration: Period::seconds(1),
+        }
+    }
+}
+
+/// One load for long: loss, its bursts, and the trend of the forwarding rate
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Soak {
+    /// The load: 95 % of the no-drop rate by custom
+    pub load: Option<Rate>,
+    /// How long
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// The largest share of lost frames that passes
+    pub loss: Share,
+}
+
+impl Default for Soak {
+    fn default() -> Self {
+        Soak {
+            load: None,
+            duration: Period::seconds(1800),
+            loss: Share(0.0),
+        }
+    }
+}
+
+/// The load whose average loss is a tiny share (PLRsearch)
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plr {
+    /// Smallest load
+    pub min: Rate,
+    /// How long
+    #[serde(rename = "for")]
+    pub duration: Period,
+    /// The share
+    pub loss: Share,
+}
+
+impl Default for Plr {
+    fn default() -> Self {
+        Plr {
+            min: MIN_LOAD,
+            duration: Period::seconds(1800),
+            loss: Share(1e-7),
+        }
+    }
+}
+
+/// The load at which what goes in is what comes out, as labs of the BSD Router Project measure it
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Equilibrium {
+    /// Relative difference that counts as none
+    pub tolerance: Share,
+    /// How long a trial takes
+    #[serde(rename = "for")]
+    pub duration: Period,
+}
+
+impl Default for Equilibrium {
+    fn default() -> Self {
+        Equilibrium {
+            tolerance: Share(0.01),
+            duration: Period::seconds(30),
+        }
+    }
+}
+
+/// The procedure at every value of a parameter, in random order, and what a unit of it costs
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Sweep {
+    /// flows, size, rules, routes, cores; or any name together with apply
+    pub parameter: String,
+    /// Its values, the reference first
+    #[schemars(length(min = 2, max = MOST_VALUES))]
+    pub values: Vec<u64>,
+    /// Runs at each value
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_TRIALS))]
+    pub runs: u32,
+    /// A command that sets a value on the DUT; {} stands for the value
+    #[serde(default)]
+    pub apply: Option<String>,
+    /// A command that undoes it, before the next value
+    #[serde(default)]
+    pub undo: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// What stands in `[procedure]`, or what is wrong with it and where, as seen from the begin of the file.
+pub(super) fn read(
+    table: Option<&Spanned<DeValue<'_>>>,
+) -> Result<(Procedure, Option<Sweep>), Wrong> {
+    let at = |way: &[&'static str], why: String| {
+        Wrong::Place(way.iter().map(|key| Step::Key(key)).collect(), why)
+    };
+    let ids = || Procedure::IDS.join(", ");
+    let Some(table) = table else {
+        let why = format!(
+            "there is no [procedure]; say [procedure] and id = one of {}",
+            ids()
+        );
+        return Err(at(&[], why));
+    };
+    let mut table = table.clone();
+    let span = table.span();
+    let DeValue::Table(keys) = table.get_mut() else {
+        let why = "a procedure has keys of its own: begin with [procedure] and id = \"mrr\"";
+        return Err(at(&["procedure"], why.into()));
+    };
+    let mut take = |key: &str| keys.remove(key);
+    let sweep = match take("sweep") {
+        Some(sweep) => Some(Sweep::deserialize(ValueDeserializer::from(sweep))?),
+        None => None,
+    };
+    let Some(id) = take("id") else {
+        let why = format!("the procedure has no id; it is one of {}", ids());
+        return Err(at(&["procedure"], why));
+    };
+    let Some(id) = id.get_ref().as_str() else {
+        return Err(at(
+            &["procedure", "id"],
+            "an id is a text, such as \"mrr\"".into(),
+        ));
+    };
+    let rest = Spanned::new(span, DeValue::Table(std::mem::take(keys)));
+    match Procedure::of(id, ValueDeserializer::from(rest))? {
+        Some(procedure) => Ok((procedure, sweep)),
+        None => Err(at(
+            &["procedure", "id"],
+            format!(
+                "there is no procedure `{id}`; {}",
+                or_which(id, Procedure::IDS)
+            ),
+        )),
+    }
+}
+
+/// What is wrong with a part of a file.
+pub(super) enum Wrong {
+    /// In the words of the TOML reader.
+    Reading(toml::de::Error),
+    /// Something of our own.
+    Place(Vec<Step<'static>>, String),
+}
+
+impl From<toml::de::Error> for Wrong {
+    fn from(error: toml::de::Error) -> Self {
+        Wrong::Reading(error)
+    }
+}
+
+fn schema_of<T: JsonSchema>(id: &str, generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = T::json_schema(generator);
+    let sweep = generator.subschema_for::<Sweep>();
+    let keys = schema.ensure_object();
+    let properties = keys
+        .entry("properties")
+        .or_insert_with(|| serde_json::json!({}));
+    if let Some(properties) = properties.as_object_mut() {
+        properties.insert("id".into(), serde_json::json!({ "const": id }));
+        properties.insert("sweep".into(), sweep.to_value());
+    }
+    keys.insert("required".into(), serde_json::json!(["id"]));
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a run keeps of its question is read back as the same question.
+    #[test]
+    fn every_procedure_is_kept_as_it_is() {
+        for id in Procedure::IDS {
+            let text = format!("id = \"{id}\"");
+            let table = toml::de::DeTable::parse(&text).unwrap();
+            let table = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+            let Ok((procedure, None)) = read(Some(&table)) else {
+                panic!("{id}")
+            };
+            assert_eq!(
+                Procedure::of_kept(&procedure.kept()),
+                Some(procedure),
+                "{id}"
+            );
+        }
+        let odd = Procedure::Trial(Trial {
+            load: Some(Rate("14.88095238Gbps".parse().unwrap())),
+            sample: Some("1.5ms".parse().unwrap()),
+            ..Trial::default()
+        });
+        assert_eq!(Procedure::of_kept(&odd.kept()), Some(odd));
+        assert_eq!(
+            Procedure::of_kept(&serde_json::json!({ "id": "none" })),
+            None
+        );
+    }
+}

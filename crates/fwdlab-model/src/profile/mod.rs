@@ -1,0 +1,508 @@
+//! Traffic profiles: files that say what frames are sent, which of them differ in what, and when they leave.
+//!
+//! A [`Profile`] that exists is well formed, but it is still a text about frames: addresses of ports, the speed of a link and
+//! the bytes come in when an engine compiles it. Reading files is the caller's business, too. Start with [`Profile::parse`].
+//!
+//! ```
+//! let profile = fwdlab_model::profile::Profile::parse("small.toml", "
+//!     about = 'One flow of the smallest frames'
+//!     [[stream]]
+//!     size = 64
+//! ")?;
+//! assert_eq!(profile.streams.len(), 1);
+//!
+//! let error = fwdlab_model::profile::Profile::parse("small.toml", "[[stream]]\nsise = 64").unwrap_err();
+//! assert_eq!(error.to_string(), "small.toml:2:1: unknown key `sise`; did you mean `size`?");
+//! # Ok::<(), fwdlab_model::profile::ProfileError>(())
+//! ```
+
+pub mod field;
+pub mod layer;
+pub mod size;
+pub mod timing;
+pub mod value;
+pub mod vary;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use crate::file::{FileError as ProfileError, Origin, Step};
+pub use field::{Field, FieldName};
+pub use layer::Layer;
+pub use size::Size;
+pub use timing::{Bursts, Rate};
+pub use value::{Hex, Mac, Time, Value};
+pub use vary::{Change, Endian, Order, Vary};
+
+/// Most streams of a profile: both directions of each have a number of their own in 16 bits.
+pub const MOST_STREAMS: usize = 32_768;
+
+/// More frames of one stream would take months; what multiplies them stays far from the end of all numbers.
+const MOST_FRAMES: u64 = 1_000_000_000_000_000;
+
+/// Largest file, in bytes.
+pub const LARGEST_FILE: usize = 4 << 20;
+
+/// A traffic profile
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Profile {
+    /// Its name: that of the file without ending.
+    #[serde(skip)]
+    pub name: String,
+    /// The version of fwdlab it was written for
+    pub fwdlab: Option<String>,
+    /// What it is for, in one line
+    pub about: String,
+    /// Where it comes from: a standard, another program's profile
+    pub source: Option<String>,
+    /// The load of all streams with a share together; by default what the link carries
+    pub rate: Option<Rate>,
+    /// The streams
+    #[serde(rename = "stream")]
+    #[schemars(length(min = 1, max = 32_768))]
+    pub streams: Vec<Stream>,
+    /// Where it was read, for errors.
+    #[serde(skip)]
+    pub origin: Origin,
+}
+
+/// Frames that follow each other at one rate
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Stream {
+    /// Its name, for results and for next; by default its number, from 1 on
+    pub name: Option<String>,
+    /// Which way: forward, or in reverse with sources and destinations swapped
+    pub direction: Direction,
+
+    /// The frame, outermost layer first; by default Ethernet, IPv4 and UDP
+    #[schemars(with = "Option<Vec<layer::Form>>")]
+    pub layers: Option<Vec<Layer>>,
+    /// Addresses and ports where a layer does not say them
+    pub plan: Plan,
+    /// Frames of this capture file instead of layers
+    pub pcap: Option<String>,
+    /// Only this frame of the capture file, from 1 on as Wireshark counts
+    #[schemars(range(min = 1))]
+    pub frame: Option<u32>,
+    /// Keep the MAC addresses of the capture file, instead of those of the ports
+    pub keep_macs: bool,
+    /// Frame sizes, FCS counted; by default the smallest that has room for the layers and a signature
+    pub size: Option<Size>,
+
+    /// So many flows in the default shape: 2000 are 20 sources times 100 destinations
+    #[schemars(range(min = 1))]
+    pub flows: Option<u32>,
+    /// What differs from frame to frame
+    pub vary: Vec<Vary>,
+    /// In which order flows are sent
+    pub order: Order,
+    /// Decides the order that is not sequential, and the random numbers of a plan
+    pub seed: u64,
+    /// The frames repeat after so many
+    #[schemars(range(min = 1))]
+    pub cache: Option<u32>,
+    /// Are checksums put right in every frame? Or only those of these layers
+    pub checksums: Checksums,
+    /// Do frames carry a signature, by which they are told from others, counted one by one and timed?
+    pub signature: Option<bool>,
+
+    /// The load: 1kpps, 10%, 1Gbps, max
+    pub rate: Option<Rate>,
+    /// The load as a share of that of all streams with a share; by default 1
+    #[schemars(range(min = 0.0))]
+    pub share: Option<f64>,
+    /// So many frames and no more
+    #[schemars(range(min = 1))]
+    pub burst: Option<u64>,
+    /// Groups of frames with pauses between them
+    pub bursts: Option<Bursts>,
+    /// Nothing leaves before this time
+    pub delay: Option<Time>,
+    /// The stream that starts when this one has ended
+    pub next: Option<String>,
+    /// How often a chain may come by here
+    #[schemars(range(min = 1))]
+    pub runs: Option<u32>,
+    /// Does it wait for another stream to end? By default if it is next of one before it
+    pub waits: Option<bool>,
+}
+
+/// Which way frames go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// As they stand there
+    Forward,
+    /// The other way: sources and destinations swapped
+    Reverse,
+    /// Each way, where the other way is used
+    #[default]
+    Both,
+}
+
+/// Addresses and ports where a layer does not say them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plan {
+    /// 198.18.10.1 to 198.19.10.1 and 2001:2:0:10::1 to 2001:2:0:8010::1, UDP and TCP ports 2000 to 2000
+    #[default]
+    Default,
+    /// RFC 2544 appendix C: 198.18.1.2 to 198.19.65.2, TTL 10, UDP ports 49184 to 7
+    Rfc2544,
+    /// RFC 4814: pseudo-random MAC address of the sender, and pseudo-random ports in every frame
+    Rfc4814,
+    /// RFC 5180: as the default, and IPv6 where layers are not said
+    Rfc5180,
+}
+
+/// Which checksums are put right in every frame.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Checksums {
+    /// All.
+    #[default]
+    All,
+    /// Only those of these layers; the others stay as they are in the first frame.
+    Only(Vec<String>),
+}
+
+impl Checksums {
+    /// Shall those of layers of this name be right?
+    pub fn of(&self, layer: &str) -> bool {
+        match self {
+            Checksums::All => true,
+            Checksums::Only(layers) => layers.iter().any(|name| name == layer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Checksums {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        const LAYERS: [&str; 6] = ["ipv4", "udp", "tcp", "icmp", "icmpv6", "gre"];
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "true, false, or a list such as [\"ipv4\"]")]
+        enum Form {
+            All(bool),
+            Only(Vec<String>),
+        }
+        Ok(match Form::deserialize(deserializer)? {
+            Form::All(true) => Checksums::All,
+            Form::All(false) => Checksums::Only(Vec::new()),
+            Form::Only(layers) => {
+                if let Some(unknown) = layers
+                    .iter()
+                    .find(|layer| !LAYERS.contains(&layer.as_str()))
+                {
+                    return Err(D::Error::unknown_variant(unknown, &LAYERS));
+                }
+                Checksums::Only(layers)
+            }
+        })
+    }
+}
+
+impl JsonSchema for Checksums {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Checksums".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "true, false, or of which layers",
+            "anyOf": [
+                { "type": "boolean" },
+                { "type": "array", "items": { "enum": ["ipv4", "udp", "tcp", "icmp", "icmpv6", "gre"] } }
+            ]
+        })
+    }
+}
+
+impl Profile {
+    /// Reads the text of a profile. `file`: for errors, and for its name.
+    ///
+    /// # Errors
+    /// Says where in the file what is wrong.
+    pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
+        let origin = Origin {
+            file: file.into(),
+            text: text.into(),
+        };
+        if text.len() > LARGEST_FILE {
+            let why = format!("{} bytes; a profile has at most {LARGEST_FILE}", text.len());
+            return Err(Origin {
+                text: "".into(),
+                ..origin
+            }
+            .error(&[], why));
+        }
+        let read: Result<Profile, _> = toml::from_str(text);
+        let mut profile = read.map_err(|error| origin.reading(&error))?;
+        let name = file.strip_suffix(".toml").unwrap_or(file);
+        profile.name = name.to_owned();
+        profile.origin = origin;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// An error about the value at the end of this way.
+    pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> ProfileError {
+        match self.origin.file.is_empty() {
+            true => ProfileError {
+                file: self.name.clone(),
+                place: None,
+                why: why.into(),
+            },
+            false => self.origin.error(way, why),
+        }
+    }
+
+    /// An error about a stream, as a whole or in one of its keys.
+    pub fn stream_error(
+        &self,
+        stream: usize,
+        way: &[Step<'_>],
+        why: impl Into<String>,
+    ) -> ProfileError {
+        let all: Vec<Step<'_>> = [Step::Key("stream"), Step::Item(stream)]
+            .into_iter()
+            .chain(way.iter().copied())
+            .collect();
+        let mut error = self.error(&all, why);
+        if self.streams.len() > 1 || error.place.is_none() {
+            error.why = format!("stream {}: {}", self.stream_name(stream), error.why);
+        }
+        error
+    }
+
+    /// The name of a stream: its own, or its number from 1 on.
+    pub fn stream_name(&self, stream: usize) -> String {
+        let own = self
+            .streams
+            .get(stream)
+            .and_then(|stream| stream.name.clone());
+        own.unwrap_or_else(|| (stream + 1).to_string())
+    }
+
+    /// Which stream has this name.
+    pub fn stream_named(&self, name: &str) -> Option<usize> {
+        (0..self.streams.len()).find(|stream| self.stream_name(*stream) == name)
+    }
+
+    /// Does this stream wait for another one to end before it starts?
+    pub fn waits(&self, stream: usize) -> bool {
+        let said = self.streams.get(stream).and_then(|stream| stream.waits);
+        said.unwrap_or_else(|| {
+            let name = self.stream_name(stream);
+            let before = self.streams.iter().take(stream);
+            before
+                .filter_map(|stream| stream.next.as_ref())
+                .any(|next| *next == name)
+        })
+    }
+
+    /// Is every part of it possible, and do they fit together? [`Profile::parse`] has looked; a profile made in code may ask.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        match self.streams.len() {
+            0 => {
+                return Err(self.error(
+                    &[],
+                    "no streams; a stream begins with [[stream]], such as\n[[stream]]\nsize = 64",
+                ));
+            }
+            1..=MOST_STREAMS => {}
+            more => {
+                let why = format!("{more} streams; a profile has at most {MOST_STREAMS}");
+                return Err(self.error(&["stream".into()], why));
+            }
+        }
+        let mut names = std::collections::HashMap::new();
+        let mut next_of_earlier = std::collections::HashSet::new();
+        let mut starts = false;
+        for (number, stream) in self.streams.iter().enumerate() {
+            let wrong = |way: &[Step<'_>], why: String| Err(self.stream_error(number, way, why));
+            if let Some((way, why)) = stream.wrong() {
+                return wrong(&way, why);
+            }
+            let name = self.stream_name(number);
+            if name.is_empty() || name.len() > 100 || name.chars().any(char::is_control) {
+                return wrong(
+                    &["name".into()],
+                    "a name has 1 to 100 printable bytes".to_owned(),
+                );
+            }
+            starts |= !stream.waits.unwrap_or(next_of_earlier.contains(&name));
+            if let Some(next) = &stream.next {
+                next_of_earlier.insert(next.clone());
+            }
+            if names.insert(name.clone(), number).is_some() {
+                return wrong(&["name".into()], format!("two streams are called `{name}`"));
+            }
+        }
+        for (number, stream) in self.streams.iter().enumerate() {
+            if let Some(next) = &stream.next
+                && !names.contains_key(next)
+            {
+                let known: Vec<&String> = names.keys().collect();
+                let why = format!(
+                    "next: there is no stream `{next}`; {}",
+                    crate::file::or_which(next, &known)
+                );
+                return Err(self.stream_error(number, &["next".into()], why));
+            }
+        }
+        if !starts {
+            return Err(self.error(
+                &["stream".into()],
+                "all streams wait for another one to end, so none ever starts; let one say waits = false",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// Where something is wrong, and what.
+    fn wrong(&self) -> Option<(Vec<Step<'static>>, String)> {
+        let wrong = |key: &'static str, why: &str| Some((vec![Step::Key(key)], why.to_owned()));
+        for (number, layer) in self.layers.iter().flatten().enumerate() {
+            if let Some((key, why)) = layer.wrong() {
+                let way = vec![
+                    "layers".into(),
+                    number.into(),
+                    layer.name().into(),
+                    key.into(),
+                ];
+                return Some((way, why));
+            }
+        }
+        match &self.layers {
+            Some(layers) if layers.is_empty() => {
+                return wrong("layers", "no layers; leave layers out for UDP over IPv4");
+            }
+            Some(layers) if layers.len() > 32 => return wrong("layers", "more than 32 layers"),
+            _ => {}
+        }
+        if self.pcap.is_some() {
+            if self.layers.is_some() {
+                return wrong("layers", "frames are either of layers or of a capture file");
+            }
+            if self.size.is_some() {
+                return wrong("size", "frames of a capture file have their own sizes");
+            }
+            if self.flows.is_some() {
+                return wrong(
+                    "flows",
+                    "frames of a capture file have their own flows; say vary",
+                );
+            }
+            if self.plan != Plan::Default {
+                return wrong("plan", "frames of a capture file have their own addresses");
+            }
+        } else if self.frame.is_some() || self.keep_macs {
+            let key = if self.frame.is_some() {
+                "frame"
+            } else {
+                "keep-macs"
+            };
+            return wrong(key, "this goes with pcap");
+        }
+        if self.frame == Some(0) {
+            return wrong("frame", "frames are counted from 1 on, as Wireshark does");
+        }
+        if self.flows == Some(0) {
+            return wrong("flows", "0 flows; a stream has at least 1");
+        }
+        if self.cache == Some(0) {
+            return wrong("cache", "frames cannot repeat after 0");
+        }
+        if self.flows.is_some() && !self.vary.is_empty() {
+            return wrong("flows", "flows is short for vary; one of them is enough");
+        }
+        if self.vary.len() > 64 {
+            return wrong("vary", "more than 64 entries");
+        }
+        let mut flows = 1_u64;
+        for (number, vary) in self.vary.iter().enumerate() {
+            if let Some((key, why)) = vary.wrong() {
+                return Some((vec!["vary".into(), number.into(), key.into()], why));
+            }
+            if vary.spans_flows() {
+                flows = flows.saturating_mul(vary.values_said().unwrap_or(1));
+            }
+        }
+        if flows > vary::MOST_FLOWS {
+            let why = format!(
+                "{} flows; a stream has at most {}",
+                said(flows),
+                vary::MOST_FLOWS
+            );
+            return Some((vec!["vary".into()], why));
+        }
+        self.wrong_timing()
+    }
+
+    fn wrong_timing(&self) -> Option<(Vec<Step<'static>>, String)> {
+        let wrong = |key: &'static str, why: &str| Some((vec![Step::Key(key)], why.to_owned()));
+        if self.rate.is_some() && self.share.is_some() {
+            return wrong("share", "either rate or share, not both");
+        }
+        if let Some(share) = self.share
+            && !(share.is_finite() && share > 0.0 && share <= 1e12)
+        {
+            return wrong("share", "a share is above 0; leave the stream out instead");
+        }
+        if self.burst.is_some() && self.bursts.is_some() {
+            return wrong("bursts", "either burst or bursts, not both");
+        }
+        if self.burst == Some(0) {
+            return wrong("burst", "a burst of 0 frames; leave the stream out instead");
+        }
+        if self.burst.is_some_and(|frames| frames > MOST_FRAMES) {
+            return wrong(
+                "burst",
+                "more than 10^15 frames; leave burst out, and they have no end",
+            );
+        }
+        if let Some(Bursts { frames, count, .. }) = self.bursts {
+            if frames.saturating_mul(count.unwrap_or(1)) > MOST_FRAMES {
+                return wrong(
+                    "bursts",
+                    "more than 10^15 frames; leave count out, and they have no end",
+                );
+            }
+            if frames == 0 {
+                return wrong("bursts", "bursts of 0 frames; leave the stream out instead");
+            }
+            if count == Some(0) {
+                return wrong("bursts", "0 bursts; leave the stream out instead");
+            }
+        }
+        let ends = self.burst.is_some() || self.bursts.is_some_and(|bursts| bursts.count.is_some());
+        if self.next.is_some() && !ends {
+            return wrong(
+                "next",
+                "this stream never ends, so nothing comes next; say burst, or bursts with a count",
+            );
+        }
+        if self.runs == Some(0) {
+            return wrong("runs", "0 runs; leave the stream out instead");
+        }
+        None
+    }
+}
+
+/// A number of flows that may have been too large to count.
+fn said(flows: u64) -> String {
+    match flows {
+        u64::MAX => "more than 10^19".to_owned(),
+        flows => flows.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! What is kept of a search for loads: where each trial lies and why it was made, and what each goal found.
+//!
+//! Which trial comes next is decided in `fwdlab_measure::mlr`; this is only what remains of it. Loads are named twice, by their
+//! place on the search's grid (whole numbers, for programs that compare) and in frames per second (for people).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::procedure::Queries;
+use crate::variant::Variant;
+
+/// What a trial is to its search. Its fields stand beside the others of the trial's record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchTrial {
+    /// Place of the load on the search's grid: 0 is the smallest load.
+    pub load_index: u32,
+    /// The load at that place.
+    pub load_pps: f64,
+    /// How long frames were to be sent, in nanoseconds.
+    pub duration_ns: u64,
+    /// Frames lost and frames not sent over frames intended (or sent, if more): what the search is told.
+    pub loss_ratio: f64,
+    /// It ended before its time: it had lost more frames than any goal allows for all of it, and is bad whatever would have come.
+    /// The search takes it as a trial of its intended duration; counts and loss ratio are those until then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended_early: bool,
+    /// Made to warm the DUT up: the search makes no use of its result.
+    pub warm_up: bool,
+    /// What came of queries to the DUT's management during it, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub management: Option<Queries>,
+    /// Why this trial was made, in words.
+    pub reason: String,
+    /// What it says of each goal, in words; empty when the search made no use of it.
+    pub says: Vec<String>,
+}
+
+/// The outcome of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchOutcome {
+    /// What differs from a plain series.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
+    /// Smallest load, index 0.
+    pub min_load_pps: f64,
+    /// Largest load.
+    pub max_load_pps: f64,
+    /// Where the largest load comes from, in words.
+    pub max_load_source: String,
+    /// Index of the largest load.
+    pub max_load_index: u32,
+    /// Trials made, the warm-up and invalid ones included.
+    pub trials: u32,
+    /// Of these, trials that were invalid: repeated, never used.
+    pub trials_invalid: u32,
+    /// Seconds of traffic in all trials; on a simulated DUT seconds of its time.
+    pub traffic_s: f64,
+    /// One per goal, in the order in which they were given.
+    pub goals: Vec<GoalResult>,
+    /// The trials that the search made use of, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub course: Vec<SearchStep>,
+    /// Why the search ended without an answer to every goal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// In which points the search differs from an RFC 2544 throughput test; empty when in none.
+    pub shortened: Vec<String>,
+}
+
+/// A load that meets a goal is doubtful when it is a smaller share than this of what came out of a higher one.
+const FAR_BELOW: f64 = 0.7;
+
+impl SearchOutcome {
+    /// What the DUT forwarded of the loads of this search at most, where that is far more than the load that met the goal: it may lose
+    /// a little long before it is overloaded, or the trials in between were disturbed.
+    pub fn far_above(&self, goal: &GoalResult) -> Option<f64> {
+        let forwarded = |step: &SearchStep| step.load_pps * (1.0 - step.loss_ratio);
+        let best = self.course.iter().map(forwarded).fold(0.0, f64::max);
+        let met = goal.relevant_lower_bound_pps?;
+        (met < FAR_BELOW * best).then_some(best)
+    }
+}
+
+/// A trial of a search, and what was known after it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchStep {
+    /// Its load.
+    pub load_pps: f64,
+    /// How long it was to be.
+    pub duration_ns: u64,
+    /// Frames lost over frames intended, as the search was told.
+    pub loss_ratio: f64,
+    /// Largest load known to meet each goal, in the order of the goals.
+    pub lower_bounds_pps: Vec<Option<f64>>,
+    /// Smallest load known not to meet each goal.
+    pub upper_bounds_pps: Vec<Option<f64>>,
+}
+
+/// What was found for one goal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GoalResult {
+    /// `ndr`, `pdr` or another preset's name, or the goal as text.
+    pub name: String,
+    /// The goal.
+    pub goal: GoalDefinition,
+    /// Largest load known to meet the goal, below every load known not to; by its place on the grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevant_lower_bound_index: Option<u32>,
+    /// The same in frames per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevant_lower_bound_pps: Option<f64>,
+    /// Smallest load known not to meet the goal; by its place on the grid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevant_upper_bound_index: Option<u32>,
+    /// The same in frames per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relevant_upper_bound_pps: Option<f64>,
+    /// Typical forwarding rate at the relevant lower bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conditional_throughput_pps: Option<f64>,
+    /// The distance of the bounds relative to the upper one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width_achieved: Option<f64>,
+    /// Both bounds are known and no farther apart than the goal's width.
+    pub regular: bool,
+    /// The tester is the limit, or so near to it that the DUT may do more.
+    pub tester_bound: bool,
+    /// What was found, in words.
+    pub verdict: String,
+}
+
+/// What a goal is called that has no name: no-drop rate, or partial-drop rate with its loss, `NDR` and `PDR 0.5 %`.
+pub fn name_of(loss_ratio: f64) -> String {
+    match loss_ratio {
+        0.0 => "NDR".into(),
+        // as many digits as were typed, none of the binary fraction's
+        ratio => format!("PDR {} %", (ratio * 1e10).round() / 1e8),
+    }
+}
+
+/// A goal as it was sought, every default written out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GoalDefinition {
+    /// A trial is good when its loss ratio is no larger.
+    pub loss_ratio: f64,
+    /// A load passes when no larger share of the trial time is bad.
+    pub exceed_ratio: f64,
+    /// Duration of the shortest trials, in nanoseconds.
+    pub initial_trial_ns: u64,
+    /// Duration from which on a trial counts as full, in nanoseconds.
+    pub final_trial_ns: u64,
+    /// Trial time that decides a load, in nanoseconds.
+    pub duration_sum_ns: u64,
+    /// Relative width of the interval that is narrow enough.
+    pub width: f64,
+    /// Coarser targets before the last.
+    pub preceding_targets: u32,
+    /// Factor by which steps grow while one bound is missing.
+    pub expansion: u32,
+    /// The whole search fails when the smallest load does not meet the goal.
+    pub fail_fast: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As it was seen: the search met its goal at 361.3 kpps, and 650 kpps came out of higher loads.
+    #[test]
+    fn a_goal_far_below_what_came_out_is_seen() {
+        let step = |load_pps: f64, loss_ratio: f64| SearchStep {
+            load_pps,
+            duration_ns: 1_000_000_000,
+            loss_ratio,
+            lower_bounds_pps: vec![None],
+            upper_bounds_pps: vec![None],
+        };
+        let goal = |met: Option<f64>| -> GoalResult {
+            serde_json::from_value(serde_json::json!({
+                "name": "ndr", "relevant_lower_bound_pps": met, "regular": true, "tester_bound": false, "verdict": "",
+                "goal": {
+                    "loss_ratio": 0.0, "exceed_ratio": 0.5, "initial_trial_ns": 1, "final_trial_ns": 1, "duration_sum_ns": 1, "width": 0.005,
+                    "preceding_targets": 2, "expansion": 2, "fail_fast": false
+                }
+            }))
+            .unwrap()
+        };
+        let search = SearchOutcome {
+            variant: Variant::default(),
+            min_load_pps: 9e3,
+            max_load_pps: 1e6,
+            max_load_source: String::new(),
+            max_load_index: 1,
+            trials: 2,
+            trials_invalid: 0,
+            traffic_s: 2.0,
+            goals: Vec::new(),
+            course: vec![step(1e6, 0.35), step(361.3e3, 0.0)],
+            failure: None,
+            shortened: Vec::new(),
+        };
+        assert_eq!(search.far_above(&goal(Some(361.3e3))), Some(650e3));
+        assert_eq!(search.far_above(&goal(Some(500e3))), None);
+        assert_eq!(search.far_above(&goal(None)), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! Frames as bytes: what a test frame looks like on the wire, and nothing about how it gets there.
+//!
+//! No I/O, no clock, no `unsafe`, and no allocation in the functions called once per frame, so that
+//! the crate can be used, fuzzed and trusted alone. Start with [`template`], which puts the rest together:
+//!
+//! - [`header`]: one file per protocol, all of the same shape, to read and to write headers;
+//! - [`checksum`]: the one's-complement sum they share;
+//! - [`stack`], [`decode`]: any frame from a list of layers, and back, with a line of text;
+//! - [`signature`]: the 18 payload bytes by which we recognise, count and time our own frames;
+//! - [`flow`]: sets of flows: which addresses and ports test frames carry;
+//! - [`walk`]: in which order the flows of a set are sent;
+//! - [`modifier`], [`permutation`]: programs that make the frames of a template differ, in what order;
+//! - [`pcap`]: capture files as bytes;
+//! - [`template`]: a complete UDP test frame of a given size, written or patched in place.
+//!
+//! ```
+//! use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Order, Signature};
+//!
+//! let template = FrameTemplate::new(&FrameSpec {
+//!     source: MacAddr([0x02, 0, 1, 0, 0, 1]),
+//!     destination: MacAddr([0x02, 0, 2, 0, 0, 1]),
+//!     version: IpVersion::V4,
+//!     frame_size: 64, // with FCS
+//! })?;
+//! let flows = FlowSet::default_v4(2000)?;
+//! let mut buffer = vec![0; template.buffer_len()]; // 60 bytes: without FCS
+//!
+//! for (sequence, flow) in (0..).zip(flows.walk(Order::Shuffled { seed: 7 })).take(4000) {
+//!     let signature = Signature { nonce: 1, stream: 0, sequence, timestamp_ns: 0 };
+//!     template.write(&mut buffer, &flow, &signature);
+//!     // hand the buffer to an engine
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod checksum;
+pub mod decode;
+pub mod flow;
+pub mod header;
+pub mod modifier;
+pub mod pcap;
+pub mod permutation;
+pub mod signature;
+pub mod stack;
+pub mod template;
+pub mod walk;
+
+pub use flow::{Addresses, Flow, FlowError, FlowSet, IpVersion, Span};
+pub use header::ethernet::MacAddr;
+pub use signature::Signature;
+pub use template::{FrameSizeError, FrameSpec, FrameTemplate, PartialSums};
+pub use walk::{Order, Walk};

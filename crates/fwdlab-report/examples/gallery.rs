@@ -1,0 +1,27 @@
+//! Writes the page of every run of the test data into a folder, to be looked at in a browser.
+//!
+//! `cargo run -p fwdlab-report --example gallery -- FOLDER`
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use fwdlab_report::html::{ShownFacts, page};
+
+fn main() -> std::io::Result<()> {
+    let Some(folder) = std::env::args_os().nth(1) else {
+        return Err(std::io::Error::other("say into which folder"));
+    };
+    std::fs::create_dir_all(&folder)?;
+    for run in common::all() {
+        let page = page(
+            &run.info,
+            &run.summary,
+            &run.trials,
+            &run.rebuilds,
+            ShownFacts::Brief,
+        );
+        let path = std::path::Path::new(&folder).join(run.name);
+        std::fs::write(path.with_extension("html"), page)?;
+    }
+    Ok(())
+}

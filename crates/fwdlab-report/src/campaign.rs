@@ -1,0 +1,297 @@
+//! What a campaign found: a row per test case and figure, then what failed, and what its procedures found in full.
+//!
+//! For the terminal and for the page alike; what a procedure found in a test case is told by [`crate::procedures`]. Start with
+//! [`cases`] and [`text`].
+
+use fwdlab_model::campaign_outcome::{CaseFigure, CaseOutcome, Iteration};
+use fwdlab_model::outcome::{Found, Outcome, Unit};
+use fwdlab_model::result::{RunInfo, Summary};
+use fwdlab_model::variant::Variant;
+
+use crate::markdown;
+use crate::number::{count, delay, percent, rate, seconds};
+use crate::procedures;
+use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::text::{all_warnings, paragraph, width};
+use crate::words::{self, several};
+
+/// So many failures of a test case are told one by one.
+const FAILURES: usize = 3;
+
+/// The answer: the first figure of the first test case, and how many more there are.
+pub(crate) fn headline(cases: &[CaseOutcome]) -> String {
+    let failed = cases.iter().filter(|case| case.failures().next().is_some());
+    let failed = match failed.count() {
+        0 => String::new(),
+        failed => format!("; {} without all results", several(failed, "test case")),
+    };
+    let first = cases
+        .iter()
+        .find_map(|case| Some((case, case.figures.first()?)));
+    let Some((case, figure)) = first else {
+        return format!("No test case of {} has a result", cases.len());
+    };
+    let more = match cases.len() {
+        1 => String::new(),
+        all => format!("; {} in all", several(all, "test case")),
+    };
+    format!(
+        "{}, {}: {}{more}{failed}",
+        label(case, cases),
+        figure.name,
+        value(figure.unit, figure.median)
+    )
+}
+
+/// The name of a test case, without what is the same in all.
+pub(crate) fn label(case: &CaseOutcome, all: &[CaseOutcome]) -> String {
+    let (stream, variant) = (&case.case.stream, &case.case.variant);
+    let differ = |same: &dyn Fn(&CaseOutcome) -> bool| !all.iter().all(same);
+    let mut parts = Vec::new();
+    if differ(&|other| other.case.configuration == case.case.configuration) {
+        parts.push(case.case.configuration.clone());
+    }
+    let is_first = parts.is_empty();
+    match &variant.profile {
+        Some(profile) => {
+            if is_first || differ(&|other| other.case.variant.profile == variant.profile) {
+                parts.push(profile.clone());
+            }
+        }
+        None => {
+            if is_first
+                || differ(&|other| other.case.stream.frame_size_bytes == stream.frame_size_bytes)
+            {
+                parts.push(format!("{} B", stream.frame_size_bytes));
+            }
+            if differ(&|other| other.case.stream.flows == stream.flows) {
+                parts.push(several(stream.flows as usize, "flow"));
+            }
+            if differ(&|other| other.case.stream.ip_version == stream.ip_version) {
+                parts.push(stream.ip_version.to_string());
+            }
+        }
+    }
+    let series = series(variant);
+    if differ(&|other| self::series(&other.case.variant) == series) {
+        parts.push(match series.as_str() {
+            "" => "plain series".into(),
+            _ => series,
+        });
+    }
+    parts.join(", ")
+}
+
+/// What is not plain in a series, but for its profile.
+fn series(variant: &Variant) -> String {
+    let rest = Variant {
+        profile: None,
+        ..variant.clone()
+    };
+    rest.to_string()
+}
+
+/// A figure with its unit.
+pub(crate) fn value(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::FramesPerSecond => rate(value),
+        Unit::Nanoseconds if value >= 1e3 => delay(value),
+        Unit::Nanoseconds => format!("{value:.2} ns"),
+        Unit::Seconds => seconds(value),
+        Unit::Frames => format!("{} frames", count(value.round() as i128)),
+        Unit::Percent => percent(value),
+    }
+}
+
+/// What an iteration found, or why nothing.
+pub fn in_one_line(iteration: &Iteration) -> String {
+    if let Some(why) = &iteration.failure {
+        return format!("FAILED: {why}");
+    }
+    let figures = iteration.outcomes.iter().flat_map(Outcome::figures);
+    let told =
+        figures.map(|figure| format!("{} {}", figure.name, value(figure.unit, figure.value)));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// One row per test case and figure.
+pub(crate) fn cases(all: &[CaseOutcome]) -> Table {
+    let mut table = Table::new(vec![
+        Column::left("test case", &["test_case"]),
+        Column::left("figure", &["figure", "unit"]),
+        Column::right("median", &["median"]),
+        Column::right("95 %", &["interval_half_width"]),
+        Column::right("CV", &["variation_percent"]),
+        Column::right("used", &["iterations", "iterations_failed"]),
+    ]);
+    for case in all {
+        let failed = case.failures().count();
+        let none = CaseFigure {
+            name: String::new(),
+            unit: Unit::FramesPerSecond,
+            values: Vec::new(),
+            median: 0.0,
+            interval_half_width: None,
+            variation_percent: None,
+        };
+        let figures = match case.figures.as_slice() {
+            [] => std::slice::from_ref(&none),
+            figures => figures,
+        };
+        for figure in figures {
+            let is_known = !figure.values.is_empty();
+            let shown = |number: f64| value(figure.unit, number);
+            let unit = serde_json::to_value(figure.unit).unwrap_or_default();
+            let half = figure.interval_half_width;
+            table.push(
+                Mark::None,
+                vec![
+                    Cell {
+                        text: label(case, all),
+                        raw: vec![case.test_case.clone()],
+                    },
+                    Cell {
+                        text: figure.name.clone(),
+                        raw: vec![
+                            figure.name.clone(),
+                            unit.as_str().unwrap_or_default().into(),
+                        ],
+                    },
+                    match is_known {
+                        true => Cell::number(shown(figure.median), figure.median),
+                        false => Cell {
+                            text: "no result".into(),
+                            raw: vec![String::new()],
+                        },
+                    },
+                    Cell::optional(half, "", |half| format!("± {}", shown(half))),
+                    Cell::optional(figure.variation_percent, "", percent),
+                    Cell {
+                        text: format!("{}/{}", figure.values.len(), case.iterations.len()),
+                        raw: vec![figure.values.len().to_string(), failed.to_string()],
+                    },
+                ],
+            );
+        }
+    }
+    table
+}
+
+/// Why iterations have no result.
+pub(crate) fn failures(all: &[CaseOutcome]) -> Vec<String> {
+    let mut told = Vec::new();
+    for case in all {
+        let failures: Vec<(u32, &str)> = case.failures().collect();
+        for (iteration, why) in failures.iter().take(FAILURES) {
+            told.push(format!("{}, iteration {iteration}: {why}", case.test_case));
+        }
+        if failures.len() > FAILURES {
+            let more = failures.len() - FAILURES;
+            told.push(format!("{}: {more} more iterations failed", case.test_case));
+        }
+    }
+    told
+}
+
+/// What the procedure's outcomes of a test case say beyond its figures: warnings, each once.
+pub(crate) fn doubts(all: &[CaseOutcome]) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for case in all {
+        for doubt in procedures::doubts(&case.outcomes) {
+            told.push(format!("{}: {doubt}", label(case, all)));
+        }
+    }
+    told
+}
+
+/// Labels of the standards, each once.
+pub(crate) fn methods(all: &[CaseOutcome]) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for method in all
+        .iter()
+        .flat_map(|case| procedures::methods(&case.outcomes))
+    {
+        if !told.contains(&method) {
+            told.push(method);
+        }
+    }
+    told
+}
+
+/// The summary in the terminal.
+pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
+    let all = &summary.cases;
+    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
+    text.push('\n');
+    text.push_str(&cases(all).text(width()));
+    text.push('\n');
+    for case in all {
+        for outcome in &case.outcomes {
+            // a table of values is the answer of a sweep, not its detail
+            if let Found::Sweep(_) = outcome.found {
+                let of = match all.len() {
+                    1 => String::new(),
+                    _ => format!("{}: ", label(case, all)),
+                };
+                let title = format!("{of}{}", procedures::headline(&case.outcomes));
+                text.push_str(&wrap(&title, width(), " "));
+                for group in procedures::groups(&case.outcomes) {
+                    for mut titled in procedures::tables::tables(&group, &case.outcomes, usize::MAX)
+                    {
+                        titled.table.say_once("frames");
+                        text.push_str(&titled.table.text(width()));
+                    }
+                }
+                text.push('\n');
+                break;
+            }
+        }
+    }
+    for (name, sentence) in sentences(info, summary) {
+        text.push_str(&paragraph(name, &sentence));
+    }
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+/// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.
+fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
+    let all = &summary.cases;
+    let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
+    named("failed", failures(all))
+        .chain(words::noise(summary))
+        .chain(named("warning", doubts(all)))
+        .chain(named("warning", all_warnings(summary)))
+        .chain(named("method", methods(all)))
+        .chain(named("method", vec![order_words(info)]))
+        .chain(named("link", info.facts.link.iter().cloned().collect()))
+        .chain(named("engine", vec![info.facts.engine.clone()]))
+        .collect()
+}
+
+/// The result as Markdown, below its headline.
+pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
+    let mut text = markdown::table(&cases(&summary.cases));
+    text.push('\n');
+    for (name, sentence) in sentences(info, summary) {
+        text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
+    }
+    text
+}
+
+/// How often and in which order.
+fn order_words(info: &RunInfo) -> String {
+    let of = |name: &str| {
+        let value = info.parameters.get(name);
+        value.map_or(String::new(), |value| match value.as_str() {
+            Some(text) => text.to_owned(),
+            None => value.to_string(),
+        })
+    };
+    format!(
+        "{}, {} of every test case, {}, seed {}; figures are medians, ± half of the 95 % interval of the mean",
+        of("procedure"),
+        several(of("iterations").parse().unwrap_or(0), "iteration"),
+        of("order"),
+        info.seed
+    )
+}

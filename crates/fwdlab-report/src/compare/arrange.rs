@@ -1,0 +1,394 @@
+//! Which series stands in which row and column.
+//!
+//! Columns are the values of one label, rows what remains: always by the traffic, by other labels where they vary within a
+//! column, by the run where that leaves something to compare. Start with [`arrange`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fwdlab_model::series::Series;
+
+use super::{Column, CompareError, Options, SOURCE, Source, Unmatched};
+use crate::words::flows;
+
+/// Labels of the traffic: series that differ in one of them are not compared, unless another of them makes the columns.
+const TRAFFIC: [&str; 4] = ["traffic", "frame_size_bytes", "flows", "ip_version"];
+/// Where a series comes from; it tells no test cases apart.
+const ORIGIN: [&str; 6] = ["run", "kernel", "cpu_model", "engine", "load", "procedure"];
+/// Longest list in a message.
+const LISTED: usize = 8;
+
+/// Series in rows and columns.
+pub(super) struct Arranged<'a> {
+    pub by: String,
+    pub unit: String,
+    pub columns: Vec<Column>,
+    pub rows: Vec<Line<'a>>,
+    pub unmatched: Vec<Unmatched>,
+}
+
+/// One row.
+pub(super) struct Line<'a> {
+    pub test_case: String,
+    pub labels: BTreeMap<String, String>,
+    /// Per column the series in it: none, one, or several to be joined.
+    pub cells: Vec<Vec<&'a Series>>,
+}
+
+/// A series and where it was found.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    source: &'a str,
+    series: &'a Series,
+}
+
+impl<'a> Found<'a> {
+    fn label(self, key: &str) -> Option<&'a str> {
+        if key == SOURCE {
+            Some(self.source)
+        } else {
+            self.series.labels.get(key).map(String::as_str)
+        }
+    }
+}
+
+/// Arranges all series of the metric. Every row has the baseline, which is the first column, and another column.
+pub(super) fn arrange<'a>(
+    sources: &'a [Source],
+    options: &Options,
+) -> Result<Arranged<'a>, CompareError> {
+    let arranged = all_rows(sources, options)?;
+    if arranged.columns.len() < 2 {
+        return Err(one_column(sources, &arranged));
+    }
+    let (rows, others): (Vec<Line<'_>>, Vec<Line<'_>>) =
+        arranged.rows.into_iter().partition(|row| {
+            let has_values = |cell: &Vec<&Series>| cell.iter().any(|s| !s.values.is_empty());
+            has_values(&row.cells[0]) && row.cells[1..].iter().any(has_values)
+        });
+    let columns = arranged.columns;
+    if rows.is_empty() {
+        let baseline = columns[0].name.clone();
+        let cases = |index: usize| {
+            let has = others.iter().filter(|row| !row.cells[index].is_empty());
+            let names: Vec<&str> = has.map(|row| row.test_case.as_str()).collect();
+            let more = names.len().saturating_sub(LISTED);
+            let names = names[..names.len() - more].join("; ");
+            if more > 0 {
+                format!("{names} and {more} more")
+            } else {
+                names
+            }
+        };
+        let there_is: Vec<String> = (0..columns.len().min(LISTED))
+            .map(|index| format!("{}: {}", columns[index].name, cases(index)))
+            .collect();
+        return Err(CompareError::NothingInCommon {
+            baseline,
+            there_is: there_is.join(". "),
+        });
+    }
+    let unmatched = |row: &Line<'_>| {
+        let named = |with: bool| -> Vec<String> {
+            let has = |index: &usize| row.cells[*index].iter().any(|s| !s.values.is_empty());
+            let chosen = (0..columns.len()).filter(|index| has(index) == with);
+            chosen.map(|index| columns[index].name.clone()).collect()
+        };
+        Unmatched {
+            test_case: row.test_case.clone(),
+            only_in: named(true),
+            missing_in: named(false),
+        }
+    };
+    let unmatched = rows
+        .iter()
+        .chain(&others)
+        .map(unmatched)
+        .filter(|row| !row.missing_in.is_empty())
+        .collect();
+    Ok(Arranged {
+        by: arranged.by,
+        unit: arranged.unit,
+        columns,
+        rows,
+        unmatched,
+    })
+}
+
+/// Every row, in the order of the sources, whatever its columns have; one column is enough.
+pub(super) fn all_rows<'a>(
+    sources: &'a [Source],
+    options: &Options,
+) -> Result<Arranged<'a>, CompareError> {
+    let every: Vec<Found<'a>> = sources
+        .iter()
+        .flat_map(|source| {
+            let found = |series| Found {
+                source: &source.name,
+                series,
+            };
+            source.series.iter().map(found)
+        })
+        .collect();
+    let all: Vec<Found<'a>> = every
+        .iter()
+        .copied()
+        .filter(|found| found.series.metric == options.metric)
+        .collect();
+    if all.is_empty() {
+        let metrics: BTreeSet<&str> = every.iter().map(|f| f.series.metric.as_str()).collect();
+        return Err(CompareError::NoMetric {
+            metric: options.metric.clone(),
+            there_is: if metrics.is_empty() {
+                "no value at all".into()
+            } else {
+                list(metrics)
+            },
+        });
+    }
+    let by = match &options.by {
+        Some(by) => by.clone(),
+        None if sources.len() > 1 => SOURCE.into(),
+        None if values(&all, "configuration").len() > 1 => "configuration".into(),
+        None => SOURCE.into(),
+    };
+    let mut names = values(&all, &by);
+    if names.is_empty() {
+        return Err(CompareError::NoLabel {
+            key: by,
+            there_is: varying(&all),
+        });
+    }
+    if let Some(baseline) = &options.baseline {
+        let index = column_of(&names, baseline)?;
+        let name = names.remove(index);
+        names.insert(0, name);
+    }
+    let columns: Vec<Vec<Found<'a>>> = names
+        .iter()
+        .map(|name| of_column(&all, &by, name))
+        .collect();
+    // What remains tells rows apart; but where every run has one column only, runs stand for each other.
+    let mut rows = rows(&all, &columns, &row_keys(&columns, &by, true), options);
+    let has_two = |row: &Line<'_>| row.cells.iter().filter(|cell| !cell.is_empty()).count() > 1;
+    if !rows.iter().any(has_two) {
+        rows = self::rows(&all, &columns, &row_keys(&columns, &by, false), options);
+    }
+    let unit = all[0].series.unit.clone();
+    let one_unit = all.iter().all(|found| found.series.unit == unit);
+    Ok(Arranged {
+        by,
+        unit: if one_unit { unit } else { String::new() },
+        columns: names
+            .iter()
+            .zip(&columns)
+            .map(|(name, found)| described(name, found))
+            .collect(),
+        rows,
+        unmatched: Vec::new(),
+    })
+}
+
+/// The error for a single column.
+fn one_column(sources: &[Source], arranged: &Arranged<'_>) -> CompareError {
+    let all: Vec<Found<'_>> = sources
+        .iter()
+        .flat_map(|s| {
+            s.series.iter().map(|series| Found {
+                source: &s.name,
+                series,
+            })
+        })
+        .collect();
+    let varying = varying(&all);
+    CompareError::OneColumn {
+        by: arranged.by.clone(),
+        only: arranged.columns[0].name.clone(),
+        advice: if varying == NONE {
+            "name another run or file".into()
+        } else {
+            format!(
+                "name another run or file, or say which label tells columns apart: --by {varying}"
+            )
+        },
+    }
+}
+
+fn of_column<'a>(all: &[Found<'a>], by: &str, name: &str) -> Vec<Found<'a>> {
+    let mut column = all.to_vec();
+    column.retain(|found| found.label(by) == Some(name));
+    column
+}
+
+/// Values of a label in order of appearance.
+fn values(all: &[Found<'_>], key: &str) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let labels = all.iter().filter_map(|found| found.label(key));
+    labels
+        .filter(|value| seen.insert(*value))
+        .map(str::to_owned)
+        .collect()
+}
+
+const NONE: &str = "nothing, because no label varies";
+
+/// Labels with more than one value.
+fn varying(all: &[Found<'_>]) -> String {
+    let keys: BTreeSet<&str> = all
+        .iter()
+        .flat_map(|found| found.series.labels.keys().map(String::as_str))
+        .collect();
+    let varying: Vec<&str> = keys
+        .into_iter()
+        .filter(|key| values(all, key).len() > 1)
+        .collect();
+    if varying.is_empty() {
+        NONE.into()
+    } else {
+        list(varying)
+    }
+}
+
+fn column_of(names: &[String], wanted: &str) -> Result<usize, CompareError> {
+    let error = |what| CompareError::Baseline {
+        name: wanted.to_owned(),
+        what,
+        columns: list(names.iter().map(String::as_str)),
+    };
+    if let Some(index) = names.iter().position(|name| name == wanted) {
+        return Ok(index);
+    }
+    let mut beginning = (0..names.len()).filter(|&i| names[i].starts_with(wanted));
+    match (beginning.next(), beginning.next()) {
+        (Some(index), None) => Ok(index),
+        (Some(_), Some(_)) => Err(error("the beginning of several columns")),
+        (None, _) => Err(error("no column")),
+    }
+}
+
+/// Labels that tell rows apart, the run among them or not.
+fn row_keys(columns: &[Vec<Found<'_>>], by: &str, run: bool) -> Vec<String> {
+    // A bare file of numbers says nothing of its traffic: it stands beside whatever else is alone in its column.
+    let bare = |found: &Found<'_>| found.series.labels.is_empty();
+    let alone = columns.iter().all(|column| column.len() == 1);
+    if alone && columns.iter().flatten().any(bare) {
+        return Vec::new();
+    }
+    let keys: BTreeSet<&str> = columns
+        .iter()
+        .flatten()
+        .flat_map(|found| found.series.labels.keys().map(String::as_str))
+        .filter(|key| *key != by)
+        .collect();
+    let varies = |key: &str| {
+        columns.iter().any(|column| {
+            let present: BTreeSet<_> = column.iter().map(|found| found.label(key)).collect();
+            present.len() > 1
+        })
+    };
+    // IPv4 against IPv6 is 64 bytes against 66: what goes along with the columns does not keep them apart.
+    let always = |key: &str| TRAFFIC.contains(&key) && !TRAFFIC.contains(&by);
+    let never = |key: &str| ORIGIN.contains(&key) && !(run && key == "run");
+    let tells = |key: &&str| always(key) || !never(key) && varies(key);
+    let mut keys: Vec<String> = keys.into_iter().filter(tells).map(str::to_owned).collect();
+    // What was varied on purpose first, then the traffic in the order in which people say it.
+    keys.sort_by_key(|key| TRAFFIC.iter().position(|traffic| traffic == key));
+    keys
+}
+
+fn rows<'a>(
+    all: &[Found<'a>],
+    columns: &[Vec<Found<'a>>],
+    keys: &[String],
+    options: &Options,
+) -> Vec<Line<'a>> {
+    let labels = |found: &Found<'a>| -> BTreeMap<String, String> {
+        let label = |key: &String| Some((key.clone(), found.label(key)?.to_owned()));
+        keys.iter().filter_map(label).collect()
+    };
+    let mut rows: Vec<Line<'a>> = Vec::new();
+    let mut index: BTreeMap<BTreeMap<String, String>, usize> = BTreeMap::new();
+    for (column, series) in columns.iter().enumerate() {
+        for found in series {
+            let labels = labels(found);
+            let row = *index.entry(labels.clone()).or_insert_with(|| {
+                rows.push(Line {
+                    test_case: String::new(),
+                    labels,
+                    cells: vec![Vec::new(); columns.len()],
+                });
+                rows.len() - 1
+            });
+            rows[row].cells[column].push(found.series);
+        }
+    }
+    let vary = |key: &&String| {
+        let values: BTreeSet<_> = rows.iter().map(|row| row.labels.get(*key)).collect();
+        values.len() > 1
+    };
+    let mut shown: Vec<&String> = keys.iter().filter(vary).collect();
+    if shown.is_empty() {
+        shown.extend(keys.iter().filter(|key| TRAFFIC.contains(&key.as_str())));
+    }
+    let mut named = all.iter().map(|found| found.series.test_case.as_str());
+    let one_name = named
+        .next()
+        .filter(|first| named.all(|name| name == *first));
+    let names: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let words = shown.iter().filter_map(|key| {
+                let value = row.labels.get(*key)?;
+                Some(in_words(key, value))
+            });
+            let words: Vec<String> = words.collect();
+            if !words.is_empty() {
+                words.join(", ")
+            } else if let Some(name) = one_name.filter(|name| !name.is_empty()) {
+                name.to_owned()
+            } else {
+                options.metric.replace('-', " ")
+            }
+        })
+        .collect();
+    for (row, name) in rows.iter_mut().zip(names) {
+        row.test_case = name;
+    }
+    rows
+}
+
+/// `64 B`, `2,000 flows`, `IPv4`; anything else stays as it is.
+fn in_words(key: &str, value: &str) -> String {
+    match (key, value.parse()) {
+        ("frame_size_bytes", _) => format!("{value} B"),
+        ("flows", Ok(number)) => flows(number),
+        ("ip_version", _) => value.replace("ip", "IP"),
+        _ => value.to_owned(),
+    }
+}
+
+fn described(name: &str, column: &[Found<'_>]) -> Column {
+    let sources: BTreeSet<&str> = column.iter().map(|found| found.source).collect();
+    let mut labels = column
+        .first()
+        .map(|found| found.series.labels.clone())
+        .unwrap_or_default();
+    labels.retain(|key, value| {
+        let same = |found: &Found<'_>| found.label(key) == Some(value.as_str());
+        column.iter().all(same)
+    });
+    Column {
+        name: name.to_owned(),
+        sources: sources.into_iter().map(str::to_owned).collect(),
+        labels,
+    }
+}
+
+/// `a, b, c and 5 more`.
+fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = words.into_iter().collect();
+    match words.len() {
+        0 => "nothing".into(),
+        n if n <= LISTED => words.join(", "),
+        n => format!("{} and {} more", words[..LISTED].join(", "), n - LISTED),
+    }
+}

@@ -1,0 +1,226 @@
+//! A comparison as Markdown, CSV and ministat blocks.
+//!
+//! Markdown has the terminal's words in one table; CSV plain numbers, one line per test case and column; ministat the bytes
+//! that the tool itself would print. Start with [`markdown`].
+
+use std::collections::BTreeSet;
+
+use fwdlab_stats::ministat::{Level, MAX_SETS, Model, Options, Report};
+
+use super::text::{difference_cell, equivalence_cell, equivalence_head, notes};
+use super::{CompareError, Judged, Outcome, Row};
+use crate::csv::line;
+use crate::number::p_value;
+use crate::table::{Cell as Text, Column, Mark, Table};
+
+/// One table, then the sentences that qualify it.
+pub fn markdown(outcome: &Outcome, judged: &[Judged]) -> String {
+    let mut text = crate::markdown::table(&table(outcome));
+    text.push('\n');
+    let mut last = "";
+    for (name, sentence) in notes(outcome, judged, false, usize::MAX) {
+        last = if name.is_empty() { last } else { name };
+        text.push_str(&format!(
+            "- {last}: {}\n",
+            crate::markdown::escaped(&sentence)
+        ));
+    }
+    text
+}
+
+/// Everything in one table: a row per test case, the columns beside each other.
+pub(crate) fn table(outcome: &Outcome) -> Table {
+    let scale = super::text::Scale::of(outcome);
+    let mut columns = vec![Column::left(&scale.title(&outcome.metric), &[])];
+    for (index, column) in outcome.columns.iter().enumerate() {
+        columns.push(Column::plus_minus(&column.name, &[]));
+        columns.push(Column::right("min - max", &[]));
+        if index > 0 {
+            columns.push(Column::left("difference", &[]));
+            columns.push(Column::right("p", &[]));
+            if let Some(head) = equivalence_head(outcome) {
+                columns.push(Column::left(&head, &[]));
+            }
+        }
+    }
+    let mut table = Table::new(columns);
+    for row in &outcome.rows {
+        let mut cells = vec![row.test_case.clone()];
+        for (index, cell) in row.cells.iter().enumerate() {
+            cells.extend(
+                cell.as_ref()
+                    .map_or(["-".into(), String::new()], |c| scale.cell(c)),
+            );
+            if index > 0 {
+                let compared = row
+                    .comparisons
+                    .iter()
+                    .find(|c| c.column == outcome.columns[index].name);
+                let [value, would] =
+                    compared.map_or([String::new(), String::new()], difference_cell);
+                cells.push(if would.is_empty() {
+                    value
+                } else {
+                    format!("{value}; {would}")
+                });
+                let p = compared.and_then(|c| c.p_value_adjusted.or(c.p_value));
+                cells.push(p.map_or(String::new(), p_value));
+                if equivalence_head(outcome).is_some() {
+                    let [claim, _] =
+                        compared.map_or([String::new(), String::new()], equivalence_cell);
+                    cells.push(claim);
+                }
+            }
+        }
+        table.push(Mark::None, cells.into_iter().map(Text::text).collect());
+    }
+    table
+}
+
+/// One line per test case and column, the baseline included, with its comparison (RFC 4180).
+pub fn csv(outcome: &Outcome) -> String {
+    let keys: BTreeSet<&str> = outcome
+        .rows
+        .iter()
+        .flat_map(|row| row.labels.keys().map(String::as_str))
+        .collect();
+    let mut head = vec!["test_case"];
+    head.extend(&keys);
+    head.extend([
+        "metric",
+        "unit",
+        "by",
+        "baseline",
+        "column",
+        "n",
+        "median",
+        "min",
+        "max",
+        "mean",
+        "stdev",
+        "interval_half_width_percent",
+        "left_out",
+        "pairs",
+        "test",
+        "difference",
+        "difference_percent",
+        "interval_low_percent",
+        "interval_high_percent",
+        "detectable_percent",
+        "p_value",
+        "p_value_adjusted",
+        "verdict",
+        "equivalence",
+        "warnings",
+    ]);
+    let mut text = line(head.into_iter());
+    for row in &outcome.rows {
+        for index in 0..row.cells.len() {
+            let fields = fields(outcome, row, index, &keys);
+            if let Some(fields) = fields {
+                text.push_str(&line(fields.iter().map(String::as_str)));
+            }
+        }
+    }
+    text
+}
+
+fn fields(
+    outcome: &Outcome,
+    row: &Row,
+    index: usize,
+    keys: &BTreeSet<&str>,
+) -> Option<Vec<String>> {
+    fn optional(value: Option<impl ToString>) -> String {
+        value.map_or(String::new(), |value| value.to_string())
+    }
+    let cell = row.cells[index].as_ref()?;
+    let compared = row
+        .comparisons
+        .iter()
+        .find(|c| c.column == cell.column && index > 0);
+    let of = |get: &dyn Fn(&super::Compared) -> Option<f64>| optional(compared.and_then(get));
+    let mut fields = vec![row.test_case.clone()];
+    fields.extend(keys.iter().map(|key| optional(row.labels.get(*key))));
+    let verdict = compared.and_then(|c| serde_json::to_value(c.verdict).ok());
+    let verdict = verdict.as_ref().and_then(|v| v.as_str());
+    let warnings: Vec<&str> = cell
+        .warnings
+        .iter()
+        .chain(compared.into_iter().flat_map(|c| &c.warnings))
+        .map(String::as_str)
+        .collect();
+    fields.extend([
+        outcome.metric.clone(),
+        outcome.unit.clone(),
+        outcome.by.clone(),
+        outcome.baseline.clone(),
+        cell.column.clone(),
+        cell.n.to_string(),
+        cell.median.to_string(),
+        cell.min.to_string(),
+        cell.max.to_string(),
+        cell.mean.to_string(),
+        optional(cell.stdev),
+        optional(cell.interval_half_width_percent),
+        cell.left_out.to_string(),
+        optional(compared.and_then(|c| c.pairs.as_ref()).map(|pairs| pairs.n)),
+        optional(compared.map(|c| c.test)),
+        of(&|c| c.difference),
+        of(&|c| c.difference_percent),
+        of(&|c| c.interval_percent.map(|[low, _]| low)),
+        of(&|c| c.interval_percent.map(|[_, high]| high)),
+        of(&|c| c.detectable_percent),
+        of(&|c| c.p_value),
+        of(&|c| c.p_value_adjusted),
+        optional(verdict),
+        optional(
+            compared
+                .and_then(|c| c.equivalence.as_ref())
+                .map(|e| e.verdict),
+        ),
+        warnings.join("; "),
+    ]);
+    Some(fields)
+}
+
+/// What ministat of a generation prints for each row: its bytes, several rows under their names.
+///
+/// # Errors
+/// [`CompareError::Ministat`]: it takes 1 to 7 sets of at least 3 values, and six levels of confidence.
+pub fn ministat(outcome: &Outcome, model: Model) -> Result<Vec<u8>, CompareError> {
+    let mut out = Vec::new();
+    for (index, row) in outcome.rows.iter().enumerate() {
+        let error = |why: String| CompareError::Ministat {
+            test_case: row.test_case.clone(),
+            why,
+        };
+        let level = Level::from_percent(outcome.confidence_percent).ok_or_else(|| {
+            let levels: Vec<String> = Level::ALL.iter().map(|l| l.percent().to_string()).collect();
+            error(format!("it knows the confidences {}", levels.join(", ")))
+        })?;
+        let cells: Vec<_> = row.cells.iter().flatten().collect();
+        if cells.len() > MAX_SETS {
+            return Err(error(format!(
+                "it takes {MAX_SETS} sets, and these are {}",
+                cells.len()
+            )));
+        }
+        let sets = cells
+            .iter()
+            .map(|cell| (cell.column.clone().into_bytes(), cell.values.clone()))
+            .collect();
+        let options = Options {
+            model,
+            level,
+            ..Options::default()
+        };
+        let report = Report::new(sets, &options).map_err(|why| error(why.to_string()))?;
+        if outcome.rows.len() > 1 {
+            let blank = if index == 0 { "" } else { "\n" };
+            out.extend_from_slice(format!("{blank}# {}\n", row.test_case).as_bytes());
+        }
+        out.extend_from_slice(&report.render());
+    }
+    Ok(out)
+}

@@ -1,0 +1,549 @@
+//! What the statistics say of each row.
+//!
+//! The tests themselves are in `stats`; here is which values are given to which test, and its verdict in the words of the
+//! field. Start with [`judge`].
+
+use fwdlab_model::comparison::Verdict;
+use fwdlab_model::series::Series;
+use fwdlab_stats::{
+    Assumption, Confidence, EquivalenceVerdict, PairedOutcome, Sample, Side, Test, Warning,
+};
+
+use super::arrange::{Arranged, Line};
+use super::{
+    Beside, Cell, CompareError, Compared, Drift, Equivalence, Options, Outcome, Pairs, Row,
+    TestChoice,
+};
+use crate::number::{bits_per_second, rate};
+
+/// Fewest values from which an interval is drawn.
+const FEWEST_VALUES: usize = 3;
+
+/// Beyond this the square of a value is not a number any more, or below its inverse nothing.
+const LARGEST: f64 = 1e150;
+
+/// Judges what was arranged.
+pub(super) fn judge(arranged: &Arranged<'_>, options: &Options) -> Result<Outcome, CompareError> {
+    let columns: Vec<&str> = arranged.columns.iter().map(|c| c.name.as_str()).collect();
+    let rows = arranged
+        .rows
+        .iter()
+        .map(|line| row(line, &columns, options))
+        .collect::<Result<_, _>>()?;
+    Ok(Outcome {
+        metric: options.metric.clone(),
+        unit: arranged.unit.clone(),
+        by: arranged.by.clone(),
+        baseline: columns[0].to_owned(),
+        confidence_percent: rounded(100.0 * options.confidence.get()),
+        columns: arranged.columns.clone(),
+        rows,
+        unmatched: arranged.unmatched.clone(),
+    })
+}
+
+/// 99.9 and not 99.90000000000001.
+fn rounded(percent: f64) -> f64 {
+    (percent * 1e9).round() / 1e9
+}
+
+/// One side of a comparison.
+struct Values<'a> {
+    column: &'a str,
+    sample: Sample,
+    series: &'a [&'a Series],
+}
+
+fn row(line: &Line<'_>, columns: &[&str], options: &Options) -> Result<Row, CompareError> {
+    let mut sides = Vec::new();
+    for (column, series) in columns.iter().zip(&line.cells) {
+        sides.push(values(column, series)?);
+    }
+    let cell = |side: &Option<Values<'_>>| side.as_ref().map(|side| cell(side, options));
+    let cells: Vec<Option<Cell>> = sides.iter().map(cell).collect();
+    let mut comparisons = Vec::new();
+    if let Some((Some(baseline), others)) = sides.split_first() {
+        let others: Vec<&Values<'_>> = others.iter().flatten().collect();
+        for other in &others {
+            comparisons.push(compared(line, baseline, other, others.len(), options)?);
+        }
+    }
+    adjust(&mut comparisons, options.confidence);
+    Ok(Row {
+        test_case: line.test_case.clone(),
+        labels: line.labels.clone(),
+        cells,
+        comparisons,
+    })
+}
+
+fn values<'a>(
+    column: &'a str,
+    series: &'a [&'a Series],
+) -> Result<Option<Values<'a>>, CompareError> {
+    let all: Vec<f64> = series
+        .iter()
+        .flat_map(|series| series.values.iter().copied())
+        .collect();
+    let beyond = |value: &f64| {
+        let size = value.abs();
+        !size.is_finite() || size > LARGEST || (size != 0.0 && size < 1.0 / LARGEST)
+    };
+    if let Some(index) = all.iter().position(beyond) {
+        return Err(CompareError::Value {
+            column: column.to_owned(),
+            place: index + 1,
+            value: all[index],
+        });
+    }
+    Ok(Sample::new(all).ok().map(|sample| Values {
+        column,
+        sample,
+        series,
+    }))
+}
+
+fn cell(side: &Values<'_>, options: &Options) -> Cell {
+    let Values {
+        column,
+        sample,
+        series,
+    } = side;
+    let mean = sample.mean();
+    let half_width = sample
+        .mean_interval(options.confidence)
+        // two values say nothing of how far they vary: `652 ± 2339 kpps` (the same rule as `fwdlab_measure::trust`)
+        .filter(|_| mean != 0.0 && sample.n() >= FEWEST_VALUES)
+        .map(|interval| 100.0 * interval.half_width() / mean.abs());
+    let joined = match series {
+        [_] => Vec::new(),
+        several => several.iter().map(|series| origin(series)).collect(),
+    };
+    Cell {
+        column: (*column).to_owned(),
+        n: sample.n(),
+        median: sample.median(),
+        min: sample.min(),
+        max: sample.max(),
+        mean,
+        stdev: sample.stdev(),
+        interval_half_width_percent: half_width,
+        left_out: series.iter().map(|series| series.left_out).sum(),
+        joined,
+        values: sample.values().to_vec(),
+        warnings: cell_warnings(side),
+    }
+}
+
+/// Where the values of a series come from, to tell it from others in its cell.
+fn origin(series: &Series) -> String {
+    let label = |key: &str| series.labels.get(key).cloned();
+    label("run").unwrap_or_else(|| series.test_case.clone())
+}
+
+/// What is to be doubted whatever the values are compared with.
+fn cell_warnings(side: &Values<'_>) -> Vec<String> {
+    let n = side.sample.n();
+    let sum = |of: fn(&Series) -> u32| side.series.iter().map(|s| of(s)).sum::<u32>();
+    let mut warnings = Vec::new();
+    let limited = sum(|series| series.generator_limited);
+    if limited > 0 {
+        warnings.push(format!(
+            "in {limited} of {n} values the generator was the limit: the DUT may forward more"
+        ));
+    }
+    let left_out = sum(|series| series.left_out);
+    if left_out > 0 {
+        let plural = if left_out == 1 { "record" } else { "records" };
+        warnings.push(format!(
+            "{left_out} {plural} left out: invalid or without a result"
+        ));
+    }
+    if side.series.len() > 1 {
+        warnings.push(format!(
+            "the values of {} series stand one after the other here",
+            side.series.len()
+        ));
+    }
+    if let Some(series) = side.series.first().filter(|series| series.unit == "pps")
+        && let Some(size) = series.labels.get("frame_size_bytes")
+        && let Ok(size) = size.parse::<f64>()
+        && let Some((bps, line_rate)) = line_rate(side.sample.median(), size)
+    {
+        warnings.push(format!(
+            "{:.1} % of the line rate of {} Ethernet ({}): if that is the link, it is the limit, not the DUT",
+            100.0 * side.sample.median() / line_rate,
+            bits_per_second(bps),
+            rate(line_rate)
+        ));
+    }
+    warnings
+}
+
+/// A speed of Ethernet whose line rate for these frames this rate (almost) is: bit/s and frames/s.
+fn line_rate(pps: f64, frame_size_bytes: f64) -> Option<(f64, f64)> {
+    /// Preamble, start of frame and the gap between frames.
+    const OVERHEAD_BYTES: f64 = 20.0;
+    /// Counters are read a moment apart: a full line measures as a little less or more.
+    const NEAR: std::ops::RangeInclusive<f64> = 0.99..=1.001;
+    [
+        1e8, 1e9, 2.5e9, 5e9, 1e10, 2.5e10, 4e10, 5e10, 1e11, 2e11, 4e11,
+    ]
+    .into_iter()
+    .map(|bps| (bps, bps / (8.0 * (frame_size_bytes + OVERHEAD_BYTES))))
+    .find(|(_, line_rate)| NEAR.contains(&(pps / line_rate)))
+}
+
+fn compared(
+    line: &Line<'_>,
+    baseline: &Values<'_>,
+    other: &Values<'_>,
+    family: usize,
+    options: &Options,
+) -> Result<Compared, CompareError> {
+    let shared = shared_rebuilds(baseline.series, other.series);
+    let pairs = match shared {
+        Some(pairs) => Some(pairs),
+        None if options.paired => Some(by_order(line, baseline, other)?),
+        None => None,
+    };
+    Ok(match pairs {
+        Some(pairs) => of_pairs(&pairs, other.column, family, options),
+        None => {
+            let mut compared = independent(baseline, other, family, options);
+            compared.warnings.extend(of_two_states(baseline, other));
+            compared
+        }
+    })
+}
+
+/// Figures of two states of a machine differ by what neighbours do to it.
+fn of_two_states(baseline: &Values<'_>, other: &Values<'_>) -> Option<String> {
+    let state = |side: &Values<'_>| side.series.iter().find_map(|s| s.state.clone());
+    let (a, b) = (state(baseline)?, state(other)?);
+    (!a.is_like(&b)).then(|| {
+        format!(
+            "the difference may be the machine's: figures of {} are of CPUs {a}, those of {} of CPUs {b}",
+            baseline.column, other.column
+        )
+    })
+}
+
+fn independent(
+    baseline: &Values<'_>,
+    other: &Values<'_>,
+    family: usize,
+    options: &Options,
+) -> Compared {
+    let (a, b, confidence) = (&baseline.sample, &other.sample, options.confidence);
+    let choice = fwdlab_stats::choose(a, b, family, confidence);
+    let (assumption, reason) = match options.test {
+        TestChoice::Student => (Assumption::EqualSpread, None),
+        TestChoice::Welch => (Assumption::Normal, None),
+        TestChoice::Rank => (Assumption::Nothing, None),
+        TestChoice::Auto => {
+            let because = choice.because.iter();
+            let words: Vec<String> = because
+                .map(|(side, warning)| format!("{}: {warning}", named(*side, baseline, other)))
+                .collect();
+            let reason = (choice.assumption == Assumption::Nothing).then(|| words.join("; "));
+            (choice.assumption, reason)
+        }
+    };
+    // each once: ranks of a million values take time
+    let mut tests = [
+        Assumption::EqualSpread,
+        Assumption::Normal,
+        Assumption::Nothing,
+    ]
+    .map(|assumption| {
+        (
+            assumption,
+            fwdlab_stats::compare(a, b, assumption, confidence),
+        )
+    });
+    // the one that decides comes first, the others keep their order
+    tests.sort_by_key(|(of, _)| *of != assumption);
+    let [(_, main), others @ ..] = tests;
+    let mut warnings: Vec<String> = main
+        .warnings
+        .iter()
+        .map(|(side, warning)| format!("{}: {warning}", named(*side, baseline, other)))
+        .collect();
+    let not_normal = assumption == Assumption::Normal && !choice.because.is_empty();
+    if options.test == TestChoice::Auto && not_normal && main.test != Test::Exact {
+        warnings.push(
+            "ranks would be the test for such values, but could prove nothing with so few".into(),
+        );
+    }
+    let beside = others
+        .into_iter()
+        .map(|(_, other)| other)
+        .filter(|c| c.test != main.test)
+        .map(|c| Beside {
+            test: id(c.test),
+            difference_percent: c.difference_percent,
+            interval_percent: c.interval_percent.map(|i| [i.low, i.high]),
+            p_value: c.p_value,
+            verdict: verdict(c.verdict),
+        })
+        .collect();
+    let equivalence = options.equivalence_percent.map(|margin| {
+        equivalence(fwdlab_stats::equivalence(
+            a, b, margin, assumption, confidence,
+        ))
+    });
+    Compared {
+        column: other.column.to_owned(),
+        n: main.n,
+        pairs: None,
+        test: id(main.test),
+        assumption: assumption_of(main.test),
+        reason: reason.filter(|_| main.test != Test::Exact),
+        difference: Some(main.difference),
+        interval: main.interval.map(|i| [i.low, i.high]),
+        difference_percent: main.difference_percent,
+        interval_percent: main.interval_percent.map(|i| [i.low, i.high]),
+        detectable_percent: main.detectable_percent,
+        p_value: main.p_value,
+        p_value_adjusted: None,
+        verdict: verdict(main.verdict),
+        equivalence,
+        beside,
+        warnings,
+    }
+}
+
+/// Values that belong together, as logarithms of their ratios.
+struct Paired {
+    ln_ratios: Sample,
+    baseline: Sample,
+    why: &'static str,
+    /// As [`Options::allowance`]; what was measured apart has none.
+    allowance: bool,
+}
+
+/// The rebuilds that both columns have, if one run measured them in turns.
+fn shared_rebuilds(a: &[&Series], b: &[&Series]) -> Option<Paired> {
+    let ([a], [b]) = (a, b) else { return None };
+    let (x, y) = (a.turns.as_ref()?, b.turns.as_ref()?);
+    if x.run != y.run {
+        return None;
+    }
+    let mut ln_ratios = Vec::new();
+    let mut baseline = Vec::new();
+    for ((rebuild, ln), value) in x.rebuilds.iter().zip(&x.ln_ratios).zip(&a.values) {
+        if let Some(index) = y.rebuilds.iter().position(|other| other == rebuild) {
+            ln_ratios.push(y.ln_ratios[index] - ln);
+            baseline.push(*value);
+        }
+    }
+    Some(Paired {
+        ln_ratios: Sample::new(ln_ratios).ok()?,
+        baseline: Sample::new(baseline).ok()?,
+        why: "rebuilds of one run, measured in turns",
+        allowance: true,
+    })
+}
+
+fn by_order(line: &Line<'_>, a: &Values<'_>, b: &Values<'_>) -> Result<Paired, CompareError> {
+    let error = |why: String| CompareError::NotPaired {
+        columns: format!("{} and {}", a.column, b.column),
+        test_case: line.test_case.clone(),
+        why,
+    };
+    let (x, y) = (a.sample.values(), b.sample.values());
+    if x.len() != y.len() {
+        let why = format!(
+            "there are {} and {}, one of each makes a pair",
+            x.len(),
+            y.len()
+        );
+        return Err(error(why));
+    }
+    if a.sample.min() <= 0.0 || b.sample.min() <= 0.0 {
+        return Err(error(
+            "pairs are compared by their ratio, and not all values are positive".into(),
+        ));
+    }
+    let ln: Vec<f64> = x.iter().zip(y).map(|(x, y)| (y / x).ln()).collect();
+    Ok(Paired {
+        ln_ratios: Sample::new(ln).map_err(|why| error(why.to_string()))?,
+        baseline: a.sample.clone(),
+        why: "by order (--paired)",
+        allowance: false,
+    })
+}
+
+fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> Compared {
+    let Paired {
+        ln_ratios,
+        baseline,
+        why,
+        ..
+    } = pairs;
+    let confidence = options.confidence;
+    let allowance = if pairs.allowance {
+        options.allowance
+    } else {
+        0.0
+    };
+    let by = |assumption| fwdlab_stats::compare_pairs(ln_ratios, assumption, allowance, confidence);
+    let normal = by(Assumption::Normal);
+    let ranks = by(Assumption::Nothing);
+    let strange: Vec<String> = normal
+        .warnings
+        .iter()
+        .filter(|warning| warning.is_not_normal())
+        .map(|warning| format!("differences in percent: {warning}"))
+        .collect();
+    // The smallest p-value of n signs, for as many comparisons as are made together.
+    let able = family as f64 * 0.5_f64.powi(ln_ratios.n() as i32 - 1) <= 1.0 - confidence.get();
+    let (assumption, reason) = match options.test {
+        TestChoice::Rank => (Assumption::Nothing, None),
+        TestChoice::Auto if !strange.is_empty() && able => {
+            (Assumption::Nothing, Some(strange.join("; ")))
+        }
+        _ => (Assumption::Normal, None),
+    };
+    let (main, other) = match assumption {
+        Assumption::Nothing => (ranks, normal),
+        _ => (normal, ranks),
+    };
+    let beside = |o: &PairedOutcome| Beside {
+        test: id(o.test),
+        difference_percent: Some(o.difference_percent),
+        interval_percent: o.interval_percent,
+        p_value: o.p_value,
+        verdict: verdict(o.verdict),
+    };
+    let in_percent = |warning: &Warning| format!("differences in percent: {warning}");
+    let equivalence = options.equivalence_percent.map(|margin| {
+        equivalence(fwdlab_stats::equivalence_of_pairs(
+            ln_ratios, margin, assumption, allowance, confidence,
+        ))
+    });
+    Compared {
+        column: column.to_owned(),
+        n: [main.n; 2],
+        pairs: Some(Pairs {
+            n: main.n,
+            why,
+            spread_percent: main.spread_percent,
+            drift_of_baseline: fwdlab_stats::drift(baseline, confidence).and_then(|drift| {
+                let percent = |v: f64| 100.0 * v / baseline.median().abs();
+                Some(Drift {
+                    change_percent: drift.change_percent?,
+                    interval_percent: [drift.interval.low, drift.interval.high].map(percent),
+                })
+            }),
+            drift_of_differences: drift_of_differences(ln_ratios, confidence),
+        }),
+        test: id(main.test),
+        assumption: assumption_of(main.test),
+        reason,
+        difference: None,
+        interval: None,
+        difference_percent: Some(main.difference_percent),
+        interval_percent: main.interval_percent,
+        detectable_percent: main.detectable_percent,
+        p_value: main.p_value,
+        p_value_adjusted: None,
+        verdict: verdict(main.verdict),
+        equivalence,
+        beside: vec![beside(&other)],
+        warnings: main.warnings.iter().map(in_percent).collect(),
+    }
+}
+
+fn drift_of_differences(ln_ratios: &Sample, confidence: Confidence) -> Option<Drift> {
+    let percents: Vec<f64> = ln_ratios
+        .values()
+        .iter()
+        .map(|ln| 100.0 * ln.exp_m1())
+        .collect();
+    let drift = fwdlab_stats::drift(&Sample::new(percents).ok()?, confidence)?;
+    Some(Drift {
+        change_percent: drift.change,
+        interval_percent: [drift.interval.low, drift.interval.high],
+    })
+}
+
+/// Several comparisons with one baseline: p-values by Holm, and verdicts that follow them.
+fn adjust(comparisons: &mut [Compared], confidence: Confidence) {
+    let p_values: Vec<f64> = comparisons.iter().filter_map(|c| c.p_value).collect();
+    if comparisons.len() < 2 {
+        return;
+    }
+    let mut adjusted = fwdlab_stats::holm(&p_values).into_iter();
+    for compared in comparisons.iter_mut().filter(|c| c.p_value.is_some()) {
+        let p = adjusted.next();
+        compared.p_value_adjusted = p;
+        if compared.is_proven() && p.is_some_and(|p| p > 1.0 - confidence.get()) {
+            compared.verdict = Verdict::NoDifference;
+        }
+    }
+}
+
+fn named<'a>(side: Side, baseline: &Values<'a>, other: &Values<'a>) -> &'a str {
+    match side {
+        Side::Reference => baseline.column,
+        Side::Other => other.column,
+    }
+}
+
+fn verdict(verdict: fwdlab_stats::Verdict) -> Verdict {
+    match verdict {
+        fwdlab_stats::Verdict::Less => Verdict::Less,
+        fwdlab_stats::Verdict::Greater => Verdict::More,
+        fwdlab_stats::Verdict::NoDifference => Verdict::NoDifference,
+        fwdlab_stats::Verdict::TooFewValues => Verdict::CannotTell,
+    }
+}
+
+fn equivalence(found: fwdlab_stats::Equivalence) -> Equivalence {
+    Equivalence {
+        margin_percent: found.margin_percent,
+        interval_percent: found.interval_percent.map(|i| [i.low, i.high]),
+        verdict: match found.verdict {
+            EquivalenceVerdict::Equivalent => "equivalent",
+            EquivalenceVerdict::Different => "different",
+            EquivalenceVerdict::Undecided => "undecided",
+            EquivalenceVerdict::TooFewValues => "cannot_tell",
+        },
+    }
+}
+
+fn id(test: Test) -> &'static str {
+    match test {
+        Test::Student => "student",
+        Test::Welch => "welch",
+        Test::MannWhitney => "mann_whitney",
+        Test::Exact => "exact",
+        Test::PairedT => "paired_t",
+        Test::SignedRank => "signed_rank",
+    }
+}
+
+/// The name of a test for people.
+pub(super) fn name_of(id: &str) -> &'static str {
+    match id {
+        "student" => "Student's t",
+        "welch" => "Welch's t",
+        "mann_whitney" => "Mann-Whitney U with Hodges-Lehmann",
+        "exact" => "exact comparison",
+        "paired_t" => "paired t",
+        _ => "Wilcoxon's signed ranks",
+    }
+}
+
+fn assumption_of(test: Test) -> &'static str {
+    match test {
+        Test::Student => "normal values, all with the same spread",
+        Test::Welch => "normal values, each column with its own spread",
+        Test::MannWhitney => "nothing but that one column is the other shifted",
+        Test::Exact => "no spread at all: the values themselves differ or do not",
+        Test::PairedT => "normal differences within pairs",
+        Test::SignedRank => "nothing but that differences within pairs spread alike to both sides",
+    }
+}

@@ -1,0 +1,255 @@
+//! Limits that a comparison must not break: `forwarding-rate < -2%`.
+//!
+//! A limit is broken when the difference lies beyond it *and* is proven. The estimate alone would fail on noise; asking for
+//! the whole interval to lie beyond would let half of all losses just past the limit through, and more of them the noisier
+//! the measurement. A limit is kept only where a difference of its size would have shown: a gate that cannot see does not pass, unless
+//! that was accepted. Start with [`Limit`]'s `FromStr`, then [`Limit::judge`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::{Compared, Outcome, Row};
+use crate::number::difference;
+
+/// `METRIC < PERCENT` or `METRIC > PERCENT`: fail when the difference is so.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    /// The metric, as in [`fwdlab_model::series::METRICS`].
+    pub metric: String,
+    /// Fail below the limit, or else above.
+    pub below: bool,
+    /// The limit, a difference from the baseline.
+    pub percent: f64,
+}
+
+/// Why a text is no limit, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{expected} at character {} of the limit\n  {text}\n  {blanks}^\nwrite it like 'forwarding-rate < -2%'", .position + 1, blanks = " ".repeat(*.position))]
+pub struct LimitError {
+    /// What was typed.
+    pub text: String,
+    /// Where it goes wrong, in characters from 0.
+    pub position: usize,
+    /// What should stand there.
+    pub expected: String,
+}
+
+/// How a limit came off.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Judged {
+    /// The limit.
+    pub limit: String,
+    /// Test cases and columns that break it, with their differences.
+    pub failed: Vec<String>,
+    /// What could not be judged, and why.
+    pub not_judged: Vec<String>,
+    /// What kept the limit, but could not have shown a difference of its size.
+    pub blind: Vec<String>,
+    /// How many comparisons kept it.
+    pub kept: usize,
+    /// The limit is kept: nothing breaks it, and everything could be seen, or that it could not was accepted.
+    pub passed: bool,
+}
+
+impl FromStr for Limit {
+    type Err = LimitError;
+
+    fn from_str(text: &str) -> Result<Limit, LimitError> {
+        let error = |rest: &str, expected: String| LimitError {
+            text: text.to_owned(),
+            position: text.chars().count() - rest.chars().count(),
+            expected,
+        };
+        let rest = text.trim_start();
+        let end = rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))
+            .unwrap_or(rest.len());
+        // A sign that follows the name without a blank belongs to no name.
+        let (metric, after) = rest.split_at(end);
+        if !fwdlab_model::series::METRICS.contains(&metric) {
+            let metrics = fwdlab_model::series::METRICS.join(", ");
+            return Err(error(rest, format!("expected a metric ({metrics})")));
+        }
+        let rest = after.trim_start();
+        let below = match rest.chars().next() {
+            Some('<') => true,
+            Some('>') => false,
+            _ => return Err(error(rest, "expected `<` or `>`".into())),
+        };
+        let rest = rest[1..].trim_start();
+        let end = rest
+            .find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.')))
+            .unwrap_or(rest.len());
+        let (number, after) = rest.split_at(end);
+        let percent: f64 = number
+            .parse()
+            .map_err(|_| error(rest, "expected a number such as -2".into()))?;
+        let after = after.trim_start();
+        let Some(after) = after.strip_prefix('%') else {
+            return Err(error(after, "expected `%`".into()));
+        };
+        if !after.trim().is_empty() {
+            return Err(error(after.trim_start(), "expected nothing more".into()));
+        }
+        Ok(Limit {
+            metric: metric.to_owned(),
+            below,
+            percent,
+        })
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.below { '<' } else { '>' };
+        write!(f, "{} {sign} {:+}%", self.metric, self.percent)
+    }
+}
+
+impl Limit {
+    /// Judges every comparison. What could not be seen keeps the limit from passing unless `accept_blind`; where nothing at all could
+    /// be judged it never passes.
+    pub fn judge(&self, outcome: &Outcome, accept_blind: bool) -> Judged {
+        let mut judged = Judged {
+            limit: self.to_string(),
+            failed: Vec::new(),
+            not_judged: Vec::new(),
+            blind: Vec::new(),
+            kept: 0,
+            passed: false,
+        };
+        for row in &outcome.rows {
+            for compared in &row.comparisons {
+                self.one(row, compared, &mut judged);
+            }
+        }
+        for unmatched in &outcome.unmatched {
+            let missing = unmatched.missing_in.join(", ");
+            judged
+                .not_judged
+                .push(format!("{}: not in {missing}", unmatched.test_case));
+        }
+        let sees = accept_blind || (judged.blind.is_empty() && judged.not_judged.is_empty());
+        judged.passed = judged.failed.is_empty() && judged.kept > 0 && sees;
+        judged
+    }
+
+    fn one(&self, row: &Row, compared: &Compared, judged: &mut Judged) {
+        let name = format!("{}, {}", row.test_case, compared.column);
+        let (Some(percent), true) = (compared.difference_percent, compared.p_value.is_some())
+        else {
+            let (one, other) = (compared.n[0], compared.n[1]);
+            let why = format!("{name}: cannot tell from {one} and {other} values");
+            judged.not_judged.push(why);
+            return;
+        };
+        let shown = difference(percent, compared.interval_percent);
+        let beyond = if self.below {
+            percent < self.percent
+        } else {
+            percent > self.percent
+        };
+        if beyond && compared.is_proven() {
+            judged.failed.push(format!("{name}: {shown} %"));
+            return;
+        }
+        judged.kept += 1;
+        match compared.detectable_percent {
+            _ if compared.is_proven() => {}
+            Some(detectable) if detectable <= self.percent.abs() => {}
+            Some(detectable) => {
+                let detectable = difference(detectable, None);
+                let detectable = detectable.trim_start_matches('+');
+                judged.blind.push(format!(
+                    "{name}: only {detectable} % or more would have shown"
+                ));
+            }
+            None => judged.blind.push(format!(
+                "{name}: what would have shown cannot be said of these values"
+            )),
+        }
+    }
+}
+
+impl Judged {
+    /// Was nothing there to be judged?
+    pub fn is_empty(&self) -> bool {
+        self.kept == 0 && self.failed.is_empty()
+    }
+
+    /// What became of it, in one line per subject.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![if !self.failed.is_empty() {
+            format!("{}: FAILED by {}", self.limit, self.failed.join("; "))
+        } else if self.is_empty() {
+            format!("{}: could not be judged", self.limit)
+        } else if !self.passed {
+            format!(
+                "{}: NOT PASSED, nothing that could be seen breaks it, and not all could (--accept-blind takes that for kept)",
+                self.limit
+            )
+        } else {
+            format!("{}: kept", self.limit)
+        }];
+        let more = [("not judged", &self.not_judged), ("blind", &self.blind)];
+        for (what, names) in more.into_iter().filter(|(_, names)| !names.is_empty()) {
+            lines.push(format!("{what}: {}", names.join("; ")));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read() {
+        let limit = |text: &str| text.parse::<Limit>();
+        let expect = Limit {
+            metric: "forwarding-rate".into(),
+            below: true,
+            percent: -2.0,
+        };
+        for text in [
+            "forwarding-rate < -2%",
+            "forwarding-rate<-2%",
+            " forwarding-rate  <  -2.0 % ",
+        ] {
+            assert_eq!(limit(text), Ok(expect.clone()), "{text}");
+        }
+        assert_eq!(expect.to_string(), "forwarding-rate < -2%");
+        let above = limit("forwarding-rate-legacy > +0.5%").unwrap();
+        assert_eq!((above.below, above.percent), (false, 0.5));
+        assert_eq!(above.to_string(), "forwarding-rate-legacy > +0.5%");
+    }
+
+    #[test]
+    fn errors_point_at_the_place() {
+        for (text, position, expected) in [
+            ("", 0, "expected a metric"),
+            ("latency < 2%", 0, "expected a metric"),
+            ("forwarding-rate", 15, "expected `<` or `>`"),
+            ("forwarding-rate = -2%", 16, "expected `<` or `>`"),
+            ("forwarding-rate < two%", 18, "expected a number"),
+            ("forwarding-rate < -2", 20, "expected `%`"),
+            ("forwarding-rate < -2% or so", 22, "expected nothing more"),
+            ("forwarding-rate < 1.2.3%", 18, "expected a number"),
+            ("fo\u{df} < 1%", 0, "expected a metric"),
+        ] {
+            let error = text.parse::<Limit>().unwrap_err();
+            assert_eq!(error.position, position, "{error}");
+            assert!(error.expected.starts_with(expected), "{error}");
+        }
+        assert_eq!(
+            "forwarding-rate = -2%"
+                .parse::<Limit>()
+                .unwrap_err()
+                .to_string(),
+            "expected `<` or `>` at character 17 of the limit\n  forwarding-rate = -2%\n                  ^\n\
+             write it like 'forwarding-rate < -2%'"
+        );
+    }
+}

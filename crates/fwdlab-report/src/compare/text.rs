@@ -1,0 +1,531 @@
+//! A comparison in the terminal: 80 columns, no colour, ASCII but for `±`.
+//!
+//! Two columns that fit stand beside each other, one test case a row; more stand under each other. What the test took for
+//! granted and what speaks against it stands below. Start with [`text`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::comparison::Verdict;
+
+use super::judge::name_of;
+use super::{Cell, Changes, Compared, Drift, Judged, Outcome, Row};
+use crate::number::{Prefix, decimals, difference, interval, p_value};
+use crate::table::{Cell as Text, Column, Mark, Table, shorten};
+use crate::text::{paragraph, width};
+
+/// Columns for a name where columns stand beside each other, and where under each other.
+const NAME_BESIDE: usize = 16;
+const NAME_BELOW: usize = 28;
+/// Warnings that are shown; all of them are in the JSON document.
+const WARNINGS: usize = 12;
+
+/// The comparison as people see it in the terminal; `verbose` adds what the other tests say.
+pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
+    let scale = Scale::of(outcome);
+    let mut text = format!(
+        "{}: median ± half of its {} % interval; min - max below\n",
+        scale.title(&outcome.metric),
+        outcome.confidence_percent
+    );
+    let beside = beside(outcome, &scale);
+    let fits = outcome.columns.len() == 2 && beside.text_width() < width();
+    let table = if fits { beside } else { below(outcome, &scale) };
+    text.push_str(&table.text(width()));
+    text.push('\n');
+    let widest = if fits { NAME_BESIDE } else { NAME_BELOW - 2 };
+    for (name, sentence) in notes(outcome, judged, verbose, widest) {
+        text.push_str(&paragraph(name, &sentence));
+    }
+    // Names come from outside: none of them shall steer the terminal.
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+/// How values are written.
+pub(crate) struct Scale {
+    prefix: Option<Prefix>,
+    unit: String,
+}
+
+impl Scale {
+    pub(crate) fn of(outcome: &Outcome) -> Scale {
+        let cells = outcome
+            .rows
+            .iter()
+            .flat_map(|row| row.cells.iter().flatten());
+        Scale::new(&outcome.unit, cells.map(|cell| cell.median))
+    }
+
+    fn new(unit: &str, medians: impl Iterator<Item = f64>) -> Scale {
+        let prefix = (unit == "pps").then(|| Prefix::for_largest(medians));
+        let unit = prefix.map_or(unit.to_owned(), Prefix::pps);
+        Scale { prefix, unit }
+    }
+
+    /// `forwarding rate in Mpps`.
+    pub(crate) fn title(&self, metric: &str) -> String {
+        match self.unit.as_str() {
+            "" => "values".into(),
+            unit => format!("{} in {unit}", metric.replace('-', " ")),
+        }
+    }
+
+    /// A value in the digits that `spread` deserves.
+    fn number(&self, value: f64, spread: f64) -> String {
+        let divisor = self.prefix.map_or(1.0, |prefix| prefix.divisor);
+        let (value, spread) = (value / divisor, (spread / divisor).abs());
+        if value != 0.0 && !(1e-4..1e15).contains(&value.abs()) {
+            return format!("{value:.4e}");
+        }
+        let least = decimals(value, 4, 9);
+        let most = decimals(value, 6, 9).max(least);
+        let wanted = if spread > 0.0 {
+            decimals(spread, 2, 9)
+        } else {
+            least
+        };
+        format!("{value:.*}", wanted.clamp(least, most))
+    }
+
+    /// One value with its unit.
+    pub(crate) fn plain(&self, value: f64) -> String {
+        let text = format!("{} {}", self.number(value, 0.0), self.unit);
+        text.trim_end().to_owned()
+    }
+
+    /// A number at an axis.
+    pub(crate) fn tick(&self, value: f64, step: f64) -> String {
+        match self.prefix {
+            Some(prefix) => prefix.tick(value, step),
+            None => format!("{value:.*}", decimals(step, 1, 9)),
+        }
+    }
+
+    /// `4.648 ± 2.5 %`, and `4.500 - 4.736`.
+    pub(crate) fn cell(&self, cell: &Cell) -> [String; 2] {
+        let half = cell.interval_half_width_percent;
+        let spread = half.map_or(cell.max - cell.min, |half| half / 100.0 * cell.mean);
+        let number = |value| self.number(value, spread);
+        let value = match half {
+            Some(half) => format!("{} ± {} %", number(cell.median), share(half)),
+            None => number(cell.median),
+        };
+        [
+            value,
+            format!("{} - {}", number(cell.min), number(cell.max)),
+        ]
+    }
+}
+
+/// A size in percent without its sign: `2.5`, `0.08`.
+fn share(percent: f64) -> String {
+    difference(percent.abs(), Some([0.0, 2.0 * percent.abs()]))
+        .trim_start_matches('+')
+        .to_owned()
+}
+
+/// `-27.9 % [-29.1, -26.7]` or `~ [-1.8, +2.8]`, and what would have shown.
+pub(crate) fn difference_cell(compared: &Compared) -> [String; 2] {
+    let ends = compared.interval_percent;
+    let shown = ends.map_or(String::new(), |ends| format!(" {}", interval(ends)));
+    if compared.verdict == Verdict::CannotTell {
+        return ["cannot tell".into(), String::new()];
+    }
+    if !compared.is_proven() {
+        let detectable = compared.detectable_percent;
+        let would = detectable.map(|p| format!("{} % would show", share(p)));
+        return [format!("~{shown}"), would.unwrap_or_default()];
+    }
+    let value = match compared.difference_percent {
+        Some(percent) => format!("{} %{shown}", difference(percent, ends)),
+        None if compared.verdict == Verdict::Less => "less".into(),
+        None => "more".into(),
+    };
+    [value, String::new()]
+}
+
+/// `0.008`, and `n 5, 5` or `12 pairs`.
+fn p_cell(compared: &Compared) -> [String; 2] {
+    let p = compared.p_value_adjusted.or(compared.p_value);
+    let n = match (&compared.pairs, compared.n) {
+        (Some(pairs), _) => format!("{} pairs", pairs.n),
+        (None, [one, other]) => format!("n {one}, {other}"),
+    };
+    [p.map_or(String::new(), p_value), n]
+}
+
+/// What is claimed of equivalence.
+pub(super) fn equivalence_cell(compared: &Compared) -> [String; 2] {
+    let found = compared.equivalence.as_ref();
+    let claim = found.map_or("", |found| match found.verdict {
+        "equivalent" => "proven",
+        "different" => "beyond",
+        _ => "open",
+    });
+    [claim.to_owned(), String::new()]
+}
+
+/// The head of the column with claims of equivalence, if there are any.
+pub(super) fn equivalence_head(outcome: &Outcome) -> Option<String> {
+    let mut compared = outcome.rows.iter().flat_map(|row| &row.comparisons);
+    let margin = compared
+        .find_map(|c| c.equivalence.as_ref())?
+        .margin_percent;
+    Some(format!("within {margin} %"))
+}
+
+/// Two lines per test case; the baseline and the other column beside each other.
+fn beside(outcome: &Outcome, scale: &Scale) -> Table {
+    let mut columns = vec![Column::left("", &[])];
+    for name in heads(outcome, NAME_BESIDE) {
+        columns.push(Column::plus_minus(&name, &[]));
+    }
+    columns.push(Column::left("difference", &[]));
+    columns.push(Column::left("p", &[]));
+    let equivalence = equivalence_head(outcome);
+    columns.extend(equivalence.iter().map(|head| Column::left(head, &[])));
+    let mut table = Table::new(columns);
+    for row in &outcome.rows {
+        let mut lines = vec![[row.test_case.clone(), String::new()]];
+        lines.extend(row.cells.iter().map(|cell| values_of(cell.as_ref(), scale)));
+        let compared = row.comparisons.first();
+        lines.extend(judged_cells(compared, equivalence.is_some()));
+        push(&mut table, lines);
+    }
+    table
+}
+
+/// A head line per test case, two lines per column below it.
+fn below(outcome: &Outcome, scale: &Scale) -> Table {
+    let mut columns = vec![
+        Column::left("", &[]),
+        Column::plus_minus("median", &[]),
+        Column::left("difference", &[]),
+        Column::left("p", &[]),
+    ];
+    let equivalence = equivalence_head(outcome);
+    columns.extend(equivalence.iter().map(|head| Column::left(head, &[])));
+    let width = columns.len();
+    let mut table = Table::new(columns);
+    let names = heads(outcome, NAME_BELOW - 2);
+    for row in &outcome.rows {
+        let mut head = vec![Text::text(shorten(&row.test_case, 2 * NAME_BELOW))];
+        if outcome.rows.len() > 1 {
+            head.resize(width, Text::default());
+            table.push(Mark::None, head);
+        }
+        for ((column, name), cell) in outcome.columns.iter().zip(&names).zip(&row.cells) {
+            let name = format!("  {name}");
+            let mut lines = vec![[name, String::new()], values_of(cell.as_ref(), scale)];
+            lines.extend(judged_cells(of(row, &column.name), equivalence.is_some()));
+            push(&mut table, lines);
+        }
+    }
+    table
+}
+
+/// Names of columns as they stand in a table: without the directories that all of them share, and no wider than this.
+fn heads(outcome: &Outcome, widest: usize) -> Vec<String> {
+    let names: Vec<&str> = outcome.columns.iter().map(|c| c.name.as_str()).collect();
+    let shared = shared_directories(&names);
+    names
+        .iter()
+        .map(|n| shorten(&n[shared..], widest))
+        .collect()
+}
+
+/// How many bytes of all names are the same directories.
+fn shared_directories(names: &[&str]) -> usize {
+    let Some(first) = names.first() else {
+        return 0;
+    };
+    let mut ends = first.match_indices('/').map(|(at, _)| at + 1).rev();
+    ends.find(|&end| names.iter().all(|name| name.starts_with(&first[..end])))
+        .unwrap_or(0)
+}
+
+fn of<'a>(row: &'a Row, column: &str) -> Option<&'a Compared> {
+    row.comparisons.iter().find(|c| c.column == column)
+}
+
+fn values_of(cell: Option<&Cell>, scale: &Scale) -> [String; 2] {
+    cell.map_or(["-".into(), String::new()], |cell| scale.cell(cell))
+}
+
+fn judged_cells(compared: Option<&Compared>, equivalence: bool) -> Vec<[String; 2]> {
+    let mut cells = match compared {
+        Some(c) => vec![difference_cell(c), p_cell(c), equivalence_cell(c)],
+        None => vec![[String::new(), String::new()]; 3],
+    };
+    cells.truncate(if equivalence { 3 } else { 2 });
+    cells
+}
+
+fn push(table: &mut Table, lines: Vec<[String; 2]>) {
+    for index in 0..2 {
+        let cells = lines.iter().map(|pair| Text::text(pair[index].clone()));
+        table.push(Mark::None, cells.collect());
+    }
+}
+
+/// Everything below the table: name and sentence. Names of more than `widest` characters stood shortened in it.
+pub(crate) fn notes(
+    outcome: &Outcome,
+    judged: &[Judged],
+    verbose: bool,
+    widest: usize,
+) -> Vec<(&'static str, String)> {
+    let mut notes = Vec::new();
+    let mut first = |name: &'static str, sentences: Vec<String>| {
+        for (index, sentence) in sentences.into_iter().enumerate() {
+            notes.push((if index == 0 { name } else { "" }, sentence));
+        }
+    };
+    first("baseline", vec![outcome.baseline.clone()]);
+    let shortened = |name: &&str| name.chars().count() > widest;
+    let names = outcome.columns.iter().skip(1).map(|c| c.name.as_str());
+    let names: Vec<String> = names.filter(shortened).map(str::to_owned).collect();
+    first("compared", names);
+    first("test", tests(outcome));
+    if all(outcome).any(|(_, c)| !c.is_proven() && c.verdict == Verdict::NoDifference) {
+        let sentence = format!(
+            "no difference proven at {} % confidence; beside it the smallest one that so many values of this spread \
+             would show with 80 % probability",
+            outcome.confidence_percent
+        );
+        first("~", vec![sentence]);
+    }
+    if let Some(most) = outcome.rows.iter().map(|row| row.comparisons.len()).max()
+        && most > 1
+    {
+        let sentence = format!(
+            "adjusted by Holm for the {most} comparisons of a test case, as are the verdicts; intervals are not"
+        );
+        first("p", vec![sentence]);
+    }
+    first("pairs", pairs(outcome));
+    if verbose {
+        first("beside", beside_words(outcome));
+    }
+    first("differ", differing(outcome));
+    first("warning", warnings(outcome));
+    let unmatched = outcome.unmatched.iter().map(|row| {
+        let (only, missing) = (row.only_in.join(", "), row.missing_in.join(", "));
+        match row.only_in.is_empty() {
+            true => format!("{}: no valid value at all", row.test_case),
+            false => format!("{}: in {only}, not in {missing}", row.test_case),
+        }
+    });
+    first("missing", unmatched.collect());
+    first("fail-if", judged.iter().flat_map(Judged::lines).collect());
+    notes
+}
+
+fn all(outcome: &Outcome) -> impl Iterator<Item = (&Row, &Compared)> {
+    let rows = outcome.rows.iter();
+    rows.flat_map(|row| row.comparisons.iter().map(move |c| (row, c)))
+}
+
+/// `64 B, nft-stateful`, or the column alone where there is one row.
+fn place(outcome: &Outcome, row: &Row, column: &str) -> String {
+    match outcome.rows.len() {
+        1 => column.to_owned(),
+        _ => format!("{}, {column}", row.test_case),
+    }
+}
+
+/// Which tests decided, on which assumption, and why.
+fn tests(outcome: &Outcome) -> Vec<String> {
+    let mut counts: BTreeMap<&str, (usize, &Compared)> = BTreeMap::new();
+    for (_, compared) in all(outcome) {
+        counts.entry(compared.test).or_insert((0, compared)).0 += 1;
+    }
+    let number = all(outcome).count();
+    let mut sentences: Vec<String> = counts
+        .into_values()
+        .map(|(count, compared)| {
+            let name = name_of(compared.test);
+            let of = if count < number {
+                format!(" ({count} of {number})")
+            } else {
+                String::new()
+            };
+            format!("{name}{of}, which assumes {}", compared.assumption)
+        })
+        .collect();
+    sentences.extend(all(outcome).filter_map(|(row, compared)| {
+        let reason = compared.reason.as_ref()?;
+        let place = place(outcome, row, &compared.column);
+        Some(format!("ranks for {place}, because {reason}"))
+    }));
+    sentences
+}
+
+fn pairs(outcome: &Outcome) -> Vec<String> {
+    let words = |(row, compared): (&Row, &Compared)| {
+        let pairs = compared.pairs.as_ref()?;
+        let drift = |what: &str, unit: &str, drift: Option<Drift>| {
+            drift.map_or(String::new(), |d| {
+                let ends = d.interval_percent;
+                let change = difference(d.change_percent, Some(ends));
+                format!(", {what} {change} {unit} {}", interval(ends))
+            })
+        };
+        let spread = pairs.spread_percent.map_or(String::new(), |spread| {
+            format!("; differences spread by {} %", share(spread))
+        });
+        Some(format!(
+            "{}: {} {}{spread}{}{}",
+            place(outcome, row, &compared.column),
+            pairs.n,
+            pairs.why,
+            drift(
+                "from first to last the baseline drifts by",
+                "%",
+                pairs.drift_of_baseline
+            ),
+            drift("the differences by", "points", pairs.drift_of_differences),
+        ))
+    };
+    all(outcome).filter_map(words).collect()
+}
+
+fn beside_words(outcome: &Outcome) -> Vec<String> {
+    all(outcome)
+        .flat_map(|(row, compared)| {
+            compared.beside.iter().map(move |beside| {
+                let ends = beside.interval_percent;
+                let value = beside
+                    .difference_percent
+                    .map_or("no value".into(), |percent| {
+                        format!("{} %", difference(percent, ends))
+                    });
+                let ends = ends.map_or(String::new(), |ends| format!(" {}", interval(ends)));
+                let p = beside
+                    .p_value
+                    .map_or(String::new(), |p| format!(", p {}", p_value(p)));
+                format!(
+                    "{}: {} {value}{ends}{p}",
+                    place(outcome, row, &compared.column),
+                    name_of(beside.test)
+                )
+            })
+        })
+        .collect()
+}
+
+/// Labels in which the columns differ beside the one they are named by.
+fn differing(outcome: &Outcome) -> Vec<String> {
+    let Some((baseline, others)) = outcome.columns.split_first() else {
+        return Vec::new();
+    };
+    let mut sentences = Vec::new();
+    for (key, value) in &baseline.labels {
+        let differs = |column: &&super::Column| column.labels.get(key).is_some_and(|v| v != value);
+        let known = key == "run" || *key == outcome.by;
+        if !known && others.iter().any(|column| differs(&column)) {
+            let values = others.iter().filter_map(|c| c.labels.get(key));
+            let mut values: Vec<&str> = values.map(String::as_str).collect();
+            values.dedup();
+            sentences.push(format!("{key}: {value} against {}", values.join(", ")));
+        }
+    }
+    sentences
+}
+
+fn warnings(outcome: &Outcome) -> Vec<String> {
+    let mut warnings: Vec<String> = Vec::new();
+    for row in &outcome.rows {
+        for cell in row.cells.iter().flatten() {
+            let place = place(outcome, row, &cell.column);
+            warnings.extend(cell.warnings.iter().map(|w| format!("{place}: {w}")));
+        }
+        for compared in &row.comparisons {
+            for warning in &compared.warnings {
+                // Of independent values a warning says itself which column it is about.
+                let place = match (outcome.rows.len(), &compared.pairs) {
+                    (1, None) => String::new(),
+                    (_, None) => format!("{}, ", row.test_case),
+                    (_, Some(_)) => format!("{}: ", place(outcome, row, &compared.column)),
+                };
+                warnings.push(format!("{place}{warning}"));
+            }
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
+    if warnings.len() > WARNINGS {
+        let more = warnings.len() - WARNINGS;
+        warnings.truncate(WARNINGS);
+        warnings.push(format!("{more} more; all of them are in --json"));
+    }
+    warnings
+}
+
+/// Change points as people see them in the terminal.
+pub fn changes(changes: &Changes) -> String {
+    let means = changes
+        .rows
+        .iter()
+        .flat_map(|row| row.groups.iter().map(|g| g.mean));
+    let scale = Scale::new(&changes.unit, means);
+    let mut text = format!(
+        "{}: groups in the order given\n",
+        scale.title(&changes.metric)
+    );
+    for row in &changes.rows {
+        let mut table = Table::new(vec![
+            Column::left(&shorten(&row.test_case, 2 * NAME_BELOW), &[]),
+            Column::right("n", &[]),
+            Column::right("mean", &[]),
+            Column::right("stdev", &[]),
+            Column::left("", &[]),
+        ]);
+        for group in &row.groups {
+            let name = |name: &str| shorten(name, NAME_BESIDE);
+            let range = match group.first == group.last {
+                true => name(&group.from),
+                false => format!("{} - {}", name(&group.from), name(&group.to)),
+            };
+            let by = group.difference_percent.map_or(String::new(), |percent| {
+                format!("{} of {} %", group.shift, difference(percent, None))
+            });
+            let wait = if group.unconfirmed {
+                "; wait for the next before an alarm"
+            } else {
+                ""
+            };
+            let cells = [
+                range,
+                group.n.to_string(),
+                scale.number(group.mean, group.stdev),
+                scale.number(group.stdev, group.stdev),
+                format!("{by}{wait}"),
+            ];
+            table.push(Mark::None, cells.map(Text::text).to_vec());
+        }
+        text.push('\n');
+        text.push_str(&table.text(width()));
+        if !row.missing.is_empty() {
+            text.push_str(&paragraph("missing", &row.missing.join(", ")));
+        }
+    }
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shared_directories;
+
+    #[test]
+    fn only_whole_directories_that_all_share_are_left_out() {
+        for (names, shared) in [
+            (&["/lab/one.pps", "/lab/two.pps"][..], 5),
+            (&["lab/a/x.pps", "lab/ab/x.pps"], 4),
+            (&["x.pps", "lab/x.pps"], 0),
+            (&["größe/x", "größe/y"], 8),
+            (&[], 0),
+        ] {
+            assert_eq!(shared_directories(names), shared, "{names:?}");
+        }
+    }
+}

@@ -1,0 +1,548 @@
+//! The tables of a report, filled from a summary.
+//!
+//! It decides which columns there are and what stands in them; how they look is the renderers' business. Start with
+//! [`cases`] and [`comparisons`].
+
+use fwdlab_model::event::RebuildRecord;
+use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
+use fwdlab_model::result::{CaseSummary, Summary, TrialRecord};
+
+use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, share};
+use crate::table::{Cell, Column, Mark, Table};
+use crate::words::{self, Labels};
+
+fn optional_raw<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// The prefix for all forwarding rates of the test cases.
+pub(crate) fn prefix(cases: &[CaseSummary]) -> Prefix {
+    Prefix::for_largest(cases.iter().filter_map(|case| case.forwarding_rate_pps))
+}
+
+/// The test cases for people: without the IP version where all have the same.
+pub(crate) fn cases(summary: &Summary) -> Table {
+    let mut table = all_of_cases(summary);
+    if !Labels::of(&summary.test_cases).ip_version {
+        table.remove("IP");
+    }
+    table
+}
+
+/// One row per test case: what was offered, what came back, what was lost. Always the same columns.
+pub(crate) fn all_of_cases(summary: &Summary) -> Table {
+    let prefix = prefix(&summary.test_cases);
+    let offered = summary
+        .test_cases
+        .iter()
+        .filter_map(|case| case.offered_load_pps);
+    let offered_prefix = Prefix::for_largest(offered);
+    let mut table = Table::new(vec![
+        Column::right("size", &["frame_size_bytes"]),
+        Column::right("flows", &["flows"]),
+        Column::left("IP", &["ip_version"]),
+        Column::right("offered load", &["offered_load_pps"]),
+        Column::plus_minus(
+            "forwarding rate",
+            &["forwarding_rate_pps", "interval_half_width_pps"],
+        ),
+        Column::right("loss", &["frame_loss_ratio"]),
+        Column::right("used", &["iterations", "iterations_invalid"]),
+    ]);
+    for case in &summary.test_cases {
+        let stream = &case.stream;
+        let ip_version = stream.ip_version.to_string();
+        let used = case.iterations_pps.len() as u64;
+        let cells = vec![
+            Cell::number(
+                format!("{} B", stream.frame_size_bytes),
+                stream.frame_size_bytes,
+            ),
+            Cell::number(count(stream.flows), stream.flows),
+            Cell {
+                raw: vec![ip_version.to_lowercase()],
+                text: ip_version,
+            },
+            Cell::optional(case.offered_load_pps, "-", |pps| offered_prefix.rate(pps)),
+            forwarding_rate(case, prefix),
+            Cell::optional(case.frame_loss_ratio, "-", |ratio| percent(100.0 * ratio)),
+            Cell {
+                text: format!("{used}/{}", used + u64::from(case.iterations_invalid)),
+                raw: vec![used.to_string(), case.iterations_invalid.to_string()],
+            },
+        ];
+        table.push(Mark::None, cells);
+    }
+    table
+}
+
+fn forwarding_rate(case: &CaseSummary, prefix: Prefix) -> Cell {
+    let text = match (case.forwarding_rate_pps, case.interval_half_width_pps) {
+        _ if words::does_not_forward(&case.ledger) => "does not forward".into(),
+        (None, _) => "no result".into(),
+        (Some(pps), None) => prefix.rate(pps),
+        (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
+    };
+    // The warning of the test case says why.
+    let text = if case.not_saturated && case.forwarding_rate_pps.is_some() {
+        format!(">= {text}")
+    } else {
+        text
+    };
+    Cell {
+        text,
+        raw: vec![
+            optional_raw(case.forwarding_rate_pps),
+            optional_raw(case.interval_half_width_pps),
+        ],
+    }
+}
+
+/// Gated beside ungated, per test case.
+pub(crate) fn noise(summary: &Summary) -> Table {
+    let prefix = prefix(&summary.test_cases);
+    let labels = Labels::of(&summary.test_cases);
+    let mut table = Table::new(vec![
+        Column::left("test case", &["test_case"]),
+        Column::right("quiet", &["quiet_pps"]),
+        Column::right("CV", &["variation_percent"]),
+        Column::right("quiet windows", &["quiet_windows"]),
+        Column::right("contended", &["contended_pps"]),
+        Column::right("contended windows", &["contended_windows"]),
+        Column::right("ungated", &["forwarding_rate_ungated_pps"]),
+        Column::right("CV", &["variation_ungated_percent"]),
+        Column::right("not offered", &["windows_not_offered"]),
+    ]);
+    let rate = |value: Option<f64>| Cell::optional(value, "-", |pps| prefix.rate(pps));
+    let variation = |value: Option<f64>| Cell::optional(value, "-", percent);
+    let windows = |number: u32| Cell::number(count(number), number);
+    for case in &summary.test_cases {
+        table.push(
+            Mark::None,
+            vec![
+                Cell::text(labels.label(&case.stream)),
+                rate(case.quiet.forwarding_rate_pps.or(case.forwarding_rate_pps)),
+                variation(case.variation_percent),
+                windows(case.quiet.windows),
+                rate(case.contended.forwarding_rate_pps),
+                windows(case.contended.windows),
+                rate(case.forwarding_rate_ungated_pps),
+                variation(case.variation_ungated_percent),
+                windows(case.windows_not_offered),
+            ],
+        );
+    }
+    table
+}
+
+/// One row per configuration compared with the plain DUT; the A/A control last.
+pub(crate) fn comparisons(summary: &Summary) -> Table {
+    let compared = words::comparisons(summary);
+    let prefix = Prefix::for_largest(
+        compared
+            .iter()
+            .flat_map(|c| [c.forwarding_rate_pps, c.plain_forwarding_rate_pps])
+            .flatten(),
+    );
+    let mut table = Table::new(vec![
+        Column::prose("configuration", &["configuration"]),
+        Column::right("difference", &["difference_percent"]),
+        Column::right(
+            "95 % interval",
+            &["interval_low_percent", "interval_high_percent"],
+        ),
+        Column::right("p", &["p_value"]),
+        Column::right("rebuilds", &["values"]),
+        Column::prose("verdict", &["verdict"]),
+        Column::right("detectable", &["detectable_percent"]),
+        Column::right("forwarding rate", &["forwarding_rate_pps"]),
+        Column::right("plain DUT", &["plain_forwarding_rate_pps"]),
+    ]);
+    for comparison in compared {
+        let mark = if comparison.control {
+            Mark::Control
+        } else {
+            Mark::None
+        };
+        let name = if comparison.control {
+            "A/A control (plain DUT again)"
+        } else {
+            &comparison.configuration
+        };
+        let ends = comparison.interval_percent;
+        let verdict = match comparison.verdict {
+            fwdlab_model::comparison::Verdict::Less => "less",
+            fwdlab_model::comparison::Verdict::More => "more",
+            fwdlab_model::comparison::Verdict::NoDifference => "no_difference",
+            fwdlab_model::comparison::Verdict::CannotTell => "cannot_tell",
+        };
+        table.push(
+            mark,
+            vec![
+                Cell {
+                    text: name.into(),
+                    raw: vec![comparison.configuration.clone()],
+                },
+                Cell::optional(comparison.difference_percent, "-", |value| {
+                    format!("{} %", difference(value, ends))
+                }),
+                Cell {
+                    text: ends.map_or_else(|| "-".into(), |ends| format!("{} %", interval(ends))),
+                    raw: vec![
+                        optional_raw(ends.map(|e| e[0])),
+                        optional_raw(ends.map(|e| e[1])),
+                    ],
+                },
+                Cell::optional(comparison.p_value, "-", p_value),
+                Cell::number(
+                    comparison.values_percent.len().to_string(),
+                    comparison.values_percent.len(),
+                ),
+                Cell {
+                    text: words::short_verdict(comparison).into(),
+                    raw: vec![verdict.into()],
+                },
+                Cell::optional(comparison.detectable_percent, "-", |value| {
+                    format!("{} %", difference(value, None).trim_start_matches('+'))
+                }),
+                Cell::optional(comparison.forwarding_rate_pps, "-", |pps| prefix.rate(pps)),
+                Cell::optional(comparison.plain_forwarding_rate_pps, "-", |pps| {
+                    prefix.rate(pps)
+                }),
+            ],
+        );
+    }
+    table
+}
+
+/// Whose frames a ledger counts, and the ledger.
+pub(crate) type Fate = (String, Ledger);
+
+/// The ledgers in which anything was sent: one per test case, or one per configuration added up over the rebuilds.
+pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> {
+    let all: Vec<Fate> = if summary.test_cases.is_empty() {
+        let names = summary.comparisons.iter().map(|c| match c.control {
+            true => "A/A control",
+            false => c.configuration.as_str(),
+        });
+        std::iter::once("plain DUT")
+            .chain(names)
+            .enumerate()
+            .map(|(index, name)| {
+                let ledgers = rebuilds.iter().filter_map(|r| r.ledgers.get(index));
+                (name.to_owned(), Ledger::total(ledgers))
+            })
+            .collect()
+    } else {
+        let labels = Labels::of(&summary.test_cases);
+        let fate = |case: &CaseSummary| (labels.label(&case.stream), case.ledger.clone());
+        summary.test_cases.iter().map(fate).collect()
+    };
+    all.into_iter()
+        .filter(|(_, ledger)| ledger.frames_sent > 0)
+        .collect()
+}
+
+/// Where the frames of one ledger were lost: one row per place, then the unexplained.
+pub(crate) fn losses(ledger: &Ledger) -> Table {
+    let mut table = Table::new(loss_columns());
+    for cells in loss_rows(ledger) {
+        table.push(Mark::None, cells);
+    }
+    table
+}
+
+/// What became of all frames, one row per ledger: received, lost at each place that occurs, unexplained, not sent.
+pub(crate) fn all_fates(fates: &[Fate]) -> Table {
+    let places = places(fates);
+    let mut columns = vec![
+        Column::prose("frames of", &["test_case"]),
+        Column::right("sent", &["frames_sent"]),
+        Column::right("received", &["frames_received"]),
+    ];
+    for place in &places {
+        columns.push(Column::right(
+            &format!("lost {}", place.words()),
+            &["frames_lost"],
+        ));
+    }
+    columns.extend([
+        Column::right("unexplained", &["frames_unexplained"]),
+        Column::right("not sent", &["frames_not_sent"]),
+    ]);
+    let mut table = Table::new(columns);
+    for (name, ledger) in fates {
+        let part = |frames: u64| {
+            let share = percent(share(frames as f64, ledger.frames_sent as f64));
+            Cell::number(format!("{} ({share})", count(frames)), frames)
+        };
+        let whole = |frames: u64| Cell::number(count(frames), frames);
+        let mut cells = vec![
+            Cell::text(name),
+            whole(ledger.frames_sent),
+            part(ledger.frames_received),
+        ];
+        for place in &places {
+            let at = |loss: &&Loss| loss.place == *place;
+            cells.push(part(
+                ledger.losses.iter().filter(at).map(|l| l.frames).sum(),
+            ));
+        }
+        cells.extend([
+            whole(ledger.frames_unexplained),
+            whole(ledger.frames_not_sent),
+        ]);
+        table.push(Mark::None, cells);
+    }
+    table
+}
+
+/// Places at which anything was lost, in the order of the way.
+pub(crate) fn places(fates: &[Fate]) -> Vec<Place> {
+    let all = fates.iter().flat_map(|(_, ledger)| &ledger.losses);
+    let mut places: Vec<Place> = all.map(|loss| loss.place).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// Which counters tell the losses, and the kernel's reasons: one sentence per place and counter, the ledgers named
+/// where they have reasons of their own.
+pub(crate) fn counters(fates: &[Fate]) -> Vec<String> {
+    let mut sentences: Vec<String> = Vec::new();
+    for place in places(fates) {
+        let at_place = || {
+            fates.iter().flat_map(|(name, ledger)| {
+                let losses = ledger.losses.iter().filter(|loss| loss.place == place);
+                losses.map(move |loss| (name, loss))
+            })
+        };
+        let mut known: Vec<&str> = Vec::new();
+        for (_, loss) in at_place() {
+            if !known.contains(&loss.counter.as_str()) {
+                known.push(&loss.counter);
+                sentences.push(format!("Lost {}: {}.", place.words(), loss.counter));
+            }
+        }
+        for (name, loss) in at_place().filter(|(_, loss)| !loss.reasons.is_empty()) {
+            let reasons = reasons(loss);
+            sentences.push(format!(
+                "The kernel's reasons {}, {name}: {reasons}.",
+                place.words()
+            ));
+        }
+    }
+    sentences
+}
+
+fn loss_columns() -> Vec<Column> {
+    vec![
+        Column::right("share", &["ratio"]),
+        Column::right("frames", &["frames"]),
+        Column::left("where", &["place"]),
+        Column::below("counter", &["counter"]),
+    ]
+}
+
+fn loss_rows(ledger: &Ledger) -> Vec<Vec<Cell>> {
+    let sent = ledger.frames_sent as f64;
+    let row = |frames: u64, place: &str, counter: String| {
+        vec![
+            Cell::number(
+                percent(share(frames as f64, sent)),
+                frames as f64 / sent.max(1.0),
+            ),
+            Cell::number(count(frames), frames),
+            Cell::text(place),
+            Cell::text(counter),
+        ]
+    };
+    let mut rows: Vec<Vec<Cell>> = ledger
+        .losses
+        .iter()
+        .map(|loss| row(loss.frames, loss.place.words(), counter_words(loss)))
+        .collect();
+    rows.push(row(ledger.frames_unexplained, "unexplained", String::new()));
+    rows
+}
+
+/// The counter, and the kernel's reasons where it tells them.
+pub(crate) fn counter_words(loss: &Loss) -> String {
+    if loss.reasons.is_empty() {
+        loss.counter.clone()
+    } else {
+        format!("{}; the kernel's reasons: {}", loss.counter, reasons(loss))
+    }
+}
+
+fn reasons(loss: &Loss) -> String {
+    let words = |reason: &Reason| format!("{} {}", reason.reason, count(reason.frames));
+    loss.reasons
+        .iter()
+        .map(words)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Two cells: the verdict, and the reasons where there are any.
+fn validity_cells(reasons: &[String]) -> (Mark, [Cell; 2]) {
+    let (mark, word) = match reasons {
+        [] => (Mark::None, "valid"),
+        _ => (Mark::Invalid, "invalid"),
+    };
+    (mark, [Cell::text(word), Cell::text(reasons.join("; "))])
+}
+
+/// Every trial, in order of execution.
+pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
+    let rates = trials
+        .iter()
+        .flat_map(|t| [Some(t.offered_load_pps), t.forwarding_rate_pps])
+        .flatten();
+    let prefix = Prefix::for_largest(rates);
+    let mut table = Table::new(vec![
+        Column::right("trial", &["trial"]),
+        Column::left("validity", &["validity"]),
+        Column::left("test case", &["test_case"]),
+        Column::right("iteration", &["iteration"]),
+        Column::left("started", &["started_at"]),
+        Column::right("intended load", &["intended_load_pps"]),
+        Column::right("offered load", &["offered_load_pps"]),
+        Column::right("forwarding rate", &["forwarding_rate_pps"]),
+        Column::right("ungated", &["forwarding_rate_ungated_pps"]),
+        Column::right("quiet", &["quiet_windows"]),
+        Column::right("contended", &["contended_windows"]),
+        Column::right("not offered", &["windows_not_offered"]),
+        Column::right("loss", &["frame_loss_ratio"]),
+        Column::right("unexplained", &["frames_unexplained"]),
+        Column::below("reasons", &["reasons"]),
+    ]);
+    let rate = |value: Option<f64>, absent| Cell::optional(value, absent, |pps| prefix.rate(pps));
+    let number = |number: u64| Cell::number(count(number), number);
+    for trial in trials {
+        let (mark, [validity, mut reasons]) = validity_cells(&trial.validity.reasons);
+        if trial.not_saturated && mark == Mark::None {
+            reasons =
+                Cell::text("not saturated: the generator was the limit, the DUT may forward more");
+        }
+        let control = if trial.control && !trial.test_case.ends_with("/control") {
+            " (control)"
+        } else {
+            ""
+        };
+        table.push(
+            mark,
+            vec![
+                number(trial.trial.into()),
+                validity,
+                Cell::text(format!("{}{control}", trial.test_case)),
+                number(trial.iteration.into()),
+                Cell {
+                    text: clock(&trial.started_at),
+                    raw: vec![trial.started_at.clone()],
+                },
+                rate(trial.intended_load_pps, "flat out"),
+                rate(Some(trial.offered_load_pps), "-"),
+                rate(trial.forwarding_rate_pps, "-"),
+                rate(trial.forwarding_rate_ungated_pps, "-"),
+                number(trial.quiet.windows.into()),
+                number(trial.contended.windows.into()),
+                number(trial.windows_not_offered.into()),
+                Cell::number(
+                    percent(100.0 * trial.frame_loss_ratio),
+                    trial.frame_loss_ratio,
+                ),
+                number(trial.ledger.frames_unexplained),
+                reasons,
+            ],
+        );
+    }
+    table
+}
+
+/// Every rebuild, in order: differences of the configurations, which place they stood in, validity.
+pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
+    let mut columns = vec![
+        Column::right("rebuild", &["rebuild"]),
+        Column::left("validity", &["validity"]),
+        Column::left("started", &["started_at"]),
+        Column::prose("places", &["places"]),
+        Column::right("blocks used", &["blocks"]),
+        Column::right("not offered", &["blocks_not_offered"]),
+        Column::right("plain DUT", &["plain_forwarding_rate_pps"]),
+    ];
+    let configurations = rebuilds
+        .iter()
+        .map(|r| r.difference_percent.len())
+        .max()
+        .unwrap_or(0);
+    for index in 1..configurations {
+        let control = summary
+            .comparisons
+            .get(index - 1)
+            .is_some_and(|c| c.control);
+        let head = if control {
+            "control".into()
+        } else {
+            format!("#{index}")
+        };
+        columns.push(Column::right(&head, &["difference_percent"]));
+    }
+    columns.extend([
+        Column::right("unexplained", &["frames_unexplained"]),
+        Column::below("reasons", &["reasons"]),
+    ]);
+    let mut table = Table::new(columns);
+    let prefix = Prefix::for_largest(
+        rebuilds
+            .iter()
+            .filter_map(|r| r.forwarding_rate_pps.first().copied()),
+    );
+    for rebuild in rebuilds {
+        let (mark, [validity, reasons]) = validity_cells(&rebuild.validity.reasons);
+        let places: Vec<String> = rebuild
+            .places
+            .iter()
+            .map(|&p| configuration_name(summary, p))
+            .collect();
+        let plain = rebuild.forwarding_rate_pps.first().copied();
+        let mut cells = vec![
+            Cell::number(rebuild.rebuild.to_string(), rebuild.rebuild),
+            validity,
+            Cell {
+                text: clock(&rebuild.started_at),
+                raw: vec![rebuild.started_at.clone()],
+            },
+            Cell::text(places.join(", ")),
+            Cell::number(count(rebuild.blocks), rebuild.blocks),
+            Cell::number(
+                count(rebuild.blocks_not_offered),
+                rebuild.blocks_not_offered,
+            ),
+            Cell::optional(plain, "-", |pps| prefix.rate(pps)),
+        ];
+        for index in 1..configurations {
+            cells.push(Cell::optional(
+                rebuild.difference_percent.get(index).copied(),
+                "-",
+                |value| format!("{} %", difference(value, Some([-0.5, 0.5]))),
+            ));
+        }
+        let unexplained: u64 = rebuild.ledgers.iter().map(|l| l.frames_unexplained).sum();
+        cells.extend([Cell::number(count(unexplained), unexplained), reasons]);
+        table.push(mark, cells);
+    }
+    table
+}
+
+/// How a configuration is called where its command has no room: `plain`, `control`, `#1`.
+pub(crate) fn configuration_name(summary: &Summary, index: u32) -> String {
+    let comparison = (index as usize)
+        .checked_sub(1)
+        .and_then(|i| summary.comparisons.get(i));
+    match comparison {
+        None if index == 0 => "plain".into(),
+        Some(c) if c.control => "control".into(),
+        _ => format!("#{index}"),
+    }
+}

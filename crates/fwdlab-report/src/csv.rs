@@ -1,0 +1,74 @@
+//! The tables as CSV: plain numbers in base units, the units in the column names (RFC 4180).
+//!
+//! For spreadsheets and scripts that do not read JSON; people read [`text`](crate::text). Start with [`summary`].
+
+use fwdlab_model::result::Summary;
+
+use crate::content;
+use crate::table::Table;
+
+/// The results of a run: one line per configuration of a paired comparison, per goal of a search, or per row of the tables of
+/// procedures, which share their columns, or per figure of a campaign's test case; else one per test case.
+pub fn summary(summary: &Summary) -> String {
+    if !summary.imported.is_empty() {
+        table(&crate::imported::cases(summary))
+    } else if !summary.cases.is_empty() {
+        table(&crate::campaign::cases(&summary.cases))
+    } else if !summary.outcomes.is_empty() {
+        let (fields, rows) = crate::procedures::one_table(&summary.outcomes);
+        let rows = rows
+            .iter()
+            .map(|row| line(row.iter().map(String::as_str)))
+            .collect::<String>();
+        line(fields.into_iter()) + &rows
+    } else if let Some(search) = &summary.search {
+        table(&crate::search::goals(search))
+    } else if summary.test_cases.is_empty() {
+        table(&content::comparisons(summary))
+    } else {
+        table(&content::all_of_cases(summary))
+    }
+}
+
+/// One table: a line of field names, then the plain values.
+pub(crate) fn table(table: &Table) -> String {
+    let fields = table.columns.iter().flat_map(|c| c.fields.iter().copied());
+    let mut text = line(fields);
+    for row in &table.rows {
+        let values = row.cells.iter().flat_map(|cell| cell.raw.iter());
+        text.push_str(&line(values.map(String::as_str)));
+    }
+    text
+}
+
+pub(crate) fn line<'a>(values: impl Iterator<Item = &'a str>) -> String {
+    let values: Vec<String> = values.map(quoted).collect();
+    format!("{}\r\n", values.join(","))
+}
+
+fn quoted(value: &str) -> String {
+    if value.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", value.replace('"', "\"\""))
+    } else {
+        value.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 4180 section 2.
+    #[test]
+    fn quotes_as_rfc_4180() {
+        assert_eq!(line(["aaa", "bbb", "ccc"].into_iter()), "aaa,bbb,ccc\r\n");
+        assert_eq!(
+            line(["aaa", "b\r\nbb", ""].into_iter()),
+            "aaa,\"b\r\nbb\",\r\n"
+        );
+        assert_eq!(
+            line(["aaa", "b\"bb", "c,c"].into_iter()),
+            "aaa,\"b\"\"bb\",\"c,c\"\r\n"
+        );
+    }
+}

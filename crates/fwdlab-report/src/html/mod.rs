@@ -1,0 +1,706 @@
+//! One run as one HTML file: no script, no network, printable, for a colleague.
+//!
+//! It arranges the sentences of `words`, the tables of `content` and the drawings of `charts`; every chart has its table
+//! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
+
+mod charts;
+mod comparison;
+mod graph;
+mod imported;
+mod markup;
+mod svg;
+
+use fwdlab_model::comparison::Verdict;
+use fwdlab_model::event::RebuildRecord;
+use fwdlab_model::outcome::Outcome;
+use fwdlab_model::result::{CaseSummary, RunInfo, RunState, Summary, TrialRecord};
+
+use crate::campaign;
+use crate::content;
+use crate::glossary::{self, TERMS};
+use crate::imported::KIND;
+use crate::number::{bytes, elapsed, seconds, time};
+use crate::procedures::{self, MORE_ROWS};
+use crate::search;
+use crate::table::{Align, Column, Mark, Table};
+use crate::text::all_warnings;
+use crate::words::{self, several};
+use markup::Markup;
+
+pub use comparison::comparison;
+
+const STYLE: &str = include_str!("style.css");
+/// A table with more columns is set smaller.
+const MANY_COLUMNS: usize = 10;
+
+/// How much of the host a page tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShownFacts {
+    /// What a reader needs to judge the figures.
+    #[default]
+    Brief,
+    /// And the kernel's command line, which may name disks, hosts and keys of the machine.
+    Full,
+}
+
+/// The report of a run as one self-contained page. `trials` and `rebuilds` are listed as they are; either may be empty.
+pub fn page(
+    info: &RunInfo,
+    summary: &Summary,
+    trials: &[TrialRecord],
+    rebuilds: &[RebuildRecord],
+    shown: ShownFacts,
+) -> String {
+    document(&format!("fwdlab {}", info.id), |m| {
+        if info.kind == KIND {
+            return imported::body(m, info, summary);
+        }
+        head(m, info, summary, trials, rebuilds);
+        results(m, summary);
+        lost_frames(m, summary, rebuilds);
+        noise(m, summary, trials);
+        what_was_measured(m, info, summary, shown);
+        every_trial(m, summary, trials, rebuilds);
+        glossary_list(m);
+    })
+}
+
+/// A page that needs nothing else.
+fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
+    let mut m = Markup::default();
+    m.trusted("<!DOCTYPE html>\n");
+    m.within("html", &[("lang", "en")], |m| {
+        m.within("head", &[], |m| {
+            m.void("meta", &[("charset", "utf-8")]);
+            m.void(
+                "meta",
+                &[
+                    ("name", "viewport"),
+                    ("content", "width=device-width, initial-scale=1"),
+                ],
+            );
+            m.void(
+                "meta",
+                &[("name", "color-scheme"), ("content", "light dark")],
+            );
+            m.leaf("title", &[], title);
+            m.within("style", &[], |m| m.trusted(STYLE));
+        });
+        m.within("body", &[], |m| m.within("main", &[], body));
+    });
+    m.trusted("\n");
+    m.finish()
+}
+
+fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup)) {
+    m.within("section", &[], |m| {
+        m.leaf("h2", &[], title);
+        body(m);
+    });
+}
+
+/// The answer, and whether to trust it.
+fn head(
+    m: &mut Markup,
+    info: &RunInfo,
+    summary: &Summary,
+    trials: &[TrialRecord],
+    rebuilds: &[RebuildRecord],
+) {
+    m.within("header", &[], |m| {
+        let duration = info
+            .finished_at
+            .as_deref()
+            .and_then(|end| elapsed(&info.started_at, end))
+            .map_or_else(String::new, |s| format!(", {}", seconds(s)));
+        let origin = format!("fwdlab {}, {}{duration}", info.id, time(&info.started_at));
+        m.leaf("p", &[("class", "origin")], &origin);
+        let headline = words::headline(info, summary);
+        let long = if headline.answer.chars().count() > 90 {
+            "long"
+        } else {
+            ""
+        };
+        m.leaf("h1", &[("class", long)], &unbroken(&headline.answer));
+        if let Some(about) = &headline.about {
+            m.within("p", &[("class", "about")], |m| m.leaf("code", &[], about));
+        }
+        m.within("ul", &[("class", "badges")], |m| {
+            for (good, text) in badges(info, summary, trials, rebuilds) {
+                let (class, sign) = if good {
+                    ("good", "\u{2713} ")
+                } else {
+                    ("bad", "! ")
+                };
+                m.leaf("li", &[("class", class)], &format!("{sign}{text}"));
+            }
+        });
+        if summary.noise.too_noisy {
+            m.leaf("p", &[], &note(&summary.noise.verdict));
+        }
+        listed(m, "To do", &summary.noise.to_do);
+        let mut warnings = all_warnings(summary);
+        warnings.extend(procedures::doubts(&summary.outcomes));
+        warnings.extend(campaign::doubts(&summary.cases));
+        listed(m, "Read with this in mind", &warnings);
+    });
+}
+
+/// Sentences to heed, where there are any.
+fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
+    if sentences.is_empty() {
+        return;
+    }
+    m.within("div", &[("class", "warnings")], |m| {
+        m.leaf("strong", &[], title);
+        m.within("ul", &[], |m| {
+            for sentence in sentences {
+                m.leaf("li", &[], sentence);
+            }
+        });
+    });
+}
+
+/// A headline whose numbers keep their units on their line.
+fn unbroken(text: &str) -> String {
+    let mut text = text.replace("-byte", "\u{2011}byte");
+    for (apart, together) in [(" \u{b1} ", "\u{a0}\u{b1}\u{a0}"), (" %", "\u{a0}%")] {
+        text = text.replace(apart, together);
+    }
+    for unit in ["pps", "kpps", "Mpps", "Gpps"] {
+        text = text.replace(&format!(" {unit} "), &format!("\u{a0}{unit} "));
+    }
+    text
+}
+
+/// What can be said of the trust in a run, each with: is it good?
+fn badges(
+    info: &RunInfo,
+    summary: &Summary,
+    trials: &[TrialRecord],
+    rebuilds: &[RebuildRecord],
+) -> Vec<(bool, String)> {
+    let mut badges = Vec::new();
+    match info.state {
+        RunState::Finished => {}
+        RunState::Running => badges.push((false, "unfinished".into())),
+        RunState::Interrupted => badges.push((false, "interrupted".into())),
+        RunState::Failed => badges.push((false, "failed".into())),
+    }
+    let trials = trials.iter().map(|t| &t.validity);
+    let by_rebuilds = summary.test_cases.is_empty()
+        && summary.search.is_none()
+        && summary.outcomes.is_empty()
+        && summary.cases.is_empty();
+    let (validities, what): (Vec<_>, _) = if by_rebuilds {
+        (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
+    } else {
+        (trials.collect(), "trial")
+    };
+    let invalid = validities.iter().filter(|v| !v.is_valid()).count();
+    if !validities.is_empty() {
+        badges.push(match invalid {
+            0 => (
+                true,
+                format!("{}, all valid", several(validities.len(), what)),
+            ),
+            _ => (
+                false,
+                format!("{invalid} of {} invalid", several(validities.len(), what)),
+            ),
+        });
+    }
+    let in_doubt = (summary.test_cases.iter())
+        .filter(|c| c.doubt.is_some())
+        .count()
+        + summary.cases.iter().filter(|c| c.doubt.is_some()).count();
+    let noisy = summary.noise.too_noisy;
+    badges.push(match (noisy || in_doubt > 0, is_simulated(info)) {
+        _ if info.state == RunState::Interrupted => (false, "noise not judged".into()),
+        (true, _) if noisy => (false, "machine too noisy to tell".into()),
+        (true, _) => {
+            let cases = several(in_doubt, "test case");
+            (false, format!("{cases} too noisy to tell"))
+        }
+        (false, true) => (true, "simulated, nothing was sent".into()),
+        (false, false) => (true, "machine quiet enough".into()),
+    });
+    if let Some(control) = words::control(summary) {
+        badges.push(match control.verdict {
+            Verdict::NoDifference => (true, "A/A control shows no difference".into()),
+            Verdict::Less | Verdict::More => (false, "A/A control differs from itself".into()),
+            Verdict::CannotTell => (false, "A/A control cannot tell".into()),
+        });
+    }
+    badges
+}
+
+/// A campaign: all test cases, then what the procedure found in each.
+fn campaign_cases(m: &mut Markup, summary: &Summary) {
+    let all = &summary.cases;
+    if all.is_empty() {
+        return;
+    }
+    section(m, "Test cases", |m| {
+        m.within("figure", &[], |m| {
+            charts::figures(m, all);
+            table(m, &campaign::cases(all));
+        });
+        for words in campaign::failures(all) {
+            m.leaf("p", &[], &note(&words));
+        }
+    });
+    for case in all {
+        outcomes(
+            m,
+            &case.outcomes,
+            &format!("{}: ", campaign::label(case, all)),
+        );
+    }
+}
+
+/// What procedures found, each with its graphs and tables; `before` stands in front of its title.
+fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
+    for group in procedures::groups(outcomes) {
+        section(m, &format!("{before}{}", group.title), |m| {
+            m.within("figure", &[], |m| {
+                graph::of(m, &group.outcomes);
+                for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
+                    if !titled.title.is_empty() {
+                        m.leaf("h3", &[], &words::capital(&titled.title));
+                    }
+                    let mut shown = titled.table;
+                    shown.say_once("frames");
+                    table(m, &shown);
+                }
+            });
+        });
+    }
+}
+
+fn results(m: &mut Markup, summary: &Summary) {
+    if let Some(search) = &summary.search {
+        section(m, "Loads that meet the goals", |m| {
+            m.within("figure", &[], |m| {
+                graph::search(m, search);
+                table(m, &search::goals(search));
+            });
+            for words in [search::extent(search), search::method(search)] {
+                m.leaf("p", &[("class", "note")], &note(&words));
+            }
+            if let Some(failure) = &search.failure {
+                m.leaf("p", &[], &note(failure));
+            }
+        });
+    }
+    campaign_cases(m, summary);
+    outcomes(m, &summary.outcomes, "");
+    let mut methods = procedures::methods(&summary.outcomes);
+    methods.extend(campaign::methods(&summary.cases));
+    if !methods.is_empty() {
+        section(m, "Standards", |m| {
+            m.within("ul", &[("class", "keys")], |m| {
+                for words in &methods {
+                    m.leaf("li", &[], &note(words));
+                }
+            });
+        });
+    }
+    let compared = words::comparisons(summary);
+    if !compared.is_empty() {
+        section(m, "Difference from the plain DUT", |m| {
+            m.within("figure", &[], |m| {
+                let each = if summary.test_cases.is_empty() {
+                    "rebuild"
+                } else {
+                    "iteration"
+                };
+                charts::differences(m, &compared, each);
+                table(m, &content::comparisons(summary));
+            });
+        });
+    }
+    if !summary.test_cases.is_empty() {
+        section(m, "Forwarding rate", |m| {
+            let has_result = |c: &CaseSummary| c.forwarding_rate_pps.is_some();
+            m.within("figure", &[], |m| {
+                if summary.test_cases.iter().any(has_result) {
+                    charts::forwarding_rates(m, summary);
+                }
+                table(m, &content::cases(summary));
+            });
+            if let Some(signs) = words::signs_words(summary) {
+                m.leaf("p", &[("class", "note")], &note(signs));
+            }
+            if let Some(imix) = words::imix_words(summary) {
+                m.leaf("p", &[("class", "note")], &note(&imix));
+            }
+        });
+    }
+}
+
+/// A sentence of the terminal as a paragraph.
+fn note(words: &str) -> String {
+    format!("{}.", words::capital(words))
+}
+
+fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
+    let fates = content::fates(summary, rebuilds);
+    if fates.is_empty() {
+        return;
+    }
+    section(m, "Where the frames went", |m| {
+        m.leaf(
+            "p",
+            &[],
+            "Every frame sent was received, or lost at a named place, or is unexplained; the counters must add up to the \
+             last frame. Overload is the method: the DUT is offered more than it can forward.",
+        );
+        m.within("figure", &[], |m| {
+            charts::fates(m, &fates);
+            table(m, &content::all_fates(&fates));
+        });
+        m.within("ul", &[("class", "keys")], |m| {
+            for sentence in content::counters(&fates) {
+                m.leaf("li", &[], &sentence);
+            }
+        });
+    });
+}
+
+fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
+    section(m, "Noise", |m| {
+        m.leaf("p", &[], &note(&summary.noise.verdict));
+        if let Some(windows) = words::windows_words(&summary.test_cases) {
+            m.leaf("p", &[], &note(&windows));
+        }
+        if let Some(states) = words::state_words(&summary.noise, &summary.test_cases) {
+            m.leaf("p", &[], &note(&states));
+        }
+        if !summary.noise.calibration.is_empty() {
+            let threshold = summary.noise.probe_threshold.map_or_else(String::new, |t| {
+                format!(" Full speed is from {t:.2} additions/ns on.")
+            });
+            let words = format!(
+                "Contention probe: {}.{threshold}",
+                summary.noise.calibration
+            );
+            m.leaf("p", &[], &words);
+        }
+        let has_strata = summary
+            .test_cases
+            .iter()
+            .any(|c| c.forwarding_rate_pps.is_some_and(|pps| pps > 0.0));
+        if has_strata && !trials.is_empty() {
+            m.within("figure", &[], |m| {
+                charts::strata(m, summary, trials);
+                table(m, &content::noise(summary));
+            });
+        } else if !summary.test_cases.is_empty() {
+            table(m, &content::noise(summary));
+        }
+        let Some(control) = words::control(summary) else {
+            return;
+        };
+        m.leaf("h3", &[], "A/A control");
+        m.leaf("p", &[], &note(&words::control_words(control)));
+        // Among comparisons its row is in their chart already.
+        if words::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
+            m.within("figure", &[], |m| {
+                charts::differences(m, &[control], "iteration");
+            });
+        }
+    });
+}
+
+fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: ShownFacts) {
+    let facts = &info.facts;
+    section(m, "What was measured", |m| {
+        m.leaf("p", &[], &note(&words::procedure_words(summary)));
+        test_bed(m, info);
+        m.leaf("h3", &[], "Command");
+        m.within("pre", &[], |m| {
+            for (index, word) in info.command_line.iter().enumerate() {
+                if index > 0 {
+                    m.text(" ");
+                }
+                m.leaf("span", &[], &shell_word(word));
+            }
+        });
+
+        let plain = |map: &std::collections::BTreeMap<String, String>| -> Vec<(String, String)> {
+            map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+        };
+        let mut run = vec![
+            ("run".to_owned(), info.id.clone()),
+            ("started".to_owned(), time(&info.started_at)),
+        ];
+        run.extend(
+            info.finished_at
+                .as_deref()
+                .map(|end| ("finished".to_owned(), time(end))),
+        );
+        run.push(("fwdlab".to_owned(), info.tool_version.clone()));
+        run.push(("seed".to_owned(), info.seed.to_string()));
+        if !info.parameters.contains_key("procedure") {
+            run.push(("procedure".to_owned(), summary.procedure.clone()));
+        }
+        let mut parameters = run;
+        parameters.extend(
+            info.parameters
+                .iter()
+                .map(|(name, value)| (name.clone(), plain_value(value))),
+        );
+
+        let mut host = vec![
+            ("kernel", facts.kernel.clone()),
+            ("CPU", facts.cpu_model.clone()),
+            ("CPUs online", facts.cpus.to_string()),
+        ];
+        let mut optional =
+            |name, value: Option<String>| host.extend(value.map(|value| (name, value)));
+        optional(
+            "threads per core",
+            facts.threads_per_core.map(|n| n.to_string()),
+        );
+        optional("frequency governor", facts.cpu_governor.clone());
+        optional("virtual machine", Some(yes_no(facts.virtual_machine)));
+        optional("memory", Some(bytes(facts.memory_bytes)));
+        optional("clock source", facts.clock_source.clone());
+        optional("root of the host", Some(yes_no(facts.privileged)));
+        optional("driver of the ports", facts.driver.clone());
+        optional("link", facts.link.clone());
+        optional("engine", Some(facts.engine.clone()));
+        if shown == ShownFacts::Full {
+            optional("kernel command line", facts.kernel_command_line.clone());
+        }
+        let host = host
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+
+        m.within("div", &[("class", "columns")], |m| {
+            for (title, rows) in [
+                ("Parameters", parameters),
+                ("Host", host),
+                ("Placement", plain(&facts.placement)),
+                ("Sysctls set", plain(&facts.sysctls)),
+                ("Offloads", plain(&facts.offloads)),
+                (
+                    "CPU vulnerabilities and mitigations",
+                    plain(&facts.mitigations),
+                ),
+            ] {
+                if rows.is_empty() {
+                    continue;
+                }
+                m.within("div", &[("class", "group")], |m| {
+                    m.leaf("h3", &[], title);
+                    m.within("table", &[("class", "pairs")], |m| {
+                        m.within("tbody", &[], |m| {
+                            for (name, value) in &rows {
+                                m.within("tr", &[], |m| {
+                                    m.leaf("th", &[("scope", "row")], name);
+                                    m.leaf("td", &[], value);
+                                });
+                            }
+                        });
+                    });
+                });
+            }
+        });
+    });
+}
+
+/// Was the DUT a simulated one?
+fn is_simulated(info: &RunInfo) -> bool {
+    info.facts.is_simulated()
+}
+
+fn yes_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.into()
+}
+
+/// A parameter without JSON's quotes around plain words.
+fn plain_value(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text.clone(),
+        serde_json::Value::Array(items) => {
+            items.iter().map(plain_value).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A word of the command line so that a shell reads the same word again.
+fn shell_word(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(safe) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// Generator, DUT and receiver with the links between them.
+fn test_bed(m: &mut Markup, info: &RunInfo) {
+    let facts = &info.facts;
+    let link = facts.driver.as_deref().unwrap_or("link");
+    let title = facts.link.as_deref().unwrap_or(link);
+    // `engine` is a name and a reason: the name is enough here.
+    let engine = facts
+        .engine
+        .split([':', ',', ';', '('])
+        .next()
+        .unwrap_or_default()
+        .trim_end();
+    let placed = |what: &str| {
+        facts
+            .placement
+            .get(what)
+            .map(String::as_str)
+            .unwrap_or_default()
+    };
+    m.within("div", &[("class", "bed")], |m| {
+        let mut host = |name: &str, lines: [&str; 2]| {
+            m.within("div", &[("class", "host")], |m| {
+                m.leaf("strong", &[], name);
+                for line in lines.into_iter().filter(|line| !line.is_empty()) {
+                    m.leaf("small", &[], line);
+                }
+            });
+            if name != "receiver" {
+                m.within("div", &[("class", "wire")], |m| {
+                    m.leaf("span", &[("title", title)], link)
+                });
+            }
+        };
+        host("generator", [engine, placed("generator")]);
+        let dut = match is_simulated(info) {
+            true => "simulated".into(),
+            false => format!("Linux {}", facts.kernel),
+        };
+        host("DUT", [&dut, placed("dut")]);
+        host("receiver", ["", placed("receiver")]);
+    });
+}
+
+fn every_trial(
+    m: &mut Markup,
+    summary: &Summary,
+    trials: &[TrialRecord],
+    rebuilds: &[RebuildRecord],
+) {
+    if !rebuilds.is_empty() {
+        section(m, "Every rebuild", |m| {
+            let names: Vec<String> = summary
+                .comparisons
+                .iter()
+                .enumerate()
+                .filter(|(_, c)| !c.control)
+                .map(|(index, c)| {
+                    format!(
+                        "{}: {}",
+                        content::configuration_name(summary, index as u32 + 1),
+                        c.configuration
+                    )
+                })
+                .collect();
+            m.within("ul", &[("class", "keys")], |m| {
+                for name in &names {
+                    m.leaf("li", &[], name);
+                }
+            });
+            table(m, &content::rebuilds(summary, rebuilds));
+        });
+    }
+    if !trials.is_empty() {
+        section(m, "Every trial", |m| {
+            m.leaf(
+                "p",
+                &[],
+                "In order of execution. Invalid trials are shown and left out of every result.",
+            );
+            if trials.iter().any(|trial| trial.asked.is_some()) {
+                table(m, &procedures::trials(trials));
+            } else if trials.iter().any(|trial| trial.search.is_some()) {
+                table(m, &search::trials(trials));
+            } else {
+                table(m, &content::trials(trials));
+            }
+        });
+    }
+}
+
+fn glossary_list(m: &mut Markup) {
+    section(m, "Words", |m| {
+        m.within("dl", &[], |m| {
+            for (term, meaning) in TERMS {
+                m.within("div", &[], |m| {
+                    m.leaf("dt", &[], term);
+                    m.leaf("dd", &[], meaning);
+                });
+            }
+        });
+    });
+}
+
+/// A table; heads with a meaning explain themselves.
+fn table(m: &mut Markup, table: &Table) {
+    let class = |column: &Column| match column.align {
+        _ if column.prose => "words",
+        Align::Left => "",
+        Align::Right | Align::PlusMinus => "number",
+    };
+    let (below, beside): (Vec<usize>, Vec<usize>) =
+        (0..table.columns.len()).partition(|&index| table.columns[index].below);
+    let dense = if beside.len() > MANY_COLUMNS {
+        "dense"
+    } else {
+        ""
+    };
+    let span = beside.len().to_string();
+    m.within("div", &[("class", "scroll")], |m| {
+        m.within("table", &[("class", dense)], |m| {
+            m.within("thead", &[], |m| {
+                m.within("tr", &[], |m| {
+                    for column in beside.iter().map(|&index| &table.columns[index]) {
+                        m.within("th", &[("scope", "col"), ("class", class(column))], |m| {
+                            match glossary::meaning(&column.head) {
+                                Some(meaning) => {
+                                    m.leaf("abbr", &[("title", meaning)], &column.head)
+                                }
+                                None => m.text(&column.head),
+                            }
+                        });
+                    }
+                });
+            });
+            m.within("tbody", &[], |m| {
+                for row in &table.rows {
+                    let mark = match row.mark {
+                        Mark::None => "",
+                        Mark::Control => "control",
+                        Mark::Invalid => "invalid",
+                    };
+                    m.within("tr", &[("class", mark)], |m| {
+                        for &index in &beside {
+                            m.leaf(
+                                "td",
+                                &[("class", class(&table.columns[index]))],
+                                &row.cells[index].text,
+                            );
+                        }
+                    });
+                    for text in below.iter().map(|&index| &row.cells[index].text) {
+                        if !text.is_empty() {
+                            m.within("tr", &[("class", mark)], |m| {
+                                m.leaf("td", &[("class", "below"), ("colspan", &span)], text);
+                            });
+                        }
+                    }
+                }
+            });
+        });
+    });
+}

@@ -1,0 +1,196 @@
+//! What is shown of an imported set of an archive: the table, the sentences, and both in the terminal.
+//!
+//! An archive says less than a run of our own: what it does not say is left empty. The page is in `html::imported`. Start
+//! with [`text`].
+
+use fwdlab_model::import::{ImportedCase, ImportedSeries};
+use fwdlab_model::result::{RunInfo, Summary};
+
+use crate::number::{Prefix, bits_per_second, percent, rate};
+use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
+use crate::text::width;
+use crate::words::several;
+
+/// The kind of run that is shown so.
+pub(crate) const KIND: &str = "import";
+/// Columns of the name before a paragraph.
+const NAME: usize = 10;
+/// Columns for the name of a test case in the terminal; the page and CSV have all of it.
+const CASE: usize = 26;
+/// Columns that the terminal has no room for.
+const THEIR_MIN: &str = "their min";
+const THEIR_MAX: &str = "their max";
+/// Warnings that are told in the terminal; the page has all of them.
+const WARNINGS: usize = 8;
+
+/// The summary as people see it in the terminal.
+pub fn text(info: &RunInfo, summary: &Summary) -> String {
+    let mut text = wrap(&headline(info, summary), width(), "");
+    text.push('\n');
+    let mut table = cases(summary);
+    table.remove(THEIR_MIN);
+    table.remove(THEIR_MAX);
+    for row in &mut table.rows {
+        row.cells[0].text = shorten(&row.cells[0].text, CASE);
+    }
+    text.push_str(&table.text(width()));
+    text.push('\n');
+    let warnings = warnings(summary);
+    let more = warnings.len().saturating_sub(WARNINGS);
+    for warning in warnings.iter().take(WARNINGS) {
+        text.push_str(&paragraph("warning", warning));
+    }
+    if more > 0 {
+        text.push_str(&paragraph(
+            "",
+            &format!("{more} more warnings in report.html"),
+        ));
+    }
+    text.push_str(&paragraph("method", METHOD));
+    // Names and lines of logs come from outside: none of them shall steer the terminal.
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+fn paragraph(name: &str, text: &str) -> String {
+    let body = wrap(text, width(), &" ".repeat(NAME));
+    let rest = body.get(NAME..).unwrap_or_default();
+    format!(" {name:<width$}{rest}", width = NAME - 1)
+}
+
+/// How the numbers came about.
+pub(crate) const METHOD: &str = "A run's value is the median of the receiver's samples. Ours: samples from 5 s after the first \
+     frame received to 2 s before the last sent. Theirs, the archive's own rule: all lines of the log but the first 15 and the \
+     last 10. Rules: ours against theirs. Loss: lost over sent, where both totals are in the logs.";
+
+/// The set in one sentence.
+pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> String {
+    let set = info.parameters.get("set").and_then(|set| set.as_str());
+    let set = set.unwrap_or("a result set");
+    let medians: Vec<f64> = summary.imported.iter().filter_map(median).collect();
+    let low = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = medians.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let found = match medians.len() {
+        0 => "no value".to_owned(),
+        1 => rate(high),
+        _ => format!("{} to {}", rate(low), rate(high)),
+    };
+    format!(
+        "Imported from {}: {set}, {}: {found}",
+        summary.procedure,
+        several(summary.imported.len(), "test case")
+    )
+}
+
+/// The median by our rule, or else by the archive's.
+pub(crate) fn median(case: &ImportedCase) -> Option<f64> {
+    case.ours.median_pps.or(case.legacy.median_pps)
+}
+
+/// Warnings of the set, then those of its test cases.
+pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
+    let of_cases = summary.imported.iter().flat_map(|case| {
+        let name = name(case);
+        case.warnings
+            .iter()
+            .map(move |text| format!("{name}: {text}"))
+    });
+    summary.warnings.iter().cloned().chain(of_cases).collect()
+}
+
+/// The name of a test case; logs without one are the runs.
+pub(crate) fn name(case: &ImportedCase) -> &str {
+    match &case.test_case[..] {
+        "" => "runs",
+        name => name,
+    }
+}
+
+/// One row per test case.
+pub(crate) fn cases(summary: &Summary) -> Table {
+    let all = || summary.imported.iter();
+    let largest = all().flat_map(|case| [case.ours.max_pps, case.legacy.max_pps]);
+    let prefix = Prefix::for_largest(largest.flatten());
+    let mut table = Table::new(vec![
+        Column::left("test case", &["test_case"]),
+        Column::right("runs", &["runs"]),
+        Column::right(&format!("ours {}", prefix.pps()), &["forwarding_rate_pps"]),
+        Column::right("min", &["forwarding_rate_min_pps"]),
+        Column::right("max", &["forwarding_rate_max_pps"]),
+        Column::right("theirs", &["forwarding_rate_legacy_pps"]),
+        Column::right(THEIR_MIN, &["forwarding_rate_legacy_min_pps"]),
+        Column::right(THEIR_MAX, &["forwarding_rate_legacy_max_pps"]),
+        Column::right("rules", &["rule_difference_percent"]),
+        Column::right("loss", &["frame_loss_ratio"]),
+    ]);
+    if all().any(|case| case.throughput_l2_bps.is_some()) {
+        table
+            .columns
+            .push(Column::right("L2 throughput", &["throughput_l2_bps"]));
+    }
+    for case in all() {
+        let number = |value| Cell::optional(value, "-", |pps| prefix.number(pps));
+        let ImportedSeries {
+            median_pps,
+            min_pps,
+            max_pps,
+            iterations_pps,
+        } = &case.ours;
+        let runs = iterations_pps.len().max(case.legacy.iterations_pps.len());
+        let loss = |ratio: f64| percent(100.0 * ratio);
+        let mut cells = vec![
+            Cell::text(name(case)),
+            Cell::number(runs.to_string(), runs),
+            number(*median_pps),
+            number(*min_pps),
+            number(*max_pps),
+            number(case.legacy.median_pps),
+            number(case.legacy.min_pps),
+            number(case.legacy.max_pps),
+            Cell::optional(case.rule_difference_percent, "-", |p| format!("{p:+.2} %")),
+            Cell::optional(case.frame_loss_ratio, "-", loss),
+        ];
+        if table.columns.len() > cells.len() {
+            cells.push(Cell::optional(case.throughput_l2_bps, "-", bits_per_second));
+        }
+        let mark = if median(case).is_none() && case.throughput_l2_bps.is_none() {
+            Mark::Invalid
+        } else {
+            Mark::None
+        };
+        table.push(mark, cells);
+    }
+    if all().all(|case| case.frame_loss_ratio.is_none()) {
+        table.remove("loss");
+    }
+    table
+}
+
+/// What was sent, test case by test case.
+pub(crate) fn traffic(summary: &Summary) -> Table {
+    let mut table = Table::new(vec![
+        Column::left("test case", &["test_case"]),
+        Column::left("configuration", &["configuration"]),
+        Column::left("traffic", &["traffic"]),
+        Column::right("frame bytes", &["frame_size_bytes"]),
+        Column::left("IP", &["ip_version"]),
+        Column::right("flows", &["flows"]),
+        Column::right("offered", &["offered_load_pps"]),
+    ]);
+    for case in &summary.imported {
+        let label = |key: &str| Cell::text(case.labels.get(key).map_or("", String::as_str));
+        let version = case.ip_version.map_or(String::new(), |v| v.to_string());
+        table.push(
+            Mark::None,
+            vec![
+                Cell::text(name(case)),
+                label("configuration"),
+                label("traffic"),
+                Cell::optional(case.frame_size_bytes, "-", |bytes| bytes.to_string()),
+                Cell::text(version),
+                Cell::optional(case.flows, "-", |flows| flows.to_string()),
+                Cell::optional(case.offered_load_pps, "-", rate),
+            ],
+        );
+    }
+    table
+}

@@ -1,0 +1,269 @@
+//! A list of runs: which there are, when they were measured, and what each found in one line.
+//!
+//! It is given what the store knows and finds no run itself. Start with [`table`]; [`result`] is the line.
+
+use fwdlab_model::import::ImportedCase;
+use fwdlab_model::outcome::{Figure, Unit};
+use fwdlab_model::result::Summary;
+
+use crate::number::{bits_per_second, count, delay, percent, rate, rate_with_interval, seconds};
+use crate::table::{Cell, Column, Mark, Table, shorten};
+
+/// Columns of a result: longer ones are cut.
+const RESULT_WIDTH: usize = 100;
+
+/// One run of a list.
+#[derive(Debug, Clone, Default)]
+pub struct Entry<'a> {
+    /// Its place among all runs, the newest being 1, by which it can be named; none where it has no date.
+    pub place: Option<usize>,
+    /// Its id.
+    pub id: &'a str,
+    /// When it began, in UTC: `2026-11-21 08:50:12`.
+    pub began: Option<String>,
+    /// When it was measured, where that is another time: of imported runs.
+    pub measured: Option<String>,
+    /// How it stands.
+    pub state: &'a str,
+    /// What it found, or why nothing.
+    pub result: String,
+}
+
+/// The list, a line per run.
+pub fn table(entries: &[Entry<'_>]) -> Table {
+    let mut table = Table::new(vec![
+        Column::right("", &["place"]),
+        Column::left("run", &["run"]),
+        Column::left("began (UTC)", &["began"]),
+        Column::left("measured (UTC)", &["measured"]),
+        Column::left("state", &["state"]),
+        Column::left("result", &["result"]),
+    ]);
+    let told = |text: &Option<String>| Cell::text(text.clone().unwrap_or_else(|| "-".into()));
+    for entry in entries {
+        let place = entry.place.map(|n| format!("@{n}"));
+        table.push(
+            Mark::default(),
+            vec![
+                told(&place),
+                Cell::text(entry.id),
+                told(&entry.began),
+                told(&entry.measured),
+                Cell::text(entry.state),
+                Cell::text(shorten(&entry.result, RESULT_WIDTH)),
+            ],
+        );
+    }
+    if entries.iter().all(|entry| entry.measured.is_none()) {
+        table.remove("measured (UTC)");
+    }
+    table
+}
+
+/// What a run found, in one line: the first figure of its first test case with its unit, and how many more there are.
+pub fn result(summary: &Summary) -> String {
+    let more = |all: usize| match all {
+        0 | 1 => String::new(),
+        _ => format!(", {} more", all - 1),
+    };
+    let mut line = if let Some(comparison) = summary.comparisons.first() {
+        let difference = match (comparison.difference_percent, comparison.interval_percent) {
+            (Some(difference), Some([lower, upper])) => {
+                format!("{difference:+.2} % ± {:.2}", (upper - lower) / 2.0)
+            }
+            (Some(difference), None) => format!("{difference:+.2} %"),
+            (None, _) => "no result".to_owned(),
+        };
+        let all = summary.comparisons.len();
+        // a configuration may be several lines of commands
+        let words: Vec<&str> = comparison.configuration.split_whitespace().collect();
+        format!("{}: {difference}{}", words.join(" "), more(all))
+    } else if let Some(case) = summary.imported.first() {
+        let found = imported(case);
+        format!("{} {found}{}", case.test_case, more(summary.imported.len()))
+    } else if let Some(case) = summary.cases.first() {
+        let figure = case.figures.first().map(|figure| {
+            let value = value(figure.unit, figure.median, figure.interval_half_width);
+            format!("{} {value}", figure.name)
+        });
+        let failed = || case.failures().next().map(|(_, why)| why.to_owned());
+        let found = figure.or_else(failed).unwrap_or_else(|| "no result".into());
+        format!("{} {found}{}", case.test_case, more(summary.cases.len()))
+    } else if let Some(case) = summary.test_cases.first() {
+        let rate = match case.forwarding_rate_pps {
+            Some(pps) => rate_with_interval(pps, case.interval_half_width_pps),
+            None => "no result".to_owned(),
+        };
+        format!(
+            "{} {rate}{}",
+            case.test_case,
+            more(summary.test_cases.len())
+        )
+    } else if let Some(search) = &summary.search {
+        crate::search::headline(search)
+    } else if let Some(outcome) = summary.outcomes.first() {
+        let figures = outcome.figures();
+        let found = match figures.first() {
+            Some(Figure {
+                name,
+                unit,
+                value: found,
+            }) => {
+                let what = match outcome.found.procedure() {
+                    procedure if procedure == name => name.clone(),
+                    procedure => format!("{procedure}: {name}"),
+                };
+                let value = value(*unit, *found, None);
+                format!("{what} at {} B {value}", outcome.frame_size_bytes)
+            }
+            None => format!(
+                "{} at {} B: {}",
+                outcome.found.procedure(),
+                outcome.frame_size_bytes,
+                outcome.verdict
+            ),
+        };
+        format!("{found}{}", more(summary.outcomes.len()))
+    } else {
+        "no result".to_owned()
+    };
+    if !summary.is_quiet() {
+        line.push_str("; the machine was too noisy");
+    }
+    line
+}
+
+fn imported(case: &ImportedCase) -> String {
+    let median = case.ours.median_pps.or(case.legacy.median_pps);
+    match (median, case.throughput_l2_bps) {
+        (Some(pps), _) => rate(pps),
+        (None, Some(bps)) => format!("{} L2", bits_per_second(bps)),
+        (None, None) => "no result".to_owned(),
+    }
+}
+
+/// A figure in its unit.
+fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
+    match unit {
+        Unit::FramesPerSecond => rate_with_interval(value, half_width),
+        Unit::Nanoseconds => delay(value),
+        Unit::Seconds => seconds(value),
+        Unit::Frames => format!("{} frames", count(value.round() as i64)),
+        Unit::Percent => percent(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(edit: serde_json::Value) -> String {
+        let mut summary = serde_json::json!({
+            "format": 1, "run": "r", "procedure": "p", "test_cases": [], "comparisons": [], "warnings": [],
+            "noise": { "calibration": "", "verdict": "", "too_noisy": false },
+        });
+        let whole = summary.as_object_mut().unwrap();
+        whole.extend(edit.as_object().unwrap().clone());
+        result(&serde_json::from_value(summary).unwrap())
+    }
+
+    fn outcome(found: serde_json::Value) -> serde_json::Value {
+        let mut outcome = serde_json::json!({
+            "frame_size_bytes": 64, "verdict": "interrupted", "answered": true,
+            "compliance": { "standard": "" }, "trials": 0,
+        });
+        let whole = outcome.as_object_mut().unwrap();
+        whole.extend(found.as_object().unwrap().clone());
+        outcome
+    }
+
+    fn comparison(difference: Option<f64>, interval: Option<[f64; 2]>) -> serde_json::Value {
+        serde_json::json!({
+            "configuration": "nft add table x\n  nft list ruleset", "control": false,
+            "difference_percent": difference, "interval_percent": interval, "verdict": "less",
+            "values_percent": [], "warnings": [],
+        })
+    }
+
+    #[test]
+    fn the_result_in_one_line() {
+        assert_eq!(line(serde_json::json!({})), "no result");
+        let noisy = serde_json::json!({ "calibration": "", "verdict": "", "too_noisy": true });
+        assert_eq!(
+            line(serde_json::json!({ "noise": noisy })),
+            "no result; the machine was too noisy"
+        );
+        for (difference, interval, expect) in [
+            (Some(-2.1), Some([-2.5, -1.7]), "-2.10 % ± 0.40"),
+            (Some(0.5), None, "+0.50 %"),
+            (None, None, "no result"),
+        ] {
+            let all = [comparison(difference, interval), comparison(None, None)];
+            assert_eq!(
+                line(serde_json::json!({ "comparisons": all })),
+                format!("nft add table x nft list ruleset: {expect}, 1 more")
+            );
+        }
+        let trial = outcome(serde_json::json!({
+            "procedure": "trial",
+            "found": {
+                "intended_load_pps": 1e6, "offered_load_pps": 1e6, "forwarding_rate_pps": 9e5,
+                "frame_loss_ratio": 0.1, "duration_s": 1.0,
+            },
+        }));
+        assert_eq!(
+            line(serde_json::json!({ "outcomes": [trial.clone(), trial.clone()] })),
+            "trial: forwarding rate at 64 B 900.0 kpps, 1 more"
+        );
+        let mut unanswered = trial;
+        unanswered["answered"] = false.into();
+        assert_eq!(
+            line(serde_json::json!({ "outcomes": [unanswered] })),
+            "trial at 64 B: interrupted"
+        );
+    }
+
+    #[test]
+    fn every_unit_is_said() {
+        for (unit, expect) in [
+            (Unit::FramesPerSecond, "1.500 kpps"),
+            (Unit::Nanoseconds, "1.50 us"),
+            (Unit::Seconds, "25 min 00 s"),
+            (Unit::Frames, "1,500 frames"),
+            (Unit::Percent, "1500 %"),
+        ] {
+            assert_eq!(value(unit, 1500.0, None), expect);
+        }
+        assert_eq!(
+            value(Unit::FramesPerSecond, 1e6, Some(1e4)),
+            "1.000 ± 0.010 Mpps"
+        );
+    }
+
+    #[test]
+    fn a_time_of_measurement_is_a_column_of_its_own_where_there_is_one() {
+        let ours = Entry {
+            place: Some(1),
+            id: "2026-11-21-quick-7f3k",
+            began: Some("2026-11-21 08:50:12".into()),
+            state: "finished",
+            result: "64B-1flow-ipv4 1.000 Mpps".into(),
+            ..Entry::default()
+        };
+        let text = table(std::slice::from_ref(&ours)).text(usize::MAX);
+        assert!(!text.contains("measured") && text.contains("@1"), "{text}");
+        let theirs = Entry {
+            place: None,
+            measured: Some("2015-08-26 13:30:22".into()),
+            ..ours.clone()
+        };
+        let text = table(&[ours, theirs]).text(usize::MAX);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(
+            lines[0].contains("measured (UTC)") && lines[2].contains("2015-08-26"),
+            "{text}"
+        );
+        assert!(lines[2].trim_start().starts_with('-'), "{text}");
+    }
+}

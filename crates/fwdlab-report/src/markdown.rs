@@ -1,0 +1,98 @@
+//! The summary as Markdown, for an issue or a mail: the headline, one table, the sentences that qualify it.
+//!
+//! GitHub's dialect of tables; everything else is plain CommonMark. Start with [`summary`].
+
+use fwdlab_model::result::{RunInfo, Summary};
+
+use crate::content;
+use crate::imported::KIND;
+use crate::table::{Align, Table};
+use crate::text::all_warnings;
+use crate::words;
+
+/// The summary of a run.
+pub fn summary(info: &RunInfo, summary: &Summary) -> String {
+    if info.kind == KIND {
+        let headline = crate::imported::headline(info, summary);
+        let mut text = format!("**{}.**\n\n", escaped(&headline));
+        text.push_str(&table(&crate::imported::cases(summary)));
+        text.push('\n');
+        for warning in crate::imported::warnings(summary) {
+            text.push_str(&format!("- warning: {}\n", escaped(&warning)));
+        }
+        text.push_str(&format!("- method: {}\n", crate::imported::METHOD));
+        return text;
+    }
+    let mut text = format!(
+        "**{}.**\n\n",
+        escaped(&words::headline(info, summary).line())
+    );
+    if !summary.cases.is_empty() {
+        text.push_str(&crate::campaign::markdown(info, summary));
+        return text;
+    }
+    if !summary.outcomes.is_empty() {
+        text.push_str(&crate::procedures::markdown(info, summary));
+        return text;
+    }
+    if let Some(search) = &summary.search {
+        text.push_str(&crate::search::markdown(info, summary, search));
+        return text;
+    }
+    if !words::comparisons(summary).is_empty() {
+        text.push_str(&table(&content::comparisons(summary)));
+        text.push('\n');
+    }
+    if !summary.test_cases.is_empty() {
+        text.push_str(&table(&content::cases(summary)));
+        text.push('\n');
+    }
+    let mut item = |name: &str, sentence: &str| {
+        text.push_str(&format!("- {name}: {}\n", escaped(sentence)));
+    };
+    for (name, sentence) in words::noise(summary) {
+        item(name, &sentence);
+    }
+    if let Some(control) = words::control(summary) {
+        item("control", &words::control_words(control));
+    }
+    for warning in all_warnings(summary) {
+        item("warning", &warning);
+    }
+    if let Some(imix) = words::imix_words(summary) {
+        item("estimate", &imix);
+    }
+    item("method", &words::method_words(info, summary));
+    text
+}
+
+/// One table.
+pub(crate) fn table(table: &Table) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(table.columns.iter().map(|c| escaped(&c.head)).collect());
+    let rule = |align| match align {
+        Align::Left => "---".to_owned(),
+        Align::Right | Align::PlusMinus => "---:".to_owned(),
+    };
+    text.push_str(&line(table.columns.iter().map(|c| rule(c.align)).collect()));
+    for row in &table.rows {
+        text.push_str(&line(row.cells.iter().map(|c| escaped(&c.text)).collect()));
+    }
+    text
+}
+
+/// Text that stays what it is: no markup, no end of the cell, no new line.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '&' => {
+                safe.push('\\');
+                safe.push(c);
+            }
+            '\n' | '\r' => safe.push(' '),
+            _ => safe.push(c),
+        }
+    }
+    safe
+}

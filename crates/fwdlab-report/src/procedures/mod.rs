@@ -1,0 +1,636 @@
+//! What procedures found, in words and tables: one table per procedure over all frame sizes, as RFC 2544 has them.
+//!
+//! For the terminal and for the page alike. Start with [`headline`] and [`tables`]; [`explain`] is for `--explain`.
+
+pub(crate) mod tables;
+
+use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
+use fwdlab_model::variant::Variant;
+
+use self::tables::{cost, losses_side_by_side};
+use crate::markdown;
+use crate::number::{clock, count, delay, percent, rate, seconds};
+use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::text::{all_warnings, paragraph, width};
+use crate::words::{self, several};
+
+/// Rows of a course over time in the terminal.
+const ROWS: usize = 12;
+
+/// Rows of a course over time in Markdown and on the page. The records have all, and so has CSV.
+pub(crate) const MORE_ROWS: usize = 40;
+
+/// The answer: what the first procedure found, for the first frame size and how many more.
+pub(crate) fn headline(outcomes: &[Outcome]) -> String {
+    let Some(first) = outcomes.first() else {
+        return "Nothing was measured".into();
+    };
+    let words = format!("{}, {}: {}", title(first), frames(first), figure(first));
+    match outcomes.len() {
+        1 => words,
+        more => format!("{words}; {} in all", several(more, "result")),
+    }
+}
+
+/// What was sent: `64 B`, or the name of a profile.
+pub(crate) fn frames(outcome: &Outcome) -> String {
+    match &outcome.variant.profile {
+        Some(profile) => format!("{profile} (mean {} B)", outcome.frame_size_bytes),
+        None => format!("{} B", outcome.frame_size_bytes),
+    }
+}
+
+/// What tells the series of an outcome from a plain one, in words; the frames are said elsewhere.
+pub(crate) fn series(outcome: &Outcome) -> String {
+    let variant = Variant {
+        profile: None,
+        ..outcome.variant.clone()
+    };
+    match variant.is_plain() {
+        true => "plain".into(),
+        false => variant.to_string(),
+    }
+}
+
+/// A procedure's name as a title.
+fn name(found: &Found) -> &'static str {
+    match found {
+        Found::Ramp(_) => "Ramp",
+        Found::Throughput(_) => "Throughput",
+        Found::Latency(_) => "Latency",
+        Found::FrameLoss(_) => "Frame loss rate",
+        Found::BackToBack(_) => "Back-to-back frames",
+        Found::Recovery(_) => "System recovery",
+        Found::Reset(_) => "Reset",
+        Found::Bursts(_) => "Bursty traffic",
+        Found::Mrr(_) => "Maximum receive rate",
+        Found::Soak(_) => "Soak",
+        Found::Plr(_) => "Critical load",
+        Found::Equilibrium(_) => "Equilibrium",
+        Found::Sweep(_) => "Sweep",
+        Found::Trial(_) => "Trial",
+        Found::ForwardingRate(_) => "Forwarding rate in overload",
+        Found::Mlrsearch(_) => "Loads that meet goals",
+    }
+}
+
+/// The one figure of an outcome, or why there is none.
+fn figure(outcome: &Outcome) -> String {
+    let verdict = || outcome.verdict.clone();
+    if !outcome.answered {
+        return verdict();
+    }
+    match &outcome.found {
+        Found::Throughput(found) => found.throughput_pps.map_or_else(verdict, |pps| {
+            let share = found
+                .percent
+                .map_or(String::new(), |p| format!(" ({})", percent(p)));
+            format!("{}{}{share}", at_least(found.tester_bound), rate(pps))
+        }),
+        Found::Ramp(found) => match (found.up.saturation_pps, found.up.at_s) {
+            (Some(pps), Some(_)) if found.tester_bound => {
+                format!("loss begins above {}, the tester's limit", rate(pps))
+            }
+            (Some(pps), Some(_)) => format!("loss begins above {}", rate(pps)),
+            (Some(pps), None) => format!("no lasting loss up to {}", rate(pps)),
+            _ => verdict(),
+        },
+        Found::Latency(found) => {
+            let spread = found
+                .points
+                .first()
+                .and_then(|p| p.typical_ns.or(p.latency_ns));
+            spread.map_or_else(verdict, |spread| {
+                format!("typical {}", delay(spread.median))
+            })
+        }
+        Found::FrameLoss(found) => found.points.first().map_or_else(verdict, |point| {
+            format!(
+                "{} lost at {}",
+                percent(point.loss_percent),
+                rate(point.load_pps)
+            )
+        }),
+        Found::BackToBack(found) => found.burst_frames.map_or_else(verdict, |burst| {
+            format!("{} frames", count(burst.mean.round() as i128))
+        }),
+        Found::Recovery(found) => found
+            .recovery_s
+            .map_or_else(verdict, |s| delay(1e9 * s.mean)),
+        Found::Bursts(found) => (found.bursts.iter())
+            .find_map(|burst| Some((burst.frames, burst.gap_s?)))
+            .map_or_else(verdict, |(frames, gap)| {
+                format!(
+                    "bursts of {frames} frames may be {} apart",
+                    delay(1e9 * gap)
+                )
+            }),
+        Found::Reset(found) => found
+            .by_timestamp_s
+            .map_or_else(verdict, |s| delay(1e9 * s.mean)),
+        Found::Mrr(found) => found.receive_rate_pps.map_or_else(verdict, |r| {
+            format!("{}{}", at_least(found.tester_bound), rate(r.mean))
+        }),
+        Found::Soak(_) => verdict(),
+        Found::Plr(found) => match (found.critical_load_pps, found.lower_pps, found.upper_pps) {
+            (Some(pps), Some(lower), Some(upper)) => {
+                format!("{} ({} to {})", rate(pps), rate(lower), rate(upper))
+            }
+            _ => verdict(),
+        },
+        Found::Equilibrium(found) => found.equilibrium_pps.map_or_else(verdict, rate),
+        Found::Sweep(found) => found.cost.as_ref().map_or_else(verdict, cost),
+        Found::ForwardingRate(found) => found.forwarding_rate_pps.map_or_else(verdict, |r| {
+            format!("{}{}", at_least(found.not_saturated), rate(r.median))
+        }),
+        Found::Mlrsearch(found) => {
+            let goals = found.goals.iter().map(|goal| {
+                let found = goal.relevant_lower_bound_pps;
+                format!("{} {}", goal.name, found.map_or("-".into(), rate))
+            });
+            goals.collect::<Vec<_>>().join(", ")
+        }
+        Found::Trial(found) => format!(
+            "{} of {} offered came back, {} lost",
+            rate(found.forwarding_rate_pps),
+            rate(found.offered_load_pps),
+            percent(100.0 * found.frame_loss_ratio)
+        ),
+    }
+}
+
+/// What stands before the figure of a DUT that may do more.
+fn at_least(tester_bound: bool) -> &'static str {
+    if tester_bound { "at least " } else { "" }
+}
+
+/// Outcomes of one procedure and one series, with a title.
+pub(crate) struct Group<'a> {
+    /// The procedure, and the series where it is no plain one.
+    pub title: String,
+    /// What tells the series from a plain one.
+    pub series: String,
+    /// One per frame size.
+    pub outcomes: Vec<&'a Outcome>,
+}
+
+/// The procedures in the order in which they were made, series by series.
+pub(crate) fn groups(outcomes: &[Outcome]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for outcome in outcomes {
+        let title = title(outcome);
+        match groups.iter_mut().find(|group| group.title == title) {
+            Some(group) => group.outcomes.push(outcome),
+            None => groups.push(Group {
+                title,
+                series: series(outcome),
+                outcomes: vec![outcome],
+            }),
+        }
+    }
+    groups
+}
+
+/// `Throughput`, or with its series: `Throughput, both directions, broadcast`.
+fn title(outcome: &Outcome) -> String {
+    let name = name(&outcome.found);
+    match series(outcome).as_str() {
+        "plain" => name.to_owned(),
+        series => format!("{name}, {series}"),
+    }
+}
+
+/// Labels of the standards. In which points all were shortened is said once, before what is each one's own.
+pub(crate) fn methods(outcomes: &[Outcome]) -> Vec<String> {
+    let all: Vec<&Compliance> = outcomes.iter().map(|outcome| &outcome.compliance).collect();
+    let labelled: Vec<&Compliance> = all.into_iter().filter(|c| !c.standard.is_empty()).collect();
+    let (Some(first), true) = (labelled.first(), labelled.len() > 1) else {
+        return labelled
+            .iter()
+            .map(|compliance| compliance.label())
+            .collect();
+    };
+    let everywhere = |point: &&String| labelled.iter().all(|c| c.shortened.contains(point));
+    let common: Vec<String> = first.shortened.iter().filter(everywhere).cloned().collect();
+    let mut labels: Vec<String> = Vec::new();
+    if !common.is_empty() {
+        labels.push(format!(
+            "All procedures here are shortened: {}",
+            common.join("; ")
+        ));
+    }
+    for compliance in labelled {
+        let own = compliance
+            .shortened
+            .iter()
+            .filter(|point| !common.contains(point));
+        let own: Vec<String> = own.cloned().collect();
+        let label = match (own.is_empty(), common.is_empty()) {
+            (true, false) => format!("{} procedure, shortened as said", compliance.standard),
+            _ => Compliance {
+                shortened: own,
+                ..compliance.clone()
+            }
+            .label(),
+        };
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    labels
+}
+
+/// What makes a reader doubt an outcome, with its procedure and sizes; what is said of several sizes stands once.
+pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
+    let mut doubts: Vec<(String, &str, Vec<String>)> = Vec::new();
+    for outcome in outcomes {
+        let title = title(outcome);
+        let mut size = frames(outcome);
+        // sizes in a row have their unit once
+        if let Some(bytes) = size.strip_suffix(" B") {
+            size = bytes.into();
+        }
+        for warning in &outcome.warnings {
+            match doubts
+                .iter_mut()
+                .find(|(t, w, _)| *t == title && w == warning)
+            {
+                Some((_, _, sizes)) => sizes.push(size.clone()),
+                None => doubts.push((title.clone(), warning, vec![size.clone()])),
+            }
+        }
+    }
+    let line = |(title, warning, sizes): &(String, &str, Vec<String>)| {
+        let unit = match sizes.last().and_then(|size| size.parse::<u16>().ok()) {
+            Some(_) => " B",
+            None => "",
+        };
+        format!("{title}, {}{unit}: {warning}", sizes.join(", "))
+    };
+    doubts.iter().map(line).collect()
+}
+
+/// The tables for the terminal: a size stands once, and loss of many sizes side by side where it fits.
+fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
+    let mut text = String::new();
+    let side_by_side = losses_side_by_side(&group.outcomes)
+        .filter(|table| table.text_width() < width())
+        .map(|table| {
+            let said = "lost frames in % of those sent, by load in % of the full rate";
+            (said.to_owned(), table)
+        });
+    let tables = match side_by_side {
+        Some(table) => vec![table],
+        None => tables::tables(group, all, ROWS)
+            .into_iter()
+            .map(|titled| (titled.title, titled.table))
+            .collect(),
+    };
+    for (n, (title, mut table)) in tables.into_iter().enumerate() {
+        match (n, title.is_empty()) {
+            (0, true) => text += &wrap(&group.title, width(), " "),
+            _ => text += &wrap(&format!("{}: {title}", group.title), width(), " "),
+        }
+        table.say_once("frames");
+        for less_needed in ["L2 rate", "target"] {
+            if table.text_width() >= width() {
+                table.remove(less_needed);
+            }
+        }
+        text += &table.text(width());
+        text.push('\n');
+    }
+    text
+}
+
+/// The whole result for the terminal.
+pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
+    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
+    text.push('\n');
+    for group in groups(&summary.outcomes) {
+        text += &tables_text(&group, &summary.outcomes);
+    }
+    for (name, sentence) in sentences(info, summary) {
+        text.push_str(&paragraph(name, &sentence));
+    }
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+/// What qualifies the figures: noise, warnings, standards, the engine.
+fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
+    let mut sentences: Vec<_> = words::noise(summary).collect();
+    let doubts = doubts(&summary.outcomes);
+    sentences.extend(
+        all_warnings(summary)
+            .into_iter()
+            .chain(doubts)
+            .map(|warning| ("warning", warning)),
+    );
+    sentences.extend(
+        methods(&summary.outcomes)
+            .into_iter()
+            .map(|method| ("method", method)),
+    );
+    sentences.extend(info.facts.link.iter().map(|link| ("link", link.clone())));
+    sentences.push(("engine", info.facts.engine.clone()));
+    sentences
+}
+
+/// The result as Markdown, below its headline.
+pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
+    let mut text = String::new();
+    for group in groups(&summary.outcomes) {
+        text += &format!("### {}\n\n", group.title);
+        for titled in tables::tables(&group, &summary.outcomes, MORE_ROWS) {
+            if !titled.title.is_empty() {
+                text += &format!("{}:\n\n", markdown::escaped(&words::capital(&titled.title)));
+            }
+            text += &markdown::table(&titled.table);
+            text.push('\n');
+        }
+    }
+    for (name, sentence) in sentences(info, summary) {
+        text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
+    }
+    text
+}
+
+/// All tables in one, for programs: the names of all fields, procedure and series first, and a value for each of them per row, empty
+/// where a table has no such field. Courses over time have all their rows.
+pub(crate) fn one_table(outcomes: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let mut fields = vec!["procedure", "series"];
+    let mut rows: Vec<Vec<(&str, String)>> = Vec::new();
+    for group in groups(outcomes) {
+        let procedure = group.outcomes[0].found.procedure();
+        for titled in tables::tables(&group, outcomes, usize::MAX) {
+            let own = titled.table.columns.iter().flat_map(|c| c.fields);
+            let own: Vec<&str> = own.copied().collect();
+            let new = own.iter().filter(|field| !fields.contains(*field));
+            fields.extend(new.copied().collect::<Vec<_>>());
+            for row in titled.table.rows {
+                let values = row.cells.into_iter().flat_map(|cell| cell.raw);
+                let mut named: Vec<(&str, String)> = own.iter().copied().zip(values).collect();
+                named.push(("procedure", procedure.to_owned()));
+                named.push(("series", group.series.clone()));
+                rows.push(named);
+            }
+        }
+    }
+    let value = |row: &Vec<(&str, String)>, field: &str| {
+        let known = row.iter().find(|(name, _)| *name == field);
+        known.map_or_else(String::new, |(_, value)| value.clone())
+    };
+    let lines = rows
+        .iter()
+        .map(|row| fields.iter().map(|field| value(row, field)).collect());
+    let lines = lines.collect();
+    (fields, lines)
+}
+
+/// Every trial that a procedure asked for: why, what came of it, what that says.
+pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
+    let right = Column::right;
+    let mut table = Table::new(vec![
+        right("trial", &["trial"]),
+        Column::left("started", &["started_at"]),
+        right("size", &["frame_size_bytes"]),
+        right("load", &["intended_load_pps"]),
+        right("for", &["duration_s"]),
+        right("frames sent", &["frames_sent"]),
+        right("lost", &["frames_lost"]),
+        right("forwarded", &["forwarding_rate_pps"]),
+        Column::prose("asked for, and what it said", &["reason"]),
+    ]);
+    for record in trials {
+        let Some(asked) = &record.asked else { continue };
+        let answer = &asked.answer;
+        let peak = asked.question.peak_pps();
+        let lost = answer.frames_lost();
+        table.push(
+            match record.validity.is_valid() {
+                true => Mark::None,
+                false => Mark::Invalid,
+            },
+            vec![
+                Cell::number(record.trial.to_string(), record.trial),
+                Cell {
+                    text: clock(&record.started_at),
+                    raw: vec![record.started_at.clone()],
+                },
+                Cell::number(
+                    format!("{} B", asked.question.frame_size_bytes),
+                    asked.question.frame_size_bytes,
+                ),
+                Cell::number(rate(peak), peak),
+                Cell::number(seconds(record.duration_s), record.duration_s),
+                Cell::number(count(answer.frames_sent), answer.frames_sent),
+                Cell::number(count(lost), lost),
+                Cell::number(
+                    rate(answer.forwarding_rate_pps()),
+                    answer.forwarding_rate_pps(),
+                ),
+                Cell::text(why(record)),
+            ],
+        );
+    }
+    table
+}
+
+/// Why a trial was made, what it said, and whether it may be used.
+fn why(record: &TrialRecord) -> String {
+    let Some(asked) = &record.asked else {
+        return String::new();
+    };
+    let mut text = asked.question.reason.clone();
+    if !asked.says.is_empty() {
+        text += &format!(". {}", words::capital(&asked.says));
+    }
+    if asked.answer.ended_early {
+        text += match asked.question.reset_at_ns {
+            None => ". Ended early: its verdict could not change any more",
+            Some(_) => ". Ended when the DUT had been back for a while",
+        };
+    }
+    if !record.validity.is_valid() {
+        text += &format!(". INVALID: {}", record.validity.reasons.join("; "));
+    }
+    words::capital(&text)
+}
+
+/// Every trial with its reason and its meaning.
+pub(crate) fn explain(trials: &[TrialRecord]) -> String {
+    let mut text = String::from("Why each trial was made, and what it said:\n\n");
+    for record in trials {
+        let Some(asked) = &record.asked else { continue };
+        let (question, answer) = (&asked.question, &asked.answer);
+        let (whole, real) = (question.duration_ns(), answer.duration_ns);
+        let lasted = match answer.ended_early {
+            true => format!(
+                "{} of {}",
+                seconds(real as f64 / 1e9),
+                seconds(whole as f64 / 1e9)
+            ),
+            false => seconds(whole as f64 / 1e9),
+        };
+        let load = match question.is_constant() {
+            true => rate(question.peak_pps()),
+            false => format!("up to {}", rate(question.peak_pps())),
+        };
+        text += &format!(
+            "{:>4}  {:>4} B  {load:>11}  for {lasted}: lost {} of {} frames\n",
+            record.trial,
+            question.frame_size_bytes.bytes(),
+            count(answer.frames_lost()),
+            count(answer.frames_sent),
+        );
+        text += &wrap(&why(record), width(), "      ");
+    }
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::outcome::Mrr;
+    use fwdlab_model::units::FrameSize;
+
+    use super::*;
+
+    fn outcome(bytes: u16, standard: &str, shortened: &[&str], warning: &str) -> Outcome {
+        Outcome {
+            frame_size_bytes: FrameSize::new(bytes).unwrap(),
+            variant: Variant::default(),
+            found: Found::Mrr(Mrr {
+                load_pps: 1e6,
+                receive_rate_pps: None,
+                trials_pps: Vec::new(),
+                tester_bound: false,
+            }),
+            verdict: "measured".into(),
+            answered: true,
+            compliance: Compliance {
+                standard: standard.into(),
+                shortened: shortened.iter().map(|s| (*s).to_owned()).collect(),
+            },
+            warnings: vec![warning.into()],
+            trials: 1,
+        }
+    }
+
+    /// 20 of 20,000 frames were due while the sender was held up: more than lie above p99.99, and as many as above p99.9.
+    #[test]
+    fn delays_that_may_be_the_senders_are_marked() {
+        let table = |held_up_frames| {
+            let found = Found::Trial(fwdlab_model::outcome::SingleTrial {
+                intended_load_pps: 1e6,
+                offered_load_pps: 1e6,
+                forwarding_rate_pps: 1e6,
+                frame_loss_ratio: 0.0,
+                directions: Vec::new(),
+                duration_s: 1.0,
+                delays: Some(fwdlab_model::procedure::Delays {
+                    frames: 20_000,
+                    p50_ns: 500,
+                    p90_ns: Some(900),
+                    p99_ns: Some(990),
+                    p999_ns: Some(999),
+                    max_ns: 1_000,
+                    held_up_frames,
+                    ..fwdlab_model::procedure::Delays::default()
+                }),
+                samples: Vec::new(),
+            });
+            let outcomes = [Outcome {
+                found,
+                ..outcome(64, "", &[], "w")
+            }];
+            let all = groups(&outcomes);
+            all.iter()
+                .map(|g| tables_text(g, &outcomes))
+                .collect::<String>()
+        };
+        assert!(!table(0).contains('*'), "{}", table(0));
+        let (few, many) = (table(20), table(21));
+        assert!(
+            few.contains("1.00 us*") && !few.contains("999 ns*"),
+            "{few}"
+        );
+        assert!(
+            many.contains("999 ns*") && !many.contains("990 ns*"),
+            "{many}"
+        );
+    }
+
+    #[test]
+    fn series_are_told_apart_and_compared() {
+        let with = |pps: f64, variant: Variant| Outcome {
+            variant,
+            found: Found::Equilibrium(fwdlab_model::outcome::Equilibrium {
+                max_load_pps: 2e6,
+                tolerance: 0.01,
+                equilibrium_pps: Some(pps),
+                max_seen_pps: None,
+                steps: Vec::new(),
+            }),
+            ..outcome(64, "", &[], "w")
+        };
+        let both = Variant {
+            both_directions: true,
+            ..Variant::default()
+        };
+        let modified = Variant {
+            modifiers: vec![fwdlab_model::variant::Modifier::Broadcast],
+            ..both.clone()
+        };
+        let outcomes = [with(1e6, both), with(9e5, modified)];
+        let all = groups(&outcomes);
+        let text: String = all.iter().map(|g| tables_text(g, &outcomes)).collect();
+        for words in [
+            "both directions, broadcast",
+            "1.800 Mpps",
+            "90.0 %",
+            "of unmodified",
+        ] {
+            assert!(text.contains(words), "{words} is not in\n{text}");
+        }
+        assert!(
+            text.lines().all(|line| line.chars().count() <= width()),
+            "{text}"
+        );
+        assert!(
+            doubts(&outcomes)[0].contains("both directions, 64 B: w"),
+            "{:?}",
+            doubts(&outcomes)
+        );
+    }
+
+    #[test]
+    fn a_standard_is_named_alone_only_when_it_was_met() {
+        let alone = [outcome(64, "RFC X", &[], "w")];
+        assert_eq!(methods(&alone), ["RFC X"]);
+        let alone = [outcome(64, "RFC X", &["short"], "w")];
+        assert_eq!(methods(&alone), ["RFC X procedure, shortened: short"]);
+        let both = [
+            outcome(64, "RFC X", &["short"], "w"),
+            outcome(64, "RFC Y", &["short", "few"], "w"),
+            outcome(128, "RFC Y", &["short", "few"], "w"),
+        ];
+        assert_eq!(
+            methods(&both),
+            [
+                "All procedures here are shortened: short",
+                "RFC X procedure, shortened as said",
+                "RFC Y procedure, shortened: few"
+            ]
+        );
+        let one_met = [
+            outcome(64, "RFC X", &[], "w"),
+            outcome(64, "RFC Y", &["few"], "w"),
+        ];
+        assert_eq!(
+            methods(&one_met),
+            ["RFC X", "RFC Y procedure, shortened: few"]
+        );
+        assert_eq!(doubts(&both), ["Maximum receive rate, 64, 64, 128 B: w"]);
+    }
+}

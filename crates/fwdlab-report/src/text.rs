@@ -1,0 +1,358 @@
+//! The summary in the terminal: 80 columns, fewer on a narrower one ([`fit`]), no colour, ASCII but for `±`.
+//!
+//! It arranges the tables of `content` and the sentences of `words`; where the run was saved is the caller's to say.
+//! Start with [`quick`].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fwdlab_model::result::{CaseSummary, RunInfo, Summary, TrialRecord};
+
+use crate::content;
+use crate::imported::KIND;
+use crate::number::{difference, round_up};
+use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
+use crate::words::{self, Labels};
+
+/// Columns of the terminal at most, and at least.
+const WIDEST: usize = 80;
+const NARROWEST: usize = 40;
+/// Columns of the terminal.
+static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
+/// Columns of the name before a paragraph: ` control  `.
+const NAME: usize = 10;
+/// Columns for a row of dots: less shows nothing, more says nothing new.
+const DOTS: std::ops::RangeInclusive<usize> = 11..=25;
+/// Columns for the name of a configuration: commands are long, and stand in full below.
+const CONFIGURATION: usize = 24;
+/// A place counts for the kind of a loss when it took at least this share of the lost frames, in percent.
+const KIND_PERCENT: f64 = 1.0;
+
+/// Makes all text from now on fit into so many columns, at most 80 and at least 40, and tables into all of them. Until then text has 80,
+/// and a table is as wide as it is.
+pub fn fit(columns: usize) {
+    WIDTH.store(columns.clamp(NARROWEST, WIDEST), Ordering::Relaxed);
+    crate::table::fold_at(columns.max(NARROWEST));
+}
+
+/// Columns that a line may have.
+pub(crate) fn width() -> usize {
+    WIDTH.load(Ordering::Relaxed)
+}
+
+/// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
+pub fn quick(info: &RunInfo, summary: &Summary) -> String {
+    if let Some(search) = &summary.search {
+        return crate::search::text(info, summary, search);
+    }
+    if !summary.cases.is_empty() {
+        return crate::campaign::text(info, summary);
+    }
+    if !summary.outcomes.is_empty() {
+        return crate::procedures::text(info, summary);
+    }
+    if info.kind == KIND {
+        return crate::imported::text(info, summary);
+    }
+    let mut text = wrap(&words::headline(info, summary).line(), width(), "");
+    text.push('\n');
+    if noise_first(summary) {
+        for (name, sentence) in words::noise(summary) {
+            text.push_str(&paragraph(name, &sentence));
+        }
+        text.push('\n');
+    }
+    if !words::comparisons(summary).is_empty() {
+        text.push_str(&comparison_table(summary));
+        text.push('\n');
+    }
+    if !summary.test_cases.is_empty() {
+        text.push_str(&case_table(summary));
+        text.push('\n');
+        let losses = losses(&summary.test_cases);
+        if !losses.is_empty() {
+            text.push_str(&losses);
+            text.push('\n');
+        }
+    }
+    if !noise_first(summary) {
+        for (name, sentence) in words::noise(summary).skip(1) {
+            text.push_str(&paragraph(name, &sentence));
+        }
+    }
+    text.push_str(&doubts(summary));
+    if let Some(l2) = words::l2_words(summary) {
+        text.push_str(&paragraph("L2 rate", &l2));
+    }
+    if let Some(imix) = words::imix_words(summary) {
+        text.push_str(&paragraph("estimate", &imix));
+    }
+    if let Some(link) = &info.facts.link {
+        text.push_str(&paragraph("link", link));
+    }
+    text.push_str(&paragraph("method", &words::method_words(info, summary)));
+    if let Some(signs) = words::signs_words(summary) {
+        text.push_str(&paragraph("", signs));
+    }
+    // Commands and reasons come from outside: none of them shall steer the terminal.
+    text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+/// Why each trial of a search or of a procedure was made, and what it said.
+pub fn explain(trials: &[TrialRecord]) -> String {
+    match trials.iter().any(|trial| trial.search.is_some()) {
+        true => crate::search::explain(trials),
+        false => crate::procedures::explain(trials),
+    }
+}
+
+/// ` name     text, wrapped and indented`.
+pub(crate) fn paragraph(name: &str, text: &str) -> String {
+    let body = wrap(text, width(), &" ".repeat(NAME));
+    let rest = body.get(NAME..).unwrap_or_default();
+    format!(" {name:<width$}{rest}", width = NAME - 1)
+}
+
+/// Does the verdict on noise stand below the headline, because the headline is in doubt?
+fn noise_first(summary: &Summary) -> bool {
+    let of_headline = words::principal(&summary.test_cases).and_then(|case| case.doubt.as_ref());
+    summary.noise.too_noisy || of_headline.is_some()
+}
+
+/// Noise, control and warnings.
+fn doubts(summary: &Summary) -> String {
+    let mut text = String::new();
+    let mut noise = Vec::new();
+    if !noise_first(summary) && !summary.noise.verdict.is_empty() {
+        noise.push(summary.noise.verdict.clone());
+    }
+    noise.extend(words::windows_words(&summary.test_cases));
+    noise.extend(words::state_words(&summary.noise, &summary.test_cases));
+    let case = words::principal(&summary.test_cases);
+    if let Some((case, gate)) = case.and_then(|case| Some((case, words::gate_words(case)?))) {
+        let labels = Labels::of(&summary.test_cases);
+        noise.push(format!("{}: {gate}", labels.label(&case.stream)));
+    }
+    for (index, sentence) in noise.iter().enumerate() {
+        text.push_str(&paragraph(if index == 0 { "noise" } else { "" }, sentence));
+    }
+    if let Some(control) = words::control(summary) {
+        text.push_str(&paragraph("control", &words::control_words(control)));
+    }
+    for warning in all_warnings(summary) {
+        text.push_str(&paragraph("warning", &warning));
+    }
+    text
+}
+
+/// Warnings of the run, then those of test cases and comparisons with their names.
+pub(crate) fn all_warnings(summary: &Summary) -> Vec<String> {
+    let labels = Labels::of(&summary.test_cases);
+    let of_cases = summary.test_cases.iter().flat_map(|case| {
+        let label = labels.label(&case.stream);
+        case.warnings.iter().map(move |w| format!("{label}: {w}"))
+    });
+    let of_comparisons = words::comparisons(summary).into_iter().flat_map(|c| {
+        let name = if c.control {
+            "A/A control"
+        } else {
+            &c.configuration
+        };
+        c.warnings.iter().map(move |w| format!("{name}: {w}"))
+    });
+    summary
+        .warnings
+        .iter()
+        .cloned()
+        .chain(of_cases)
+        .chain(of_comparisons)
+        .collect()
+}
+
+fn case_table(summary: &Summary) -> String {
+    let mut table = content::cases(summary);
+    // Deviations from the row's own median, on one scale for all rows: rows can be compared, and each shows its spread.
+    let deviations: Vec<Vec<f64>> = summary.test_cases.iter().map(deviations).collect();
+    let largest = deviations
+        .iter()
+        .flatten()
+        .fold(0.0f64, |largest, value| largest.max(value.abs()));
+    if let Some(width) = dots_width(&table).filter(|_| largest > 0.0) {
+        let range = round_up(largest);
+        let ends = [-range, range].map(|end| format!("{end:+} %"));
+        let gap = width.saturating_sub(ends[0].len() + ends[1].len());
+        let head = format!("{}{}{}", ends[0], " ".repeat(gap), ends[1]);
+        let rows: Vec<String> = deviations
+            .iter()
+            .map(|values| dots_around_zero(values, -range, range, width))
+            .collect();
+        add_dots(&mut table, &head, rows);
+    }
+    table.text(width())
+}
+
+fn deviations(case: &CaseSummary) -> Vec<f64> {
+    let Some(median) = case.forwarding_rate_pps.filter(|pps| *pps > 0.0) else {
+        return Vec::new();
+    };
+    case.iterations_pps
+        .iter()
+        .map(|pps| 100.0 * (pps / median - 1.0))
+        .collect()
+}
+
+fn comparison_table(summary: &Summary) -> String {
+    let compared = words::comparisons(summary);
+    let mut table = content::comparisons(summary);
+    // The last three have no room here; the verdict says what was detectable.
+    table.columns.truncate(6);
+    let names: Vec<String> = table
+        .rows
+        .iter()
+        .map(|row| row.cells[0].text.clone())
+        .collect();
+    table.columns[4].head = "n".into();
+    table.columns[5].below = true;
+    for ((row, name), comparison) in table.rows.iter_mut().zip(&names).zip(&compared) {
+        row.cells[5].text = words::verdict(comparison);
+        let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+        row.cells.truncate(6);
+        row.cells[0].text = shorten(&name, CONFIGURATION);
+        if row.mark == Mark::Control {
+            row.cells[0].text = "A/A control".into();
+        } else if row.cells[0].text != name {
+            row.cells[5].text = format!("{}\n{name}", row.cells[5].text);
+        }
+    }
+    let values = compared
+        .iter()
+        .flat_map(|c| c.values_percent.iter().copied());
+    let (low, high) = values.fold((0.0f64, 0.0f64), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    if let Some(width) = dots_width(&table).filter(|_| high > low) {
+        let ends = [low, high].map(|end| difference(end, Some([-0.5, 0.5])));
+        let gap = width.saturating_sub(ends[0].len() + ends[1].len());
+        let head = format!("{}{}{}", ends[0], " ".repeat(gap), ends[1]);
+        let rows = compared
+            .iter()
+            .map(|c| dots_around_zero(&c.values_percent, low, high, width))
+            .collect();
+        add_dots(&mut table, &head, rows);
+    }
+    table.text(width())
+}
+
+/// Columns left for dots beside the table.
+fn dots_width(table: &Table) -> Option<usize> {
+    // One blank before the table, two before the dots.
+    let left = width().saturating_sub(table.text_width() + 3);
+    (left >= *DOTS.start()).then(|| left.min(*DOTS.end()))
+}
+
+fn add_dots(table: &mut Table, head: &str, rows: Vec<String>) {
+    table.columns.push(Column::left(head, &[]));
+    for (row, dots) in table.rows.iter_mut().zip(rows) {
+        row.cells.push(Cell {
+            text: dots,
+            raw: Vec::new(),
+        });
+    }
+}
+
+/// Dots with a `|` where zero is, unless a dot is there.
+fn dots_around_zero(values: &[f64], low: f64, high: f64, width: usize) -> String {
+    let zero = fwdlab_stats::dots(&[0.0], low, high, width);
+    fwdlab_stats::dots(values, low, high, width)
+        .chars()
+        .zip(zero.chars())
+        .map(|(dot, zero)| if dot == ' ' && zero != ' ' { '|' } else { dot })
+        .collect()
+}
+
+/// Where frames were lost: for the principal test case, and for every other whose loss is of another kind.
+fn losses(cases: &[CaseSummary]) -> String {
+    let labels = Labels::of(cases);
+    let Some(principal) = words::principal(cases) else {
+        return String::new();
+    };
+    let mut shown: Vec<Vec<&str>> = Vec::new();
+    let mut text = String::new();
+    for case in std::iter::once(principal).chain(cases) {
+        let kind = kind(case);
+        if case.ledger.frames_sent == 0 || shown.contains(&kind) {
+            continue;
+        }
+        let head = format!(
+            "lost at {}: {}",
+            labels.label(&case.stream),
+            words::lost_words(&case.ledger)
+        );
+        text.push_str(&wrap(&head, width(), " "));
+        text.push_str(&loss_lines(&content::losses(&case.ledger)));
+        if let Some(not_sent) = words::not_sent_words(&case.ledger) {
+            text.push_str(&wrap(&not_sent, width(), "   "));
+        }
+        shown.push(kind);
+    }
+    text
+}
+
+/// `  50.5 %  1,520,000  at the DUT's input: the counter`, wrapped under its first word.
+fn loss_lines(table: &Table) -> String {
+    let widest = |index: usize| {
+        let cells = table.rows.iter().map(|row| row.cells[index].text.len());
+        cells.max().unwrap_or(0)
+    };
+    let (shares, frames) = (widest(0), widest(1));
+    let mut text = String::new();
+    for row in &table.rows {
+        let [share, number, place, counter] = &row.cells[..] else {
+            continue;
+        };
+        let start = format!("   {:>shares$}  {:>frames$}  ", share.text, number.text);
+        let colon = if counter.text.is_empty() { "" } else { ":" };
+        let words = format!("{}{colon} {}", place.text, counter.text);
+        let body = wrap(&words, width(), &" ".repeat(start.len()));
+        text.push_str(&start);
+        text.push_str(body.get(start.len()..).unwrap_or_default());
+    }
+    text
+}
+
+/// The places that took a share worth naming of what a test case lost.
+fn kind(case: &CaseSummary) -> Vec<&'static str> {
+    let ledger = &case.ledger;
+    let lost = ledger.frames_lost.max(0) as f64;
+    let mut kind: Vec<&str> = ledger
+        .losses
+        .iter()
+        .filter(|loss| crate::number::share(loss.frames as f64, lost) >= KIND_PERCENT)
+        .map(|loss| loss.place.words())
+        .collect();
+    if ledger.frames_unexplained > 0 {
+        kind.push("unexplained");
+    }
+    kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_marked_unless_a_value_is_there() {
+        assert_eq!(
+            dots_around_zero(&[-2.0, 1.0], -2.0, 2.0, 5),
+            "x | x".replace(" x", "x ")
+        );
+        assert_eq!(dots_around_zero(&[0.0], -2.0, 2.0, 5), "  x  ");
+    }
+
+    #[test]
+    fn a_paragraph_hangs() {
+        let text = paragraph("noise", &"word ".repeat(20));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with(" noise    word") && lines[1].starts_with("          word"));
+        assert!(lines.iter().all(|line| line.chars().count() <= width()));
+    }
+}

@@ -1,0 +1,772 @@
+//! Comparing series: which stands in which row and column, what is said of it, and how it looks.
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::comparison::Verdict;
+use fwdlab_model::probe::MachineState;
+use fwdlab_model::series::{FORWARDING_RATE, Series, Turns};
+use fwdlab_report::compare::{
+    CompareError, Limit, Options, Outcome, Source, TestChoice, changes, changes_text, compare, csv,
+    markdown, ministat, text,
+};
+use fwdlab_stats::Confidence;
+use fwdlab_stats::ministat::Model;
+
+/// The netbenches archive, machdep.hyperthreading_allowed: five runs each.
+const HT_8: [f64; 5] = [4648451.0, 4735822.0, 4724896.0, 4632222.0, 4500078.0];
+const HT_16: [f64; 5] = [4925106.0, 5070589.5, 5104512.0, 5198632.0, 5142971.0];
+const NO_HT: [f64; 5] = [5801231.5, 5783115.0, 5765684.0, 5780396.0, 5794597.0];
+/// The same archive, chelsio-bind-cpu on an Atom: no difference proven.
+const UNBOUND: [f64; 5] = [4059502.0, 4149250.0, 4232479.0, 4066276.0, 4190823.0];
+const BOUND: [f64; 5] = [4173030.0, 4112849.5, 4187634.0, 4118224.0, 4212811.0];
+
+fn options() -> Options {
+    Options {
+        metric: FORWARDING_RATE.into(),
+        by: None,
+        baseline: None,
+        test: TestChoice::Auto,
+        paired: false,
+        allowance: 0.002,
+        confidence: Confidence::P95,
+        equivalence_percent: None,
+    }
+}
+
+fn series(labels: &[(&str, &str)], values: &[f64]) -> Series {
+    Series {
+        test_case: labels.iter().map(|(_, v)| *v).collect::<Vec<_>>().join("."),
+        labels: labels
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect(),
+        metric: FORWARDING_RATE.into(),
+        unit: "pps".into(),
+        values: values.to_vec(),
+        ..Series::default()
+    }
+}
+
+fn source(name: &str, series: Vec<Series>) -> Source {
+    Source {
+        name: name.into(),
+        series,
+    }
+}
+
+fn files(files: &[(&str, &[f64])]) -> Vec<Source> {
+    let one = |(name, values): &(&str, &[f64])| source(name, vec![series(&[], values)]);
+    files.iter().map(one).collect()
+}
+
+fn hyperthreading() -> Vec<Source> {
+    files(&[
+        ("8 queues", &HT_8),
+        ("16 queues", &HT_16),
+        ("disabled", &NO_HT),
+    ])
+}
+
+fn cases(outcome: &Outcome) -> Vec<&str> {
+    outcome.rows.iter().map(|r| r.test_case.as_str()).collect()
+}
+
+fn columns(outcome: &Outcome) -> Vec<&str> {
+    outcome.columns.iter().map(|c| c.name.as_str()).collect()
+}
+
+/// What R 4's t.test and wilcox.test say of such data is in the tests of `stats`; here the published ministat values
+/// (methods.md §8.1) must come through to the outcome: 9.46731 %, 24.4544 %, 440068 +/- 144126.
+#[test]
+fn student_is_that_of_the_published_blocks() {
+    let options = Options {
+        test: TestChoice::Student,
+        ..options()
+    };
+    let outcome = compare(&hyperthreading(), &options).unwrap();
+    let [sixteen, none] = &outcome.rows[0].comparisons[..] else {
+        panic!("{outcome:?}")
+    };
+    assert!((sixteen.difference_percent.unwrap() - 9.46731).abs() < 5e-6);
+    assert!((none.difference_percent.unwrap() - 24.4544).abs() < 5e-5);
+    let [low, high] = sixteen.interval.unwrap();
+    assert!(
+        ((high - low) / 2.0 - 144_126.0).abs() < 30.0,
+        "the table's t has three decimals"
+    );
+    assert!((sixteen.difference.unwrap() - 440_068.0).abs() < 0.5);
+    assert_eq!((sixteen.test, sixteen.verdict), ("student", Verdict::More));
+    let bind = compare(
+        &files(&[("unbound", &UNBOUND), ("bound", &BOUND)]),
+        &options,
+    )
+    .unwrap();
+    assert_eq!(bind.rows[0].comparisons[0].verdict, Verdict::NoDifference);
+    // methods.md §8.4: detectable with 80 % power at n = 5 is 2.02 times the coefficient of variation.
+    let cv = 100.0 * 62_070.0 / 4_139_666.0;
+    let detectable = bind.rows[0].comparisons[0].detectable_percent.unwrap();
+    assert!(
+        (detectable / (2.02 * cv) - 1.0).abs() < 0.01,
+        "{detectable}"
+    );
+}
+
+#[test]
+fn ministat_prints_the_published_block() {
+    let outcome = compare(&hyperthreading(), &options()).unwrap();
+    let block = ministat(&outcome, Model::Freebsd).unwrap();
+    let block = String::from_utf8(block).unwrap();
+    for line in [
+        "x 8 queues",
+        "*   5       5765684     5801231.5       5783115     5785004.7     13724.265",
+        "\t440068 +/- 144126",
+        "\t9.46731% +/- 3.23827%",
+        "\t(Student's t, pooled s = 98821.9)",
+        "\t24.4544% +/- 2.62824%",
+    ] {
+        assert!(block.lines().any(|l| l == line), "{line}\n{block}");
+    }
+    let older = ministat(&outcome, Model::Debian).unwrap();
+    assert!(
+        String::from_utf8(older)
+            .unwrap()
+            .contains("9.46731% +/- 3.10062%")
+    );
+    let odd = Options {
+        confidence: Confidence::new(0.97).unwrap(),
+        ..options()
+    };
+    let outcome = compare(&hyperthreading(), &odd).unwrap();
+    let error = ministat(&outcome, Model::Freebsd).unwrap_err().to_string();
+    assert!(error.contains("80, 90, 95, 98, 99, 99.5"), "{error}");
+}
+
+/// Two quick runs, one with a configuration: rows by the traffic, and what only one of them measured.
+fn two_runs() -> Vec<Source> {
+    let run = |run: &str, configuration: &str, sizes: &[(&str, &[f64])]| {
+        let one = |(size, values): &(&str, &[f64])| {
+            let labels = [
+                ("configuration", configuration),
+                ("flows", "2000"),
+                ("frame_size_bytes", size),
+                ("ip_version", "ipv4"),
+                ("kernel", "6.18.0"),
+                ("run", run),
+            ];
+            series(&labels, values)
+        };
+        source(run, sizes.iter().map(one).collect())
+    };
+    vec![
+        run(
+            "2026-11-21-quick-aaaa",
+            "plain",
+            &[("64", &HT_16), ("512", &UNBOUND), ("1518", &NO_HT)],
+        ),
+        run(
+            "2026-11-21-quick-bbbb",
+            "nft.conf",
+            &[("64", &HT_8), ("512", &BOUND)],
+        ),
+    ]
+}
+
+#[test]
+fn runs_are_matched_by_their_traffic() {
+    let outcome = compare(&two_runs(), &options()).unwrap();
+    assert_eq!(cases(&outcome), ["64 B", "512 B"]);
+    assert_eq!(outcome.by, "source");
+    assert_eq!(outcome.rows[0].comparisons[0].verdict, Verdict::Less);
+    assert_eq!(
+        outcome.rows[1].comparisons[0].verdict,
+        Verdict::NoDifference
+    );
+    assert_eq!(outcome.unmatched.len(), 1);
+    assert_eq!(outcome.unmatched[0].test_case, "1518 B");
+    assert_eq!(outcome.unmatched[0].missing_in, ["2026-11-21-quick-bbbb"]);
+    let shown = text(&outcome, &[], false);
+    assert!(
+        shown.contains("configuration: plain against nft.conf"),
+        "{shown}"
+    );
+    assert!(!shown.contains("kernel"), "{shown}");
+
+    // Other traffic is never compared, however alone it stands.
+    let mut runs = two_runs();
+    runs[0].series.truncate(1);
+    runs[1].series.remove(0);
+    let error = compare(&runs, &options()).unwrap_err();
+    assert!(matches!(error, CompareError::NothingInCommon { .. }));
+    assert!(
+        error
+            .to_string()
+            .contains("aaaa: 64 B. 2026-11-21-quick-bbbb: 512 B"),
+        "{error}"
+    );
+}
+
+/// An imported set: images, configurations and traffic in one run.
+fn archive() -> Vec<Source> {
+    let mut all = Vec::new();
+    for (image, shift) in [("fbsd10", 0.0), ("fbsd11", 1e5)] {
+        for (configuration, cost) in [("none", 0.0), ("pf", 4e5), ("ipfw", 2e5)] {
+            for traffic in ["smallest", "imix"] {
+                let labels = [
+                    ("image", image),
+                    ("configuration", configuration),
+                    ("traffic", traffic),
+                    ("run", "r"),
+                ];
+                let values: Vec<f64> = HT_8.iter().map(|v| v + shift - cost).collect();
+                all.push(series(&labels, &values));
+            }
+        }
+    }
+    vec![source("r", all)]
+}
+
+#[test]
+fn labels_make_columns_and_rows() {
+    let outcome = compare(&archive(), &options()).unwrap();
+    assert_eq!(
+        (outcome.by.as_str(), columns(&outcome)),
+        ("configuration", vec!["none", "pf", "ipfw"])
+    );
+    assert_eq!(
+        cases(&outcome),
+        [
+            "fbsd10, smallest",
+            "fbsd10, imix",
+            "fbsd11, smallest",
+            "fbsd11, imix"
+        ]
+    );
+    let by = |key: &str, baseline: Option<&str>| {
+        let options = Options {
+            by: Some(key.into()),
+            baseline: baseline.map(str::to_owned),
+            ..options()
+        };
+        compare(&archive(), &options)
+    };
+    let images = by("image", Some("fbsd11")).unwrap();
+    assert_eq!(columns(&images), ["fbsd11", "fbsd10"]);
+    assert_eq!(images.rows.len(), 6);
+    assert!(
+        images
+            .rows
+            .iter()
+            .all(|row| row.comparisons[0].difference == Some(-1e5))
+    );
+    for (key, baseline, words) in [
+        ("frame_size", None, "configuration, image, traffic"),
+        ("run", None, "--by configuration, image, traffic"),
+        ("image", Some("fbsd"), "the beginning of several columns"),
+        (
+            "image",
+            Some("linux"),
+            "no column; columns are fbsd10, fbsd11",
+        ),
+    ] {
+        let error = by(key, baseline).unwrap_err().to_string();
+        assert!(error.contains(words), "{key}: {error}");
+    }
+}
+
+/// IPv4 and IPv6 of one archive: the smallest frames have another size, the traffic another name.
+#[test]
+fn what_goes_along_with_the_columns_keeps_nothing_apart() {
+    let of = |traffic: &str, size: &str, version: &str, configuration: &str, values: &[f64]| {
+        let labels = [
+            ("traffic", traffic),
+            ("frame_size_bytes", size),
+            ("ip_version", version),
+            ("configuration", configuration),
+        ];
+        series(&labels, values)
+    };
+    let sources = [source(
+        "r",
+        vec![
+            of("inet4", "64", "ipv4", "vlan", &HT_8),
+            of("inet4", "64", "ipv4", "none", &HT_16),
+            of("inet6", "66", "ipv6", "vlan", &BOUND),
+            of("inet6", "66", "ipv6", "none", &UNBOUND),
+        ],
+    )];
+    let by = |key: &str| {
+        let options = Options {
+            by: Some(key.into()),
+            ..options()
+        };
+        compare(&sources, &options).unwrap()
+    };
+    let outcome = by("ip_version");
+    assert_eq!(columns(&outcome), ["ipv4", "ipv6"]);
+    assert_eq!(cases(&outcome), ["vlan", "none"]);
+    assert!(text(&outcome, &[], false).contains("frame_size_bytes: 64 against 66"));
+    assert_eq!(
+        cases(&by("configuration")),
+        ["inet4, 64 B, IPv4", "inet6, 66 B, IPv6"]
+    );
+}
+
+/// Two machines, each with two configurations: compared within each machine, never across.
+#[test]
+fn runs_stand_apart_where_each_has_something_to_compare() {
+    let of = |run: &str, configuration: &str, values: &[f64]| {
+        series(&[("run", run), ("configuration", configuration)], values)
+    };
+    let by = |sources: &[Source]| {
+        let options = Options {
+            by: Some("configuration".into()),
+            ..options()
+        };
+        compare(sources, &options).unwrap()
+    };
+    let outcome = by(&[
+        source(
+            "xeon",
+            vec![of("xeon", "a", &NO_HT), of("xeon", "b", &HT_8)],
+        ),
+        source(
+            "atom",
+            vec![of("atom", "a", &UNBOUND), of("atom", "b", &BOUND)],
+        ),
+    ]);
+    assert_eq!(cases(&outcome), ["xeon", "atom"]);
+    assert!(
+        outcome
+            .rows
+            .iter()
+            .all(|row| row.comparisons[0].n == [5, 5])
+    );
+    // Repeated runs with one configuration each: nothing is left but to join them, and that is said.
+    let outcome = by(&[
+        source("1", vec![of("1", "a", &UNBOUND)]),
+        source("2", vec![of("2", "b", &BOUND)]),
+        source("3", vec![of("3", "a", &UNBOUND)]),
+    ]);
+    assert_eq!(outcome.rows[0].comparisons[0].n, [10, 5]);
+    let baseline = outcome.rows[0].cells[0].as_ref().unwrap();
+    assert_eq!(baseline.joined, ["1", "3"]);
+    assert!(baseline.warnings[0].contains("2 series stand one after the other"));
+}
+
+/// Holm by hand: of p-values 0.01 and 0.04 the first is doubled, the second stays.
+#[test]
+fn several_comparisons_are_adjusted() {
+    let outcome = compare(&archive(), &options()).unwrap();
+    for row in &outcome.rows {
+        let p: Vec<f64> = row.comparisons.iter().map(|c| c.p_value.unwrap()).collect();
+        let adjusted: Vec<f64> = row
+            .comparisons
+            .iter()
+            .map(|c| c.p_value_adjusted.unwrap())
+            .collect();
+        // pf costs twice as much as ipfw: its p-value is the smaller one.
+        assert_eq!(adjusted, [2.0 * p[0], p[1]]);
+    }
+    // Just significant alone, not among four.
+    let near: Vec<f64> = HT_8.iter().map(|v| v + 1.5e5).collect();
+    let alone = compare(&files(&[("a", &HT_8), ("b", &near)]), &options()).unwrap();
+    assert_eq!(alone.rows[0].comparisons[0].verdict, Verdict::More);
+    assert_eq!(alone.rows[0].comparisons[0].p_value_adjusted, None);
+    let many = files(&[
+        ("a", &HT_8),
+        ("b", &near),
+        ("c", &near),
+        ("d", &near),
+        ("e", &near),
+    ]);
+    let among = compare(&many, &options()).unwrap();
+    assert!(
+        among.rows[0]
+            .comparisons
+            .iter()
+            .all(|c| c.verdict == Verdict::NoDifference)
+    );
+}
+
+#[test]
+fn the_test_is_chosen_and_named() {
+    let mut outlier = BOUND;
+    outlier[2] = 9e6;
+    let sources = files(&[("plain", &UNBOUND), ("odd", &outlier)]);
+    let outcome = compare(&sources, &options()).unwrap();
+    let compared = &outcome.rows[0].comparisons[0];
+    assert_eq!(compared.test, "mann_whitney");
+    assert!(
+        compared
+            .reason
+            .as_ref()
+            .unwrap()
+            .starts_with("odd: value 3 (9000000) lies far")
+    );
+    let beside: Vec<&str> = compared.beside.iter().map(|b| b.test).collect();
+    assert_eq!(beside, ["student", "welch"]);
+    let welch = Options {
+        test: TestChoice::Welch,
+        ..options()
+    };
+    let outcome = compare(&sources, &welch).unwrap();
+    assert_eq!(outcome.rows[0].comparisons[0].test, "welch");
+    assert!(outcome.rows[0].comparisons[0].warnings[0].starts_with("odd: value 3"));
+    // A row without spread needs no test.
+    let same = compare(&files(&[("a", &[5.0; 4]), ("b", &[5.0; 4])]), &options()).unwrap();
+    assert_eq!(same.rows[0].comparisons[0].test, "exact");
+    assert!(same.rows[0].comparisons[0].warnings[0].contains("all 4 values are 5"));
+}
+
+/// Rates that wander by 40 %, in pairs that differ by 2 %: proven as pairs, invisible otherwise.
+#[test]
+fn pairs_prove_what_the_wander_hides() {
+    let speed = |i: usize| 8e5 * (1.0 + 0.2 * (i as f64 * 0.9).sin());
+    let noise = |i: usize| 1.0 + 0.003 * (i as f64 * 2.3).cos();
+    let a: Vec<f64> = (0..12).map(speed).collect();
+    let b: Vec<f64> = (0..12).map(|i| speed(i) * 0.98 * noise(i)).collect();
+    let sources = files(&[("a", &a), ("b", &b)]);
+    let apart = compare(&sources, &options()).unwrap();
+    assert_eq!(apart.rows[0].comparisons[0].verdict, Verdict::NoDifference);
+    assert!(apart.rows[0].comparisons[0].detectable_percent.unwrap() > 10.0);
+    let paired = Options {
+        paired: true,
+        ..options()
+    };
+    let outcome = compare(&sources, &paired).unwrap();
+    let compared = &outcome.rows[0].comparisons[0];
+    assert_eq!(
+        (compared.test, compared.verdict),
+        ("paired_t", Verdict::Less)
+    );
+    let [low, high] = compared.interval_percent.unwrap();
+    assert!(
+        low < -2.0 && -2.0 < high && high - low < 0.6,
+        "{low} {high}"
+    );
+    let pairs = compared.pairs.as_ref().unwrap();
+    assert_eq!(pairs.n, 12);
+    assert!(pairs.drift_of_differences.unwrap().change_percent.abs() < 0.5);
+    let shown = text(&outcome, &[], false);
+    assert!(
+        shown.contains("12 by order (--paired)") && shown.contains("the baseline drifts by"),
+        "{shown}"
+    );
+
+    let uneven = files(&[("a", &a), ("b", &b[..11])]);
+    let error = compare(&uneven, &paired).unwrap_err().to_string();
+    assert!(error.contains("12 and 11"), "{error}");
+    let negative = files(&[("a", &[1.0, 2.0, 3.0]), ("b", &[1.0, -2.0, 3.0])]);
+    assert!(
+        compare(&negative, &paired)
+            .unwrap_err()
+            .to_string()
+            .contains("positive")
+    );
+}
+
+/// Rebuilds of one run are pairs without being told; a rebuild that one side lacks is left out.
+#[test]
+fn rebuilds_of_one_run_are_pairs() {
+    let of = |configuration: &str, rebuilds: &[u32], differences: &[f64]| Series {
+        turns: Some(Turns {
+            run: "r".into(),
+            rebuilds: rebuilds.to_vec(),
+            ln_ratios: differences
+                .iter()
+                .map(|d| (d / 100.0_f64).ln_1p())
+                .collect(),
+        }),
+        ..series(
+            &[("configuration", configuration)],
+            &rebuilds
+                .iter()
+                .map(|r| 8e5 + f64::from(*r))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let sources = vec![source(
+        "r",
+        vec![
+            of("plain", &[1, 2, 3, 4, 5, 6], &[0.0; 6]),
+            of("nft", &[1, 2, 4, 5, 6], &[-2.0, -2.2, -1.9, -2.1, -1.8]),
+        ],
+    )];
+    let outcome = compare(&sources, &options()).unwrap();
+    let compared = &outcome.rows[0].comparisons[0];
+    assert_eq!(compared.pairs.as_ref().unwrap().n, 5);
+    assert_eq!(
+        (compared.test, compared.verdict),
+        ("paired_t", Verdict::Less)
+    );
+    assert!((compared.difference_percent.unwrap() + 2.0).abs() < 0.01);
+    // t(4) = 2.776 times 0.158 / sqrt(5) is 0.196; and 0.2 of allowance on each side.
+    let [low, high] = compared.interval_percent.unwrap();
+    assert!(((high - low) / 2.0 - 0.39).abs() < 0.01, "{low} {high}");
+}
+
+#[test]
+fn limits_are_broken_by_proven_differences_only() {
+    let limit = |text: &str| text.parse::<Limit>().unwrap();
+    let outcome = compare(&two_runs(), &options()).unwrap();
+    let judged = limit("forwarding-rate < -2%").judge(&outcome, false);
+    assert_eq!(judged.failed, ["64 B, 2026-11-21-quick-bbbb: -8.6 %"]);
+    assert_eq!((judged.kept, judged.not_judged.len()), (1, 1));
+    assert!(judged.blind[0].starts_with("512 B"), "{judged:?}");
+    assert_eq!(
+        limit("forwarding-rate < -10%")
+            .judge(&outcome, false)
+            .failed
+            .len(),
+        0
+    );
+    assert_eq!(
+        limit("forwarding-rate > 0%")
+            .judge(&outcome, false)
+            .failed
+            .len(),
+        0
+    );
+    let lines = judged.lines();
+    assert!(lines[0].contains("FAILED by 64 B"), "{lines:?}");
+}
+
+/// One row is missing in a run, one could not have shown so small a difference, and sometimes nothing is left at all.
+#[test]
+fn a_gate_that_cannot_see_does_not_pass() {
+    let limit = |text: &str| text.parse::<Limit>().unwrap();
+    let whole = compare(&two_runs(), &options()).unwrap();
+    let passes = |outcome: &Outcome, text, accept| limit(text).judge(outcome, accept).passed;
+
+    // a row that is in one run only
+    let mut missing = whole.clone();
+    missing.rows.retain(|row| row.test_case == "64 B");
+    assert!(!missing.unmatched.is_empty());
+    assert!(!passes(&missing, "forwarding-rate < -10%", false));
+    assert!(passes(&missing, "forwarding-rate < -10%", true));
+    // the same without it
+    let mut seen = missing.clone();
+    seen.unmatched.clear();
+    assert!(passes(&seen, "forwarding-rate < -10%", false));
+    assert!(!passes(&seen, "forwarding-rate < -2%", true), "broken");
+
+    // a row whose values vary too much for the limit
+    let mut blind = whole.clone();
+    blind.unmatched.clear();
+    blind.rows.retain(|row| row.test_case == "512 B");
+    assert!(!passes(&blind, "forwarding-rate < -2%", false));
+    assert!(passes(&blind, "forwarding-rate < -2%", true));
+    assert!(passes(&blind, "forwarding-rate < -20%", false));
+    // of which not even that can be said
+    blind.rows[0].comparisons[0].detectable_percent = None;
+    assert!(!passes(&blind, "forwarding-rate < -20%", false));
+    // a row with too few values; and then nothing was judged, which is never accepted
+    blind.rows[0].comparisons[0].p_value = None;
+    assert!(!passes(&blind, "forwarding-rate < -20%", false));
+    assert!(!passes(&blind, "forwarding-rate < -20%", true));
+}
+
+#[test]
+fn equivalence_is_claimed_where_it_is_proven() {
+    let options = Options {
+        equivalence_percent: Some(2.0),
+        ..options()
+    };
+    let near: Vec<f64> = NO_HT.iter().map(|v| v * 1.002).collect();
+    let sources = files(&[("a", &NO_HT), ("near", &near), ("far", &HT_8)]);
+    let outcome = compare(&sources, &options).unwrap();
+    let verdicts: Vec<&str> = outcome.rows[0]
+        .comparisons
+        .iter()
+        .map(|c| c.equivalence.unwrap().verdict)
+        .collect();
+    assert_eq!(verdicts, ["equivalent", "different"]);
+    assert!(text(&outcome, &[], false).contains("within 2 %"));
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let one = compare(&files(&[("a", &HT_8)]), &options())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        one.contains("only one column") && one.contains("name another"),
+        "{one}"
+    );
+    let huge = compare(
+        &files(&[("a", &HT_8), ("b", &[1e300, 1.0, 2.0])]),
+        &options(),
+    );
+    assert!(huge.unwrap_err().to_string().contains("b: value 1 is 1"));
+    let empty = vec![source("r", vec![]), source("s", vec![])];
+    assert!(matches!(
+        compare(&empty, &options()),
+        Err(CompareError::NoMetric { .. })
+    ));
+    let single = compare(&files(&[("a", &[1.0]), ("b", &[2.0])]), &options()).unwrap();
+    assert_eq!(single.rows[0].comparisons[0].verdict, Verdict::CannotTell);
+    assert!(text(&single, &[], false).contains("cannot tell"));
+}
+
+/// 14.88 Mpps of 64-byte frames is 10 Gbit/s Ethernet: line rate = 1e10 / (84 * 8).
+#[test]
+fn line_rate_and_generator_limits_are_told() {
+    let labels = [("frame_size_bytes", "64"), ("configuration", "a")];
+    let full = series(&labels, &[14.87e6, 14.88e6, 14.879e6, 14.88e6, 14.875e6]);
+    let mut other = series(&[("frame_size_bytes", "64"), ("configuration", "b")], &HT_8);
+    other.generator_limited = 2;
+    other.left_out = 1;
+    let outcome = compare(&[source("r", vec![full, other])], &options()).unwrap();
+    let warnings: Vec<&str> = outcome.rows[0]
+        .cells
+        .iter()
+        .flatten()
+        .flat_map(|cell| cell.warnings.iter().map(String::as_str))
+        .collect();
+    assert_eq!(
+        warnings,
+        [
+            "100.0 % of the line rate of 10.00 Gbit/s Ethernet (14.88 Mpps): if that is the link, it is the limit, not the DUT",
+            "in 2 of 5 values the generator was the limit: the DUT may forward more",
+            "1 record left out: invalid or without a result",
+        ]
+    );
+}
+
+/// The check values of methods.md §8.8, through runs: nine versions, the fifth a dip.
+#[test]
+fn a_page_has_every_difference_and_needs_nothing_else() {
+    let hostile = files(&[
+        ("<script>alert(1)</script>", &HT_8),
+        ("b\" onload=\"x", &NO_HT),
+    ]);
+    for sources in [two_runs(), archive(), hyperthreading(), hostile] {
+        let outcome = compare(&sources, &options()).unwrap();
+        let page = fwdlab_report::html::comparison(&outcome, &[]);
+        let parsed = scraper::Html::parse_document(&page);
+        assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+        let select = |selector: &str| {
+            let selector = scraper::Selector::parse(selector).unwrap();
+            parsed.select(&selector).count()
+        };
+        assert_eq!(
+            select("script, link, img, iframe, [src], [href], [onload]"),
+            0
+        );
+        let compared: Vec<_> = outcome.rows.iter().flat_map(|r| &r.comparisons).collect();
+        assert!(!compared.is_empty());
+        let has_interval = compared.iter().filter(|c| c.interval_percent.is_some());
+        assert_eq!(select(".chart rect.interval"), has_interval.count());
+        let values = outcome.rows.iter().flat_map(|r| r.cells.iter().flatten());
+        assert_eq!(
+            select(".chart circle.dot"),
+            values.map(|cell| cell.values.len()).sum::<usize>()
+        );
+        assert_eq!(select("tbody tr"), outcome.rows.len());
+    }
+}
+
+#[test]
+fn change_points_of_runs() {
+    let values = [100.0, 101.0, 99.0, 100.0, 70.0, 100.0, 101.0, 99.0, 100.0];
+    let names: Vec<String> = (1..=9).map(|i| format!("v{i}")).collect();
+    let sources: Vec<Source> = names
+        .iter()
+        .zip(values)
+        .map(|(name, value)| source(name, vec![series(&[("run", name)], &[value])]))
+        .collect();
+    let found = changes(&sources, &options()).unwrap();
+    let groups = &found.rows[0].groups;
+    let of: Vec<_> = groups
+        .iter()
+        .map(|g| (g.from.as_str(), g.to.as_str(), g.shift))
+        .collect();
+    assert_eq!(
+        of,
+        [
+            ("v1", "v4", "first"),
+            ("v5", "v5", "regression"),
+            ("v6", "v9", "progression")
+        ]
+    );
+    assert!((found.rows[0].bits - 107.601976).abs() < 5e-7);
+    // One file: its values are the series.
+    let one = changes(&files(&[("f", &values)]), &options()).unwrap();
+    assert!((one.rows[0].bits - 107.601976).abs() < 5e-7);
+    let shown = changes_text(&found);
+    assert!(
+        shown.contains("v5") && shown.contains("regression of -30.0 %"),
+        "{shown}"
+    );
+    assert!(!shown.contains("wait"), "{shown}");
+    let last = changes(&files(&[("f", &values[..5])]), &options()).unwrap();
+    assert!(changes_text(&last).contains("wait for the next"));
+    let negative = files(&[("f", &[1.0, -1.0])]);
+    assert!(changes(&negative, &options()).is_err());
+}
+
+fn check(name: &str, outcome: &Outcome) {
+    let limit: Limit = "forwarding-rate < -2%".parse().expect("a limit");
+    let judged = [limit.judge(outcome, false)];
+    let shown = text(outcome, &judged, false);
+    for line in shown.lines() {
+        assert!(line.chars().count() <= 80, "too wide: {line}");
+        assert!(
+            line.chars().all(|c| c.is_ascii() || c == '±'),
+            "not ASCII: {line}"
+        );
+        assert_eq!(line, line.trim_end());
+    }
+    insta::with_settings!({prepend_module_to_snapshot => false, omit_expression => true}, {
+        insta::assert_snapshot!(format!("compare-{name}"), shown);
+        insta::assert_snapshot!(format!("compare-{name}.md"), markdown(outcome, &judged));
+        insta::assert_snapshot!(format!("compare-{name}.csv"), csv(outcome).replace('\r', ""));
+    });
+}
+
+#[test]
+fn two_runs_look_so() {
+    check("runs", &compare(&two_runs(), &options()).unwrap());
+}
+
+#[test]
+fn an_archive_looks_so() {
+    check("archive", &compare(&archive(), &options()).unwrap());
+}
+
+#[test]
+fn hostile_names_steer_no_terminal() {
+    let hostile = "a\u{1b}[31m|\nb`<i>";
+    let outcome = compare(&files(&[(hostile, &HT_8), ("b", &HT_16)]), &options()).unwrap();
+    let shown = text(&outcome, &[], false);
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    assert!(markdown(&outcome, &[]).contains("\\|"));
+    let _: BTreeMap<String, serde_json::Value> =
+        serde_json::from_value(serde_json::to_value(&outcome).unwrap()).unwrap();
+}
+
+/// Figures of two states of a machine differ by what its neighbours do: the comparison says so.
+#[test]
+fn two_states_of_the_machine_are_told() {
+    let of = |name: &str, slowed: bool, ns: f64| {
+        let state = MachineState {
+            slowed,
+            round_trip_ns: vec![ns],
+            ..MachineState::default()
+        };
+        let values = [700e3, 701e3, 702e3, 703e3];
+        let series = Series {
+            state: Some(state),
+            ..series(&[("frame_size_bytes", "64")], &values)
+        };
+        source(name, vec![series])
+    };
+    let warned = |a: Source, b: Source| {
+        let outcome = compare(&[a, b], &options()).unwrap();
+        let warnings = &outcome.rows[0].comparisons[0].warnings;
+        warnings.iter().any(|w| w.contains("may be the machine's"))
+    };
+    assert!(warned(of("a", false, 98.0), of("b", true, 98.0)));
+    assert!(warned(of("a", false, 98.0), of("b", false, 402.0)));
+    assert!(!warned(of("a", false, 98.0), of("b", false, 105.0)));
+}

@@ -1,0 +1,191 @@
+//! The page is well-formed, self-contained, complete, and cannot be broken by what it reports.
+
+mod common;
+
+use common::Run;
+use fwdlab_report::html::ShownFacts;
+use scraper::{ElementRef, Html, Selector};
+
+fn page(run: &Run) -> String {
+    fwdlab_report::html::page(
+        &run.info,
+        &run.summary,
+        &run.trials,
+        &run.rebuilds,
+        ShownFacts::Brief,
+    )
+}
+
+fn select<'a>(page: &'a Html, selector: &str) -> Vec<ElementRef<'a>> {
+    let selector = Selector::parse(selector).expect("a selector of this file is right");
+    page.select(&selector).collect()
+}
+
+fn text(element: ElementRef<'_>) -> String {
+    element.text().collect()
+}
+
+#[test]
+fn every_page_is_well_formed_and_needs_nothing_else() {
+    for run in common::all() {
+        let page = page(&run);
+        let parsed = Html::parse_document(&page);
+        assert!(
+            parsed.errors.is_empty(),
+            "{}: {:?}",
+            run.name,
+            parsed.errors
+        );
+        assert!(
+            select(&parsed, "script, link, img, iframe, object").is_empty(),
+            "{}",
+            run.name
+        );
+        assert!(
+            select(&parsed, "[src], [href], [onclick], [onload]").is_empty(),
+            "{}",
+            run.name
+        );
+        for outside in ["http:", "https:", "url(", "@import"] {
+            assert!(!page.contains(outside), "{}: {outside}", run.name);
+        }
+    }
+}
+
+#[test]
+fn every_place_in_a_drawing_is_a_number_inside_it() {
+    for run in common::all() {
+        let page = page(&run);
+        let parsed = Html::parse_document(&page);
+        let mut places = 0;
+        for shape in select(&parsed, "svg.row *") {
+            for name in ["x", "x1", "x2", "cx", "width"] {
+                let Some(place) = shape.value().attr(name) else {
+                    continue;
+                };
+                let percent: f64 = place.trim_end_matches('%').parse().unwrap();
+                assert!(
+                    (0.0..=100.0).contains(&percent),
+                    "{}: {name}={place}",
+                    run.name
+                );
+                places += 1;
+            }
+        }
+        assert!(
+            places > 0 || run.name == "nothing-valid",
+            "{}: nothing is drawn",
+            run.name
+        );
+    }
+}
+
+#[test]
+fn every_row_of_a_table_is_as_wide_as_its_head() {
+    for run in common::all() {
+        let page = page(&run);
+        let parsed = Html::parse_document(&page);
+        for table in select(&parsed, "div.scroll table") {
+            let count = |row: ElementRef<'_>| -> usize {
+                let cells = Selector::parse("td, th").unwrap();
+                row.select(&cells)
+                    .map(|cell| {
+                        cell.value()
+                            .attr("colspan")
+                            .map_or(1, |n| n.parse().unwrap())
+                    })
+                    .sum()
+            };
+            let rows = Selector::parse("tr").unwrap();
+            let widths: Vec<usize> = table.select(&rows).map(count).collect();
+            assert!(
+                widths.iter().all(|width| *width == widths[0]),
+                "{}: {widths:?}",
+                run.name
+            );
+        }
+    }
+}
+
+#[test]
+fn strings_from_outside_stay_text() {
+    let run = common::hostile();
+    let page = page(&run);
+    let parsed = Html::parse_document(&page);
+    let hostile = &run.info.id;
+    assert!(hostile.contains("</style>") && hostile.contains('"') && hostile.contains("<script>"));
+    assert_eq!(text(select(&parsed, "p.about code")[0]), *hostile);
+    assert_eq!(
+        text(select(&parsed, "title")[0]),
+        format!("fwdlab {hostile}")
+    );
+    assert_eq!(
+        select(&parsed, "div.line code")[0].value().attr("title"),
+        Some(hostile.as_str())
+    );
+    assert_eq!(select(&parsed, "style").len(), 1);
+    assert!(!page.contains("<script"));
+}
+
+#[test]
+fn the_page_says_what_the_terminal_says() {
+    for run in common::all() {
+        let page = page(&run);
+        let parsed = Html::parse_document(&page);
+        let plain = |text: &str| {
+            let words = text.replace(['\u{a0}', '\u{2011}'], "-").replace(' ', "-");
+            words.replace('\n', "-")
+        };
+        let headline = plain(&text(select(&parsed, "h1")[0]));
+        let terminal = plain(&fwdlab_report::text::quick(&run.info, &run.summary));
+        assert!(
+            terminal.starts_with(&headline),
+            "{}: {headline}\n{terminal}",
+            run.name
+        );
+    }
+}
+
+#[test]
+fn every_trial_is_listed_and_invalid_ones_say_why() {
+    let run = common::invalid();
+    let page = page(&run);
+    let parsed = Html::parse_document(&page);
+    let invalid: Vec<_> = run
+        .trials
+        .iter()
+        .filter(|t| !t.validity.is_valid())
+        .collect();
+    assert!(!invalid.is_empty());
+    let table = *select(&parsed, "table.dense")
+        .last()
+        .expect("the trials are the last");
+    let rows = Selector::parse("tbody tr td:first-child:not(.below)").unwrap();
+    let numbers: Vec<u32> = table
+        .select(&rows)
+        .map(|cell| text(cell).parse().unwrap())
+        .collect();
+    assert_eq!(
+        numbers,
+        run.trials.iter().map(|t| t.trial).collect::<Vec<_>>()
+    );
+    let below = Selector::parse("tr.invalid td.below").unwrap();
+    let reasons: Vec<String> = table.select(&below).map(text).collect();
+    let expect: Vec<String> = invalid
+        .iter()
+        .map(|t| t.validity.reasons.join("; "))
+        .collect();
+    assert_eq!(reasons, expect);
+}
+
+#[test]
+fn the_kernels_command_line_is_told_only_when_asked_for() {
+    let run = &common::all()[0];
+    let line = run.info.facts.kernel_command_line.as_deref();
+    let line = line.expect("the test data has one");
+    for (shown, is_told) in [(ShownFacts::Brief, false), (ShownFacts::Full, true)] {
+        let page =
+            fwdlab_report::html::page(&run.info, &run.summary, &run.trials, &run.rebuilds, shown);
+        assert_eq!(page.contains(line), is_told, "{shown:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! What can go wrong with kept runs: what was tried, on which path, what the system said, what to do next.
+//!
+//! Damage inside a run that leaves the rest readable is no error: it is a text among the run's problems. Start with
+//! [`StoreError`]; every message is complete in itself.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a run could not be kept, found, read or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A system call failed.
+    #[error("cannot {what} {}: {source}{}", path.display(), advice(source))]
+    System {
+        /// What was tried: `append to`.
+        what: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// A record has no JSON form.
+    #[error("cannot write a record to {}: {source}", path.display())]
+    Record {
+        /// The file it was meant for.
+        path: PathBuf,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// Another run has this id already; take another one ([`crate::RunId::free`]).
+    #[error("a run {} exists already", path.display())]
+    IdTaken {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// A name that cannot be the name of a file of the run.
+    #[error("cannot keep {what} under the name `{name}`: {why}")]
+    BadName {
+        /// What was to be kept.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// It was written by a newer program.
+    #[error(
+        "{} has format {found}; this program reads formats up to {supported}. A newer version of the program reads it",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// [`fwdlab_model::version::RUN_FORMAT`].
+        supported: u32,
+    },
+    /// A file that the run cannot be read without is damaged.
+    #[error("{} is damaged: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        why: String,
+    },
+    /// A directory that is not a run.
+    #[error("{} is not a run: it has no run.json", path.display())]
+    NotARun {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// No run has this name.
+    #[error("no run is called `{name}`: {there_is}")]
+    NoSuchRun {
+        /// What was typed.
+        name: String,
+        /// How many runs there are, where, and the newest of them.
+        there_is: String,
+    },
+    /// More than one run has this name.
+    #[error("`{name}` is short for {} runs: {}", candidates.len(), candidates.join(", "))]
+    Ambiguous {
+        /// What was typed.
+        name: String,
+        /// Ids of the runs, newest date first.
+        candidates: Vec<String>,
+    },
+    /// The run cannot be removed while it runs.
+    #[error("{} is still running: stop it first (its process holds {}/.lock)", path.display(), path.display())]
+    StillRunning {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// Nothing says where runs live.
+    #[error(
+        "no place to keep runs: neither HOME nor XDG_DATA_HOME is set. Name one with --runs DIR or FWDLAB_RUNS"
+    )]
+    NoRoot,
+}
+
+impl StoreError {
+    /// For `map_err`: what was tried, and where.
+    pub(crate) fn system<'a>(
+        what: &'static str,
+        path: &'a Path,
+    ) -> impl FnOnce(io::Error) -> StoreError + 'a {
+        move |source| StoreError::System {
+            what,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+/// The next thing to try, for the answers that a user can do something about.
+fn advice(error: &io::Error) -> &'static str {
+    use io::ErrorKind::{
+        PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull, Unsupported,
+    };
+    match error.kind() {
+        StorageFull | QuotaExceeded => {
+            ". Free some space there, or keep runs elsewhere with --runs DIR"
+        }
+        ReadOnlyFilesystem | PermissionDenied => ". Keep runs where you may write, with --runs DIR",
+        Unsupported => ". Keep runs on a local file system, with --runs DIR",
+        _ => "",
+    }
+}

@@ -1,0 +1,432 @@
+//! Reads what is left of a run, whole or damaged, running or long dead.
+//!
+//! Only a missing or unreadable `run.json` is an error; all other damage costs the damaged part and is told in words. What has a
+//! checksum is held against it. It changes nothing on disk, so that a run can be read while it is written. Start with [`load`].
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use fwdlab_model::event::{Event, RebuildRecord};
+use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::version::RUN_FORMAT;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::error::StoreError;
+use crate::files::{CHECKSUMS, EVENTS, RUN, SUMMARY, TRIALS, is_locked};
+use crate::regular;
+use crate::run_dir::raw_path;
+use crate::seal::{self, Seal};
+
+/// A journal is never larger: a million trials with all their counters have half of it.
+const JOURNAL_CAP_BYTES: u64 = 8 << 30;
+/// A line is never longer: that of a trial of a day, sampled ten times a second, has a quarter of it.
+const LINE_CAP_BYTES: u64 = 256 << 20;
+/// So many damaged lines of a journal are told one by one.
+const TOLD: usize = 20;
+
+/// What is kept of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRun {
+    /// Its directory.
+    pub path: PathBuf,
+    /// The head of the run, as written.
+    pub info: RunInfo,
+    /// How the run stands now: `info.state`, but [`RunState::Interrupted`] when it says running and no process runs it.
+    pub state: RunState,
+    /// The result, if there is one.
+    pub summary: Option<Summary>,
+    /// Trials, in order.
+    pub trials: Vec<TrialRecord>,
+    /// Rebuilds of a paired comparison, in order.
+    pub rebuilds: Vec<RebuildRecord>,
+    /// Runs of an archive, in order.
+    pub imported: Vec<ImportedRecord>,
+    /// What is missing or damaged, in sentences; empty for a run that ended in order.
+    pub problems: Vec<String>,
+    /// Its files carry checksums; runs of before there were any do not.
+    pub is_protected: bool,
+}
+
+impl StoredRun {
+    /// The journal, without what is damaged in it: that is among the run's problems.
+    pub fn events(&self) -> Vec<Event> {
+        let journal = read_lines(
+            &self.path.join(EVENTS),
+            self.is_protected,
+            parse_as::<Event>,
+        );
+        journal.records
+    }
+
+    /// Files that are not what they were when the run ended: inputs, raw data and reports, which nobody reads otherwise; in
+    /// sentences. Nothing can be said of a run that goes on, or of one without checksums.
+    pub fn changed_files(&self) -> Vec<String> {
+        let mut changed = Vec::new();
+        if !self.is_protected || self.state == RunState::Running {
+            return changed;
+        }
+        // what is wrong with the list itself is among the problems
+        let listed = listed(&self.path, self.state, &mut Vec::new());
+        if listed.is_empty() {
+            return changed;
+        }
+        for (name, sum) in &listed {
+            match seal::sum_of(&self.path.join(name)) {
+                // told already where it is read
+                Ok(_) if [TRIALS, EVENTS].contains(&name.as_str()) => {}
+                Ok(found) if found == *sum => {}
+                Ok(_) => changed.push(format!("{name} is not as it was when the run ended")),
+                Err(error) => changed.push(error.to_string()),
+            }
+        }
+        match seal::names(&self.path) {
+            Ok(names) => changed.extend(
+                (names.into_iter().filter(|name| !listed.contains_key(name)))
+                    .map(|name| format!("{name} was not there when the run ended")),
+            ),
+            Err(error) => changed.push(error.to_string()),
+        }
+        changed
+    }
+
+    /// Where a file of raw data lies, if it was kept.
+    pub fn raw_path(&self, test_case: &str, trial: u32, name: &str) -> PathBuf {
+        raw_path(&self.path, test_case, trial, name)
+    }
+}
+
+/// Reads the run in a directory.
+///
+/// # Errors
+/// [`StoreError::NotARun`] without `run.json`; [`StoreError::Damaged`], [`StoreError::Newer`] or [`StoreError::System`]
+/// when that file cannot be understood.
+pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
+    let Head {
+        info,
+        state,
+        mut problems,
+        is_protected,
+    } = head(dir)?;
+    let summary = summary(dir, state, is_protected, &mut problems);
+    let trials = read_lines(&dir.join(TRIALS), is_protected, parse_record);
+    // a checksum tells as much of an event as reading it does
+    let events = match is_protected {
+        true => read_lines(&dir.join(EVENTS), true, |_| Ok(())).without_records(),
+        false => read_lines(&dir.join(EVENTS), false, parse_as::<Event>).without_records(),
+    };
+    let ended = is_protected && state != RunState::Running;
+    let listed = match ended {
+        true => listed(dir, state, &mut problems),
+        false => BTreeMap::new(),
+    };
+    let mut run = StoredRun {
+        path: dir.to_owned(),
+        info,
+        state,
+        summary,
+        trials: Vec::new(),
+        rebuilds: Vec::new(),
+        imported: Vec::new(),
+        problems,
+        is_protected,
+    };
+    for (name, sum, damage) in [
+        (TRIALS, trials.sum, trials.problems),
+        (EVENTS, events.sum, events.problems),
+    ] {
+        // every line may be whole, and some of them gone
+        if damage.is_empty() && listed.get(name).is_some_and(|listed| *listed != sum) {
+            run.problems.push(format!(
+                "{name} is not as it was when the run ended: lines of it are missing, or were added"
+            ));
+        }
+        run.problems.extend(damage);
+    }
+    for record in trials.records {
+        match record {
+            Record::Trial(trial) => run.trials.push(*trial),
+            Record::Rebuild(rebuild) => run.rebuilds.push(*rebuild),
+            Record::Imported(record) => run.imported.push(*record),
+        }
+    }
+    Ok(run)
+}
+
+/// The checksums of a run that ended, by path.
+pub(crate) fn listed(
+    dir: &Path,
+    state: RunState,
+    problems: &mut Vec<String>,
+) -> BTreeMap<String, u32> {
+    let path = dir.join(CHECKSUMS);
+    let text = match regular::read_io(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) => {
+            // the last words of a run that could not go on may not have had room for more than its head
+            if error.kind() != io::ErrorKind::NotFound || state == RunState::Finished {
+                problems.push(StoreError::system("read", &path)(error).to_string());
+            }
+            return BTreeMap::new();
+        }
+    };
+    let mut sums = BTreeMap::new();
+    for (number, line) in (1..).zip(seal::parse_list(&text)) {
+        match line {
+            Some((name, sum)) => {
+                sums.insert(name.to_owned(), sum);
+            }
+            None => problems.push(format!("line {number} of {CHECKSUMS} is damaged")),
+        }
+    }
+    for name in [TRIALS, EVENTS] {
+        if !sums.contains_key(name) {
+            problems.push(format!("{CHECKSUMS} is damaged: it says nothing of {name}"));
+        }
+    }
+    sums
+}
+
+/// The head of a run and how it stands.
+pub(crate) struct Head {
+    pub(crate) info: RunInfo,
+    pub(crate) state: RunState,
+    pub(crate) problems: Vec<String>,
+    pub(crate) is_protected: bool,
+}
+
+pub(crate) fn head(dir: &Path) -> Result<Head, StoreError> {
+    let path = dir.join(RUN);
+    let read = || -> Result<(RunInfo, Seal), StoreError> {
+        match regular::read_io(&path) {
+            Ok(bytes) => match (parse_versioned(&path, &bytes), seal::check(&bytes)) {
+                (Err(StoreError::Newer { .. }), Seal::Broken) => Err(changed(&path)),
+                (info, seal) => Ok((info?, seal)),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound && dir.is_dir() => {
+                Err(StoreError::NotARun {
+                    path: dir.to_owned(),
+                })
+            }
+            Err(error) => Err(StoreError::system("read", &path)(error)),
+        }
+    };
+    let (mut info, mut seal) = read()?;
+    let mut problems = Vec::new();
+    let mut state = info.state;
+    if state == RunState::Running {
+        match is_locked(dir) {
+            Ok(true) => {}
+            Ok(false) => {
+                // It may have ended in order between the two looks; now nobody writes any more.
+                (info, seal) = read()?;
+                state = info.state;
+                if state == RunState::Running {
+                    state = RunState::Interrupted;
+                    problems.push("its process ended without a word".to_owned());
+                }
+            }
+            Err(error) => problems.push(format!("cannot tell whether it still runs: {error}")),
+        }
+    }
+    if dir.file_name().is_some_and(|name| name != info.id.as_str()) {
+        problems.push(format!(
+            "its directory has another name than the run: {}",
+            info.id
+        ));
+    }
+    if seal == Seal::Broken {
+        problems.push(format!(
+            "{}; what it says of the run may be wrong",
+            changed(&path)
+        ));
+    }
+    Ok(Head {
+        info,
+        state,
+        problems,
+        is_protected: seal != Seal::None,
+    })
+}
+
+/// Bytes that are not those that were written.
+fn changed(path: &Path) -> StoreError {
+    StoreError::Damaged {
+        path: path.to_owned(),
+        why: CHANGED.into(),
+    }
+}
+
+/// What a checksum that does not fit says.
+const CHANGED: &str = "its checksum says that it is not what was written";
+
+/// The summary, if there is one; what is wrong with it is added to the problems. One that is not what was written is left out:
+/// its figures may be wrong.
+pub(crate) fn summary(
+    dir: &Path,
+    state: RunState,
+    is_protected: bool,
+    problems: &mut Vec<String>,
+) -> Option<Summary> {
+    let path = dir.join(SUMMARY);
+    let bytes = match regular::read_io(&path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let missing = error.kind() == io::ErrorKind::NotFound;
+            if !missing || state == RunState::Finished {
+                problems.push(StoreError::system("read", &path)(error).to_string());
+            }
+            return None;
+        }
+    };
+    let sound = match seal::check(&bytes) {
+        Seal::Broken => Err(changed(&path)),
+        Seal::None if is_protected => Err(StoreError::Damaged {
+            path: path.clone(),
+            why: NO_CHECKSUM.into(),
+        }),
+        _ => parse_versioned(&path, &bytes),
+    };
+    sound.map_err(|error| problems.push(error.to_string())).ok()
+}
+
+/// Where there should be a checksum and is none.
+const NO_CHECKSUM: &str = "it has no checksum, which all of this run had";
+
+/// Parses a file that says its format; what a newer program added inside the same format is ignored.
+fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StoreError> {
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let damaged = |error: serde_json::Error| StoreError::Damaged {
+        path: path.to_owned(),
+        why: error.to_string(),
+    };
+    // First the version alone: a newer format may have changed anything else.
+    let Version { format } = serde_json::from_slice(bytes).map_err(damaged)?;
+    if format > RUN_FORMAT {
+        return Err(StoreError::Newer {
+            path: path.to_owned(),
+            found: format,
+            supported: RUN_FORMAT,
+        });
+    }
+    serde_json::from_slice(bytes).map_err(damaged)
+}
+
+enum Record {
+    Trial(Box<TrialRecord>),
+    Rebuild(Box<RebuildRecord>),
+    Imported(Box<ImportedRecord>),
+}
+
+fn parse_record(line: &[u8]) -> serde_json::Result<Record> {
+    #[derive(Deserialize)]
+    struct Kind {
+        rebuild: Option<IgnoredAny>,
+        imported_from: Option<IgnoredAny>,
+    }
+    let kind: Kind = serde_json::from_slice(line)?;
+    match (kind.rebuild, kind.imported_from) {
+        (Some(_), _) => serde_json::from_slice(line).map(Record::Rebuild),
+        (None, Some(_)) => serde_json::from_slice(line).map(Record::Imported),
+        (None, None) => serde_json::from_slice(line).map(Record::Trial),
+    }
+}
+
+fn parse_as<T: DeserializeOwned>(line: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(line)
+}
+
+/// What is left of a journal.
+struct Lines<T> {
+    records: Vec<T>,
+    problems: Vec<String>,
+    /// Checksum of the whole file.
+    sum: u32,
+}
+
+impl<T> Lines<T> {
+    fn without_records(self) -> Lines<()> {
+        Lines {
+            records: Vec::new(),
+            problems: self.problems,
+            sum: self.sum,
+        }
+    }
+}
+
+/// All whole lines that are what was written and can be parsed, and what is wrong with the others.
+fn read_lines<T>(
+    path: &Path,
+    is_protected: bool,
+    parse: impl Fn(&[u8]) -> serde_json::Result<T>,
+) -> Lines<T> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut hasher = crc32fast::Hasher::new();
+    let mut found = Lines {
+        records: Vec::new(),
+        problems: Vec::new(),
+        sum: 0,
+    };
+    let mut read = || -> Result<u64, StoreError> {
+        let cannot = || StoreError::system("read", path);
+        let mut file = BufReader::new(regular::open(path)?.take(JOURNAL_CAP_BYTES));
+        let (mut line, mut more_damaged) = (Vec::new(), 0);
+        for number in 1.. {
+            line.clear();
+            let mut piece = (&mut file).take(LINE_CAP_BYTES);
+            let length = piece.read_until(b'\n', &mut line).map_err(cannot())?;
+            hasher.update(&line);
+            let wrong = if length == 0 {
+                break;
+            } else if !line.ends_with(b"\n") {
+                let why = match length as u64 == LINE_CAP_BYTES || file.get_ref().limit() == 0 {
+                    true => {
+                        "longer than any that was ever written, and what follows it was left out"
+                    }
+                    false => {
+                        "incomplete and was left out: its writer was stopped in the middle of it"
+                    }
+                };
+                found
+                    .problems
+                    .push(format!("line {number} of {name} is {why}"));
+                break;
+            } else {
+                let line = &line[..length - 1];
+                match seal::check(line) {
+                    _ if line.is_empty() => continue,
+                    Seal::Broken => CHANGED.to_owned(),
+                    Seal::None if is_protected => NO_CHECKSUM.to_owned(),
+                    _ => match parse(line) {
+                        Ok(record) => {
+                            found.records.push(record);
+                            continue;
+                        }
+                        Err(error) => error.to_string(),
+                    },
+                }
+            };
+            match found.problems.len() < TOLD {
+                true => found.problems.push(format!(
+                    "line {number} of {name} is damaged and was left out: {wrong}"
+                )),
+                false => more_damaged += 1,
+            }
+        }
+        Ok(more_damaged)
+    };
+    match read() {
+        Ok(0) => {}
+        Ok(more) => found
+            .problems
+            .push(format!("{more} more lines of {name} are damaged")),
+        Err(error) => found.problems.push(error.to_string()),
+    }
+    found.sum = hasher.finalize();
+    found
+}

@@ -1,0 +1,253 @@
+//! What is kept of a run as values to compare: one series per test case, metric and configuration.
+//!
+//! Invalid records and A/A controls are left out, the former counted; nothing is averaged or judged. Start with
+//! [`StoredRun::series`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::event::RebuildRecord;
+use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::result::{RunInfo, TrialRecord};
+use fwdlab_model::series::{
+    FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series, Turns,
+};
+use fwdlab_model::trial::{IpVersion, Stream};
+
+use crate::read::StoredRun;
+
+/// The unit of every forwarding rate.
+const UNIT: &str = "pps";
+/// The configuration of a DUT to which nothing was applied.
+const PLAIN: &str = "plain";
+
+type Labels = BTreeMap<String, String>;
+
+impl StoredRun {
+    /// All series of the run, in the order in which their first values were measured.
+    ///
+    /// Trials give one per test case and metric, rebuilds of a paired comparison one per configuration, imported records
+    /// one per test case and metric; trials of a search are at loads of their own and give none. A series without a valid value is given too: it says how many were left out.
+    pub fn series(&self) -> Vec<Series> {
+        let mut all = Collection::default();
+        for trial in self
+            .trials
+            .iter()
+            .filter(|t| !t.control && t.search.is_none())
+        {
+            self.add_trial(trial, &mut all);
+        }
+        all.series.extend(self.of_rebuilds());
+        self.add_imported(&mut all);
+        all.series
+    }
+
+    fn add_trial(&self, trial: &TrialRecord, all: &mut Collection) {
+        let mut labels = run_labels(&self.info);
+        labels.insert("procedure".into(), trial.procedure.clone());
+        labels.insert("engine".into(), trial.engine.clone());
+        let configuration = parameter(&self.info, "configuration");
+        labels.insert(
+            "configuration".into(),
+            configuration.unwrap_or_else(|| PLAIN.into()),
+        );
+        add_stream(&mut labels, &trial.stream);
+        for (metric, value) in [
+            (FORWARDING_RATE, trial.forwarding_rate_pps),
+            (FORWARDING_RATE_UNGATED, trial.forwarding_rate_ungated_pps),
+        ] {
+            let value = value.filter(|_| trial.validity.is_valid());
+            let series = all.of(&trial.test_case, &labels, metric);
+            add(series, value);
+            series.generator_limited += u32::from(trial.not_saturated && value.is_some());
+            if metric == FORWARDING_RATE {
+                series.state = self.info.facts.states.first().cloned();
+            }
+        }
+    }
+
+    fn of_rebuilds(&self) -> Vec<Series> {
+        let configurations = self.rebuilds.iter().map(|r| r.forwarding_rate_pps.len());
+        let Some(configurations) = configurations.max().filter(|n| *n > 0) else {
+            return Vec::new();
+        };
+        let versus = parameter_list(&self.info, "versus");
+        // Index 0 is the plain DUT, then come A/A controls, the rest was asked for.
+        let first = configurations.saturating_sub(versus.len()).max(1);
+        let names =
+            std::iter::once((0, PLAIN)).chain((first..).zip(versus.iter().map(String::as_str)));
+        names
+            .map(|(index, name)| self.of_configuration(index, name))
+            .collect()
+    }
+
+    fn of_configuration(&self, index: usize, name: &str) -> Series {
+        let mut labels = run_labels(&self.info);
+        labels.insert("procedure".into(), "paired".into());
+        labels.insert("configuration".into(), name.to_owned());
+        if let Some(common) = parameter(&self.info, "configuration") {
+            // What --set applied to every DUT of the run.
+            labels.insert("set".into(), common);
+        }
+        let cases = parameter_list(&self.info, "test_cases");
+        let test_case = cases.first().cloned().unwrap_or_default();
+        add_case(&mut labels, &test_case);
+        let mut series = Series {
+            test_case,
+            labels,
+            metric: FORWARDING_RATE.into(),
+            unit: UNIT.into(),
+            ..Series::default()
+        };
+        let mut turns = Turns {
+            run: self.info.id.clone(),
+            rebuilds: Vec::new(),
+            ln_ratios: Vec::new(),
+        };
+        for rebuild in &self.rebuilds {
+            let value = value_of(rebuild, index);
+            add(&mut series, value.map(|(rate, _)| rate));
+            if let Some((_, ln_ratio)) = value {
+                turns.rebuilds.push(rebuild.rebuild);
+                turns.ln_ratios.push(ln_ratio);
+            }
+        }
+        series.turns = Some(turns);
+        series
+    }
+
+    fn add_imported(&self, all: &mut Collection) {
+        let mut cases: BTreeMap<(&str, &Labels), Vec<&ImportedRecord>> = BTreeMap::new();
+        for record in &self.imported {
+            let case = cases.entry((&record.test_case, &record.labels));
+            case.or_default().push(record);
+        }
+        // What a sender's log does not say in one run, it says in another.
+        let labels_of: BTreeMap<_, Labels> = cases
+            .into_iter()
+            .map(|(case, records)| (case, self.imported_labels(&records)))
+            .collect();
+        for record in &self.imported {
+            let Some(labels) = labels_of.get(&(record.test_case.as_str(), &record.labels)) else {
+                continue;
+            };
+            for (metric, value) in [
+                (FORWARDING_RATE, record.forwarding_rate_pps),
+                (FORWARDING_RATE_LEGACY, record.forwarding_rate_legacy_pps),
+            ] {
+                let value = value.filter(|_| record.validity.is_valid());
+                add(all.of(&record.test_case, labels, metric), value);
+            }
+        }
+    }
+
+    /// Labels of a test case of an archive: its own, and what its senders' command lines agree on.
+    fn imported_labels(&self, records: &[&ImportedRecord]) -> Labels {
+        let mut labels = records
+            .first()
+            .map(|r| r.labels.clone())
+            .unwrap_or_default();
+        let mut label = |key: &str, of: &dyn Fn(&ImportedRecord) -> Option<String>| {
+            let mut values = records.iter().filter_map(|record| of(record));
+            if let Some(value) = values.next().filter(|first| values.all(|v| v == *first)) {
+                labels.insert(key.to_owned(), value);
+            }
+        };
+        label("run", &|_| Some(self.info.id.clone()));
+        label("frame_size_bytes", &|r| {
+            r.frame_size_bytes.map(|v| v.to_string())
+        });
+        label("flows", &|r| r.flows.map(|v| v.to_string()));
+        label("ip_version", &|r| r.ip_version.map(ip_version));
+        labels
+    }
+}
+
+/// The rate of a configuration in a rebuild and its logarithm over that of the plain DUT, if the rebuild may be used.
+fn value_of(rebuild: &RebuildRecord, index: usize) -> Option<(f64, f64)> {
+    let rate = *rebuild.forwarding_rate_pps.get(index)?;
+    let difference_percent = *rebuild.difference_percent.get(index)?;
+    let ln_ratio = (difference_percent / 100.0).ln_1p();
+    let usable = rebuild.validity.is_valid() && rate.is_finite() && ln_ratio.is_finite();
+    usable.then_some((rate, ln_ratio))
+}
+
+/// Series in the order of their first record, and where each one is.
+#[derive(Default)]
+struct Collection {
+    series: Vec<Series>,
+    index: BTreeMap<(String, String, Labels), usize>,
+}
+
+impl Collection {
+    /// The series of this test case, labels and metric; made when it is the first record of it.
+    fn of(&mut self, test_case: &str, labels: &Labels, metric: &str) -> &mut Series {
+        let key = (metric.to_owned(), test_case.to_owned(), labels.clone());
+        let index = *self.index.entry(key).or_insert_with(|| {
+            self.series.push(Series {
+                test_case: test_case.to_owned(),
+                labels: labels.clone(),
+                metric: metric.to_owned(),
+                unit: UNIT.to_owned(),
+                ..Series::default()
+            });
+            self.series.len() - 1
+        });
+        &mut self.series[index]
+    }
+}
+
+fn add(series: &mut Series, value: Option<f64>) {
+    match value.filter(|value| value.is_finite()) {
+        Some(value) => series.values.push(value),
+        None => series.left_out += 1,
+    }
+}
+
+/// Labels that all series of one of our runs share.
+fn run_labels(info: &RunInfo) -> Labels {
+    let mut labels = Labels::from([("run".to_owned(), info.id.clone())]);
+    let mut label = |key: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            labels.insert(key.to_owned(), value);
+        }
+    };
+    label("kernel", Some(info.facts.kernel.clone()));
+    label("cpu_model", Some(info.facts.cpu_model.clone()));
+    label("load", parameter(info, "load"));
+    labels
+}
+
+fn add_stream(labels: &mut Labels, stream: &Stream) {
+    let size = stream.frame_size_bytes.to_string();
+    labels.insert("frame_size_bytes".into(), size);
+    labels.insert("flows".into(), stream.flows.to_string());
+    labels.insert("ip_version".into(), ip_version(stream.ip_version));
+}
+
+/// Labels from the name of a test case, [`Stream::id`]: a rebuild says nothing of its stream.
+fn add_case(labels: &mut Labels, test_case: &str) {
+    let mut parts = test_case.split('-');
+    let mut part = |key: &str, suffixes: &[&str]| {
+        let text = parts.next().unwrap_or_default();
+        if let Some(value) = suffixes.iter().find_map(|s| text.strip_suffix(s)) {
+            labels.insert(key.to_owned(), value.to_owned());
+        }
+    };
+    part("frame_size_bytes", &["B"]);
+    part("flows", &["flows", "flow"]);
+    part("ip_version", &[""]);
+}
+
+fn ip_version(version: IpVersion) -> String {
+    version.to_string().to_lowercase()
+}
+
+fn parameter(info: &RunInfo, name: &str) -> Option<String> {
+    info.parameters.get(name)?.as_str().map(str::to_owned)
+}
+
+fn parameter_list(info: &RunInfo, name: &str) -> Vec<String> {
+    let list = info.parameters.get(name).and_then(|value| value.as_array());
+    let texts = list.into_iter().flatten().filter_map(|v| v.as_str());
+    texts.map(str::to_owned).collect()
+}

@@ -1,0 +1,240 @@
+//! What is not as it was written is told: every bit of it. And a directory that anyone may have made is no trap.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use fwdlab_store::{StoreError, StoredRun, list, load, remove};
+
+use crate::samples::*;
+
+const ID: &str = "2026-11-21-quick-7f3k";
+const NOW: &str = "2026-11-21T09:00:00Z";
+
+/// Coprime to 8, so that every bit of a byte has its turn.
+const STRIDE: usize = 5;
+
+/// All that a reader is told of a run.
+fn told(dir: &Path) -> Result<(StoredRun, Vec<fwdlab_model::event::Event>), StoreError> {
+    let run = load(dir)?;
+    let events = run.events();
+    Ok((run, events))
+}
+
+#[test]
+fn no_flipped_bit_is_silently_wrong() {
+    let root = tempfile::tempdir().unwrap();
+    finished_run(root.path(), ID, NOW);
+    let dir = root.path().join(ID);
+    let whole = told(&dir).unwrap();
+    assert_eq!(whole.0.problems, Vec::<String>::new());
+    for name in [
+        "run.json",
+        "summary.json",
+        "trials.jsonl",
+        "events.jsonl",
+        "checksums.sfv",
+    ] {
+        let path = dir.join(name);
+        let bytes = fs::read(&path).unwrap();
+        let (mut flips, mut seen) = (0, 0);
+        for bit in (0..8 * bytes.len()).step_by(STRIDE) {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, &flipped).unwrap();
+            flips += 1;
+            let at = format!("bit {bit} of {name}");
+            match told(&dir) {
+                Err(error) => {
+                    seen += 1;
+                    let listed = list(root.path()).unwrap();
+                    assert_eq!(listed[0].problems, [error.to_string()], "{at}");
+                }
+                Ok((run, events)) if run.problems.is_empty() => {
+                    // whether it is protected may have been lost, and nothing else
+                    let same = StoredRun {
+                        is_protected: true,
+                        ..run
+                    };
+                    assert_eq!((same, events), whole, "{at}");
+                }
+                Ok(_) => seen += 1,
+            }
+        }
+        println!("{name}: {seen} of {flips} flipped bits told");
+        // what is not told is in what only `verify` reads: the sums of inputs and reports
+        assert!(
+            seen == flips || name == "checksums.sfv" || 100 * seen > 98 * flips,
+            "{name}: {seen} of {flips}"
+        );
+        assert!(2 * seen > flips, "{name}: {seen} of {flips}");
+        fs::write(&path, &bytes).unwrap();
+    }
+    assert_eq!(told(&dir).unwrap(), whole);
+}
+
+/// A digit of a figure that is still JSON: what was silently wrong before there were checksums.
+#[test]
+fn a_wrong_figure_is_not_shown() {
+    let root = tempfile::tempdir().unwrap();
+    finished_run(root.path(), ID, NOW);
+    let dir = root.path().join(ID);
+    let edit = |name: &str, from: &str, to: &str| {
+        let whole = fs::read_to_string(dir.join(name)).unwrap();
+        assert!(whole.contains(from), "{whole}");
+        fs::write(dir.join(name), whole.replacen(from, to, 1)).unwrap();
+        let run = load(&dir).unwrap();
+        fs::write(dir.join(name), whole).unwrap();
+        (run.problems.join("; "), run)
+    };
+    let (said, run) = edit("summary.json", "815000", "855000");
+    assert!(
+        said.contains("summary.json is damaged: its checksum"),
+        "{said}"
+    );
+    assert_eq!(run.summary, None);
+    let (said, run) = edit("trials.jsonl", "812345", "852345");
+    assert!(said.starts_with("line 1 of trials.jsonl is damaged and was left out: its checksum"));
+    assert_eq!(run.trials, [trial(2), trial(3)]);
+    let (said, _) = edit("events.jsonl", "warning 2", "warning 3");
+    assert!(
+        said.starts_with("line 2 of events.jsonl is damaged"),
+        "{said}"
+    );
+    let (said, run) = edit("run.json", "6.18.0", "6.19.0");
+    assert!(
+        said.contains("run.json is damaged") && said.contains("may be wrong"),
+        "{said}"
+    );
+    assert_eq!(run.trials.len(), 3);
+    // whoever changes a file by hand loses its checksum, which is told as well
+    let (said, _) = edit("summary.json", "crc32", "crc33");
+    assert!(
+        said.contains("summary.json is damaged: it has no checksum"),
+        "{said}"
+    );
+
+    // Before there were checksums nothing could be told but what cannot be read.
+    unprotect(&dir);
+    let old = load(&dir).unwrap();
+    assert_eq!(
+        (old.is_protected, old.problems.len(), old.trials.len()),
+        (false, 0, 3)
+    );
+    let (said, _) = edit("events.jsonl", "\"warning\"", "\"warming\"");
+    assert!(
+        said.starts_with("line 1 of events.jsonl is damaged"),
+        "{said}"
+    );
+}
+
+/// Runs `work` in a thread of its own; what does not end within a minute never does.
+fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = mpsc::channel();
+    std::thread::spawn(move || sender.send(work()));
+    done.recv_timeout(Duration::from_secs(60))
+        .unwrap_or_else(|_| panic!("{what}: it hangs"))
+}
+
+/// Puts something at a path that is no regular file, or no end has.
+type Trap = fn(&Path);
+
+#[test]
+fn only_regular_files_are_read() {
+    let fifo: Trap = |path| {
+        let made = Command::new("mkfifo").arg(path).status().unwrap();
+        assert!(made.success());
+    };
+    let device: Trap = |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+    let socket: Trap = |path| drop(UnixListener::bind(path).unwrap());
+    let elsewhere: Trap = |path| std::os::unix::fs::symlink("/etc/passwd", path).unwrap();
+    // a hole of a terabyte takes no room on the disk, and would take all memory
+    let endless: Trap = |path| fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
+    for name in [
+        "run.json",
+        "summary.json",
+        "trials.jsonl",
+        "events.jsonl",
+        "checksums.sfv",
+        ".lock",
+    ] {
+        for (what, says, trap) in [
+            ("FIFO", "FIFO", fifo),
+            ("device", "symbolic link", device),
+            ("socket", "o", socket),
+            ("link", "symbolic link", elsewhere),
+            ("hole", "larger than|longer than|is damaged", endless),
+        ] {
+            // a hole is read until it is too long, which takes time
+            if what == "hole" && !["summary.json", "trials.jsonl"].contains(&name) {
+                continue;
+            }
+            let root = tempfile::tempdir().unwrap();
+            finished_run(root.path(), ID, NOW);
+            let path = root.path().join(ID).join(name);
+            fs::remove_file(&path).unwrap();
+            if name == ".lock" {
+                // it is asked for when the head says that the run goes on
+                let head = path.with_file_name("run.json");
+                let text = fs::read_to_string(&head).unwrap();
+                fs::write(&head, text.replace("finished\"", "running\"")).unwrap();
+            }
+            trap(&path);
+            let place = format!("{what} as {name}");
+            let said = ends(&place, {
+                let root = root.path().to_owned();
+                move || {
+                    let listed = list(&root).unwrap().remove(0).problems;
+                    let loaded = match load(&root.join(ID)) {
+                        Ok(run) => run.problems,
+                        Err(error) => vec![error.to_string()],
+                    };
+                    [listed, loaded].concat().join("; ")
+                }
+            });
+            let is_told = says.split('|').any(|word| said.contains(word));
+            assert!(is_told && !said.is_empty(), "{place}: {said}");
+        }
+    }
+}
+
+#[test]
+fn only_what_was_left_over_is_removed() {
+    let root = tempfile::tempdir().unwrap();
+    let kept = [
+        ".trash-mine",
+        ".trash-",
+        ".trash-2026-11-21-quick",
+        ".new-mine",
+    ];
+    for name in kept {
+        let dir = root.path().join(name);
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("precious"), "x").unwrap();
+        let then = std::time::SystemTime::now() - Duration::from_secs(3600);
+        fs::File::open(&dir).unwrap().set_modified(then).unwrap();
+    }
+    let busy = root.path().join(format!(".trash-{ID}"));
+    fs::create_dir(&busy).unwrap();
+    fs::write(busy.join(".lock"), "").unwrap();
+    let lock = fs::File::open(busy.join(".lock")).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(list(root.path()).unwrap(), []);
+    for name in kept {
+        assert!(root.path().join(name).join("precious").exists(), "{name}");
+    }
+    assert!(busy.exists(), "somebody holds its lock");
+    drop(lock);
+    assert_eq!(list(root.path()).unwrap(), []);
+    assert!(!busy.exists());
+
+    // a copy under another name is hidden under one that a later listing knows
+    finished_run(root.path(), ID, NOW);
+    let copy = root.path().join("copy");
+    fs::rename(root.path().join(ID), &copy).unwrap();
+    remove(&copy).unwrap();
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), kept.len());
+}

@@ -1,0 +1,210 @@
+//! What is kept of a run as values to compare.
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::probe::MachineState;
+use fwdlab_model::result::Validity;
+use fwdlab_model::series::{
+    FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series,
+};
+use fwdlab_model::trial::IpVersion;
+use fwdlab_store::{RunWriter, StoredRun, load};
+use serde_json::json;
+
+use crate::samples::{info, rebuild, trial};
+
+const ID: &str = "2026-11-21-quick-7f3k";
+
+fn valid() -> Validity {
+    Validity::default()
+}
+
+/// A run with these records and parameters.
+fn state() -> MachineState {
+    MachineState {
+        slowed: true,
+        round_trip_ns: vec![98.0],
+        ..MachineState::default()
+    }
+}
+
+fn stored<T: serde::Serialize>(
+    records: &[T],
+    parameters: &[(&str, serde_json::Value)],
+) -> StoredRun {
+    let root = tempfile::tempdir().unwrap();
+    let mut info = info(ID, "2026-11-21T09:00:00Z");
+    info.facts.states = vec![state()];
+    for (name, value) in parameters {
+        info.parameters.insert((*name).to_owned(), value.clone());
+    }
+    let mut run = RunWriter::create(root.path(), &info).unwrap();
+    for record in records {
+        run.trial(record).unwrap();
+    }
+    load(&root.path().join(ID)).unwrap()
+}
+
+fn of<'a>(all: &'a [Series], metric: &str) -> Vec<&'a Series> {
+    all.iter()
+        .filter(|series| series.metric == metric)
+        .collect()
+}
+
+#[test]
+fn trials_in_order_without_controls_and_invalid_ones() {
+    let mut trials = Vec::new();
+    for (number, rate) in [(1, 8e5), (2, 7e5), (3, 9e5), (4, 1e5), (5, 6e5)] {
+        let mut record = trial(number);
+        record.test_case = "64B-2000flows-ipv4".into();
+        record.control = number == 4;
+        record.not_saturated = number == 3;
+        record.forwarding_rate_pps = Some(rate);
+        record.validity = valid();
+        trials.push(record);
+    }
+    trials[1].validity.reasons.push("a link went down".into());
+    let run = stored(
+        &trials,
+        &[("configuration", json!("nft.conf")), ("load", json!("max"))],
+    );
+    let all = run.series();
+    let rates = of(&all, FORWARDING_RATE);
+    let [series] = rates[..] else {
+        panic!("{all:?}")
+    };
+    assert_eq!(series.values, [8e5, 9e5, 6e5]);
+    assert_eq!((series.left_out, series.generator_limited), (1, 1));
+    assert_eq!((series.unit.as_str(), &series.turns), ("pps", &None));
+    assert_eq!(series.state, Some(state()));
+    // windows of all states are in the figure without the gate
+    assert_eq!(of(&all, FORWARDING_RATE_UNGATED)[0].state, None);
+    let label = |key: &str| series.labels[key].as_str();
+    assert_eq!(
+        [
+            "configuration",
+            "frame_size_bytes",
+            "flows",
+            "ip_version",
+            "run",
+            "load",
+            "kernel",
+            "engine"
+        ]
+        .map(label),
+        [
+            "nft.conf",
+            "64",
+            "2000",
+            "ipv4",
+            ID,
+            "max",
+            "6.18.0",
+            "live-frames"
+        ]
+    );
+    // Another metric of the same trials: the samples have no ungated rate.
+    let ungated = of(&all, "forwarding-rate-ungated");
+    assert_eq!((ungated[0].values.len(), ungated[0].left_out), (0, 4));
+}
+
+#[test]
+fn rebuilds_give_one_series_per_configuration_in_turns() {
+    let mut rebuilds = Vec::new();
+    for number in 1..=4 {
+        let mut record = rebuild(number);
+        record.forwarding_rate_pps = vec![8e5, 8.01e5, 7e5 + f64::from(number), 4e5];
+        record.difference_percent = vec![0.0, 0.1, -12.5, -50.0];
+        rebuilds.push(record);
+    }
+    rebuilds[2].difference_percent.clear();
+    let parameters = [
+        ("versus", json!(["nft a", "nft b"])),
+        ("test_cases", json!(["84B-1flow-ipv6"])),
+    ];
+    let all = stored(&rebuilds, &parameters).series();
+    let names: Vec<&str> = all
+        .iter()
+        .map(|s| s.labels["configuration"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["plain", "nft a", "nft b"],
+        "the A/A control is no configuration"
+    );
+    assert_eq!(all[1].values, [700_001.0, 700_002.0, 700_004.0]);
+    assert_eq!(all[1].left_out, 1);
+    assert_eq!(all[1].labels["frame_size_bytes"], "84");
+    assert_eq!(
+        (
+            all[1].labels["flows"].as_str(),
+            all[1].labels["ip_version"].as_str()
+        ),
+        ("1", "ipv6")
+    );
+    let turns = all[2].turns.as_ref().unwrap();
+    assert_eq!(
+        (turns.run.as_str(), &turns.rebuilds[..]),
+        (ID, &[1, 2, 4][..])
+    );
+    assert!(
+        turns
+            .ln_ratios
+            .iter()
+            .all(|ln| (ln - 0.5_f64.ln()).abs() < 1e-12)
+    );
+}
+
+#[test]
+fn imported_records_by_both_rules() {
+    let record = |configuration: &str, iteration: u32, rate: Option<f64>, flows: Option<u64>| {
+        let labels: BTreeMap<String, String> = [
+            ("image".to_owned(), "fbsd11.1".to_owned()),
+            ("configuration".to_owned(), configuration.to_owned()),
+        ]
+        .into();
+        // Through JSON, so that fields that are added later need no change here.
+        serde_json::from_value::<ImportedRecord>(json!({
+            "imported_from": "netbenches",
+            "test_case": format!("fbsd11.1.{configuration}"),
+            "labels": labels,
+            "iteration": iteration,
+            "forwarding_rate_pps": rate,
+            "forwarding_rate_legacy_pps": rate.map(|r| r + 1.0),
+            "samples": 60, "samples_legacy": 40,
+            "ip_version": IpVersion::Ipv4, "frame_size_bytes": 64, "flows": flows,
+            "sources": [], "warnings": [], "validity": valid(),
+        }))
+        .unwrap()
+    };
+    let records = [
+        record("pf", 1, Some(5e6), Some(2000)),
+        record("ipfw", 1, Some(4e6), Some(1)),
+        record("pf", 2, None, None),
+        record("pf", 3, Some(5.1e6), Some(2000)),
+        record("ipfw", 2, Some(4.1e6), Some(2000)),
+    ];
+    let all = stored(&records, &[]).series();
+    let ours = of(&all, FORWARDING_RATE);
+    assert_eq!(ours.len(), 2);
+    assert_eq!(
+        (&ours[0].values[..], ours[0].left_out),
+        (&[5e6, 5.1e6][..], 1)
+    );
+    assert_eq!(
+        ours[0].labels["flows"], "2000",
+        "what one log does not say, another says"
+    );
+    assert_eq!(
+        ours[1].labels.get("flows"),
+        None,
+        "logs that disagree say nothing"
+    );
+    assert_eq!(ours[0].labels["image"], "fbsd11.1");
+    assert_eq!(ours[0].labels["frame_size_bytes"], "64");
+    assert_eq!(
+        of(&all, FORWARDING_RATE_LEGACY)[1].values,
+        [4_000_001.0, 4_100_001.0]
+    );
+}
