@@ -211,10 +211,12 @@ fn a_labs_script_and_our_importer_read_its_logs() {
             .filter_map(|picked| picked.value)
             .collect();
         assert_eq!(rates, picked);
-        // the host may have been busy, but then it was slower
-        assert!(median(&rates) < RATE * 1.1, "{rates:?}");
+        // single intervals are as uneven as the host is busy; together they are slower at most
+        let us: u64 = log.samples.iter().filter_map(|s| s.interval_us).sum();
+        let mean = frames * 1e6 / us as f64;
+        assert!(mean < RATE * 1.1, "{mean}: {rates:?}");
         if !sender.out.contains("could not be sent") {
-            assert!(median(&rates) > RATE * 0.9, "{rates:?}");
+            assert!(mean > RATE * 0.9, "{mean}: {rates:?}");
         }
     }
     // frame n is due n / RATE after the first
