@@ -1,12 +1,13 @@
-//! The test programs that cargo builds. One of them takes most of the time: all others run beside it, one after the other; its tests
-//! that judge rates come last, when nothing else runs.
+//! The test programs that cargo builds: those that only compute run side by side, those that send frames one after the other, and of the
+//! longest those tests last and alone that judge rates.
 //!
 //! It does not read what they say: that is the parent's. Start with [`build`], then [`run`].
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -14,7 +15,14 @@ use serde_json::Value;
 
 use crate::tree::ours;
 
-/// The program that takes most of the time: fwdlab as its users have it.
+/// Crates whose tests send frames: what runs beside them would hold the sender up.
+const FRAMES: &[&str] = &["engine", "lab", "fwdlab"];
+
+/// So many of the others at a time.
+const LANES: usize = 2;
+
+/// The program that takes most of the time: fwdlab as its users have it. Its own tests run two at a time, for most of them wait for half
+/// of their time; to run the other programs beside it as well was no faster, and held up senders.
 const LONGEST: &str = "fwdlab program";
 
 /// Its tests that want the CPUs for themselves stand in modules of this name.
@@ -110,33 +118,50 @@ fn program(message: &str) -> Option<Program> {
     })
 }
 
-/// Runs all, and hands over each as it ends.
+impl Program {
+    fn sends_frames(&self) -> bool {
+        let of = self.name.split(' ').next().unwrap_or_default();
+        FRAMES.contains(&of)
+    }
+}
+
+/// Runs all, those that send frames last, and hands over each as it ends.
 pub fn run(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
-    let (longest, beside): (Vec<_>, Vec<_>) = programs
-        .into_iter()
-        .partition(|program| program.name == LONGEST);
+    let (frames, beside): (Vec<_>, Vec<_>) = programs.into_iter().partition(Program::sends_frames);
+    side_by_side(beside, each);
+    for program in frames {
+        if program.name == LONGEST {
+            each(one(program.clone(), &["--skip", ALONE]));
+            let mut ended = one(program, &[ALONE]);
+            ended.program.name += ", alone";
+            each(ended);
+        } else {
+            each(one(program, &[]));
+        }
+    }
+}
+
+fn side_by_side(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
+    let queue = Mutex::new(VecDeque::from(programs));
+    let next = || {
+        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.pop_front()
+    };
     let (sender, ends) = mpsc::channel();
     std::thread::scope(|scope| {
-        let (of_beside, longest) = (sender.clone(), &longest);
-        scope.spawn(move || {
-            for program in beside {
-                let _ = of_beside.send(one(program, &["--test-threads=1"]));
-            }
-        });
-        scope.spawn(move || {
-            for program in longest {
-                // more threads take as long, and hold up senders
-                let threads = ["--test-threads=2", "--skip", ALONE];
-                let _ = sender.send(one(program.clone(), &threads));
-            }
-        });
-        ends.iter().for_each(&mut *each);
+        for _ in 0..LANES {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                while let Some(program) = next() {
+                    if sender.send(one(program, &[])).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        ends.iter().for_each(each);
     });
-    for program in longest {
-        let mut ended = one(program, &[ALONE]);
-        ended.program.name += ", alone";
-        each(ended);
-    }
 }
 
 fn one(program: Program, arguments: &[&str]) -> Ended {
@@ -239,7 +264,7 @@ mod tests {
         assert!(ends[0].1.contains("/absent") && !ends[0].2, "{ends:?}");
         assert!(ends[1].1.contains("signal") && !ends[1].2, "{ends:?}");
         let longest = [
-            (LONGEST, "--test-threads=2 --skip ::alone::"),
+            (LONGEST, "--skip ::alone::"),
             ("fwdlab program, alone", "::alone::"),
         ];
         for (ended, (name, arguments)) in ends[2..4].iter().zip(longest) {

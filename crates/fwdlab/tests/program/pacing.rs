@@ -80,106 +80,110 @@ fn a_number_of_frames_is_sent_whatever_happens() {
     }
 }
 
-#[test]
-fn a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing() {
-    if !root("a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing") {
-        return;
-    }
-    let lab = Lab::new();
-    let wire = Wire::new();
-    wire.exec("ethtool -K pb gro on");
-    for engine in ["xdp-live", "af-xdp", "af-packet"] {
-        for frames in ["--flows 100", "--profile imix"] {
-            let words = format!("--load 20kpps --for 1s --engine {engine} {frames}");
-            let made_up = sent(&lab, &wire, &words);
-            assert_eq!(made_up["hold_ups"], "make-up");
-            let figures = Figures::of(&made_up);
-            assert!(figures.is_complete(), "{words}: {figures:?}");
-            if figures.not_sent > 0 {
-                assert!(figures.had_no_chance(), "{words}: {figures:?}");
-            } else {
-                // 400 frames and no fewer, for no signal comes too early
-                assert!(figures.made_up >= 390, "{words}: {figures:?}");
-            }
+mod alone {
+    use super::*;
 
-            let forgiven = sent(&lab, &wire, &format!("{words} --hold-ups forgive"));
-            let figures = Figures::of(&forgiven);
-            assert!(figures.is_complete(), "{words}: {figures:?}");
-            assert!(figures.not_sent >= 390, "{words}: {figures:?}");
-            assert_eq!(count(&forgiven["frames_made_up"]), 0);
-            assert_eq!(forgiven["hold_ups"], "forgive");
+    #[test]
+    fn a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing() {
+        if !root("a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing") {
+            return;
+        }
+        let lab = Lab::alone();
+        let wire = Wire::new();
+        wire.exec("ethtool -K pb gro on");
+        for engine in ["xdp-live", "af-xdp", "af-packet"] {
+            for frames in ["--flows 100", "--profile imix"] {
+                let words = format!("--load 20kpps --for 1s --engine {engine} {frames}");
+                let made_up = sent(&lab, &wire, &words);
+                assert_eq!(made_up["hold_ups"], "make-up");
+                let figures = Figures::of(&made_up);
+                assert!(figures.is_complete(), "{words}: {figures:?}");
+                if figures.not_sent > 0 {
+                    assert!(figures.had_no_chance(), "{words}: {figures:?}");
+                } else {
+                    // 400 frames and no fewer, for no signal comes too early
+                    assert!(figures.made_up >= 390, "{words}: {figures:?}");
+                }
+
+                let forgiven = sent(&lab, &wire, &format!("{words} --hold-ups forgive"));
+                let figures = Figures::of(&forgiven);
+                assert!(figures.is_complete(), "{words}: {figures:?}");
+                assert!(figures.not_sent >= 390, "{words}: {figures:?}");
+                assert_eq!(count(&forgiven["frames_made_up"]), 0);
+                assert_eq!(forgiven["hold_ups"], "forgive");
+            }
         }
     }
-}
 
-/// A second at 10 kpps, of which the sender is stopped for a tenth. Another process may hold it up as well: so what is asked of
-/// latencies is what the same run says of its lateness.
-#[test]
-fn a_sender_that_was_stopped_does_not_hide_it_from_latencies() {
-    const TEST: &str = "a_sender_that_was_stopped_does_not_hide_it_from_latencies";
-    const STOPPED: Duration = Duration::from_millis(100);
-    const GAP_NS: u64 = 100_000;
-    if !root(TEST) {
-        return;
-    }
-    let lab = Lab::new();
-    let wire = Wire::new();
-    let analysed = |arguments: &str| {
-        let command = format!(
-            "send --port pa --rx-port pb --dst-mac {MAC_B} --load 10kpps --for 1s --analyse --json-stream {arguments}"
-        );
-        let mut sender = wire.start(&lab, &command);
-        hold_up(&mut sender, STOPPED);
-        let finished = sender.event("finished");
-        sender.wait(PATIENCE);
-        let figures = Figures::of(&finished["send"][0]);
-        (
-            figures,
-            finished["receive"][0]["streams"][0]["latency"].clone(),
-        )
-    };
-    for engine in ["xdp-live", "af-xdp", "af-packet"] {
-        for frames in ["", "--profile imix"] {
-            let arguments = format!("--engine {engine} {frames}");
+    /// A second at 10 kpps, of which the sender is stopped for a tenth. Another process may hold it up as well: so what is asked of
+    /// latencies is what the same run says of its lateness.
+    #[test]
+    fn a_sender_that_was_stopped_does_not_hide_it_from_latencies() {
+        const TEST: &str = "a_sender_that_was_stopped_does_not_hide_it_from_latencies";
+        const STOPPED: Duration = Duration::from_millis(100);
+        const GAP_NS: u64 = 100_000;
+        if !root(TEST) {
+            return;
+        }
+        let lab = Lab::alone();
+        let wire = Wire::new();
+        let analysed = |arguments: &str| {
+            let command = format!(
+                "send --port pa --rx-port pb --dst-mac {MAC_B} --load 10kpps --for 1s --analyse --json-stream {arguments}"
+            );
+            let mut sender = wire.start(&lab, &command);
+            hold_up(&mut sender, STOPPED);
+            let finished = sender.event("finished");
+            sender.wait(PATIENCE);
+            let figures = Figures::of(&finished["send"][0]);
+            (
+                figures,
+                finished["receive"][0]["streams"][0]["latency"].clone(),
+            )
+        };
+        for engine in ["xdp-live", "af-xdp", "af-packet"] {
+            for frames in ["", "--profile imix"] {
+                let arguments = format!("--engine {engine} {frames}");
+                let (figures, latency) = analysed(&arguments);
+                let at = |name: &str| count(&latency[name]);
+                if figures.not_sent > 0 {
+                    skipped(
+                        TEST,
+                        &format!("{arguments}: this machine is too busy: {figures:?}"),
+                    );
+                    continue;
+                }
+                let told = format!("{arguments}: {figures:?}, {latency}");
+                // a lateness is told as the upper end of a 64th
+                let stopped_ns = figures.latest_ns - figures.latest_ns / 64;
+                assert!(stopped_ns >= 98_000_000, "{told}");
+                assert!(at("latency_max_ns") + 2 * GAP_NS >= stopped_ns, "{told}");
+                // 1000 of 10,000 frames were due meanwhile, evenly: of the 100 that waited longest, all but a tenth of it
+                assert!(at("latency_p99_ns") >= 88_000_000, "{told}");
+                assert!(at("latency_held_up_frames") >= 990, "{told}");
+                assert_eq!(at("latency_held_up_max_ns"), figures.latest_ns, "{told}");
+                let marked = words(&latency["latency_of_sender"]);
+                assert!(marked.contains(&"latency_p99_ns".to_owned()), "{told}");
+            }
+            let arguments = format!("--engine {engine} --hold-ups forgive");
             let (figures, latency) = analysed(&arguments);
-            let at = |name: &str| count(&latency[name]);
-            if figures.not_sent > 0 {
-                skipped(
-                    TEST,
-                    &format!("{arguments}: this machine is too busy: {figures:?}"),
-                );
-                continue;
-            }
             let told = format!("{arguments}: {figures:?}, {latency}");
-            // a lateness is told as the upper end of a 64th
-            let stopped_ns = figures.latest_ns - figures.latest_ns / 64;
-            assert!(stopped_ns >= 98_000_000, "{told}");
-            assert!(at("latency_max_ns") + 2 * GAP_NS >= stopped_ns, "{told}");
-            // 1000 of 10,000 frames were due meanwhile, evenly: of the 100 that waited longest, all but a tenth of it
-            assert!(at("latency_p99_ns") >= 88_000_000, "{told}");
-            assert!(at("latency_held_up_frames") >= 990, "{told}");
-            assert_eq!(at("latency_held_up_max_ns"), figures.latest_ns, "{told}");
-            let marked = words(&latency["latency_of_sender"]);
-            assert!(marked.contains(&"latency_p99_ns".to_owned()), "{told}");
+            assert!(figures.not_sent >= 990, "{told}");
+            assert_eq!(
+                count(&latency["latency_not_sent_frames"]),
+                figures.not_sent,
+                "{told}"
+            );
+            assert!(
+                latency["latency_p99_ns"].is_u64() || figures.sent < 1000,
+                "{told}"
+            );
+            // every tenth frame and more never left: endless
+            assert!(latency["latency_with_loss_p99_ns"].is_null(), "{told}");
+            assert!(
+                words(&latency["latency_of_sender"]).contains(&"latency_max_ns".to_owned()),
+                "{told}"
+            );
         }
-        let arguments = format!("--engine {engine} --hold-ups forgive");
-        let (figures, latency) = analysed(&arguments);
-        let told = format!("{arguments}: {figures:?}, {latency}");
-        assert!(figures.not_sent >= 990, "{told}");
-        assert_eq!(
-            count(&latency["latency_not_sent_frames"]),
-            figures.not_sent,
-            "{told}"
-        );
-        assert!(
-            latency["latency_p99_ns"].is_u64() || figures.sent < 1000,
-            "{told}"
-        );
-        // every tenth frame and more never left: endless
-        assert!(latency["latency_with_loss_p99_ns"].is_null(), "{told}");
-        assert!(
-            words(&latency["latency_of_sender"]).contains(&"latency_max_ns".to_owned()),
-            "{told}"
-        );
     }
 }
