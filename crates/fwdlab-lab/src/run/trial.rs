@@ -591,14 +591,16 @@ fn one_slice(
 }
 
 fn ports(before: &PortCounters, after: &PortCounters) -> Counters {
+    // a port that goes away takes its counters with it; that the trial is invalid then is said by who watches links
+    let since = u64::saturating_sub;
     Counters {
-        generator_port_tx_packets: after.tx.0 - before.tx.0,
-        generator_port_tx_dropped: after.tx.1 - before.tx.1,
-        dut_in_rx_packets: after.dut_in.0 - before.dut_in.0,
-        dut_in_rx_dropped: after.dut_in.1 - before.dut_in.1,
-        dut_out_tx_packets: after.dut_out.0 - before.dut_out.0,
-        dut_out_tx_dropped: after.dut_out.1 - before.dut_out.1,
-        receiver_port_rx_packets: after.rx.0 - before.rx.0,
+        generator_port_tx_packets: since(after.tx.0, before.tx.0),
+        generator_port_tx_dropped: since(after.tx.1, before.tx.1),
+        dut_in_rx_packets: since(after.dut_in.0, before.dut_in.0),
+        dut_in_rx_dropped: since(after.dut_in.1, before.dut_in.1),
+        dut_out_tx_packets: since(after.dut_out.0, before.dut_out.0),
+        dut_out_tx_dropped: since(after.dut_out.1, before.dut_out.1),
+        receiver_port_rx_packets: since(after.rx.0, before.rx.0),
         ..Counters::default()
     }
 }
