@@ -655,6 +655,19 @@ pub enum Unit {
     Percent,
 }
 
+impl Unit {
+    /// As it is written behind values that are compared.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Unit::FramesPerSecond => "pps",
+            Unit::Nanoseconds => "ns",
+            Unit::Seconds => "s",
+            Unit::Frames => "frames",
+            Unit::Percent => "%",
+        }
+    }
+}
+
 impl Outcome {
     /// The figures that stand for it; none where there is no answer.
     pub fn figures(&self) -> Vec<Figure> {
@@ -697,19 +710,7 @@ impl Outcome {
                 bursts.collect()
             }
             Found::Soak(found) => one("frame loss", Percent, Some(100.0 * found.loss_ratio)),
-            Found::Mlrsearch(found) => {
-                let goals = found.goals.iter().zip(1..);
-                goals
-                    .filter_map(|(goal, number)| {
-                        // a definition is too long for a name
-                        let name = match goal.name.contains('=') {
-                            true => format!("goal {number}"),
-                            false => goal.name.clone(),
-                        };
-                        figure(&name, FramesPerSecond, goal.relevant_lower_bound_pps)
-                    })
-                    .collect()
-            }
+            Found::Mlrsearch(found) => found.figures(),
             Found::Sweep(found) => {
                 let reference = found.points.first().and_then(|point| point.median_pps);
                 let at = found.points.first().map_or(0, |point| point.value);

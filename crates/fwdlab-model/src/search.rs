@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::{Figure, Unit};
 use crate::procedure::Queries;
 use crate::variant::Variant;
 
@@ -71,6 +72,25 @@ pub struct SearchOutcome {
 const FAR_BELOW: f64 = 0.7;
 
 impl SearchOutcome {
+    /// The load of every goal that was found.
+    pub fn figures(&self) -> Vec<Figure> {
+        let goals = self.goals.iter().zip(1..);
+        goals
+            .filter_map(|(goal, number)| {
+                // a definition is too long for a name
+                let name = match goal.name.contains('=') {
+                    true => format!("goal {number}"),
+                    false => goal.name.clone(),
+                };
+                goal.relevant_lower_bound_pps.map(|value| Figure {
+                    name,
+                    unit: Unit::FramesPerSecond,
+                    value,
+                })
+            })
+            .collect()
+    }
+
     /// What the DUT forwarded of the loads of this search at most, where that is far more than the load that met the goal: it may lose
     /// a little long before it is overloaded, or the trials in between were disturbed.
     pub fn far_above(&self, goal: &GoalResult) -> Option<f64> {

@@ -12,12 +12,15 @@ pub const FORWARDING_RATE: &str = "forwarding-rate";
 pub const FORWARDING_RATE_UNGATED: &str = "forwarding-rate-ungated";
 /// Imported runs by their archive's own rule.
 pub const FORWARDING_RATE_LEGACY: &str = "forwarding-rate-legacy";
-/// All metrics that records give.
-pub const METRICS: [&str; 3] = [
-    FORWARDING_RATE,
-    FORWARDING_RATE_UNGATED,
-    FORWARDING_RATE_LEGACY,
-];
+/// The metric of a figure of this name, as people type it: `receive-rate` for `receive rate`, `pdr-0.5` for `PDR 0.5 %`.
+pub fn metric(figure: &str) -> String {
+    let letter = |c: char| match c.is_ascii_alphanumeric() || c == '.' {
+        true => c.to_ascii_lowercase(),
+        false => ' ',
+    };
+    let words: String = figure.chars().map(letter).collect();
+    words.split_whitespace().collect::<Vec<_>>().join("-")
+}
 
 /// The results of one test case in the order in which they were measured.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -26,9 +29,9 @@ pub struct Series {
     pub test_case: String,
     /// What tells it from others: `configuration`, `frame_size_bytes`, `flows`, `ip_version`, `image`, `traffic`, `run` ...
     pub labels: BTreeMap<String, String>,
-    /// What the values are, as in [`METRICS`].
+    /// What the values are: [`FORWARDING_RATE`], or a figure of a procedure by its [`metric`].
     pub metric: String,
-    /// The unit of the values: `pps`; empty for bare numbers.
+    /// The unit of the values: `pps`, `ns`, `%`; empty for bare numbers.
     pub unit: String,
     /// Valid values, in order of measurement.
     pub values: Vec<f64>,
@@ -51,4 +54,21 @@ pub struct Turns {
     pub rebuilds: Vec<u32>,
     /// `ln(rate / rate of the plain DUT)` of each value, from the slices of its rebuild.
     pub ln_ratios: Vec<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_typed_without_quotes() {
+        for (figure, typed) in [
+            ("receive rate", "receive-rate"),
+            ("NDR", "ndr"),
+            ("PDR 0.5 %", "pdr-0.5"),
+            ("rules, cost of one", "rules-cost-of-one"),
+        ] {
+            assert_eq!(metric(figure), typed);
+        }
+    }
 }

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::outcome::{Figure, Unit};
 use fwdlab_model::result::{RunInfo, TrialRecord};
 use fwdlab_model::series::{
-    FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series, Turns,
+    FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series, Turns, metric,
 };
 use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::variant::Variant;
 
 use crate::read::StoredRun;
 
-/// The unit of every forwarding rate.
-const UNIT: &str = "pps";
 /// The configuration of a DUT to which nothing was applied.
 const PLAIN: &str = "plain";
 
@@ -25,17 +25,17 @@ type Labels = BTreeMap<String, String>;
 impl StoredRun {
     /// All series of the run, in the order in which their first values were measured.
     ///
-    /// Trials give one per test case and metric, rebuilds of a paired comparison one per configuration, imported records
-    /// one per test case and metric; trials of a search are at loads of their own and give none. A series without a valid value is given too: it says how many were left out.
+    /// Trials of the maximum forwarding rate give one per test case and metric, rebuilds of a paired comparison one per configuration,
+    /// imported records one per test case and metric; procedures and searches one per figure, with a value for every iteration of a
+    /// campaign: their trials are evidence for a figure and no samples of anything. A series without a valid value is given too: it
+    /// says how many were left out.
     pub fn series(&self) -> Vec<Series> {
         let mut all = Collection::default();
-        for trial in self
-            .trials
-            .iter()
-            .filter(|t| !t.control && t.search.is_none())
-        {
+        let is_sample = |t: &&TrialRecord| !t.control && t.search.is_none() && t.asked.is_none();
+        for trial in self.trials.iter().filter(is_sample) {
             self.add_trial(trial, &mut all);
         }
+        self.add_figures(&mut all);
         all.series.extend(self.of_rebuilds());
         self.add_imported(&mut all);
         all.series
@@ -56,13 +56,85 @@ impl StoredRun {
             (FORWARDING_RATE_UNGATED, trial.forwarding_rate_ungated_pps),
         ] {
             let value = value.filter(|_| trial.validity.is_valid());
-            let series = all.of(&trial.test_case, &labels, metric);
+            let series = all.of(&trial.test_case, &labels, metric, Unit::FramesPerSecond);
             add(series, value);
             series.generator_limited += u32::from(trial.not_saturated && value.is_some());
             if metric == FORWARDING_RATE {
                 series.state = self.info.facts.states.first().cloned();
             }
         }
+    }
+
+    /// What procedures and searches found, and what the iterations of a campaign did.
+    fn add_figures(&self, all: &mut Collection) {
+        let Some(summary) = &self.summary else {
+            return;
+        };
+        for case in &summary.cases {
+            let labels = self.figure_labels(&case.case.stream, &case.case.variant);
+            let configuration = case.case.configuration.clone();
+            let labels = with(labels, "configuration", configuration);
+            let test_case = case.case.variant.id(&case.case.stream);
+            for figure in &case.figures {
+                let labels = with(labels.clone(), "procedure", summary.procedure.clone());
+                let series = all.of(&test_case, &labels, &metric(&figure.name), figure.unit);
+                figure
+                    .values
+                    .iter()
+                    .for_each(|value| add(series, Some(*value)));
+                series.left_out += case.failures().count() as u32;
+            }
+        }
+        for outcome in &summary.outcomes {
+            let is_of = |trial: &&TrialRecord| {
+                trial.stream.frame_size_bytes == outcome.frame_size_bytes
+                    && trial.variant == outcome.variant
+            };
+            let procedure = outcome.found.procedure();
+            let stream = self.trials.iter().find(is_of).map(|trial| &trial.stream);
+            self.add_found(procedure, stream, &outcome.variant, outcome.figures(), all);
+        }
+        if let Some(search) = &summary.search {
+            let stream = self.trials.first().map(|trial| &trial.stream);
+            let variant = Variant::default();
+            self.add_found(&summary.procedure, stream, &variant, search.figures(), all);
+        }
+    }
+
+    /// Figures of one procedure on one stream, each of which is one value.
+    fn add_found(
+        &self,
+        procedure: &str,
+        stream: Option<&Stream>,
+        variant: &Variant,
+        figures: Vec<Figure>,
+        all: &mut Collection,
+    ) {
+        let Some(stream) = stream.or(self.trials.first().map(|trial| &trial.stream)) else {
+            return;
+        };
+        let configuration = parameter(&self.info, "configuration");
+        let configuration = configuration.unwrap_or_else(|| PLAIN.into());
+        let labels = self.figure_labels(stream, variant);
+        let labels = with(labels, "configuration", configuration);
+        let labels = with(labels, "procedure", procedure.into());
+        for figure in figures {
+            let metric = metric(&figure.name);
+            let series = all.of(&variant.id(stream), &labels, &metric, figure.unit);
+            add(series, Some(figure.value));
+        }
+    }
+
+    fn figure_labels(&self, stream: &Stream, variant: &Variant) -> Labels {
+        let mut labels = run_labels(&self.info);
+        if let Some(trial) = self.trials.first() {
+            labels.insert("engine".into(), trial.engine.clone());
+        }
+        add_stream(&mut labels, stream);
+        if !variant.is_plain() {
+            labels.insert("series".into(), variant.id(stream));
+        }
+        labels
     }
 
     fn of_rebuilds(&self) -> Vec<Series> {
@@ -95,7 +167,7 @@ impl StoredRun {
             test_case,
             labels,
             metric: FORWARDING_RATE.into(),
-            unit: UNIT.into(),
+            unit: Unit::FramesPerSecond.symbol().into(),
             ..Series::default()
         };
         let mut turns = Turns {
@@ -135,7 +207,8 @@ impl StoredRun {
                 (FORWARDING_RATE_LEGACY, record.forwarding_rate_legacy_pps),
             ] {
                 let value = value.filter(|_| record.validity.is_valid());
-                add(all.of(&record.test_case, labels, metric), value);
+                let rate = Unit::FramesPerSecond;
+                add(all.of(&record.test_case, labels, metric, rate), value);
             }
         }
     }
@@ -180,20 +253,25 @@ struct Collection {
 
 impl Collection {
     /// The series of this test case, labels and metric; made when it is the first record of it.
-    fn of(&mut self, test_case: &str, labels: &Labels, metric: &str) -> &mut Series {
+    fn of(&mut self, test_case: &str, labels: &Labels, metric: &str, unit: Unit) -> &mut Series {
         let key = (metric.to_owned(), test_case.to_owned(), labels.clone());
         let index = *self.index.entry(key).or_insert_with(|| {
             self.series.push(Series {
                 test_case: test_case.to_owned(),
                 labels: labels.clone(),
                 metric: metric.to_owned(),
-                unit: UNIT.to_owned(),
+                unit: unit.symbol().to_owned(),
                 ..Series::default()
             });
             self.series.len() - 1
         });
         &mut self.series[index]
     }
+}
+
+fn with(mut labels: Labels, key: &str, value: String) -> Labels {
+    labels.insert(key.to_owned(), value);
+    labels
 }
 
 fn add(series: &mut Series, value: Option<f64>) {

@@ -11,7 +11,13 @@ use super::{Column, CompareError, Options, SOURCE, Source, Unmatched};
 use crate::words::flows;
 
 /// Labels of the traffic: series that differ in one of them are not compared, unless another of them makes the columns.
-const TRAFFIC: [&str; 4] = ["traffic", "frame_size_bytes", "flows", "ip_version"];
+const TRAFFIC: [&str; 5] = [
+    "traffic",
+    "frame_size_bytes",
+    "flows",
+    "ip_version",
+    "series",
+];
 /// Where a series comes from; it tells no test cases apart.
 const ORIGIN: [&str; 6] = ["run", "kernel", "cpu_model", "engine", "load", "procedure"];
 /// Longest list in a message.

@@ -40,7 +40,7 @@ pub struct Source {
 /// How to compare.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The metric, as in [`fwdlab_model::series::METRICS`].
+    /// The metric, as in [`fwdlab_model::series::Series`].
     pub metric: String,
     /// The label whose values become columns; without it [`SOURCE`], or the configuration where there is one source.
     pub by: Option<String>,

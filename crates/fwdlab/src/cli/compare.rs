@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use fwdlab_model::series::{FORWARDING_RATE, METRICS, Series};
+use fwdlab_model::series::{FORWARDING_RATE, Series};
 use fwdlab_report::compare::{self, Judged, Limit, Options, Outcome, Source, TestChoice};
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::{Model, Options as ReadOptions, read_values};
@@ -30,9 +30,10 @@ pub struct Compare {
     /// Column that the others are compared with, or the beginning of its name [default: the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// What to compare; files of numbers are taken for it
-    #[arg(long, default_value = FORWARDING_RATE, value_parser = METRICS)]
-    metric: String,
+    /// What to compare: forwarding-rate, ndr, throughput, receive-rate ...; files of numbers are taken for it [default: that of
+    /// --fail-if, else forwarding-rate, else the first that all runs have]
+    #[arg(long)]
+    metric: Option<String>,
     /// Test: auto is Welch's t, or ranks where outliers or two modes contradict normal values
     #[arg(long, value_enum, default_value_t)]
     test: Test,
@@ -103,15 +104,21 @@ impl Compare {
             (true, Format::Text | Format::Json) => Format::Json,
             (true, _) => return Err(Usage("--json and --format name two formats".into()).into()),
         };
-        if let Some(limit) = self.fail_if.iter().find(|l| l.metric != self.metric) {
-            let (metric, limited) = (&self.metric, &limit.metric);
+        let mut sources = self.sources(global)?;
+        let metric = self.metric(&sources);
+        for series in sources.iter_mut().flat_map(|source| &mut source.series) {
+            if series.metric.is_empty() {
+                series.metric.clone_from(&metric);
+            }
+        }
+        if let Some(limit) = self.fail_if.iter().find(|l| l.metric != metric) {
+            let limited = &limit.metric;
             return Err(Usage(format!(
                 "--fail-if is about {limited}, but what is compared is {metric}: add --metric {limited}"
             ))
             .into());
         }
-        let sources = self.sources(global)?;
-        let options = self.options();
+        let options = self.options(metric);
         if self.changes {
             return changes(&sources, &options, format);
         }
@@ -153,9 +160,30 @@ impl Compare {
         })
     }
 
-    fn options(&self) -> Options {
+    fn metric(&self, sources: &[Source]) -> String {
+        let limited = self.fail_if.first().map(|limit| &limit.metric);
+        if let Some(metric) = self.metric.as_ref().or(limited) {
+            return metric.clone();
+        }
+        let has = |source: &Source, metric: &str| {
+            // a file of numbers is of any
+            let mut all = source.series.iter();
+            all.any(|series| series.metric == metric || series.metric.is_empty())
+        };
+        let in_all = |metric: &&str| sources.iter().all(|source| has(source, metric));
+        let of_first = sources.iter().flat_map(|source| &source.series);
+        let of_first = of_first.map(|series| series.metric.as_str());
+        let mut candidates = std::iter::once(FORWARDING_RATE).chain(of_first);
+        candidates
+            .find(in_all)
+            .filter(|metric| !metric.is_empty())
+            .unwrap_or(FORWARDING_RATE)
+            .to_owned()
+    }
+
+    fn options(&self, metric: String) -> Options {
         Options {
-            metric: self.metric.clone(),
+            metric,
             by: self.by.clone(),
             baseline: self.baseline.clone(),
             test: match self.test {
@@ -232,7 +260,6 @@ impl Compare {
         })?;
         let unit = if name.ends_with(".pps") { "pps" } else { "" };
         Ok(Series {
-            metric: self.metric.clone(),
             unit: unit.into(),
             values,
             ..Series::default()

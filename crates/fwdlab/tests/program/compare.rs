@@ -304,15 +304,15 @@ fn a_broken_limit_is_code_6() {
 
     for (limit, words) in [
         ("forwarding-rate = 2%", "character 17"),
-        ("latency < 2%", "forwarding-rate"),
+        ("< 2%", "expected a metric"),
         ("forwarding-rate < -2", "expected `%`"),
-        (
-            "forwarding-rate-legacy < -2%",
-            "--metric forwarding-rate-legacy",
-        ),
     ] {
         limited(loss, limit).code(2).says(&[words]);
     }
+    let other = ["--metric", "ndr", "--fail-if", "pdr < -2%"];
+    desk.compare(&[&loss[..], &other[..]].concat())
+        .code(2)
+        .says(&["what is compared is ndr: add --metric pdr"]);
 }
 
 #[test]
@@ -500,4 +500,57 @@ fn change_points_over_files() {
         .code(2);
     desk.compare(&["--changes", "series", "--fail-if", "forwarding-rate < 1%"])
         .code(2);
+}
+
+/// Runs of procedures are compared by their figures: one value for every iteration, and none of a trial.
+#[test]
+fn what_procedures_found_is_compared() {
+    let lab = crate::support::Lab::new();
+    let compare = |arguments: &[&str]| lab.run(&[&["compare"], arguments].concat());
+    let json = |arguments: &[&str]| -> Value {
+        let ended = compare(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&ended.code(0).out).unwrap()
+    };
+    for capacity in ["1e6", "1.1e6"] {
+        let dut = format!("capacity={capacity},link=10Gbps");
+        lab.run(&["throughput", "--engine", "sim", "--dut", &dut])
+            .code(0);
+    }
+    // the first that both have
+    let found = json(&["@2", "@1"]);
+    assert_eq!(
+        (&found["metric"], &found["unit"]),
+        (&json!("ndr"), &json!("pps"))
+    );
+    let row = &found["rows"][0];
+    assert_eq!(list(&row["cells"][0]["values"]).len(), 1, "no trials");
+    let difference = number(&row["comparisons"][0]["difference_percent"]);
+    assert!((difference - 10.0).abs() < 0.2, "{row}");
+    assert_eq!(json(&["@2", "@1", "--metric", "pdr"])["metric"], "pdr");
+    compare(&["@2", "@1", "--metric", "loss"]).code(2).says(&[
+        "nothing has the metric `loss`",
+        "ndr",
+        "pdr",
+    ]);
+
+    let campaign = |name: &str, capacity: f64, configurations: &str| {
+        let file = lab.path().join(name);
+        let text = format!(
+            "campaign = 'mrr'\niterations = 5\n[matrix]\nflows = 10\n{configurations}\n[bed]\nengine = 'sim'\nmax = '2Mpps'\n\
+             dut = 'capacity={capacity},noise=0.01'\n[procedure]\nid = 'mrr'\n"
+        );
+        fs::write(&file, text).unwrap();
+        lab.run(&["run", file.to_str().unwrap()]).code(0);
+    };
+    campaign("a.toml", 1e6, "");
+    campaign("b.toml", 1.1e6, "");
+    let found = json(&["@2", "@1"]);
+    assert_eq!(found["metric"], "receive-rate");
+    let row = &found["rows"][0];
+    assert_eq!(list(&row["cells"][0]["values"]).len(), 5, "{row}");
+    assert_eq!(row["comparisons"][0]["verdict"], "more", "{row}");
+    // a limit says what is compared
+    let limit = |limit| compare(&["@1", "@2", "--fail-if", limit]);
+    limit("receive-rate < -5%").code(6);
+    limit("receive-rate < -20%").code(0);
 }
