@@ -2,7 +2,7 @@
 //!
 //! For a run of one procedure, and for every test case of a campaign. Start with [`Course::follow`].
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fwdlab_measure::ahead::{Ahead, Capacities, ahead};
 use fwdlab_measure::conservation::{balance, objections};
@@ -65,7 +65,21 @@ struct Pace {
     beyond: Duration,
     /// Another figure than the planned one has been told.
     corrected: bool,
+    /// What was found to be left last.
+    left: Option<Left>,
 }
+
+/// What is left, when that was found, and how long it took to find it: some procedures fit a model to every answer.
+#[derive(Clone, Copy)]
+struct Left {
+    trials: u32,
+    time: Duration,
+    found: Instant,
+    cost: Duration,
+}
+
+/// What is left is found anew when so many times its cost has passed: it must not keep the DUT waiting.
+const SELDOM: u32 = 100;
 
 /// A planned time is told anew when it was wrong by more than this factor.
 const WRONG: f64 = 1.3;
@@ -104,6 +118,7 @@ impl Pace {
             spent: Duration::ZERO,
             beyond: Duration::ZERO,
             corrected,
+            left: None,
         }
     }
 
@@ -251,7 +266,19 @@ impl Course<'_> {
     }
 
     /// Trials that are left of this course, and their time.
-    fn left(&self, session: &Session, at: usize, pace: &Pace) -> Result<(u32, Duration), LabError> {
+    fn left(
+        &self,
+        session: &Session,
+        at: usize,
+        pace: &mut Pace,
+    ) -> Result<(u32, Duration), LabError> {
+        if let Some(last) = pace.left
+            && last.found.elapsed() < SELDOM * last.cost
+        {
+            let time = last.time.saturating_sub(last.found.elapsed());
+            return Ok((last.trials, time));
+        }
+        let found = Instant::now();
         let machine = || make(self.asked, &self.limits).map_err(LabError::Preflight);
         let mut this = machine()?;
         session.replay(this.as_mut());
@@ -262,7 +289,14 @@ impl Course<'_> {
             all.trials += series * other.trials;
             all.ns += u64::from(series) * other.ns;
         }
-        Ok((all.trials, pace.time(all)))
+        let (trials, time) = (all.trials, pace.time(all));
+        pace.left = Some(Left {
+            trials,
+            time,
+            found,
+            cost: found.elapsed(),
+        });
+        Ok((trials, time))
     }
 
     /// Says so once when the planned time was wrong.
