@@ -95,9 +95,8 @@ impl StoredRun {
             self.add_found(procedure, stream, &outcome.variant, outcome.figures(), all);
         }
         if let Some(search) = &summary.search {
-            let stream = self.trials.first().map(|trial| &trial.stream);
-            let variant = Variant::default();
-            self.add_found(&summary.procedure, stream, &variant, search.figures(), all);
+            let (procedure, variant) = (&summary.procedure, &search.variant);
+            self.add_found(procedure, None, variant, search.figures(), all);
         }
     }
 
@@ -110,7 +109,8 @@ impl StoredRun {
         figures: Vec<Figure>,
         all: &mut Collection,
     ) {
-        let Some(stream) = stream.or(self.trials.first().map(|trial| &trial.stream)) else {
+        let any = || self.trials.first().map(|trial| &trial.stream);
+        let Some(stream) = stream.or_else(any) else {
             return;
         };
         let configuration = parameter(&self.info, "configuration");
