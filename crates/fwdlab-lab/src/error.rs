@@ -101,18 +101,6 @@ pub enum LabError {
         /// What failed.
         source: Box<LabError>,
     },
-    /// A search cannot go on: one of its trials is invalid every time.
-    #[error(
-        "the search cannot go on: {trials} trials at {load_pps:.0} frames per second were invalid: {reasons}"
-    )]
-    Search {
-        /// How often it was tried.
-        trials: u32,
-        /// The load.
-        load_pps: f64,
-        /// What was wrong with the last one.
-        reasons: String,
-    },
     /// The host lacks what a run needs; nothing was changed or measured.
     #[error("{0}")]
     Preflight(String),

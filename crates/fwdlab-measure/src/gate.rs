@@ -490,7 +490,6 @@ mod tests {
             frame_loss_ratio: 0.0,
             ledger: Ledger::default(),
             counters: Counters::default(),
-            search: None,
             asked: None,
             validity: Validity::default(),
         }

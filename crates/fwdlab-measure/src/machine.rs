@@ -18,7 +18,7 @@ use crate::rfc2544::{Setup, bursts};
 use crate::{equilibrium, forwarding_rate, mrr, plr, ramp, soak, sweep};
 
 /// What can be offered in frames of one size.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
     /// The size; of a profile its mean, rounded.
     pub frame_size: FrameSize,
@@ -28,6 +28,8 @@ pub struct Limit {
     pub line: Option<Line>,
     /// What is offered at most.
     pub max_load_pps: f64,
+    /// Where that comes from, in words.
+    pub source: String,
 }
 
 impl Limit {
@@ -37,6 +39,7 @@ impl Limit {
         mean: MeanSize,
         line: Option<Line>,
         max_load_pps: f64,
+        source: impl Into<String>,
     ) -> Limit {
         let line_rate_pps = line.map_or(f64::INFINITY, |line| line.rate_pps(mean));
         Limit {
@@ -44,6 +47,7 @@ impl Limit {
             mean,
             line,
             max_load_pps: max_load_pps.min(line_rate_pps),
+            source: source.into(),
         }
     }
 
@@ -129,7 +133,7 @@ pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Strin
         inner: Box::new(move |value| {
             let of_size = |limit: &&Limit| u64::from(limit.frame_size.bytes()) == value;
             match limits.iter().find(of_size).filter(|_| by_size) {
-                Some(limit) => plain(&inner, &[*limit]),
+                Some(limit) => plain(&inner, std::slice::from_ref(limit)),
                 None if by_size => Err("no frame size of a stream".into()),
                 None => plain(&inner, &limits),
             }
@@ -204,6 +208,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             goals: typed::parse(&p.goals.join(";"))?,
             min_load_pps: limit.smallest(p.min)?,
             max_load_pps: limit.max_load_pps,
+            max_load_source: limit.source.clone(),
             line: limit.line,
             warm_up_ns: p.warm_up.ns(),
             time_limit_ns: p.time_limit.ns(),
@@ -346,8 +351,8 @@ pub fn waits(p: &campaign::Rfc2544) -> Waits {
 }
 
 /// The first limit: of a procedure that measures one size.
-fn only(limits: &[Limit]) -> Result<Limit, String> {
-    let first = limits.first().copied();
+fn only(limits: &[Limit]) -> Result<&Limit, String> {
+    let first = limits.first();
     first.ok_or_else(|| {
         "no frame size was given: RFC 2544 §9.1 has 64,128,256,512,1024,1280,1518".into()
     })
@@ -378,6 +383,7 @@ mod tests {
             mean: FrameSize::MIN.into(),
             line: None,
             max_load_pps: 1e6,
+            source: "as asked for".into(),
         }
     }
 
@@ -411,7 +417,7 @@ mod tests {
         let speed = LinkSpeed::megabits(100);
         let (emulated, simulated) = (Some(Line::emulated(speed)), Some(Line::simulated(speed)));
         let full = 1e8 / 672.0;
-        let of = |line, held| Limit::new(FrameSize::MIN, FrameSize::MIN.into(), line, held);
+        let of = |line, held| Limit::new(FrameSize::MIN, FrameSize::MIN.into(), line, held, "");
         let filled = of(emulated, 2e6);
         assert_eq!(
             (filled.max_load_pps, filled.reaches_line_rate()),
@@ -426,8 +432,8 @@ mod tests {
         assert_eq!(of(None, 2e6).max_load_pps, 2e6);
         assert!(!of(None, 2e6).reaches_line_rate());
 
-        let peak = |keys: &str, limit| {
-            let mut machine = make(&asked(keys), &[limit]).unwrap();
+        let peak = |keys: &str, limit: &Limit| {
+            let mut machine = make(&asked(keys), std::slice::from_ref(limit)).unwrap();
             machine.next_trial().unwrap().peak_pps()
         };
         for (keys, pps) in [
@@ -440,31 +446,37 @@ mod tests {
             ("id = 'ramp'\ntarget = '10%'\nwarm-up = '1s'", full / 10.0),
             ("id = 'soak'\nload = '95%'", 0.95 * full),
         ] {
-            let asked = peak(keys, filled);
+            let asked = peak(keys, &filled);
             assert!((asked / pps - 1.0).abs() < 1e-12, "{keys}: {asked}");
         }
         // a tester that holds less offers less, and what is in percent stays of the line
-        assert_eq!(peak("id = 'mrr'", short), 1e5);
-        assert_eq!(peak("id = 'trial'\nload = '50%'", short), full / 2.0);
+        assert_eq!(peak("id = 'mrr'", &short), 1e5);
+        assert_eq!(peak("id = 'trial'\nload = '50%'", &short), full / 2.0);
         for (keys, limit, words) in [
             (
                 "id = 'trial'\nload = '200%'",
-                filled,
+                &filled,
                 "more than the emulated link 100 Mbit/s",
             ),
             (
                 "id = 'ramp'\ntarget = 2e5",
-                filled,
+                &filled,
                 "more than the emulated link",
             ),
             (
                 "id = 'mlrsearch'\nmin = '101%'",
-                filled,
+                &filled,
                 "the smallest load: 101%",
             ),
-            ("id = 'trial'\nload = '50%'", of(None, 2e6), "say --link 1G"),
+            (
+                "id = 'trial'\nload = '50%'",
+                &of(None, 2e6),
+                "say --link 1G",
+            ),
         ] {
-            let error = make(&asked(keys), &[limit]).err().unwrap_or_default();
+            let error = make(&asked(keys), std::slice::from_ref(limit))
+                .err()
+                .unwrap_or_default();
             assert!(error.contains(words), "{keys}: {error}");
         }
         // an emulated link is no medium: the name of the standard does not stand alone

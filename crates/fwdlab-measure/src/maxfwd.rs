@@ -526,7 +526,6 @@ mod tests {
                 ..Ledger::default()
             },
             counters: fwdlab_model::loss::Counters::default(),
-            search: None,
             asked: None,
             validity: fwdlab_model::result::Validity::default(),
         }

@@ -547,7 +547,6 @@ mod tests {
             control: None,
             comparisons,
             imported: Vec::new(),
-            search: None,
             outcomes: Vec::new(),
             cases: Vec::new(),
             noise,

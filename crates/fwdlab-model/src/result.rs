@@ -14,7 +14,6 @@ use crate::loss::{Counters, Ledger};
 use crate::outcome::Outcome;
 use crate::probe::{ApartStratum, MachineState, Reading};
 use crate::procedure::Asked;
-use crate::search::{SearchOutcome, SearchTrial};
 use crate::trial::Stream;
 use crate::variant::{DirectionCounts, Variant};
 
@@ -119,10 +118,7 @@ pub struct TrialRecord {
     pub ledger: Ledger,
     /// The counters behind the ledger.
     pub counters: Counters,
-    /// Of a trial that a search made: which load, and why.
-    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
-    pub search: Option<SearchTrial>,
-    /// Of a trial that another procedure asked for: the question, the answer, and what was made of it.
+    /// Of a trial that a procedure asked for: the question, the answer, and what was made of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,
     /// May it be used?
@@ -230,10 +226,7 @@ pub struct Summary {
     /// Test cases of an archive; empty for measurements of our own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imported: Vec<ImportedCase>,
-    /// What a search found; absent for procedures that do not search.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub search: Option<SearchOutcome>,
-    /// What other procedures found, one per procedure and frame size.
+    /// What procedures found, one per procedure and frame size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outcomes: Vec<Outcome>,
     /// What a campaign found, one per test case.

@@ -1,4 +1,4 @@
-//! What is kept of a search for loads: where each trial lies and why it was made, and what each goal found.
+//! What is kept of a search for loads: where its trials lie, and what each goal found.
 //!
 //! Which trial comes next is decided in `fwdlab_measure::mlr`; this is only what remains of it. Loads are named twice, by their
 //! place on the search's grid (whole numbers, for programs that compare) and in frames per second (for people).
@@ -7,34 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{Figure, Unit};
-use crate::procedure::Queries;
 use crate::variant::Variant;
-
-/// What a trial is to its search. Its fields stand beside the others of the trial's record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SearchTrial {
-    /// Place of the load on the search's grid: 0 is the smallest load.
-    pub load_index: u32,
-    /// The load at that place.
-    pub load_pps: f64,
-    /// How long frames were to be sent, in nanoseconds.
-    pub duration_ns: u64,
-    /// Frames lost and frames not sent over frames intended (or sent, if more): what the search is told.
-    pub loss_ratio: f64,
-    /// It ended before its time: it had lost more frames than any goal allows for all of it, and is bad whatever would have come.
-    /// The search takes it as a trial of its intended duration; counts and loss ratio are those until then.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ended_early: bool,
-    /// Made to warm the DUT up: the search makes no use of its result.
-    pub warm_up: bool,
-    /// What came of queries to the DUT's management during it, where it was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub management: Option<Queries>,
-    /// Why this trial was made, in words.
-    pub reason: String,
-    /// What it says of each goal, in words; empty when the search made no use of it.
-    pub says: Vec<String>,
-}
 
 /// The outcome of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,10 +23,8 @@ pub struct SearchOutcome {
     pub max_load_source: String,
     /// Index of the largest load.
     pub max_load_index: u32,
-    /// Trials made, the warm-up and invalid ones included.
+    /// Valid trials, the warm-up included.
     pub trials: u32,
-    /// Of these, trials that were invalid: repeated, never used.
-    pub trials_invalid: u32,
     /// Seconds of traffic in all trials; on a simulated DUT seconds of its time.
     pub traffic_s: f64,
     /// One per goal, in the order in which they were given.
@@ -104,6 +75,9 @@ impl SearchOutcome {
 /// A trial of a search, and what was known after it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchStep {
+    /// Place of its load on the search's grid: 0 is the smallest load. Absent in runs of before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_index: Option<u32>,
     /// Its load.
     pub load_pps: f64,
     /// How long it was to be.
@@ -189,6 +163,7 @@ mod tests {
     #[test]
     fn a_goal_far_below_what_came_out_is_seen() {
         let step = |load_pps: f64, loss_ratio: f64| SearchStep {
+            load_index: None,
             load_pps,
             duration_ns: 1_000_000_000,
             loss_ratio,
@@ -212,7 +187,6 @@ mod tests {
             max_load_source: String::new(),
             max_load_index: 1,
             trials: 2,
-            trials_invalid: 0,
             traffic_s: 2.0,
             goals: Vec::new(),
             course: vec![step(1e6, 0.35), step(361.3e3, 0.0)],

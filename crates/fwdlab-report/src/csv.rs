@@ -21,8 +21,6 @@ pub fn summary(summary: &Summary) -> String {
             .map(|row| line(row.iter().map(String::as_str)))
             .collect::<String>();
         line(fields.into_iter()) + &rows
-    } else if let Some(search) = &summary.search {
-        table(&crate::search::goals(search))
     } else if summary.test_cases.is_empty() {
         table(&content::comparisons(summary))
     } else {

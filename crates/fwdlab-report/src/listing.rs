@@ -3,7 +3,7 @@
 //! It is given what the store knows and finds no run itself. Start with [`table`]; [`result`] is the line.
 
 use fwdlab_model::import::ImportedCase;
-use fwdlab_model::outcome::{Figure, Unit};
+use fwdlab_model::outcome::{Figure, Found, Outcome, Unit};
 use fwdlab_model::result::Summary;
 
 use crate::number::{bits_per_second, count, delay, percent, rate, rate_with_interval, seconds};
@@ -99,8 +99,14 @@ pub fn result(summary: &Summary) -> String {
             case.test_case,
             more(summary.test_cases.len())
         )
-    } else if let Some(search) = &summary.search {
-        crate::search::headline(search)
+    } else if let [
+        Outcome {
+            found: Found::Mlrsearch(found),
+            ..
+        },
+    ] = &summary.outcomes[..]
+    {
+        crate::search::headline(found)
     } else if let Some(outcome) = summary.outcomes.first() {
         let figures = outcome.figures();
         let found = match figures.first() {

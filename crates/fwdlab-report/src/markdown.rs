@@ -35,10 +35,6 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
         text.push_str(&crate::procedures::markdown(info, summary));
         return text;
     }
-    if let Some(search) = &summary.search {
-        text.push_str(&crate::search::markdown(info, summary, search));
-        return text;
-    }
     if !words::comparisons(summary).is_empty() {
         text.push_str(&table(&content::comparisons(summary)));
         text.push('\n');

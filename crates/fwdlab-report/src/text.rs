@@ -41,9 +41,6 @@ pub(crate) fn width() -> usize {
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
-    if let Some(search) = &summary.search {
-        return crate::search::text(info, summary, search);
-    }
     if !summary.cases.is_empty() {
         return crate::campaign::text(info, summary);
     }
@@ -99,10 +96,7 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
 
 /// Why each trial of a search or of a procedure was made, and what it said.
 pub fn explain(trials: &[TrialRecord]) -> String {
-    match trials.iter().any(|trial| trial.search.is_some()) {
-        true => crate::search::explain(trials),
-        false => crate::procedures::explain(trials),
-    }
+    crate::procedures::explain(trials)
 }
 
 /// ` name     text, wrapped and indented`.

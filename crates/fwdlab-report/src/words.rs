@@ -171,10 +171,7 @@ fn without_root(info: &RunInfo) -> &'static str {
 /// Was anything found that a headline could tell?
 fn has_figure(summary: &Summary) -> bool {
     let rate = principal(&summary.test_cases).and_then(|case| case.forwarding_rate_pps);
-    let loads = summary.search.iter().flat_map(|search| &search.goals);
-    let bounds = loads.filter_map(|g| g.relevant_lower_bound_pps.or(g.relevant_upper_bound_pps));
     rate.is_some()
-        || bounds.count() > 0
         || summary.outcomes.iter().any(|outcome| outcome.answered)
         || summary.cases.iter().any(|case| !case.figures.is_empty())
         || (summary.comparisons.iter()).any(|c| c.difference_percent.is_some())
@@ -182,9 +179,6 @@ fn has_figure(summary: &Summary) -> bool {
 
 /// The answer of a run without comparisons.
 fn forwarding(summary: &Summary) -> String {
-    if let Some(search) = &summary.search {
-        return doubted(summary, crate::search::headline(search));
-    }
     if !summary.cases.is_empty() {
         return doubted(summary, crate::campaign::headline(&summary.cases));
     }

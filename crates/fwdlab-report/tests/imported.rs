@@ -74,7 +74,6 @@ fn summary() -> Summary {
             },
             case("nothing"),
         ],
-        search: None,
         outcomes: Vec::new(),
         noise: Noise::default(),
         warnings: vec!["1 of 6 runs are not valid: see their reasons".into()],

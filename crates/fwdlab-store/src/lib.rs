@@ -33,6 +33,7 @@ mod root;
 mod run_dir;
 mod seal;
 mod series;
+mod upgrade;
 
 pub use error::StoreError;
 pub use id::RunId;

@@ -19,6 +19,7 @@ use crate::files::{CHECKSUMS, EVENTS, RUN, SUMMARY, TRIALS, is_locked};
 use crate::regular;
 use crate::run_dir::raw_path;
 use crate::seal::{self, Seal};
+use crate::upgrade;
 
 /// A journal is never larger: a million trials with all their counters have half of it.
 const JOURNAL_CAP_BYTES: u64 = 8 << 30;
@@ -151,6 +152,9 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
             Record::Rebuild(rebuild) => run.rebuilds.push(*rebuild),
             Record::Imported(record) => run.imported.push(*record),
         }
+    }
+    if let Some(summary) = &mut run.summary {
+        upgrade::complete(summary, &run.trials);
     }
     Ok(run)
 }
@@ -287,7 +291,12 @@ pub(crate) fn summary(
             path: path.clone(),
             why: NO_CHECKSUM.into(),
         }),
-        _ => parse_versioned(&path, &bytes),
+        _ => versioned(&path, &bytes).and_then(|()| {
+            upgrade::summary(&bytes).map_err(|error| StoreError::Damaged {
+                path: path.clone(),
+                why: error.to_string(),
+            })
+        }),
     };
     sound.map_err(|error| problems.push(error.to_string())).ok()
 }
@@ -297,6 +306,15 @@ const NO_CHECKSUM: &str = "it has no checksum, which all of this run had";
 
 /// Parses a file that says its format; what a newer program added inside the same format is ignored.
 fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StoreError> {
+    versioned(path, bytes)?;
+    serde_json::from_slice(bytes).map_err(|error| StoreError::Damaged {
+        path: path.to_owned(),
+        why: error.to_string(),
+    })
+}
+
+/// Is a file of a format that we know?
+fn versioned(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     #[derive(Deserialize)]
     struct Version {
         format: u32,
@@ -314,7 +332,7 @@ fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, 
             supported: RUN_FORMAT,
         });
     }
-    serde_json::from_slice(bytes).map_err(damaged)
+    Ok(())
 }
 
 enum Record {
@@ -333,7 +351,7 @@ fn parse_record(line: &[u8]) -> serde_json::Result<Record> {
     match (kind.rebuild, kind.imported_from) {
         (Some(_), _) => serde_json::from_slice(line).map(Record::Rebuild),
         (None, Some(_)) => serde_json::from_slice(line).map(Record::Imported),
-        (None, None) => serde_json::from_slice(line).map(Record::Trial),
+        (None, None) => upgrade::trial(line).map(Record::Trial),
     }
 }
 

@@ -31,7 +31,7 @@ impl StoredRun {
     /// says how many were left out.
     pub fn series(&self) -> Vec<Series> {
         let mut all = Collection::default();
-        let is_sample = |t: &&TrialRecord| !t.control && t.search.is_none() && t.asked.is_none();
+        let is_sample = |t: &&TrialRecord| !t.control && t.asked.is_none();
         for trial in self.trials.iter().filter(is_sample) {
             self.add_trial(trial, &mut all);
         }
@@ -93,10 +93,6 @@ impl StoredRun {
             let procedure = outcome.found.procedure();
             let stream = self.trials.iter().find(is_of).map(|trial| &trial.stream);
             self.add_found(procedure, stream, &outcome.variant, outcome.figures(), all);
-        }
-        if let Some(search) = &summary.search {
-            let (procedure, variant) = (&summary.procedure, &search.variant);
-            self.add_found(procedure, None, variant, search.figures(), all);
         }
     }
 

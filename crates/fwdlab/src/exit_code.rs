@@ -82,7 +82,6 @@ fn of_lab(error: &LabError) -> Code {
     match error {
         LabError::Configuration { .. } | LabError::File(_) => Code::Usage,
         LabError::Preflight(_) | LabError::ProgramMissing { .. } => Code::Preflight,
-        LabError::Search { .. } => Code::NotValid,
         LabError::Interrupted => Code::Interrupted,
         LabError::NotApplied { .. }
         | LabError::NotSet { .. }

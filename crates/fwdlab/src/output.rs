@@ -363,15 +363,15 @@ impl Screen {
         if !record.validity.is_valid() && !is_verbose {
             self.fold(record);
         }
-        if let Some(search) = &record.search {
+        if let Some(asked) = &record.asked {
             if is_verbose {
                 self.line(&format!(
                     "trial {:>3}  {} for {}  lost {}  {}{}",
                     record.trial,
-                    fwdlab_report::number::rate(search.load_pps),
+                    fwdlab_report::number::rate(asked.question.peak_pps()),
                     fwdlab_report::number::seconds(record.duration_s),
-                    fwdlab_report::number::percent(100.0 * search.loss_ratio),
-                    search.reason,
+                    fwdlab_report::number::percent(100.0 * record.frame_loss_ratio),
+                    asked.question.reason,
                     invalid(&record.validity.reasons)
                 ));
             }

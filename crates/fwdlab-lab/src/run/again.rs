@@ -5,9 +5,6 @@
 use fwdlab_measure::campaign::summarise as of_iterations;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd::{self, summarise};
-use fwdlab_measure::mlr::outcome::{self as mlr_outcome, OFFERED_SHARE};
-use fwdlab_measure::mlr::typed::{self, Named};
-use fwdlab_measure::mlr::{self, Search};
 use fwdlab_measure::paired::{self, Rebuild, outcome};
 use fwdlab_measure::procedure::Session;
 use fwdlab_model::campaign::Procedure;
@@ -17,7 +14,6 @@ use fwdlab_model::event::{EventKind, RebuildRecord};
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
 use fwdlab_model::procedure::Question;
 use fwdlab_model::result::{RunState, Summary};
-use fwdlab_model::search::SearchOutcome;
 use fwdlab_model::trial::Stream;
 use fwdlab_store::StoredRun;
 use fwdlab_store::import::netbenches::{FORMAT, cases};
@@ -149,7 +145,7 @@ pub(super) fn keep(asked: &Asked, limits: &[Limit], run: &mut Run<'_>) {
                 "frame_size_bytes": limit.frame_size, "mean_size": limit.mean.parts(),
                 "link_bps": limit.line.map(|line| line.speed.bps()),
                 "link_simulated": limit.line.is_some_and(|line| line.simulated),
-                "max_load_pps": limit.max_load_pps,
+                "max_load_pps": limit.max_load_pps, "source": limit.source,
             })
         })
         .collect();
@@ -198,6 +194,10 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
             mean: MeanSize::new(part(0)?, part(1)?)?,
             line,
             max_load_pps: kept.get("max_load_pps")?.as_f64()?,
+            // runs of before it was kept
+            source: (kept.get("source").and_then(Value::as_str))
+                .unwrap_or("the largest load")
+                .to_owned(),
         })
     };
     let limits = kept.get("limits")?.as_array()?.iter();
@@ -206,9 +206,6 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
 
 /// The procedure, carried out once more with the answers that its trials gave.
 fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
-    if let Some(search) = &summary.search {
-        return of_search(run, search, again);
-    }
     let Some((asked, limits)) = kept(run) else {
         again.not_derived.push(
             "what the procedure found: what it was asked is not kept with a run of this age".into(),
@@ -255,69 +252,6 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
         outcomes.extend(found.map(|outcome| of_series(outcome, &variant)));
     }
     again.compare("outcomes", &summary.outcomes, &outcomes);
-}
-
-/// A search, carried out once more with what its trials lost.
-fn of_search(run: &StoredRun, found: &SearchOutcome, again: &mut Again) {
-    let texts = |key: &str| run.info.parameters.get(key)?.as_array();
-    let goals: Vec<Named> = texts("goals")
-        .into_iter()
-        .flatten()
-        .zip(&found.goals)
-        .filter_map(|(text, kept)| {
-            let named = typed::parse(text.as_str()?).ok()?.into_iter().next()?;
-            Some(Named {
-                name: kept.name.clone(),
-                ..named
-            })
-        })
-        .collect();
-    let seconds = |key: &str| Some((1e9 * run.info.parameters.get(key)?.as_f64()?).round() as u64);
-    let question = || {
-        Search::new(&mlr::Question {
-            goals: goals.iter().map(|named| named.goal.clone()).collect(),
-            min_load_pps: found.min_load_pps,
-            max_load_pps: found.max_load_pps,
-            warm_up_ns: seconds("warm_up_s").unwrap_or(0),
-            // how long it took is not kept: it is carried out as far as there are trials
-            time_limit_ns: u64::MAX,
-        })
-        .ok()
-    };
-    let Some(mut search) = question().filter(|_| goals.len() == found.goals.len()) else {
-        again
-            .not_derived
-            .push("what the search found: its goals are not kept as they were sought".into());
-        return;
-    };
-    let mut short_from: Option<f64> = None;
-    for record in run.trials.iter().filter(|trial| trial.validity.is_valid()) {
-        let (Some(kept), Some(planned)) = (&record.search, search.next_trial()) else {
-            again
-                .differences
-                .push(format!("trial {}: the search asks for none", record.trial));
-            return;
-        };
-        let place = |load: u32, ns: u64| format!("load {load} for {ns} ns");
-        let (asked, made) = (
-            place(planned.load_index, planned.duration_ns),
-            place(kept.load_index, kept.duration_ns),
-        );
-        if asked != made {
-            again.differences.push(format!(
-                "trial {}: it was {made}, and after the trials before it {asked} is asked for",
-                record.trial
-            ));
-            return;
-        }
-        search.record(kept.loss_ratio, 0);
-        let intended = record.ledger.frames_intended.unwrap_or(0) as f64;
-        if !kept.ended_early && (record.ledger.frames_sent as f64) < OFFERED_SHARE * intended {
-            short_from = Some(short_from.map_or(planned.load_pps, |pps| pps.min(planned.load_pps)));
-        }
-    }
-    let derived = mlr_outcome::goals(&search, &goals, short_from);
-    again.compare("goals", &found.goals, &derived);
 }
 
 impl Again {

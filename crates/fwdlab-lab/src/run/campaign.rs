@@ -649,7 +649,7 @@ impl Running<'_> {
         for stream in &common.streams {
             let id = frames.id(stream);
             if let Some(known) = self.limits.get(&id) {
-                limits.push(*known);
+                limits.push(known.clone());
                 continue;
             }
             let size = stream.frame_size_bytes;
@@ -672,9 +672,9 @@ impl Running<'_> {
                 Ok(found)
             })?;
             self.short
-                .extend(found.warning(&bounds).filter(|_| !is_overload));
-            self.limits.insert(id, found.limit);
-            limits.push(found.limit);
+                .extend(bounds.warning(&found).filter(|_| !is_overload));
+            self.limits.insert(id, found.clone());
+            limits.push(found);
         }
         Ok(limits)
     }
@@ -713,7 +713,6 @@ impl Running<'_> {
             control: None,
             comparisons: Vec::new(),
             imported: Vec::new(),
-            search: None,
             outcomes: Vec::new(),
             cases: cases
                 .map(|(case, iterations)| self.case(case, iterations, &measured.trials))

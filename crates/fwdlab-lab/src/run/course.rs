@@ -389,7 +389,6 @@ impl Course<'_> {
             probes: made.probes.clone(),
             windows_not_offered: 0,
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
-            search: None,
             asked: None,
             ledger: balance(&made.counters, Some(made.intended())),
             counters: made.counters.clone(),

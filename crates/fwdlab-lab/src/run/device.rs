@@ -96,8 +96,6 @@ pub(super) struct Made {
     pub latencies: Vec<Vec<Bucket>>,
     /// What it took with all its waits.
     pub took: Duration,
-    /// A load that was not offered may be offered when asked for again.
-    pub may_catch_up: bool,
     /// What the probes read before and after; nothing where the DUT is simulated.
     pub probes: Vec<Reading>,
     /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
@@ -171,7 +169,6 @@ impl Device for Simulated<'_> {
             latencies: self.simulation.latencies().to_vec(),
             took: Duration::from_nanos(answer.took_ns),
             answer,
-            may_catch_up: false,
             is_broken: false,
             probes: Vec::new(),
         }))
@@ -841,7 +838,6 @@ impl Device for Real<'_> {
                 counters,
                 latencies,
                 took,
-                may_catch_up: true,
                 probes: vec![before, after],
                 is_broken,
             }

@@ -381,7 +381,6 @@ fn record(
         },
         ledger,
         counters,
-        search: None,
         asked: None,
         validity: Validity { reasons },
     }
@@ -465,7 +464,6 @@ fn summary(
         comparisons: Vec::new(),
         imported: Vec::new(),
         cases: Vec::new(),
-        search: None,
         outcomes: Vec::new(),
         noise,
         warnings,

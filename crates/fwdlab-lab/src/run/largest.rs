@@ -16,13 +16,6 @@ pub(super) struct Bounds {
     pub line: Option<Line>,
 }
 
-/// The largest load for frames of one size, and where it comes from in words.
-#[derive(Debug, Clone)]
-pub(super) struct Largest {
-    pub limit: Limit,
-    pub source: String,
-}
-
 impl Bounds {
     /// The largest load that was asked for.
     ///
@@ -41,30 +34,25 @@ impl Bounds {
         frame_size: FrameSize,
         mean: MeanSize,
         held: impl FnOnce() -> Result<(f64, String), LabError>,
-    ) -> Result<Largest, LabError> {
+    ) -> Result<Limit, LabError> {
         let asked = self.asked_pps(mean).map_err(LabError::Preflight)?;
         let is_asked = asked.is_some();
         let (pps, source) = match asked {
             Some(pps) => (pps, "as asked for".into()),
             None => held()?,
         };
-        let limit = Limit::new(frame_size, mean, self.line, pps);
-        let source = match limit.line {
-            Some(line) if !is_asked && limit.reaches_line_rate() => {
-                format!("the line rate of the {line}")
-            }
-            _ => source,
-        };
-        Ok(Largest { limit, source })
+        let mut limit = Limit::new(frame_size, mean, self.line, pps, source);
+        if let Some(line) = limit.line
+            && !is_asked
+            && limit.reaches_line_rate()
+        {
+            limit.source = format!("the line rate of the {line}");
+        }
+        Ok(limit)
     }
 
     /// The same on a simulated DUT, whose tester is what it was said to be.
-    pub fn on(
-        &self,
-        dut: &Dut,
-        frame_size: FrameSize,
-        mean: MeanSize,
-    ) -> Result<Largest, LabError> {
+    pub fn on(&self, dut: &Dut, frame_size: FrameSize, mean: MeanSize) -> Result<Limit, LabError> {
         self.largest(frame_size, mean, || match dut.tester_limit_pps(mean) {
             Some(pps) => Ok((pps, "what the simulated tester can offer".into())),
             None => Err(LabError::Preflight(
@@ -81,7 +69,7 @@ impl Bounds {
         frame_size: FrameSize,
         mean: MeanSize,
         typical_pps: f64,
-    ) -> Result<Largest, LabError> {
+    ) -> Result<Limit, LabError> {
         self.largest(frame_size, mean, || Ok((typical_pps, "a guess".into())))
     }
 
@@ -93,19 +81,17 @@ impl Bounds {
             Some(load) => load.to_string().into(),
         }
     }
-}
 
-impl Largest {
     /// Says so when the tester cannot fill the line, which nobody asked it not to do.
-    pub fn warning(&self, bounds: &Bounds) -> Option<String> {
-        let (limit, line) = (self.limit, self.limit.line?);
-        (bounds.asked.is_none() && !limit.reaches_line_rate()).then(|| {
+    pub fn warning(&self, limit: &Limit) -> Option<String> {
+        let line = limit.line?;
+        (self.asked.is_none() && !limit.reaches_line_rate()).then(|| {
             format!(
                 "the tester does not fill the {line}: of {:.0} frames per second of {:.0} bytes the largest load is {:.0} ({})",
                 line.rate_pps(limit.mean),
                 limit.mean.bytes(),
                 limit.max_load_pps,
-                self.source
+                limit.source
             )
         })
     }
@@ -128,8 +114,8 @@ mod tests {
             let size = FrameSize::new(bytes).unwrap();
             let found = bounds.largest(size, size.into(), || Ok((held, "held".into())));
             found.map(|found| {
-                let warns = found.warning(&bounds).is_some();
-                (found.limit.max_load_pps.floor(), found.source, warns)
+                let warns = bounds.warning(&found).is_some();
+                (found.max_load_pps.floor(), found.source, warns)
             })
         };
         let at_line = "the line rate of the emulated link 100 Mbit/s".to_owned();
@@ -171,11 +157,11 @@ mod tests {
             ..none
         };
         let found = bounds.on(&dut, size, size.into()).unwrap();
-        assert_eq!(found.limit.max_load_pps, 1e5);
+        assert_eq!(found.max_load_pps, 1e5);
         assert_eq!(found.source, "what the simulated tester can offer");
         assert!(
-            found
-                .warning(&bounds)
+            bounds
+                .warning(&found)
                 .unwrap()
                 .contains("simulated link 100 Mbit/s")
         );

@@ -375,15 +375,8 @@ fn hex(bytes: &[u8]) -> String {
 pub(super) fn doubts(trials: &[TrialRecord]) -> Option<String> {
     let mut all = Queries::default();
     for trial in trials {
-        let asked = trial
-            .asked
-            .as_ref()
-            .and_then(|asked| asked.answer.management.as_ref());
-        let searched = trial
-            .search
-            .as_ref()
-            .and_then(|search| search.management.as_ref());
-        if let Some(queries) = asked.or(searched) {
+        let asked = trial.asked.as_ref();
+        if let Some(queries) = asked.and_then(|asked| asked.answer.management.as_ref()) {
             all.asked += queries.asked;
             all.answered += queries.answered;
             all.wrong += queries.wrong;

@@ -1,9 +1,8 @@
-//! Running a procedure on the embedded test bed: what `fwdlab quick` and `fwdlab throughput` do.
+//! Running a procedure on the embedded test bed: what `fwdlab quick` and `fwdlab ndr` do.
 //!
 //! [`forwarding`] measures the maximum forwarding rate, [`paired`] compares configurations by slices; both build beds,
-//! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`search`] seeks
-//! loads, on the same bed or on a simulated DUT; [`procedure`] carries out all others there, and [`campaign`] many of them, test case
-//! after test case. Start with [`Parameters`] and [`start`].
+//! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`procedure`] carries out all
+//! other procedures, on the same bed or on a simulated DUT, and [`campaign`] many of them, test case after test case. Start with [`Parameters`] and [`start`].
 
 pub mod again;
 pub mod campaign;
@@ -15,7 +14,6 @@ pub mod manage;
 mod modify;
 pub mod paired;
 pub mod procedure;
-pub mod search;
 pub mod traffic;
 mod trial;
 

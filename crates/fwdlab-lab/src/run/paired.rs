@@ -258,7 +258,6 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
         comparisons: all,
         imported: Vec::new(),
         cases: Vec::new(),
-        search: None,
         outcomes: Vec::new(),
         noise,
         warnings,

@@ -93,7 +93,7 @@ pub(super) fn likely_limits(
         Some(dut) => bounds.on(dut, size, mean),
         None => bounds.likely(size, mean, TYPICAL_MAX_PPS),
     });
-    largest.map(|found| Ok(found?.limit)).collect()
+    largest.collect()
 }
 
 fn on_simulation(
@@ -135,8 +135,8 @@ fn on_bed(
         for (stream, (size, mean)) in common.streams.iter().zip(parameters.sizes()) {
             let held = || device.sustained_in_all(stream, run);
             let found = bounds.largest(size, mean, held)?;
-            short.extend(found.warning(&bounds));
-            limits.push(found.limit);
+            short.extend(bounds.warning(&found));
+            limits.push(found);
         }
         again::keep(&parameters.asked, &limits, run);
         let course = parameters.course(limits, estimate, gate.as_ref(), control);
@@ -247,7 +247,6 @@ impl Parameters {
             control: None,
             comparisons: Vec::new(),
             imported: Vec::new(),
-            search: None,
             outcomes: followed.outcomes,
             cases: Vec::new(),
             noise,

@@ -13,7 +13,7 @@ use fwdlab_model::variant::Variant;
 use super::typed::Named;
 use super::{Planned, Search, outcome};
 use crate::procedure::{Course, Procedure, loss_ratio};
-use crate::validity;
+use crate::{trust, validity};
 
 /// What is to be found, and where.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +26,8 @@ pub struct Parameters {
     pub min_load_pps: f64,
     /// Largest load in frames per second.
     pub max_load_pps: f64,
+    /// Where that comes from, in words.
+    pub max_load_source: String,
     /// A first trial whose result is not used; 0 for none.
     pub warm_up_ns: u64,
     /// The search ends when its trials took longer.
@@ -46,6 +48,8 @@ pub struct Machine {
     /// The smallest load at which the generator fell short.
     short_from_pps: Option<f64>,
     traffic_ns: u64,
+    /// Trials in which all that counts as lost never left the generator.
+    lost_by_generator: u32,
     course: Course,
 }
 
@@ -69,8 +73,26 @@ impl Machine {
             planned: None,
             short_from_pps: None,
             traffic_ns: 0,
+            lost_by_generator: 0,
             course: Course::default(),
         })
+    }
+
+    fn warnings(&self, found: &SearchOutcome) -> Vec<String> {
+        let goals = &self.parameters.goals;
+        let mut warnings = outcome::inversions(&self.search, goals);
+        if self.lost_by_generator > 0 {
+            warnings.push(format!(
+                "trials in which the DUT lost nothing and the generator fell short: {}; what it did not send counts as lost, so the DUT \
+                 may do more",
+                self.lost_by_generator
+            ));
+        }
+        warnings.extend(trust::far_below(
+            goals.iter().map(|named| named.label.as_str()),
+            found,
+        ));
+        warnings
     }
 
     fn shortened(&self) -> Vec<String> {
@@ -115,6 +137,9 @@ impl Procedure for Machine {
             self.short_from_pps = Some(known.min(planned.load_pps));
         }
         let loss = loss_ratio(question, answer);
+        if !planned.warm_up && loss > 0.0 && answer.frames_lost() == 0 {
+            self.lost_by_generator += 1;
+        }
         self.search.record(loss, answer.took_ns);
         outcome::says(&self.search, &planned, &self.parameters.goals, loss).join("; ")
     }
@@ -134,10 +159,24 @@ impl Procedure for Machine {
         let answered =
             self.course.failure.is_none() && failure.is_none() && goals.iter().all(has_answer);
         let verdicts = goals.iter().map(|goal| goal.verdict.as_str());
-        let verdict = match (&failure, answered) {
-            (Some(failure), _) => failure.clone(),
-            (None, true) if goals.iter().all(|goal| goal.verdict == "found") => "found".into(),
-            _ => verdicts.collect::<Vec<_>>().join("; "),
+        let verdict = match goals.iter().all(|goal| goal.verdict == "found") {
+            true => "found".into(),
+            false => (verdicts.chain(failure.as_deref()))
+                .collect::<Vec<_>>()
+                .join("; "),
+        };
+        let found = SearchOutcome {
+            variant: Variant::default(),
+            min_load_pps: search.grid().load(0),
+            max_load_pps: search.grid().load(last),
+            max_load_source: self.parameters.max_load_source.clone(),
+            max_load_index: last,
+            trials: self.course.trials,
+            traffic_s: self.traffic_ns as f64 / 1e9,
+            goals,
+            course: outcome::course(search),
+            failure,
+            shortened: self.shortened(),
         };
         vec![Outcome {
             frame_size_bytes: self.parameters.frame_size,
@@ -148,22 +187,9 @@ impl Procedure for Machine {
                 standard: "RFC 2544 §26.1 throughput".into(),
                 shortened: self.shortened(),
             },
-            warnings: outcome::inversions(search, named),
+            warnings: self.warnings(&found),
             trials: self.course.trials,
-            found: Found::Mlrsearch(SearchOutcome {
-                variant: Variant::default(),
-                min_load_pps: search.grid().load(0),
-                max_load_pps: search.grid().load(last),
-                max_load_source: "the largest load".into(),
-                max_load_index: last,
-                trials: self.course.trials,
-                trials_invalid: 0,
-                traffic_s: self.traffic_ns as f64 / 1e9,
-                goals,
-                course: outcome::course(search),
-                failure,
-                shortened: self.shortened(),
-            }),
+            found: Found::Mlrsearch(found),
         }]
     }
 }

@@ -146,6 +146,7 @@ pub fn course(search: &Search) -> Vec<SearchStep> {
     let steps = search.course().iter();
     steps
         .map(|step| SearchStep {
+            load_index: Some(step.load),
             load_pps: pps(step.load),
             duration_ns: step.duration_ns,
             loss_ratio: step.loss_ratio,

@@ -21,7 +21,6 @@ use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
-use crate::search;
 use crate::table::{Align, Column, Mark, Table};
 use crate::text::all_warnings;
 use crate::words::{self, several};
@@ -188,10 +187,8 @@ fn badges(
         RunState::Failed => badges.push((false, "failed".into())),
     }
     let trials = trials.iter().map(|t| &t.validity);
-    let by_rebuilds = summary.test_cases.is_empty()
-        && summary.search.is_none()
-        && summary.outcomes.is_empty()
-        && summary.cases.is_empty();
+    let by_rebuilds =
+        summary.test_cases.is_empty() && summary.outcomes.is_empty() && summary.cases.is_empty();
     let (validities, what): (Vec<_>, _) = if by_rebuilds {
         (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
     } else {
@@ -279,20 +276,6 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
 }
 
 fn results(m: &mut Markup, summary: &Summary) {
-    if let Some(search) = &summary.search {
-        section(m, "Loads that meet the goals", |m| {
-            m.within("figure", &[], |m| {
-                graph::search(m, search);
-                table(m, &search::goals(search));
-            });
-            for words in [search::extent(search), search::method(search)] {
-                m.leaf("p", &[("class", "note")], &note(&words));
-            }
-            if let Some(failure) = &search.failure {
-                m.leaf("p", &[], &note(failure));
-            }
-        });
-    }
     campaign_cases(m, summary);
     outcomes(m, &summary.outcomes, "");
     let mut methods = procedures::methods(&summary.outcomes);
@@ -623,8 +606,6 @@ fn every_trial(
             );
             if trials.iter().any(|trial| trial.asked.is_some()) {
                 table(m, &procedures::trials(trials));
-            } else if trials.iter().any(|trial| trial.search.is_some()) {
-                table(m, &search::trials(trials));
             } else {
                 table(m, &content::trials(trials));
             }

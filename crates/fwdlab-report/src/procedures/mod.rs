@@ -26,7 +26,10 @@ pub(crate) fn headline(outcomes: &[Outcome]) -> String {
     let Some(first) = outcomes.first() else {
         return "Nothing was measured".into();
     };
-    let words = format!("{}, {}: {}", title(first), frames(first), figure(first));
+    let words = match (&first.found, series(first).as_str()) {
+        (Found::Mlrsearch(found), "plain") => crate::search::headline(found),
+        _ => format!("{}, {}: {}", title(first), frames(first), figure(first)),
+    };
     match outcomes.len() {
         1 => words,
         more => format!("{words}; {} in all", several(more, "result")),
@@ -144,13 +147,7 @@ fn figure(outcome: &Outcome) -> String {
         Found::ForwardingRate(found) => found.forwarding_rate_pps.map_or_else(verdict, |r| {
             format!("{}{}", at_least(found.not_saturated), rate(r.median))
         }),
-        Found::Mlrsearch(found) => {
-            let goals = found.goals.iter().map(|goal| {
-                let found = goal.relevant_lower_bound_pps;
-                format!("{} {}", goal.name, found.map_or("-".into(), rate))
-            });
-            goals.collect::<Vec<_>>().join(", ")
-        }
+        Found::Mlrsearch(found) => crate::search::headline(found),
         Found::Trial(found) => format!(
             "{} of {} offered came back, {} lost",
             rate(found.forwarding_rate_pps),
@@ -321,6 +318,16 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let mut sentences: Vec<_> = words::noise(summary).collect();
     let doubts = doubts(&summary.outcomes);
+    let searches = summary.outcomes.iter().filter_map(|o| match &o.found {
+        Found::Mlrsearch(found) => Some(found),
+        _ => None,
+    });
+    for found in searches {
+        let labels = crate::search::labels(found);
+        let own = (found.goals.iter().zip(labels)).filter(|(goal, _)| goal.name.contains('='));
+        sentences.extend(own.map(|(goal, label)| ("goal", format!("{label}: {}", goal.name))));
+        sentences.push(("trials", crate::search::extent(found)));
+    }
     sentences.extend(
         all_warnings(summary)
             .into_iter()

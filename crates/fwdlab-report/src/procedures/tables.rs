@@ -194,9 +194,10 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
         ],
         Found::Mlrsearch(_) => vec![
             Column::left("goal", &["name"]),
-            right("met up to", &["relevant_lower_bound_pps"]),
-            right("not met from", &["relevant_upper_bound_pps"]),
-            right("forwarded there", &["conditional_throughput_pps"]),
+            right("lower bound", &["relevant_lower_bound_pps"]),
+            right("upper bound", &["relevant_upper_bound_pps"]),
+            right("forwards there", &["conditional_throughput_pps"]),
+            right("of largest load", &["share_of_largest_load_percent"]),
         ],
         Found::Trial(_) => vec![
             right("intended", &["intended_load_pps"]),
@@ -539,14 +540,20 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
         Found::Mlrsearch(found) => found
             .goals
             .iter()
-            .map(|goal| {
+            .zip(crate::search::labels(found))
+            .map(|(goal, label)| {
+                let share = |pps: f64| 100.0 * pps / found.max_load_pps;
                 vec![
-                    Cell::text(&goal.name),
+                    Cell {
+                        text: label,
+                        raw: vec![goal.name.clone()],
+                    },
                     Cell::optional(goal.relevant_lower_bound_pps, NOTHING, |pps| {
                         bounded(goal.tester_bound, pps)
                     }),
                     optional_pps(goal.relevant_upper_bound_pps),
                     optional_pps(goal.conditional_throughput_pps),
+                    Cell::optional(goal.relevant_lower_bound_pps.map(share), NOTHING, percent),
                 ]
             })
             .collect(),

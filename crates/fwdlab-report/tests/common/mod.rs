@@ -253,7 +253,6 @@ fn trial(
             frames_unexplained: 0,
         },
         counters: Counters::default(),
-        search: None,
         asked: None,
         validity: Validity::default(),
     }
@@ -412,7 +411,6 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
             comparisons: Vec::new(),
             imported: Vec::new(),
             cases: Vec::new(),
-            search: None,
             outcomes: Vec::new(),
             noise: Noise {
                 probe_threshold: Some(16.28),
@@ -663,7 +661,6 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
             comparisons,
             imported: Vec::new(),
             cases: Vec::new(),
-            search: None,
             outcomes: Vec::new(),
             noise: Noise {
                 verdict: "quiet enough: the rebuilds of the control vary by 1.0 %".into(),

@@ -14,4 +14,5 @@ mod removing;
 mod round_trip;
 mod samples;
 mod series;
+mod version_1;
 mod writing;

@@ -100,7 +100,6 @@ pub fn trial(number: u32) -> TrialRecord {
         frame_loss_ratio: 0.1,
         ledger: ledger(),
         counters: fwdlab_model::loss::Counters::default(),
-        search: None,
         asked: None,
         validity: Validity {
             reasons: vec!["a \"quoted\"\nreason".into()],
@@ -147,7 +146,6 @@ pub fn summary(run: &str) -> Summary {
         comparisons: Vec::new(),
         imported: Vec::new(),
         cases: Vec::new(),
-        search: None,
         outcomes: Vec::new(),
         noise: Noise::default(),
         warnings: Vec::new(),

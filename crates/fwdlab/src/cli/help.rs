@@ -18,7 +18,15 @@ const INDENT: usize = 14;
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Measure how a DUT forwards",
-        &["quick", "throughput", "rfc2544", "ramp", "soak", "trial"],
+        &[
+            "quick",
+            "ndr",
+            "throughput",
+            "rfc2544",
+            "ramp",
+            "soak",
+            "trial",
+        ],
     ),
     ("Many test cases from a file", &["run", "plan", "check"]),
     (
@@ -81,16 +89,27 @@ const MORE: &[More] = &[
         codes: MEASURING,
     },
     More {
-        command: "throughput",
+        command: "ndr",
         examples: &[
-            ("fwdlab throughput", "NDR and PDR of 64-byte frames"),
+            ("fwdlab ndr", "NDR and PDR of 64-byte frames"),
             (
-                "fwdlab throughput --goals ndr --explain",
+                "fwdlab ndr --goals ndr --explain",
                 "why each trial was made",
             ),
             (
-                "fwdlab throughput --engine sim --dut capacity=1e6",
+                "fwdlab ndr --engine sim --dut capacity=1e6",
                 "on a simulated DUT",
+            ),
+        ],
+        codes: MEASURING,
+    },
+    More {
+        command: "throughput",
+        examples: &[
+            ("fwdlab throughput", "of 64-byte frames"),
+            (
+                "fwdlab throughput --sizes 64,1518 --link 1G",
+                "in percent of an emulated link",
             ),
         ],
         codes: MEASURING,

@@ -9,6 +9,7 @@ mod foreign;
 mod help;
 mod import;
 mod ministat;
+mod ndr;
 mod ping;
 mod pkt_gen;
 mod procedure;
@@ -102,6 +103,7 @@ enum Command {
     /// Measure this machine's kernel forwarding now: private namespaces, no files
     Quick(Box<quick::Quick>),
     Trial(Box<trial::Trial>),
+    Ndr(Box<ndr::Ndr>),
     Throughput(Box<throughput::Throughput>),
     Ramp(Box<ramp::Ramp>),
     #[command(name = "rfc2544")]
@@ -184,6 +186,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
     match arguments.command {
         Command::Quick(quick) => quick.run(&global),
         Command::Trial(trial) => trial.run(&global),
+        Command::Ndr(ndr) => ndr.run(&global),
         Command::Throughput(throughput) => throughput.run(&global),
         Command::Ramp(ramp) => ramp.run(&global),
         Command::Rfc2544(rfc2544) => rfc2544.run(&global),

@@ -54,7 +54,7 @@ pub struct Arrangement {
     /// Engine: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet", "sim"])]
     engine: String,
-    /// What the simulated DUT is like: capacity=1e6,buffer=1000 (keys: fwdlab throughput --help) [default: capacity=1e6]
+    /// What the simulated DUT is like: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help) [default: capacity=1e6]
     #[arg(long, value_name = "KEY=VALUE,...")]
     dut: Option<String>,
     /// CPUs of the DUT [default: the last one]

@@ -86,21 +86,6 @@ impl TrafficOptions {
         Ok(Traffic { profile, variants })
     }
 
-    /// The same for a command that makes one series in a run: with modifiers it is the modified one.
-    pub fn one_series(&self, simulated: bool, line: Option<Line>) -> anyhow::Result<Traffic> {
-        let mut traffic = self.traffic(simulated, line)?;
-        if self.single_and_random() || self.modifier.len() > 1 {
-            return Err(Usage(
-                "a search makes one series in a run: say --destinations single or random and one --modifier, and compare two runs \
-                 (fwdlab compare)"
-                    .into(),
-            )
-            .into());
-        }
-        traffic.variants.drain(..traffic.variants.len() - 1);
-        Ok(traffic)
-    }
-
     fn modifiers(&self, list: &str, simulated: bool) -> Result<Vec<Modifier>, Usage> {
         let wrong = |why: String| Usage(format!("--modifier: {why}"));
         let modifiers: Modifiers = list.parse().map_err(wrong)?;

@@ -513,8 +513,7 @@ fn what_procedures_found_is_compared() {
     };
     for capacity in ["1e6", "1.1e6"] {
         let dut = format!("capacity={capacity},link=10Gbps");
-        lab.run(&["throughput", "--engine", "sim", "--dut", &dut])
-            .code(0);
+        lab.run(&["ndr", "--engine", "sim", "--dut", &dut]).code(0);
     }
     // the first that both have
     let found = json(&["@2", "@1"]);

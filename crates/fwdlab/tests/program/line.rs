@@ -85,7 +85,7 @@ fn tables_of_rfc2544_have_the_theoretical_maximum() {
 fn a_search_ends_at_the_line() {
     let lab = Lab::new();
     let line = [
-        "throughput",
+        "ndr",
         "--dut",
         "capacity=1e6",
         "--link",
@@ -96,7 +96,7 @@ fn a_search_ends_at_the_line() {
         "ndr",
     ];
     let document = lab.json(&[&line[..], SIM].concat());
-    let search = &document["search"];
+    let search = &document["outcomes"][0]["found"];
     assert_eq!(number(&search["max_load_pps"]).floor(), FULL_PPS.floor());
     assert_eq!(number(&search["min_load_pps"]).round(), 1488.0);
     assert_eq!(
@@ -129,8 +129,8 @@ fn loads_that_no_line_carries_are_refused_before_any_traffic() {
         ("trial --max 50%", NO_LINK),
         ("ramp --max 1Mpps --target 50%", NO_LINK),
         ("soak --load 50%", NO_LINK),
-        ("throughput --max 50%", NO_LINK),
-        ("throughput --min 50%", NO_LINK),
+        ("ndr --max 50%", NO_LINK),
+        ("ndr --min 50%", NO_LINK),
         ("rfc2544 --max 50%", NO_LINK),
         ("quick --load 50%", NO_LINK),
         ("trial --link 100M --load 200%", ABOVE),
@@ -139,7 +139,7 @@ fn loads_that_no_line_carries_are_refused_before_any_traffic() {
         ("ramp --link 100M --target 101%", ABOVE),
         ("soak --link 100M --load 150kpps", ABOVE),
         ("soak --link 100M --min 150kpps", ABOVE),
-        ("throughput --link 100M --max 148810", ABOVE),
+        ("ndr --link 100M --max 148810", ABOVE),
         ("rfc2544 --link 100M --max 1Gbps", ABOVE),
         ("quick --link 100M --size 64 --load 150kpps", ABOVE),
         (

@@ -246,7 +246,7 @@ fn a_stored_run_shows_the_same_again() {
         sim("ramp", line, &["--ramp", "1min", "--up-down"]),
         sim("soak", line, &["--load", "900kpps", "--for", "1min"]),
         sim("soak", line, &["--for", "2min"]),
-        sim("throughput", line, &["--goals", "ndr,pdr", "--explain"]),
+        sim("ndr", line, &["--goals", "ndr,pdr", "--explain"]),
         sim(
             "trial",
             line,
@@ -515,13 +515,13 @@ fn a_profile_has_its_own_line_rate() {
     );
     let document = lab.json(
         &[
-            &["throughput", "--profile", "imix"],
+            &["ndr", "--profile", "imix"],
             SIM,
             &["capacity=1e6,link=10Gbps"],
         ]
         .concat(),
     );
-    assert_eq!(document["search"]["variant"]["profile"], "imix");
+    assert_eq!(document["outcomes"][0]["variant"]["profile"], "imix");
     assert_eq!(document["trials"][0]["test_case"], "imix");
 }
 
@@ -564,7 +564,6 @@ fn what_series_cannot_be_is_told_before_anything_happens() {
             "nor management",
         ),
         (sim("trial", &["--modifier", "filters=7"]), "filters=25"),
-        (sim("throughput", &["--destinations", "both"]), "one series"),
     ] {
         lab.run(&line).code(2).says(&[words]);
     }

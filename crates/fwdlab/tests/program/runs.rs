@@ -24,7 +24,7 @@ fn lines(listed: &str) -> Vec<(&str, &str)> {
 
 /// Simulated, so that there is something to list of every kind: `(command line, kind, what the list says)`.
 const KINDS: &[(&str, &str, &str)] = &[
-    ("throughput --goals ndr", "throughput", "NDR 99"),
+    ("ndr --goals ndr", "ndr", "NDR 99"),
     ("ramp", "ramp", "ramp: loss begins at 64 B "),
     (
         "trial --load 1Mpps --for 1s",
@@ -110,21 +110,13 @@ fn every_kind_of_run_is_listed_with_its_figure() {
 #[test]
 fn verify_says_what_is_not_as_it_was_or_does_not_follow() {
     let lab = Lab::new();
-    let throughput = [
-        "throughput",
-        "--engine",
-        "sim",
-        "--max",
-        "3Mpps",
-        "--goals",
-        "ndr",
-    ];
-    lab.run(&throughput).code(0);
+    let search = ["ndr", "--engine", "sim", "--max", "3Mpps", "--goals", "ndr"];
+    lab.run(&search).code(0);
     let run = lab.only_run();
     let intact = lab.run(&["runs", "verify"]);
     intact.code(0).says(&["1 runs, 0 with differences"]);
     assert!(
-        intact.out.contains("intact") && intact.out.contains("goals"),
+        intact.out.contains("intact") && intact.out.contains("outcomes"),
         "{}",
         intact.out
     );
@@ -173,7 +165,7 @@ fn verify_says_what_is_not_as_it_was_or_does_not_follow() {
             .contains("summary.json is damaged"),
         "{document}"
     );
-    assert_eq!(document["search"], Value::Null);
+    assert_eq!(document["outcomes"], Value::Null);
 }
 
 /// The result of a measurement follows from its trials, and of a comparison from its rebuilds.

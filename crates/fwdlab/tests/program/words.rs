@@ -8,6 +8,7 @@ fn help_of_every_command() {
         "",
         "quick",
         "trial",
+        "ndr",
         "throughput",
         "ramp",
         "rfc2544",
@@ -81,7 +82,7 @@ fn json_answers_errors_too() {
         (&["quick", "--size", "63"][..], 2, "usage", "63"),
         (&["quick", "--size", "84", "--vs", ""], 2, "usage", "empty"),
         (&["quick", "--json-stream"], 2, "usage", "--json-stream"),
-        (&["throughput", "--goal", "loss=2"], 2, "usage", "loss"),
+        (&["ndr", "--goal", "loss=2"], 2, "usage", "loss"),
         (
             &["rfc2544", "--tests", "reset"],
             2,
@@ -171,7 +172,7 @@ fn a_terminal_has_colours_and_its_width() {
     let directory = tempfile::tempdir().unwrap();
     let on_a_terminal = |columns: u16, no_color: bool| {
         let line = format!(
-            "stty cols {columns} rows 25; exec {PROGRAM} throughput --engine sim --dut capacity=1e6,link=10Gbps,seed=1 -q"
+            "stty cols {columns} rows 25; exec {PROGRAM} ndr --engine sim --dut capacity=1e6,link=10Gbps,seed=1 -q"
         );
         let mut command = std::process::Command::new("script");
         command

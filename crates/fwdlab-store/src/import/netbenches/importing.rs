@@ -431,7 +431,6 @@ impl Work<'_> {
             control: None,
             comparisons: Vec::new(),
             imported: super::summary::cases(&content.records),
-            search: None,
             outcomes: Vec::new(),
             cases: Vec::new(),
             noise: Noise::default(),

@@ -1,4 +1,4 @@
-//! `fwdlab throughput` from outside: the check values of the method, known truths of simulated DUTs, what is kept and
+//! `fwdlab ndr` from outside: the check values of the method, known truths of simulated DUTs, what is kept and
 //! told, wrong questions, and once the kernel of this host.
 
 use std::time::Duration;
@@ -9,14 +9,18 @@ use serde_json::Value;
 use crate::conservation::conserved;
 use crate::support::{Lab, PROGRAM, count, json_lines, list, number, root};
 
-const SIM: &[&str] = &["throughput", "--engine", "sim", "--max", "14880952"];
+const SIM: &[&str] = &["ndr", "--engine", "sim", "--max", "14880952"];
 
 fn on(lab: &Lab, dut: &str, more: &[&str]) -> Value {
     lab.json(&[SIM, &["--dut", dut], more].concat())
 }
 
 fn goals(document: &Value) -> &[Value] {
-    list(&document["search"]["goals"])
+    list(&found(document)["goals"])
+}
+
+fn found(document: &Value) -> &Value {
+    &document["outcomes"][0]["found"]
 }
 
 /// methods.md §4.3, from the field's own implementation.
@@ -30,7 +34,7 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
     );
     let trials = list(&document["trials"]);
     assert_eq!(trials.len(), 36, "with the warm-up");
-    assert_eq!(document["search"]["max_load_index"], 1479);
+    assert_eq!(found(&document)["max_load_index"], 1479);
     let bounds: Vec<[u64; 2]> = goals(&document)
         .iter()
         .map(|goal| {
@@ -54,17 +58,21 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
         &goals(&document)[1]["conditional_throughput_pps"],
         1_000_000.039,
     );
-    assert_eq!(count(&trials[0]["load_index"]), 1479);
-    assert_eq!(trials[0]["warm_up"], true);
-    for trial in trials {
-        assert_eq!(count(&trial["duration_ns"]), 1_000_000_000);
+    assert_eq!(trials[0]["asked"]["question"]["purpose"], "warm_up");
+    let course = list(&found(&document)["course"]);
+    assert_eq!(course.len(), 35);
+    assert_eq!(count(&course[0]["load_index"]), 1479);
+    for (step, trial) in course.iter().zip(&trials[1..]) {
         let (intended, lost) = (
             count(&trial["frames_intended"]),
             count(&trial["frames_lost"]),
         );
-        assert_eq!(number(&trial["loss_ratio"]), lost as f64 / intended as f64);
+        assert_eq!(intended, number(&step["load_pps"]).round() as u64);
+        assert_eq!(number(&step["loss_ratio"]), lost as f64 / intended as f64);
         conserved(trial);
-        assert!(!trial["reason"].as_str().unwrap().is_empty());
+        let asked = &trial["asked"]["question"];
+        assert_eq!(number(&asked["stretches"][0]["duration_ns"]), 1e9);
+        assert!(!asked["reason"].as_str().unwrap().is_empty());
     }
     // what is kept is what was told
     let run = lab.only_run();
@@ -169,20 +177,21 @@ fn an_early_end_saves_time_and_changes_nothing_else() {
         };
         let (whole, early) = (searched("no"), searched("yes"));
         let course = |document: &Value| -> Vec<(u64, u64)> {
-            let trials = list(&document["trials"]).iter();
-            trials
+            let steps = list(&found(document)["course"]).iter();
+            steps
                 .map(|t| (count(&t["load_index"]), count(&t["duration_ns"])))
                 .collect()
         };
         assert_eq!(course(&whole), course(&early), "{dut}");
         assert_eq!(goals(&whole), goals(&early), "{dut}");
-        let saved = number(&whole["search"]["traffic_s"]) - number(&early["search"]["traffic_s"]);
+        let saved = number(&found(&whole)["traffic_s"]) - number(&found(&early)["traffic_s"]);
         assert!(saved > 1.0, "{dut}: {saved} s");
         let ended = list(&early["trials"])
             .iter()
-            .filter(|t| t["ended_early"] == true);
+            .filter(|t| t["asked"]["answer"]["ended_early"] == true);
         for trial in ended.clone() {
-            let intended = count(&trial["duration_ns"]) as f64 / 1e9;
+            let asked = &trial["asked"]["question"]["stretches"][0];
+            let intended = number(&asked["duration_ns"]) / 1e9;
             assert!(number(&trial["duration_s"]) < intended, "{trial}");
             conserved(trial);
         }
@@ -190,15 +199,14 @@ fn an_early_end_saves_time_and_changes_nothing_else() {
         assert!(
             list(&whole["trials"])
                 .iter()
-                .all(|t| t["ended_early"].is_null())
+                .all(|t| t["asked"]["answer"]["ended_early"].is_null())
         );
     }
     let ended = lab.run(&[SIM, &["--early-end", "yes", "--explain"]].concat());
     let said = ended.code(0).out.split_whitespace().collect::<Vec<_>>();
-    // 0.5 % of 1.009 million frames are lost when 0.9409 % of what was sent until then are
     assert!(
         said.join(" ")
-            .contains("Ended after 540 ms: bad for every goal, whatever would have come."),
+            .contains("Ended early: its verdict could not change any more"),
         "{}",
         ended.out
     );
@@ -220,18 +228,13 @@ fn rfc2544_takes_its_short_cuts_and_says_so() {
     text.code(0);
     assert!(
         text.out
-            .contains("RFC 2544 throughput procedure, shortened:"),
+            .contains("RFC 2544 §26.1 throughput procedure, shortened:"),
         "{}",
         text.out
     );
     assert!(
         text.out
-            .contains("first look: what comes out at the largest load"),
-        "{}",
-        text.out
-    );
-    assert!(
-        !text.out.contains("every condition of RFC 2544"),
+            .contains("First look: what comes out at the largest load"),
         "{}",
         text.out
     );
@@ -246,7 +249,7 @@ fn one_seed_gives_one_search() {
         let document = on(&lab, "capacity=1e6,noise=0.01,loss=1e-6", &["--seed", seed]);
         let trials = list(&document["trials"]).iter();
         trials
-            .map(|t| (count(&t["load_index"]), count(&t["frames_lost"])))
+            .map(|t| (count(&t["frames_intended"]), count(&t["frames_lost"])))
             .collect()
     };
     assert_eq!(loads("7"), loads("7"));
@@ -334,7 +337,7 @@ fn json_lines_one(lab: &Lab) -> Value {
 }
 
 const REAL: &[&str] = &[
-    "throughput",
+    "ndr",
     "--goal",
     "loss=50%,exceed=0.5,initial=100ms,final=100ms,sum=300ms,width=20%",
     "--flows",
@@ -361,7 +364,7 @@ fn a_search_that_is_interrupted_keeps_its_trials() {
     search.signal(Signal::INT);
     let ended = search.wait(Duration::from_secs(20));
     ended.code(130);
-    lab.assert_clean("throughput");
+    lab.assert_clean("ndr");
     let shown = lab.run(&["runs", "show", "@1", "--json"]);
     let run: Value = serde_json::from_str(&shown.out).unwrap();
     assert_eq!(run["info"]["state"], "interrupted");
@@ -386,6 +389,6 @@ mod alone {
         }
         let verdict = document["noise"]["verdict"].as_str().unwrap();
         assert!(verdict.contains("trials had the DUT's CPU"), "{verdict}");
-        lab.assert_clean("throughput");
+        lab.assert_clean("ndr");
     }
 }
