@@ -110,6 +110,7 @@ pub(crate) struct Setting {
     swept: Swept,
     cpus: Vec<usize>,
     current: Option<u64>,
+    dut: usize,
 }
 
 impl Setting {
@@ -120,7 +121,13 @@ impl Setting {
             swept,
             cpus: cpus.to_vec(),
             current: None,
+            dut: 0,
         }
+    }
+
+    /// Of another DUT than the first of its bed.
+    pub fn on(self, dut: usize) -> Setting {
+        Setting { dut, ..self }
     }
 
     /// What is varied.
@@ -171,7 +178,10 @@ impl Setting {
             Swept::Routes => {
                 for family in ["-4", "-6"] {
                     let flush = ["route", "flush", "proto", PROTOCOL];
-                    run("ip", &[&[family, "-n", bed.dut(0)][..], &flush].concat())?;
+                    run(
+                        "ip",
+                        &[&[family, "-n", bed.dut(self.dut)][..], &flush].concat(),
+                    )?;
                 }
                 Ok(())
             }
@@ -180,7 +190,7 @@ impl Setting {
             } => {
                 let text = undo.replace("{}", &value.to_string());
                 let name = format!("undo of {value} {}", self.parameter);
-                Configuration::command(&name, &text).apply(bed, 0, control)?;
+                Configuration::command(&name, &text).apply(bed, self.dut, control)?;
                 Ok(())
             }
             _ => Ok(()),
@@ -194,13 +204,13 @@ impl Setting {
         value: u64,
         control: &Control,
     ) -> Result<(), LabError> {
-        let dut = bed.dut(0);
+        let dut = bed.dut(self.dut);
         match &self.swept {
             Swept::Stream | Swept::Units => Ok(()),
             Swept::Cores => {
                 let first = value as usize;
                 let cpus = self.cpus.get(..first).unwrap_or(&self.cpus);
-                bed.steer(0, cpus)
+                bed.steer(self.dut, cpus)
             }
             Swept::Rules => {
                 let inside = ["netns", "exec", dut, "nft"];
@@ -225,7 +235,7 @@ impl Setting {
                 let text = apply.replace("{}", &value.to_string());
                 let name = format!("{value} {}", self.parameter);
                 Configuration::command(&name, &text)
-                    .apply(bed, 0, control)
+                    .apply(bed, self.dut, control)
                     .map(drop)
             }
         }

@@ -5,11 +5,12 @@
 
 use fwdlab_model::campaign::{Case, Order};
 use fwdlab_model::campaign_outcome::{CaseFigure, CaseOutcome, Iteration};
-use fwdlab_model::outcome::{Figure, Found, Outcome, Unit};
+use fwdlab_model::outcome::{Figure, Found, Outcome, Paired, Unit};
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::cost;
 use crate::order::blocks;
+use crate::paired;
 use crate::trust;
 
 /// Which test case is measured next, and for which time, from 1.
@@ -94,7 +95,15 @@ pub fn summarise(case: &Case, iterations: Vec<Iteration>) -> CaseOutcome {
         figure.variation_percent = sample.cv().map(|cv| 100.0 * cv);
     }
     let outcomes = together(&good().collect::<Vec<_>>());
-    let doubt = figures.iter().find_map(doubt);
+    let differences = outcomes.iter().find_map(|outcome| match &outcome.found {
+        Found::Paired(found) => Some(found),
+        _ => None,
+    });
+    let doubt = match differences {
+        // rates of different rebuilds are not compared: only their differences count
+        Some(found) => (found.points.iter()).find_map(|point| point.comparison.doubt.clone()),
+        None => figures.iter().find_map(doubt),
+    };
     CaseOutcome {
         test_case: case.id(),
         case: case.clone(),
@@ -126,19 +135,20 @@ fn together(good: &[&Iteration]) -> Vec<Outcome> {
         return Vec::new();
     };
     let mut outcomes = middle.outcomes.clone();
-    if good.len() > 1 {
-        for (n, outcome) in outcomes.iter_mut().enumerate() {
-            let alike = good
-                .iter()
-                .filter_map(|iteration| iteration.outcomes.get(n));
-            pool(outcome, alike);
-        }
+    for (n, outcome) in outcomes.iter_mut().enumerate() {
+        let alike = good
+            .iter()
+            .filter_map(|iteration| iteration.outcomes.get(n));
+        pool(outcome, alike);
     }
     outcomes
 }
 
 /// Puts the runs of several sweeps together, and fits the cost again.
 fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
+    if let Found::Paired(_) = outcome.found {
+        return pool_pairs(outcome, all);
+    }
     let Found::Sweep(pooled) = &mut outcome.found else {
         return;
     };
@@ -173,6 +183,20 @@ fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
             .zip(reference)
             .filter(|(_, reference)| *reference > 0.0)
             .map(|(pps, reference)| 100.0 * pps / reference);
+    }
+}
+
+/// Puts differences together, and says them in words.
+fn pool_pairs<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
+    let found: Vec<&Paired> = all
+        .filter_map(|other| match &other.found {
+            Found::Paired(found) => Some(found),
+            _ => None,
+        })
+        .collect();
+    if let Some(pooled) = paired::pool(&found) {
+        outcome.trials = found.len() as u32;
+        outcome.found = Found::Paired(pooled);
     }
 }
 

@@ -5,6 +5,7 @@
 //! plain DUT has index 0, the others follow; one of them may be a second plain DUT, the A/A control. Start with [`rebuild`].
 
 use fwdlab_model::comparison::Comparison;
+use fwdlab_model::outcome::{Paired, PairedPoint, Slope};
 use fwdlab_stats::Sample;
 
 use crate::maxfwd::{WAITED_SHARE, compared};
@@ -112,6 +113,125 @@ pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) 
             .collect::<Option<Vec<f64>>>()
             .unwrap_or_default(),
     }
+}
+
+/// What one rebuild says of a test case of a campaign: of the DUTs with these numbers, one for each value of what is swept.
+///
+/// `None` when the rebuild says nothing of one of them.
+pub fn of_rebuild(
+    rebuild: &Rebuild,
+    reference: &str,
+    name: &str,
+    parameter: Option<&str>,
+    duts: &[(usize, Option<u64>)],
+) -> Option<Paired> {
+    if rebuild.ln_ratios.is_empty() {
+        return None;
+    }
+    let points = duts.iter().map(|&(dut, value)| PairedPoint {
+        value,
+        comparison: outcome(name, dut, std::slice::from_ref(rebuild)),
+        cost_ns: None,
+        cost_interval_ns: None,
+    });
+    Some(Paired {
+        reference: reference.to_owned(),
+        parameter: parameter.map(str::to_owned),
+        points: points.collect(),
+        slope: None,
+    })
+}
+
+/// What the iterations of a test case say together: differences with intervals over rebuilds, costs, and the slope over what was swept.
+pub fn pool(iterations: &[&Paired]) -> Option<Paired> {
+    let mut pooled = (*iterations.first()?).clone();
+    let frame_ns = frame_ns(iterations);
+    for (index, point) in pooled.points.iter_mut().enumerate() {
+        let all: Vec<&Comparison> = iterations
+            .iter()
+            .filter_map(|one| Some(&one.points.get(index)?.comparison))
+            .collect();
+        let ln_ratios: Vec<f64> = all.iter().flat_map(|one| ln_ratios(one)).collect();
+        let median = |of: fn(&Comparison) -> Option<f64>| {
+            let values: Vec<f64> = all.iter().filter_map(|one| of(one)).collect();
+            Sample::new(values).ok().map(|sample| sample.median())
+        };
+        point.comparison = Comparison {
+            forwarding_rate_pps: median(|one| one.forwarding_rate_pps),
+            plain_forwarding_rate_pps: median(|one| one.plain_forwarding_rate_pps),
+            ..compared(&point.comparison.configuration, &ln_ratios, ALLOWANCE)
+        };
+        point.comparison.doubt = trust::of_comparison(&point.comparison);
+        let cost = |percent: f64| Some(frame_ns? * (1.0 / (1.0 + percent / 100.0) - 1.0));
+        point.cost_ns = point.comparison.difference_percent.and_then(cost);
+        point.cost_interval_ns = (point.comparison.interval_percent)
+            .and_then(|[low, high]| Some([cost(high)?, cost(low)?]));
+    }
+    pooled.slope = frame_ns.and_then(|frame_ns| slope(iterations, frame_ns));
+    Some(pooled)
+}
+
+/// Time per frame of the reference DUT.
+fn frame_ns(iterations: &[&Paired]) -> Option<f64> {
+    let rates = iterations.iter().filter_map(|one| {
+        let first = one.points.first()?;
+        first.comparison.plain_forwarding_rate_pps
+    });
+    let median = Sample::new(rates.collect::<Vec<_>>()).ok()?.median();
+    (median > 0.0).then_some(1e9 / median)
+}
+
+fn ln_ratios(comparison: &Comparison) -> impl Iterator<Item = f64> {
+    let values = comparison.values_percent.iter();
+    values.map(|percent| (percent / 100.0).ln_1p())
+}
+
+/// A line through time per frame over the value, in each iteration: the machine's speed cancels in each, and how far iterations differ
+/// is how well the slope is known.
+fn slope(iterations: &[&Paired], frame_ns: f64) -> Option<Slope> {
+    let lines: Vec<(f64, f64)> = iterations.iter().filter_map(|one| line(one)).collect();
+    let (slopes, fixed): (Vec<f64>, Vec<f64>) = lines.into_iter().unzip();
+    let sample = Sample::new(slopes.clone()).ok()?;
+    let half = trust::half_width(&sample);
+    let mean = sample.mean();
+    Some(Slope {
+        frame_ns,
+        unit_ns: frame_ns * mean,
+        unit_ns_interval: half.map(|half| [frame_ns * (mean - half), frame_ns * (mean + half)]),
+        fixed_ns: frame_ns * Sample::new(fixed).ok()?.mean(),
+        iterations_percent: slopes.iter().map(|slope| 100.0 * slope).collect(),
+    })
+}
+
+/// Slope and fixed part of one iteration, as shares of the reference's time per frame; `None` with fewer than two values.
+///
+/// Weighted by the square of the share: slices vary by a share of the time that a frame takes.
+fn line(one: &Paired) -> Option<(f64, f64)> {
+    let points: Vec<(f64, f64)> = one
+        .points
+        .iter()
+        .filter_map(|point| {
+            let ln = ln_ratios(&point.comparison).next()?;
+            Some((point.value? as f64, (-ln).exp()))
+        })
+        .collect();
+    let weight = |time: f64| time.powi(-2);
+    let all: f64 = points.iter().map(|(_, time)| weight(*time)).sum();
+    let mean =
+        |of: fn(&(f64, f64)) -> f64| points.iter().map(|p| of(p) * weight(p.1)).sum::<f64>() / all;
+    let (mean_x, mean_y) = (mean(|p| p.0), mean(|p| p.1));
+    let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+        points
+            .iter()
+            .map(|(x, y)| weight(*y) * of(x - mean_x, y - mean_y))
+            .sum()
+    };
+    let xx = sum(&|x, _| x * x);
+    let slope = sum(&|x, y| x * y) / xx;
+    // the reference itself takes 1
+    slope
+        .is_finite()
+        .then(|| (slope, mean_y - slope * mean_x - 1.0))
 }
 
 fn trimmed_mean(sample: &Sample) -> f64 {
@@ -261,6 +381,51 @@ mod tests {
         assert!(result.ln_ratios.is_empty(), "two blocks are too few");
         assert_eq!(rebuild(2, &vec![good; 5], 1.8e6).ln_ratios, [0.0, 0.0]);
         assert_eq!(outcome("x", 1, &[result]).verdict, Verdict::CannotTell);
+    }
+
+    /// A rule costs 12 ns of a frame of 1000, the first of them 60 more; the machine is up to 40 % slower in some rebuilds.
+    #[test]
+    fn a_slope_is_known_however_fast_the_machine_is() {
+        let mut random = Random::new(3);
+        let mut unit = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64 - 0.5;
+        let values = [1, 10, 100];
+        let mut covered = 0;
+        for _ in 0..40 {
+            let iterations: Vec<Paired> = (0..10)
+                .map(|_| {
+                    let speed = 1.0 - 0.4 * (unit() + 0.5);
+                    let mut rate = |time_ns: f64| speed * 1e9 / time_ns * (1.0 + 0.01 * unit());
+                    let mut rates_pps = vec![rate(1000.0), rate(1000.0)];
+                    rates_pps.extend(values.map(|n| rate(1060.0 + 12.0 * n as f64)));
+                    let ln_ratios = rates_pps.iter().map(|pps| (pps / rates_pps[0]).ln());
+                    let rebuild = Rebuild {
+                        blocks: 20,
+                        not_offered: 0,
+                        ln_ratios: ln_ratios.collect(),
+                        rates_pps,
+                    };
+                    let duts: Vec<_> = (2..).zip(values.map(Some)).collect();
+                    of_rebuild(&rebuild, "plain", "nft", Some("rules"), &duts).unwrap()
+                })
+                .collect();
+            let pooled = pool(&iterations.iter().collect::<Vec<_>>()).unwrap();
+            assert_eq!(pooled.points.len(), 3);
+            for point in &pooled.points {
+                assert_eq!(point.comparison.verdict, Verdict::Less);
+                assert_eq!(point.comparison.values_percent.len(), 10);
+            }
+            let slope = pooled.slope.unwrap();
+            // in shares of the reference's time, whatever the machine's speed
+            let share = |ns: f64| 1000.0 * ns / slope.frame_ns;
+            assert!((share(slope.unit_ns) - 12.0).abs() < 0.4, "{slope:?}");
+            assert!((share(slope.fixed_ns) - 60.0).abs() < 12.0, "{slope:?}");
+            let [low, high] = slope.unit_ns_interval.unwrap().map(share);
+            covered += i32::from(low <= 12.0 && 12.0 <= high);
+            let cost = pooled.points[2].cost_ns.unwrap();
+            assert!((share(cost) / 1260.0 - 1.0).abs() < 0.02, "{cost}");
+        }
+        // 38 of 40 are expected; 33 would be 3.6 standard deviations fewer
+        assert!(covered >= 33, "{covered} of 40");
     }
 
     #[test]

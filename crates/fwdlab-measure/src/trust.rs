@@ -321,12 +321,23 @@ pub fn advice(summary: &Summary, busy: Option<&str>) -> Vec<String> {
     let mut advice = vec![who];
     advice.extend(if !summary.test_cases.is_empty() {
         advice_on_cases(&summary.test_cases, summary.control.as_ref())
-    } else if !summary.comparisons.is_empty() {
-        advice_on_comparisons(&summary.comparisons)
+    } else if !compared(summary).is_empty() {
+        advice_on_comparisons(&compared(summary))
     } else {
         advice_on_trials()
     });
     advice
+}
+
+/// All differences of configurations that a run has.
+fn compared(summary: &Summary) -> Vec<&Comparison> {
+    let found = summary.cases.iter().flat_map(|case| &case.outcomes);
+    let points = found.flat_map(|outcome| match &outcome.found {
+        Found::Paired(found) => &found.points[..],
+        _ => &[],
+    });
+    let of_cases = points.map(|point| &point.comparison);
+    summary.comparisons.iter().chain(of_cases).collect()
 }
 
 fn advice_on_cases(cases: &[CaseSummary], control: Option<&Comparison>) -> Vec<String> {
@@ -355,7 +366,7 @@ fn advice_on_cases(cases: &[CaseSummary], control: Option<&Comparison>) -> Vec<S
 }
 
 /// An interval narrows with the root of its values: how many rebuilds would have shown [`WIDEST_PERCENT`].
-fn advice_on_comparisons(comparisons: &[Comparison]) -> Vec<String> {
+fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
     let needed = comparisons
         .iter()
         .filter(|c| c.doubt.is_some())
@@ -368,8 +379,8 @@ fn advice_on_comparisons(comparisons: &[Comparison]) -> Vec<String> {
     let needed = needed.map(|n| n.next_multiple_of(comparisons.len() + 2));
     match needed.filter(|n| *n <= MOST_ITERATIONS) {
         Some(needed) => vec![format!(
-            "more rebuilds, with --for longer by as much: by how much these vary, --rebuilds {needed} would show a difference of \
-             {WIDEST_PERCENT:.0} %"
+            "more rebuilds (--rebuilds, with --for longer by as much; iterations in a campaign): by how much these vary, {needed} would show \
+             a difference of {WIDEST_PERCENT:.0} %"
         )],
         None => vec![format!(
             "another hour: even {MOST_ITERATIONS} rebuilds like these would not show a difference of {WIDEST_PERCENT:.0} %"

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::campaign_outcome::Iteration;
 use crate::facts::Facts;
 use crate::result::{RunInfo, Summary, TrialRecord};
+use crate::trial::Stream;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -107,6 +108,9 @@ pub struct RebuildRecord {
     pub rebuild: u32,
     /// When it began (RFC 3339, UTC).
     pub started_at: String,
+    /// What was compared, the reference first; empty in a run of `quick`, whose parameters say it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compared: Vec<Compared>,
     /// Which configuration stood in which place (place 0 first). Index 0 is the plain DUT.
     pub places: Vec<u32>,
     /// Blocks of slices that were used.
@@ -125,4 +129,21 @@ pub struct RebuildRecord {
     pub ledgers: Vec<crate::loss::Ledger>,
     /// May it be used?
     pub validity: crate::result::Validity,
+}
+
+/// A DUT of a paired comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Compared {
+    /// Name of the test case; of the reference and of the control what theirs would be.
+    pub test_case: String,
+    /// Its configuration.
+    pub configuration: String,
+    /// It is the reference once more, for the A/A control.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub control: bool,
+    /// What was sent.
+    pub stream: Stream,
+    /// What was swept, and the value that was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<(String, u64)>,
 }

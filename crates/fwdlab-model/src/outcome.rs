@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::Comparison;
 use crate::procedure::{Delays, Interval};
 use crate::search::SearchOutcome;
 use crate::units::FrameSize;
@@ -103,6 +104,78 @@ pub enum Found {
     ForwardingRate(ForwardingRate),
     /// Loads that meet goals.
     Mlrsearch(SearchOutcome),
+    /// What comes out in overload, by quiet windows.
+    Maxfwd(Maxfwd),
+    /// What configurations cost beside a reference DUT.
+    Paired(Paired),
+}
+
+/// The forwarding rate of quiet windows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Maxfwd {
+    /// Median forwarding rate of the quiet windows; absent when they were too few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarding_rate_pps: Option<f64>,
+    /// The same of all windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarding_rate_ungated_pps: Option<f64>,
+    /// What was offered in the windows that count.
+    pub offered_load_pps: f64,
+    /// Quiet windows.
+    pub windows: u32,
+    /// Windows beside which the machine was not quiet.
+    pub windows_not_quiet: u32,
+    /// Windows in which the load was not offered.
+    pub windows_not_offered: u32,
+    /// Offered less than 1.1 times what was forwarded: the DUT may forward more.
+    pub not_saturated: bool,
+}
+
+/// What a configuration costs beside a reference DUT, by slices of traffic in turns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Paired {
+    /// The configuration of the reference DUT.
+    pub reference: String,
+    /// What was swept; absent without a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
+    /// One per value of what was swept; one without a sweep.
+    pub points: Vec<PairedPoint>,
+    /// What a unit of the parameter costs; absent without a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slope: Option<Slope>,
+}
+
+/// A configuration, at one value of what was swept, beside the reference DUT.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairedPoint {
+    /// The value; absent without a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
+    /// The difference from the reference DUT; of one iteration, or of all.
+    pub comparison: Comparison,
+    /// Time per frame more than the reference DUT takes, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_ns: Option<f64>,
+    /// Its 95 % confidence interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_interval_ns: Option<[f64; 2]>,
+}
+
+/// A line through the points: time per frame over the value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Slope {
+    /// Time per frame of the reference DUT, in nanoseconds: the costs here are shares of it times this.
+    pub frame_ns: f64,
+    /// What one unit costs, in nanoseconds.
+    pub unit_ns: f64,
+    /// Its 95 % confidence interval over iterations; absent below three.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit_ns_interval: Option<[f64; 2]>,
+    /// What the line costs at no unit: what comes with the first.
+    pub fixed_ns: f64,
+    /// The slope of each iteration, in percent of the reference DUT's time per frame.
+    pub iterations_percent: Vec<f64>,
 }
 
 /// Whose rate a loss threshold ends.
@@ -738,12 +811,31 @@ impl Outcome {
                 .flatten()
                 .collect()
             }
+            Found::Paired(found) => {
+                let differences = found.points.iter().filter_map(|point| {
+                    let name = match (&found.parameter, point.value) {
+                        (Some(parameter), Some(value)) => {
+                            format!("difference at {value} {parameter}")
+                        }
+                        _ => "difference".into(),
+                    };
+                    figure(&name, Percent, point.comparison.difference_percent)
+                });
+                let slope = found.slope.as_ref().and_then(|slope| {
+                    let parameter = found.parameter.as_deref().unwrap_or_default();
+                    let name = format!("{parameter}, cost of one");
+                    figure(&name, Nanoseconds, Some(slope.unit_ns))
+                });
+                slope.into_iter().chain(differences).collect()
+            }
             found => {
                 let name = match found {
                     Found::Ramp(_) => "loss begins",
                     Found::Plr(_) => "critical load",
                     Found::Mrr(_) => "receive rate",
-                    Found::Trial(_) | Found::ForwardingRate(_) => "forwarding rate",
+                    Found::Trial(_) | Found::ForwardingRate(_) | Found::Maxfwd(_) => {
+                        "forwarding rate"
+                    }
                     other => other.procedure(),
                 };
                 one(name, FramesPerSecond, found.rate_pps())
@@ -772,6 +864,8 @@ impl Found {
             Found::Trial(_) => "trial",
             Found::ForwardingRate(_) => "forwarding-rate",
             Found::Mlrsearch(_) => "mlrsearch",
+            Found::Maxfwd(_) => "maxfwd",
+            Found::Paired(_) => "paired",
         }
     }
 
@@ -781,6 +875,7 @@ impl Found {
             Found::Ramp(found) => found.tester_bound,
             Found::Throughput(found) => found.tester_bound,
             Found::Mrr(found) => found.tester_bound,
+            Found::Maxfwd(found) => found.not_saturated,
             _ => false,
         }
     }
@@ -796,6 +891,7 @@ impl Found {
             Found::Trial(found) => Some(found.forwarding_rate_pps),
             Found::ForwardingRate(found) => found.forwarding_rate_pps.map(|rate| rate.median),
             Found::Mlrsearch(found) => found.goals.first()?.relevant_lower_bound_pps,
+            Found::Maxfwd(found) => found.forwarding_rate_pps,
             _ => None,
         }
     }

@@ -48,7 +48,7 @@ pub struct Series {
 /// Which values of several series belong together because they were measured in turns, within fractions of a second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turns {
-    /// The run that measured them; series with the same one can be compared pair by pair.
+    /// The run that measured them, and what was sent; series with the same one can be compared pair by pair.
     pub run: String,
     /// The rebuild of each value.
     pub rebuilds: Vec<u32>,

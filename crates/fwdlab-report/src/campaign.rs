@@ -4,13 +4,14 @@
 //! [`cases`] and [`text`].
 
 use fwdlab_model::campaign_outcome::{CaseFigure, CaseOutcome, Iteration};
-use fwdlab_model::outcome::{Found, Outcome, Unit};
+use fwdlab_model::comparison::Comparison;
+use fwdlab_model::outcome::{Found, Outcome, Paired, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::variant::Variant;
 
 use crate::markdown;
 use crate::number::{count, delay, percent, rate, seconds};
-use crate::procedures;
+use crate::procedures::{self, tables};
 use crate::table::{Cell, Column, Mark, Table, wrap};
 use crate::text::{all_warnings, paragraph, width};
 use crate::words::{self, several};
@@ -25,6 +26,9 @@ pub(crate) fn headline(cases: &[CaseOutcome]) -> String {
         0 => String::new(),
         failed => format!("; {} without all results", several(failed, "test case")),
     };
+    if let Some(answer) = of_slices(cases) {
+        return format!("{answer}{failed}");
+    }
     let first = cases
         .iter()
         .find_map(|case| Some((case, case.figures.first()?)));
@@ -41,6 +45,30 @@ pub(crate) fn headline(cases: &[CaseOutcome]) -> String {
         figure.name,
         value(figure.unit, figure.median)
     )
+}
+
+/// The answer of slices: what a unit costs, or how the only configuration differs, or how many do.
+fn of_slices(all: &[CaseOutcome]) -> Option<String> {
+    let mut found = all.iter().filter_map(|case| Some((case, paired(case)?)));
+    let (case, first) = found.next()?;
+    let more = match all.len() {
+        1 => String::new(),
+        all => format!("; {} in all", several(all, "test case")),
+    };
+    if let (Some(slope), Some(parameter)) = (&first.slope, &first.parameter) {
+        let cost = tables::slope(slope, parameter);
+        return Some(format!("{}: {cost}{more}", label(case, all)));
+    }
+    if let (1, [point]) = (all.len(), &first.points[..]) {
+        let finding = words::finding(&point.comparison);
+        return Some(format!("{}: {finding}", case.case.configuration));
+    }
+    let points = || {
+        let found = all.iter().filter_map(paired);
+        found.flat_map(|found| &found.points)
+    };
+    let compared: Vec<&Comparison> = points().map(|point| &point.comparison).collect();
+    Some(words::tally(&compared))
 }
 
 /// The name of a test case, without what is the same in all.
@@ -177,11 +205,82 @@ pub(crate) fn cases(all: &[CaseOutcome]) -> Table {
     table
 }
 
+/// Differences from the reference DUT of all test cases, one row per test case and value; `None` for other procedures.
+pub(crate) fn differences(all: &[CaseOutcome]) -> Option<Table> {
+    let mut found = all
+        .iter()
+        .flat_map(|case| paired(case).map(|paired| (case, paired)));
+    let (_, first) = found.next()?;
+    let mut columns = vec![Column::left("test case", &["test_case"])];
+    let value = first.parameter.as_ref();
+    columns.extend(value.map(|parameter| Column::right(parameter, &["value"])));
+    columns.extend(tables::difference_columns());
+    columns.push(Column::right("used", &["iterations", "iterations_failed"]));
+    let mut table = Table::new(columns);
+    for case in all {
+        let failed = case.failures().count();
+        for point in paired(case).into_iter().flat_map(|found| &found.points) {
+            let mut cells = vec![Cell {
+                text: label(case, all),
+                raw: vec![case.test_case.clone()],
+            }];
+            cells.extend(
+                point
+                    .value
+                    .map(|value| Cell::number(value.to_string(), value)),
+            );
+            cells.extend(tables::difference_cells(point));
+            let used = point.comparison.values_percent.len();
+            cells.push(Cell {
+                text: format!("{used}/{}", case.iterations.len()),
+                raw: vec![used.to_string(), failed.to_string()],
+            });
+            table.push(Mark::None, cells);
+        }
+    }
+    Some(table)
+}
+
+/// What slices found in a test case.
+pub(crate) fn paired(case: &CaseOutcome) -> Option<&Paired> {
+    case.outcomes
+        .iter()
+        .find_map(|outcome| match &outcome.found {
+            Found::Paired(found) => Some(found),
+            _ => None,
+        })
+}
+
+/// What a unit of the swept parameter costs, by slices, for each test case.
+fn slopes(all: &[CaseOutcome]) -> Vec<String> {
+    let mut told = Vec::new();
+    for case in all {
+        if let Some(found) = paired(case)
+            && let (Some(slope), Some(parameter)) = (&found.slope, &found.parameter)
+        {
+            told.push(format!(
+                "{}: {}",
+                label(case, all),
+                tables::slope(slope, parameter)
+            ));
+        }
+    }
+    told
+}
+
 /// Why iterations have no result.
 pub(crate) fn failures(all: &[CaseOutcome]) -> Vec<String> {
     let mut told = Vec::new();
     for case in all {
         let failures: Vec<(u32, &str)> = case.failures().collect();
+        if let Some((_, why)) = failures.first()
+            && failures.len() > 1
+            && failures.iter().all(|(_, other)| other == why)
+        {
+            let all = several(failures.len(), "iteration");
+            told.push(format!("{}, {all}: {why}", case.test_case));
+            continue;
+        }
         for (iteration, why) in failures.iter().take(FAILURES) {
             told.push(format!("{}, iteration {iteration}: {why}", case.test_case));
         }
@@ -223,7 +322,8 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     let all = &summary.cases;
     let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
-    text.push_str(&cases(all).text(width()));
+    let table = differences(all).unwrap_or_else(|| cases(all));
+    text.push_str(&table.text(width()));
     text.push('\n');
     for case in all {
         for outcome in &case.outcomes {
@@ -236,8 +336,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
                 let title = format!("{of}{}", procedures::headline(&case.outcomes));
                 text.push_str(&wrap(&title, width(), " "));
                 for group in procedures::groups(&case.outcomes) {
-                    for mut titled in procedures::tables::tables(&group, &case.outcomes, usize::MAX)
-                    {
+                    for mut titled in tables::tables(&group, &case.outcomes, usize::MAX) {
                         titled.table.say_once("frames");
                         text.push_str(&titled.table.text(width()));
                     }
@@ -257,7 +356,10 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let all = &summary.cases;
     let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
-    named("failed", failures(all))
+    let control = summary.control.iter().map(words::control_words);
+    named("cost", slopes(all))
+        .chain(named("control", control.collect()))
+        .chain(named("failed", failures(all)))
         .chain(words::noise(summary))
         .chain(named("warning", doubts(all)))
         .chain(named("warning", all_warnings(summary)))
@@ -270,7 +372,8 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
 
 /// The result as Markdown, below its headline.
 pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
-    let mut text = markdown::table(&cases(&summary.cases));
+    let all = &summary.cases;
+    let mut text = markdown::table(&differences(all).unwrap_or_else(|| cases(all)));
     text.push('\n');
     for (name, sentence) in sentences(info, summary) {
         text += &format!("- {name}: {}\n", markdown::escaped(&sentence));

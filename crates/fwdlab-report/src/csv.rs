@@ -13,7 +13,8 @@ pub fn summary(summary: &Summary) -> String {
     if !summary.imported.is_empty() {
         table(&crate::imported::cases(summary))
     } else if !summary.cases.is_empty() {
-        table(&crate::campaign::cases(&summary.cases))
+        let all = &summary.cases;
+        table(&crate::campaign::differences(all).unwrap_or_else(|| crate::campaign::cases(all)))
     } else if !summary.outcomes.is_empty() {
         let (fields, rows) = crate::procedures::one_table(&summary.outcomes);
         let rows = rows

@@ -263,7 +263,7 @@ fn distrust(summary: &Summary) -> &'static str {
     }
 }
 
-fn tally(real: &[&Comparison]) -> String {
+pub(crate) fn tally(real: &[&Comparison]) -> String {
     let decided: Vec<&&Comparison> = real.iter().filter(|c| c.doubt.is_none()).collect();
     let of = |verdict| decided.iter().filter(|c| c.verdict == verdict).count();
     let noisy = real.len() - decided.len();
@@ -292,7 +292,7 @@ fn forwards_nothing(comparison: &Comparison) -> bool {
 }
 
 /// What one comparison found, without its name: `Proven 2.1 % slower than the plain DUT, [-2.6, -1.6] %`.
-fn finding(comparison: &Comparison) -> String {
+pub(crate) fn finding(comparison: &Comparison) -> String {
     if forwards_nothing(comparison) {
         return "Does not forward".into();
     }

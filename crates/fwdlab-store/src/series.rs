@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fwdlab_model::event::RebuildRecord;
+use fwdlab_model::event::{Compared, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::outcome::{Figure, Unit};
 use fwdlab_model::result::{RunInfo, TrialRecord};
@@ -20,6 +20,9 @@ use crate::read::StoredRun;
 /// The configuration of a DUT to which nothing was applied.
 const PLAIN: &str = "plain";
 
+/// The procedure whose figures are of one state of the machine.
+const MAXFWD: &str = "maxfwd";
+
 type Labels = BTreeMap<String, String>;
 
 impl StoredRun {
@@ -31,12 +34,15 @@ impl StoredRun {
     /// says how many were left out.
     pub fn series(&self) -> Vec<Series> {
         let mut all = Collection::default();
-        let is_sample = |t: &&TrialRecord| !t.control && t.asked.is_none();
+        // of a campaign an iteration is the sample
+        let by_cases = self.summary.as_ref().is_some_and(|s| !s.cases.is_empty());
+        let is_sample = |t: &&TrialRecord| !t.control && t.asked.is_none() && !by_cases;
         for trial in self.trials.iter().filter(is_sample) {
             self.add_trial(trial, &mut all);
         }
         self.add_figures(&mut all);
         all.series.extend(self.of_rebuilds());
+        all.series.extend(self.of_rows());
         self.add_imported(&mut all);
         all.series
     }
@@ -83,6 +89,9 @@ impl StoredRun {
                     .iter()
                     .for_each(|value| add(series, Some(*value)));
                 series.left_out += case.failures().count() as u32;
+                if summary.procedure == MAXFWD {
+                    series.state = self.info.facts.states.first().cloned();
+                }
             }
         }
         for outcome in &summary.outcomes {
@@ -133,8 +142,34 @@ impl StoredRun {
         labels
     }
 
+    /// Rebuilds of a campaign: they say what they compared.
+    fn of_rows(&self) -> Vec<Series> {
+        let mut rows: Vec<&[Compared]> = Vec::new();
+        for rebuild in self.rebuilds.iter().filter(|r| !r.compared.is_empty()) {
+            if !rows.contains(&&rebuild.compared[..]) {
+                rows.push(&rebuild.compared);
+            }
+        }
+        let series = rows.into_iter().flat_map(|row| {
+            let rebuilds = move || self.rebuilds.iter().filter(move |r| r.compared == row);
+            let duts = row.iter().enumerate().filter(|(_, dut)| !dut.control);
+            duts.map(move |(index, dut)| {
+                let mut labels = run_labels(&self.info);
+                labels.insert("procedure".into(), "paired".into());
+                labels.insert("configuration".into(), dut.configuration.clone());
+                add_stream(&mut labels, &dut.stream);
+                if let Some((parameter, value)) = &dut.setting {
+                    labels.insert(parameter.clone(), value.to_string());
+                }
+                self.in_turns(&dut.stream.id(), labels, index, rebuilds())
+            })
+        });
+        series.collect()
+    }
+
     fn of_rebuilds(&self) -> Vec<Series> {
-        let configurations = self.rebuilds.iter().map(|r| r.forwarding_rate_pps.len());
+        let of_command = self.rebuilds.iter().filter(|r| r.compared.is_empty());
+        let configurations = of_command.map(|r| r.forwarding_rate_pps.len());
         let Some(configurations) = configurations.max().filter(|n| *n > 0) else {
             return Vec::new();
         };
@@ -159,19 +194,31 @@ impl StoredRun {
         let cases = parameter_list(&self.info, "test_cases");
         let test_case = cases.first().cloned().unwrap_or_default();
         add_case(&mut labels, &test_case);
+        self.in_turns(&test_case, labels, index, self.rebuilds.iter())
+    }
+
+    /// The forwarding rates of a DUT in these rebuilds, in turns with those of the others.
+    fn in_turns<'a>(
+        &self,
+        test_case: &str,
+        labels: Labels,
+        index: usize,
+        rebuilds: impl Iterator<Item = &'a RebuildRecord>,
+    ) -> Series {
         let mut series = Series {
-            test_case,
+            test_case: test_case.to_owned(),
             labels,
             metric: FORWARDING_RATE.into(),
             unit: Unit::FramesPerSecond.symbol().into(),
             ..Series::default()
         };
         let mut turns = Turns {
-            run: self.info.id.clone(),
+            // DUTs under other traffic stood in another row
+            run: format!("{}/{test_case}", self.info.id),
             rebuilds: Vec::new(),
             ln_ratios: Vec::new(),
         };
-        for rebuild in &self.rebuilds {
+        for rebuild in rebuilds {
             let value = value_of(rebuild, index);
             add(&mut series, value.map(|(rate, _)| rate));
             if let Some((_, ln_ratio)) = value {

@@ -52,13 +52,13 @@ pub fn derive(run: &StoredRun) -> Again {
         return again;
     };
     match summary.procedure.as_str() {
+        _ if !summary.cases.is_empty() => of_campaign(run, summary, &mut again),
         maxfwd::ID if !run.is_protected => again.not_derived.push(
             "the forwarding rates: trials of this age were kept as they were first judged".into(),
         ),
         maxfwd::ID => of_trials(run, summary, &mut again),
         paired::ID => of_rebuilds(run, summary, &mut again),
         FORMAT => again.compare("imported", &summary.imported, &cases(&run.imported)),
-        _ if !summary.cases.is_empty() => of_campaign(run, summary, &mut again),
         _ => of_procedure(run, summary, &mut again),
     }
     again

@@ -15,8 +15,9 @@ use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts, wants_overload};
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::value::Rate;
-use fwdlab_model::campaign::{Campaign, Case, Engine};
+use fwdlab_model::campaign::{Campaign, Case, Engine, Method, Procedure};
 use fwdlab_model::campaign_outcome::{CaseOutcome, Iteration};
+use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::file::FileError;
 use fwdlab_model::link::{Line, LinkSpeed};
@@ -31,7 +32,9 @@ use super::device::{self, Device, OVERHEAD, Real, Simulated, doubts, simulated_n
 use super::largest::Bounds;
 use super::procedure::{capacities, estimated, likely_limits};
 use super::traffic::{ProfileFrames, Traffic};
-use super::{Control, Measured, Run, carry_out, configure, keep_inputs, open_tester};
+use super::{
+    Control, Measured, Run, carry_out, configure, keep_inputs, open_tester, slices, windows,
+};
 use crate::configuration::Configuration;
 use crate::error::LabError;
 use crate::placement::Placement;
@@ -73,9 +76,11 @@ pub struct Host {
 /// What a campaign will do.
 #[derive(Debug)]
 pub struct Plan {
-    /// Test cases in the order in which they are measured.
+    /// What is measured, in its order; of procedures by slices one turn is of all test cases that stand beside each other.
     pub turns: Vec<Turn>,
-    /// Trials and time of one iteration of each test case, as estimated.
+    /// What is measured in a turn.
+    pub names: Vec<String>,
+    /// Trials and time of one iteration of each of them, as estimated.
     pub cases: Vec<(u32, Duration)>,
     /// Trials of all.
     pub trials: u32,
@@ -127,6 +132,17 @@ impl Parameters {
             host,
             campaign,
         };
+        match &parameters.campaign.procedure {
+            Procedure::Paired(paired) => {
+                slices::check(&parameters, paired)?;
+                return Ok(parameters);
+            }
+            Procedure::Maxfwd(_) => {
+                windows::check(&parameters)?;
+                return Ok(parameters);
+            }
+            _ => {}
+        }
         for case in &parameters.campaign.cases {
             let at = |why| parameters.campaign.error(&["procedure"], why);
             let limits = parameters.likely(case)?;
@@ -200,8 +216,18 @@ impl Parameters {
         }
     }
 
+    /// What is varied within a test case.
+    pub(super) fn swept(&self) -> Option<&Swept> {
+        self.swept.as_ref()
+    }
+
+    /// A configuration by its name; the plain router has none.
+    pub(super) fn configuration(&self, name: &str) -> Option<&Configuration> {
+        self.configurations.get(name)
+    }
+
     /// What every run needs, for these streams of this test case.
-    fn common(&self, streams: Vec<Stream>, case: &Case) -> super::Parameters {
+    pub(super) fn common(&self, streams: Vec<Stream>, case: &Case) -> super::Parameters {
         let engine = self.campaign.bed.engine.name();
         let bursts = sends_bursts(&self.campaign.procedure);
         super::Parameters {
@@ -338,14 +364,32 @@ pub fn plan(parameters: &Parameters) -> Result<Plan, LabError> {
         Some(_) => (Duration::ZERO, Duration::ZERO),
         None => (OVERHEAD, BED),
     };
-    let cases = campaign.cases.iter().map(|case| {
+    let of_trials = campaign.cases.iter().map(|case| {
         let asked = parameters.asked(parameters.seed(), case);
         let limits = parameters.likely(case)?;
         let capacities = capacities(parameters.dut.as_ref(), &limits);
         let (trials, time) = estimated(&asked, &limits, &capacities, overhead)?;
         Ok((trials, time + each))
     });
-    let cases = cases.collect::<Result<Vec<_>, LabError>>()?;
+    let (names, cases) = match &campaign.procedure {
+        Procedure::Paired(paired) => slices::rows(&campaign.cases)
+            .iter()
+            .map(|row| {
+                let name = slices::name(&campaign.cases, row);
+                (name, slices::estimate(parameters, paired, row))
+            })
+            .unzip(),
+        Procedure::Maxfwd(maxfwd) => {
+            let mut names: Vec<String> = campaign.cases.iter().map(Case::id).collect();
+            names.push(format!("{}/control", names[0]));
+            let each = vec![windows::estimate(maxfwd); names.len()];
+            (names, each)
+        }
+        _ => (
+            campaign.cases.iter().map(Case::id).collect(),
+            of_trials.collect::<Result<Vec<_>, LabError>>()?,
+        ),
+    };
     let turns = sequence(
         cases.len(),
         campaign.iterations,
@@ -357,6 +401,7 @@ pub fn plan(parameters: &Parameters) -> Result<Plan, LabError> {
         time: turns.iter().map(|turn| cases[turn.case].1).sum(),
         changes: changes(parameters),
         turns,
+        names,
         cases,
     })
 }
@@ -366,9 +411,18 @@ fn changes(parameters: &Parameters) -> Vec<String> {
         return vec!["nothing: DUT and tester are simulated, in simulated time".into()];
     }
     let mut changes = vec![
-        "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for every iteration of \
-         every test case, removed after it; nothing outside of them"
-            .to_owned(),
+        match parameters.campaign.procedure.method() {
+            Method::Slices => {
+                "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0, -dut1 and so on, one for the reference, one for its control and one \
+                 for each configuration and value, with two veth pairs to each; built for every iteration, removed after it; nothing outside \
+                 of them"
+            }
+            _ => {
+                "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for every iteration of \
+                 every test case, removed after it; nothing outside of them"
+            }
+        }
+        .to_owned(),
     ];
     let used = |name: &str| {
         let mut cases = parameters.campaign.cases.iter();
@@ -440,35 +494,47 @@ pub fn start<'a>(
             gate: None,
             limits: BTreeMap::new(),
             short: Vec::new(),
-            stands: false,
             made: vec![Vec::new(); campaign.cases.len()],
             invalid: 0,
+            compared: None,
         };
         let time = match parameters.dut {
             Some(_) => Duration::ZERO,
             None => plan.time,
         };
         run.started(plan.trials, time)?;
-        let result = running.turns(run, measured);
+        let result = match &campaign.procedure {
+            Procedure::Paired(paired) => match running.by_slices(paired, run, measured) {
+                Ok(compared) => {
+                    running.compared = compared;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            Procedure::Maxfwd(maxfwd) => running.by_windows(maxfwd, run, measured),
+            _ => running.turns(run, measured),
+        };
         running.sum_up(run, measured);
         result
     })
 }
 
 /// A campaign on its way.
-struct Running<'a> {
-    parameters: &'a Parameters,
-    plan: &'a Plan,
-    control: &'a Control,
-    gate: Option<Gate>,
+pub(super) struct Running<'a> {
+    pub parameters: &'a Parameters,
+    pub plan: &'a Plan,
+    pub control: &'a Control,
+    /// From the readings before the first trial, in the end of all.
+    pub gate: Option<Gate>,
     /// Largest load of every stream: the same in all iterations.
     limits: BTreeMap<String, Limit>,
     /// Streams with which the tester cannot fill the line, in words.
     short: Vec<String>,
-    /// A bed has been told of.
-    stands: bool,
-    made: Vec<Vec<Iteration>>,
+    /// What was made of each test case.
+    pub made: Vec<Vec<Iteration>>,
     invalid: u32,
+    /// A/A control, where the procedure has one.
+    pub compared: Option<Comparison>,
 }
 
 impl Running<'_> {
@@ -583,9 +649,8 @@ impl Running<'_> {
         }
         let (bed, _) = device::erect(common)?;
         let (tester, words) = open_tester(&bed, common)?;
-        if !self.stands {
+        if !run.has_bed {
             run.bed_ready(&bed, &words)?;
-            self.stands = true;
         }
         let swept = self.parameters.swept.clone();
         let is_set = |swept: &Swept| !matches!(swept, Swept::Stream | Swept::Units);
@@ -683,7 +748,12 @@ impl Running<'_> {
     fn case(&self, case: &Case, iterations: Vec<Iteration>, trials: &[TrialRecord]) -> CaseOutcome {
         let mut outcome = summarise(case, iterations);
         let own = trials.iter().filter(|t| t.test_case == outcome.test_case);
-        if self.parameters.dut.is_none() && outcome.doubt.is_none() {
+        let method = self.parameters.campaign.procedure.method();
+        if method == Method::Windows {
+            outcome.doubt = self.of_windows(case, trials).doubt;
+        }
+        let of_trials = method == Method::Trials;
+        if self.parameters.dut.is_none() && of_trials && outcome.doubt.is_none() {
             let doubts = trust::doubts_of_trials(self.gate.as_ref(), own);
             outcome.doubt = (!doubts.is_empty()).then(|| doubts.join("; "));
         }
@@ -692,10 +762,23 @@ impl Running<'_> {
 
     fn sum_up(&mut self, run: &Run<'_>, measured: &mut Measured) {
         let campaign = &self.parameters.campaign;
-        self.gate = (self.gate.take()).map(|gate| gate.judge_run(&mut measured.trials));
-        let noise: Noise = match &self.parameters.dut {
-            Some(dut) => simulated_noise(dut, Vec::new()),
-            None => trust::of_trials(self.gate.as_ref(), &measured.trials, Vec::new()),
+        if campaign.procedure.method() == Method::Trials {
+            self.gate = (self.gate.take()).map(|gate| gate.judge_run(&mut measured.trials));
+        }
+        let made = std::mem::take(&mut self.made);
+        let cases = campaign.cases.iter().zip(made);
+        let cases: Vec<CaseOutcome> = cases
+            .map(|(case, iterations)| self.case(case, iterations, &measured.trials))
+            .collect();
+        let noise: Noise = match (&self.parameters.dut, campaign.procedure.method()) {
+            (Some(dut), _) => simulated_noise(dut, Vec::new()),
+            (None, Method::Slices) => {
+                slices::noise(&cases, self.compared.as_ref(), &measured.rebuilds)
+            }
+            (None, Method::Windows) => self.noise_of_windows(&measured.trials),
+            (None, Method::Trials) => {
+                trust::of_trials(self.gate.as_ref(), &measured.trials, Vec::new())
+            }
         };
         let mut warnings = match self.parameters.dut {
             Some(_) => Vec::new(),
@@ -703,20 +786,16 @@ impl Running<'_> {
         };
         warnings.append(&mut self.short);
         warnings.extend(invalid(self.invalid, measured.trials.len()));
-        let made = std::mem::take(&mut self.made);
-        let cases = campaign.cases.iter().zip(made);
         measured.summary = Some(Summary {
             format: RUN_FORMAT,
             run: run.info.id.clone(),
             procedure: campaign.procedure.id().into(),
             test_cases: Vec::new(),
-            control: None,
+            control: self.compared.take(),
             comparisons: Vec::new(),
             imported: Vec::new(),
             outcomes: Vec::new(),
-            cases: cases
-                .map(|(case, iterations)| self.case(case, iterations, &measured.trials))
-                .collect(),
+            cases,
             noise,
             warnings,
             imix_estimate_l2_bps: None,

@@ -32,9 +32,9 @@ const CALIBRATION_READINGS: usize = 120;
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// A trial with its windows: the gate is drawn from all probe readings of the run, so trials are judged at the end.
-struct Raw {
-    record: TrialRecord,
-    windows: Vec<Window>,
+pub(super) struct Raw {
+    pub record: TrialRecord,
+    pub windows: Vec<Window>,
 }
 
 /// Runs the procedure; what was measured is in `measured` even when it is interrupted.
@@ -85,7 +85,7 @@ pub(super) fn run(
             if planned.opens_block || standing.is_none() {
                 // the old bed goes before the new one comes
                 drop(standing.take());
-                standing = Some(build(parameters, &streams[0], stop, run, raw.is_empty())?);
+                standing = Some(build(parameters, &streams[0], stop, run)?);
             }
             let (bed, tester) = standing.as_mut().expect("just built");
             let mut bench = Bench {
@@ -97,37 +97,22 @@ pub(super) fn run(
                 control: stop,
             };
             let stream = &streams[planned.case];
+            let known = match loads[planned.case] {
+                Some(known) => known,
+                None => match overload(parameters, &mut bench, stream) {
+                    Err(error @ LabError::Disturbed { .. }) => {
+                        run.warn(format!("while a load was sought: {error}"))?;
+                        plan.record(&planned, false);
+                        standing = None;
+                        continue;
+                    }
+                    found => *loads[planned.case].insert(found?),
+                },
+            };
             let Overload {
                 load_pps: load,
                 loses_inside,
-            } = match loads[planned.case] {
-                Some(known) => known,
-                None => {
-                    let found = match parameters.load {
-                        // whether frames are lost inside is then not known before; a configuration may do it
-                        Some(load) => Overload {
-                            load_pps: parameters
-                                .load_pps(load, stream)
-                                .map_err(LabError::Preflight)?,
-                            loses_inside: parameters.configuration.is_some(),
-                        },
-                        None => match bench.overload(stream) {
-                            Err(error @ LabError::Disturbed { .. }) => {
-                                run.warn(format!("while a load was sought: {error}"))?;
-                                plan.record(&planned, false);
-                                standing = None;
-                                continue;
-                            }
-                            found => found?,
-                        },
-                    };
-                    let found = Overload {
-                        load_pps: parameters.within_line(found.load_pps, stream),
-                        ..found
-                    };
-                    *loads[planned.case].insert(found)
-                }
-            };
+            } = known;
             bench.count_reasons = loses_inside && parameters.privileged;
             let progress = Progress {
                 planned: &planned,
@@ -192,6 +177,28 @@ pub(super) fn run(
     result
 }
 
+/// The load of a stream: as was asked for, or one that overloads the DUT; never above the line.
+pub(super) fn overload(
+    parameters: &Parameters,
+    bench: &mut Bench<'_>,
+    stream: &Stream,
+) -> Result<Overload, LabError> {
+    let found = match parameters.load {
+        // whether frames are lost inside is then not known before; a configuration may do it
+        Some(load) => Overload {
+            load_pps: parameters
+                .load_pps(load, stream)
+                .map_err(LabError::Preflight)?,
+            loses_inside: parameters.configuration.is_some(),
+        },
+        None => bench.overload(stream)?,
+    };
+    Ok(Overload {
+        load_pps: parameters.within_line(found.load_pps, stream),
+        ..found
+    })
+}
+
 /// The time for so many trials, from what those that were made took with everything around them: building, looking for the load,
 /// repeating, and waiting for quiet windows. `planned` is what one takes where nothing disturbs it.
 fn left(elapsed: Duration, made: usize, planned: Duration, trials: usize) -> Duration {
@@ -240,11 +247,10 @@ fn build(
     stream: &Stream,
     stop: &Control,
     run: &mut Run<'_>,
-    first: bool,
 ) -> Result<(Bed, fwdlab_engine::Tester), LabError> {
     let bed = Bed::up(1, &parameters.placement, false)?.unconfined(parameters.unconfined);
     let (mut tester, words) = open_tester(&bed, parameters)?;
-    if first {
+    if !run.has_bed {
         run.bed_ready(&bed, &words)?;
     }
     if let Some(configuration) = &parameters.configuration {
@@ -253,17 +259,17 @@ fn build(
     Ok((bed, tester))
 }
 
-struct Progress<'a> {
-    planned: &'a Planned,
-    stream: &'a Stream,
-    iterations: u32,
-    done: u32,
-    steps: u32,
-    left: Duration,
+pub(super) struct Progress<'a> {
+    pub planned: &'a Planned,
+    pub stream: &'a Stream,
+    pub iterations: u32,
+    pub done: u32,
+    pub steps: u32,
+    pub left: Duration,
 }
 
 /// One trial, while progress is told from this thread. `None` when the run was stopped in it.
-fn trial(
+pub(super) fn trial(
     bench: &mut Bench<'_>,
     stream: &Stream,
     load: Option<f64>,
@@ -330,7 +336,7 @@ impl Progress<'_> {
     clippy::too_many_arguments,
     reason = "a record is made of that many things, once"
 )]
-fn record(
+pub(super) fn record(
     tester: &fwdlab_engine::Tester,
     planned: &Planned,
     trials_before: usize,
@@ -386,7 +392,11 @@ fn record(
     }
 }
 
-fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> TrialRecord {
+pub(super) fn gated(
+    mut record: TrialRecord,
+    windows: &[Window],
+    gate: Option<&Gate>,
+) -> TrialRecord {
     let strata = judge(windows, gate, record.intended_load_pps);
     record.not_saturated = strata.is_not_saturated();
     record.offered_load_pps = strata.offered_pps;
@@ -399,7 +409,11 @@ fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> Tr
     record
 }
 
-fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Result<(), LabError> {
+pub(super) fn keep_windows(
+    run: &Run<'_>,
+    record: &TrialRecord,
+    windows: &[Window],
+) -> Result<(), LabError> {
     // of several pairs of CPUs in one field, and nothing where no distance was read
     let distances = |reading: &Reading| -> String {
         let all: Vec<String> = (reading.distances_ns.iter())

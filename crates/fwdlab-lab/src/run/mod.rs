@@ -14,8 +14,10 @@ pub mod manage;
 mod modify;
 pub mod paired;
 pub mod procedure;
+mod slices;
 pub mod traffic;
 mod trial;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -123,6 +125,8 @@ pub struct Run<'a> {
     writer: RunWriter,
     /// What was noted, by its names.
     notes: BTreeMap<String, String>,
+    /// A bed has been told of.
+    has_bed: bool,
     began: Instant,
     listener: &'a mut dyn FnMut(&Event),
 }
@@ -246,6 +250,7 @@ impl<'a> Run<'a> {
             info,
             writer,
             notes: BTreeMap::new(),
+            has_bed: false,
             began: Instant::now(),
             listener,
         })
@@ -341,6 +346,7 @@ impl<'a> Run<'a> {
     }
 
     fn bed_ready(&mut self, bed: &Bed, engine: &Chosen) -> Result<(), LabError> {
+        self.has_bed = true;
         let facts = &mut self.info.facts;
         facts.placement.extend(bed.notes().clone());
         facts.placement.insert(

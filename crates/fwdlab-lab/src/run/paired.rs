@@ -1,6 +1,7 @@
 //! Configurations against the plain DUT: DUTs side by side, slices in balanced order, the whole rebuilt many times.
 //!
-//! Configuration 0 is the plain DUT, 1 is the A/A control (plain as well), the rest are those asked for.
+//! Configuration 0 is the reference (of `quick` the plain DUT), 1 is the A/A control (the same once more), the rest are those asked for.
+//! [`run`] is `fwdlab quick --vs`; [`Row`] builds and measures one rebuild, for campaigns, too.
 
 use std::time::{Duration, Instant};
 
@@ -9,15 +10,17 @@ use fwdlab_measure::order::{Random, mirrored};
 use fwdlab_measure::paired::{ID, Rebuild, outcome, places, rebuild};
 use fwdlab_measure::trust;
 use fwdlab_model::comparison::Comparison;
-use fwdlab_model::event::{EventKind, RebuildRecord};
+use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::result::{Summary, Validity};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::version::RUN_FORMAT;
 
 use super::trial::{Bench, Counted};
-use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
+use super::{Control, Measured, Parameters, Run, configure, does_forward, open_tester, timestamp};
 use crate::bed::Bed;
+use crate::configuration::Configuration;
 use crate::error::LabError;
+use crate::setting::{Setting, Swept};
 
 /// The plain DUT and the control stand beside the configurations.
 pub(super) const CONTROLS: usize = 2;
@@ -49,41 +52,127 @@ fn rebuild_all(
     measured: &mut Measured,
     rebuilds: &mut Vec<Rebuild>,
 ) -> Result<(), LabError> {
-    let stream = &parameters.streams[0];
-    let configurations = CONTROLS + parameters.versus.len();
     let began = Instant::now();
-    let mut random = Random::new(parameters.seed);
-    let mut load = None;
+    let versus = parameters.versus.iter().map(|configuration| Beside {
+        name: configuration.name.clone(),
+        configuration: Some(configuration),
+        setting: None,
+    });
+    let mut row = Row::new(parameters, &parameters.streams[0], versus.collect());
     let mut overhead = Duration::from_millis(500);
-    for number in 0..parameters.rebuilds as usize {
+    for number in 0..parameters.rebuilds {
         if stop.is_stopped() {
             return Ok(());
         }
-        let rebuild_began = Instant::now();
-        let started_at = timestamp();
-        let places = places(configurations, number);
+        let left = parameters.total.saturating_sub(began.elapsed());
+        let share = left / (parameters.rebuilds - number);
+        // the time of building comes out of the share, but for the first rebuild, which also sought the load
+        let mut slices = |building: Duration| {
+            let building = if number == 0 { overhead } else { building };
+            let slices = share.saturating_sub(building + overhead / 2);
+            overhead = building.min(Duration::from_secs(2));
+            slices.max(MIN_SLICES)
+        };
+        let Some((result, record)) = row.rebuild(&mut slices, stop, run)? else {
+            return Ok(());
+        };
+        if record.validity.is_valid() {
+            rebuilds.push(result);
+        }
+        measured.rebuilds.push(record);
+        let left = parameters.total.saturating_sub(began.elapsed());
+        run.tell(progress(parameters, rebuilds, number + 1, left, row.load))?;
+    }
+    Ok(())
+}
+
+/// What stands beside the reference DUT and the control.
+pub(super) struct Beside<'a> {
+    /// For people.
+    pub name: String,
+    pub configuration: Option<&'a Configuration>,
+    /// What a sweep sets on it.
+    pub setting: Option<(&'a str, &'a Swept, u64)>,
+}
+
+/// DUTs side by side: the reference, the reference once more as A/A control, and what is compared with them. It is built again and again.
+pub(super) struct Row<'a> {
+    parameters: &'a Parameters,
+    stream: &'a Stream,
+    /// Applied to the reference and the control only.
+    pub reference: Option<&'a Configuration>,
+    beside: Vec<Beside<'a>>,
+    /// What stands in records about each of them.
+    pub compared: Vec<Compared>,
+    random: Random,
+    /// The intended load, once it is known: the same in all rebuilds.
+    load: Option<f64>,
+    built: u32,
+    /// The DUT that could not be made what it should be, when building failed for that.
+    pub failed: Option<usize>,
+}
+
+impl<'a> Row<'a> {
+    pub fn new(parameters: &'a Parameters, stream: &'a Stream, beside: Vec<Beside<'a>>) -> Row<'a> {
+        Row {
+            parameters,
+            stream,
+            reference: None,
+            beside,
+            compared: Vec::new(),
+            random: Random::new(parameters.seed),
+            load: None,
+            built: 0,
+            failed: None,
+        }
+    }
+
+    /// How many DUTs there are.
+    pub fn duts(&self) -> usize {
+        CONTROLS + self.beside.len()
+    }
+
+    /// So many DUTs, from this number on, are no longer compared.
+    pub fn remove(&mut self, first: usize, count: usize) {
+        self.beside
+            .drain(first - CONTROLS..first - CONTROLS + count);
+        self.compared.drain(first..first + count);
+    }
+
+    fn name(&self, configuration: usize) -> &str {
+        match configuration {
+            0 => "plain",
+            1 => "control",
+            other => &self.beside[other - CONTROLS].name,
+        }
+    }
+
+    /// Builds everything, and measures by slices for as long as `slices` says of the time that building took. `None` when it was stopped.
+    pub fn rebuild(
+        &mut self,
+        slices: &mut dyn FnMut(Duration) -> Duration,
+        stop: &Control,
+        run: &mut Run<'_>,
+    ) -> Result<Option<(Rebuild, RebuildRecord)>, LabError> {
+        let (began, started_at) = (Instant::now(), timestamp());
+        let (parameters, configurations) = (self.parameters, self.duts());
+        let places = places(configurations, self.built as usize);
         let bed = Bed::up(configurations, &parameters.placement, false)?;
         let bed = bed.unconfined(parameters.unconfined);
         let (mut tester, words) = open_tester(&bed, parameters)?;
-        if number == 0 {
+        if !run.has_bed {
             run.bed_ready(&bed, &words)?;
         }
-        let pps = match load {
+        let pps = match self.load {
             Some(pps) => pps,
-            None => *load.insert(intended(parameters, stream, &bed, &mut tester, stop)?),
+            None => {
+                *(self.load).insert(intended(parameters, self.stream, &bed, &mut tester, stop)?)
+            }
         };
         for (place, &configuration) in places.iter().enumerate() {
-            // the one given by --set belongs to every DUT, the plain one included
-            if let Some(common) = &parameters.configuration {
-                configure(&bed, place, &mut tester, stream, common, stop, run)?;
-            }
-            if configuration >= CONTROLS {
-                let wanted = &parameters.versus[configuration - CONTROLS];
-                configure(&bed, place, &mut tester, stream, wanted, stop, run)?;
-            }
+            self.configure(&bed, place, configuration, &mut tester, stop, run)
+                .inspect_err(|_| self.failed = Some(configuration))?;
         }
-        let left = parameters.total.saturating_sub(began.elapsed());
-        let share = left / (parameters.rebuilds - number as u32);
         let mut bench = Bench {
             bed: &bed,
             tester: &mut tester,
@@ -92,17 +181,15 @@ fn rebuild_all(
             placement: &parameters.placement,
             control: stop,
         };
-        // the time of building comes out of the share, but for the first rebuild, which also sought the load
-        let building = if number == 0 {
-            overhead
-        } else {
-            rebuild_began.elapsed()
-        };
-        let slices = share
-            .saturating_sub(building + overhead / 2)
-            .max(MIN_SLICES);
-        let mut order = || mirrored(configurations, &mut random);
-        let counted = bench.slices(stream, pps, slices, &mut order, &places);
+        let random = &mut self.random;
+        let mut order = || mirrored(configurations, random);
+        let counted = bench.slices(
+            self.stream,
+            pps,
+            slices(began.elapsed()),
+            &mut order,
+            &places,
+        );
         let (blocks, counted) = match counted {
             Err(error @ LabError::Disturbed { .. }) => (
                 Vec::new(),
@@ -111,26 +198,73 @@ fn rebuild_all(
             counted => counted?,
         };
         if stop.is_stopped() {
-            return Ok(());
+            return Ok(None);
         }
         drop(tester);
         drop(bed);
-        overhead = building.min(Duration::from_secs(2));
-
+        self.built += 1;
         let result = rebuild(configurations, &blocks, pps);
+        let record = self.record(started_at, &places, &result, &counted);
+        run.writer.trial(&record)?;
+        run.tell(EventKind::RebuildFinished {
+            record: Box::new(record.clone()),
+        })?;
+        Ok(Some((result, record)))
+    }
+
+    /// Makes a DUT what it is in this comparison.
+    fn configure(
+        &self,
+        bed: &Bed,
+        place: usize,
+        configuration: usize,
+        tester: &mut fwdlab_engine::Tester,
+        stop: &Control,
+        run: &mut Run<'_>,
+    ) -> Result<(), LabError> {
+        let beside = configuration
+            .checked_sub(CONTROLS)
+            .map(|index| &self.beside[index]);
+        let own = match beside {
+            Some(beside) => beside.configuration,
+            None => self.reference,
+        };
+        // the one given by --set belongs to every DUT, the plain one included
+        let common = self.parameters.configuration.as_ref();
+        for wanted in common.into_iter().chain(own) {
+            configure(bed, place, tester, self.stream, wanted, stop, run)?;
+        }
+        if let Some((parameter, swept, value)) = beside.and_then(|beside| beside.setting) {
+            let cpus = &self.parameters.placement.dut_cpus;
+            let mut setting = Setting::new(parameter, swept.clone(), cpus).on(place);
+            setting.set(bed, self.stream.ip_version, value, stop)?;
+            let with = format!("{value} {parameter}");
+            does_forward(bed, place, tester, self.stream, &with)?;
+        }
+        Ok(())
+    }
+
+    fn record(
+        &self,
+        started_at: String,
+        places: &[usize],
+        result: &Rebuild,
+        counted: &Counted,
+    ) -> RebuildRecord {
         let mut reasons = counted.objections.clone();
-        let mut ledgers = vec![Default::default(); configurations];
+        let mut ledgers = vec![Default::default(); places.len()];
         for (place, &configuration) in places.iter().enumerate() {
             let counters = &counted.counters[place];
             let ledger = balance(counters, None);
             for reason in objections(&ledger, counters) {
-                reasons.push(format!("{}: {reason}", name(parameters, configuration)));
+                reasons.push(format!("{}: {reason}", self.name(configuration)));
             }
             ledgers[configuration] = ledger;
         }
-        let record = RebuildRecord {
-            rebuild: number as u32 + 1,
+        RebuildRecord {
+            rebuild: self.built,
             started_at,
+            compared: self.compared.clone(),
             places: places.iter().map(|&c| c as u32).collect(),
             blocks: result.blocks as u32,
             blocks_not_offered: result.not_offered as u32,
@@ -144,19 +278,8 @@ fn rebuild_all(
             frames_received: ledgers.iter().map(|l| l.frames_received).sum(),
             ledgers,
             validity: Validity { reasons },
-        };
-        run.writer.trial(&record)?;
-        run.tell(EventKind::RebuildFinished {
-            record: Box::new(record.clone()),
-        })?;
-        if record.validity.is_valid() {
-            rebuilds.push(result);
         }
-        measured.rebuilds.push(record);
-        let left = parameters.total.saturating_sub(began.elapsed());
-        run.tell(progress(parameters, rebuilds, number as u32 + 1, left, pps))?;
     }
-    Ok(())
 }
 
 /// The intended load in frames per second: as asked for, else 1.6 times of what the plain DUT forwards.
@@ -209,7 +332,7 @@ fn progress(
     rebuilds: &[Rebuild],
     done: u32,
     left: Duration,
-    pps: f64,
+    pps: Option<f64>,
 ) -> EventKind {
     let first = outcome(name(parameters, CONTROLS), CONTROLS, rebuilds);
     let estimate = match (first.difference_percent, first.interval_percent) {
@@ -225,7 +348,7 @@ fn progress(
         done,
         steps: parameters.rebuilds,
         left_s: left.as_secs_f64(),
-        offered_load_pps: Some(pps),
+        offered_load_pps: pps,
         forwarding_rate_pps: first.plain_forwarding_rate_pps,
         estimate,
     }

@@ -68,6 +68,11 @@ const OVERLOAD: f64 = 1.5;
 /// write to the same full ring, and at twice the rate the forwarding rate varied by half as much again.
 const SURPLUS: f64 = 1.6;
 
+/// A block of slices of so many DUTs: each twice, in mirrored order.
+pub(super) fn block(duts: u32) -> Duration {
+    (SETTLE + WINDOW) * 2 * duts
+}
+
 /// What a trial needs, together.
 pub(super) struct Bench<'a> {
     pub bed: &'a Bed,

@@ -114,6 +114,21 @@ procedures! {
     "plr" Plr(Plr),
     /// The load at which what goes in is what comes out.
     "equilibrium" Equilibrium(Equilibrium),
+    /// What comes out in overload, by windows in which the machine was quiet.
+    "maxfwd" Maxfwd(Maxfwd),
+    /// What configurations cost beside a reference DUT, by slices in turns.
+    "paired" Paired(Paired),
+}
+
+/// By what a procedure measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Trials that a machine of questions and answers asks for.
+    Trials,
+    /// Windows of one long trial, of which quiet ones count.
+    Windows,
+    /// Slices of DUTs side by side that take turns.
+    Slices,
 }
 
 /// A procedure makes no more trials of one kind: more are a mistake.
@@ -166,7 +181,20 @@ impl Procedure {
             }
             Procedure::Mlrsearch(p) => check_items("goals", p.goals.len()),
             Procedure::Mrr(p) => check_trials("trials", p.trials),
-            Procedure::Soak(_) | Procedure::Plr(_) | Procedure::Equilibrium(_) => Ok(()),
+            Procedure::Soak(_)
+            | Procedure::Plr(_)
+            | Procedure::Equilibrium(_)
+            | Procedure::Maxfwd(_)
+            | Procedure::Paired(_) => Ok(()),
+        }
+    }
+
+    /// By what it measures.
+    pub fn method(&self) -> Method {
+        match self {
+            Procedure::Maxfwd(_) => Method::Windows,
+            Procedure::Paired(_) => Method::Slices,
+            _ => Method::Trials,
         }
     }
 
@@ -537,6 +565,50 @@ impl Default for Equilibrium {
         Equilibrium {
             tolerance: Share(0.01),
             duration: Period::seconds(30),
+        }
+    }
+}
+
+/// The forwarding rate in overload, by windows of 20 ms that count when the machine was quiet beside them: what `quick` does
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Maxfwd {
+    /// The load; by default 1.6 times what the DUT forwards
+    pub load: Option<Rate>,
+    /// Shortest duration of a trial: it goes on until enough windows were quiet, three times as long at most
+    #[serde(rename = "for")]
+    pub duration: Period,
+}
+
+impl Default for Maxfwd {
+    fn default() -> Self {
+        Maxfwd {
+            load: None,
+            duration: Period::seconds(1),
+        }
+    }
+}
+
+/// What every configuration costs beside a reference DUT: all stand side by side and get the load in turns of 20 ms, and everything is
+/// built anew for every iteration: what `quick --vs` does
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Paired {
+    /// The load; by default 1.6 times what the reference DUT forwards
+    pub load: Option<Rate>,
+    /// The configuration of the reference DUT
+    pub reference: String,
+    /// How long slices are made in an iteration
+    #[serde(rename = "for")]
+    pub duration: Period,
+}
+
+impl Default for Paired {
+    fn default() -> Self {
+        Paired {
+            load: None,
+            reference: super::PLAIN.into(),
+            duration: Period::seconds(3),
         }
     }
 }

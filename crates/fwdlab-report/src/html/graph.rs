@@ -302,7 +302,9 @@ pub(super) fn of(m: &mut Markup, outcomes: &[&Outcome]) {
         | Found::Reset(_)
         | Found::Bursts(_)
         | Found::Mrr(_)
+        | Found::Maxfwd(_)
         | Found::Equilibrium(_) => {}
+        Found::Paired(_) => differences(m, outcomes),
     }
 }
 
@@ -697,6 +699,46 @@ fn critical_load(m: &mut Markup, outcomes: &[&Outcome]) {
             },
         );
     }
+}
+
+/// What configurations cost beside the reference over the values of a parameter, and the line through it.
+fn differences(m: &mut Markup, outcomes: &[&Outcome]) {
+    let (mut parameter, mut costs) = (String::new(), Vec::new());
+    for outcome in outcomes {
+        let Found::Paired(found) = &outcome.found else {
+            continue;
+        };
+        let (Some(of), Some(slope)) = (&found.parameter, &found.slope) else {
+            continue;
+        };
+        parameter.clone_from(of);
+        let points = found.points.iter();
+        let points = points.filter_map(|point| Some((point.value? as f64, point.cost_ns?)));
+        let mut points: Vec<(f64, f64)> = points.collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let line = points.iter().map(|(value, _)| *value);
+        let line = line.map(|value| (value, slope.fixed_ns + slope.unit_ns * value));
+        costs.push(Curve {
+            line: Line::Dashed,
+            ..Curve::new("a line", line.collect())
+        });
+        costs.push(Curve::new(frames(outcome), points));
+    }
+    if costs.iter().all(|curve| curve.points.len() < 2) {
+        return;
+    }
+    graph(
+        m,
+        &Graph {
+            title: "Time per frame more than the reference DUT takes".into(),
+            across: Axis::parameter(&parameter, &costs),
+            up: Axis::numbers("nanoseconds per frame", &costs),
+            curves: &costs,
+            moments: Vec::new(),
+            height: HEIGHT,
+            words: |ns| format!("{ns:.1} ns"),
+        },
+    );
 }
 
 /// What came out over the values of a parameter, and what a frame cost there: what each rule adds is a straight line.

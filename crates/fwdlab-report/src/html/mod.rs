@@ -10,7 +10,7 @@ mod imported;
 mod markup;
 mod svg;
 
-use fwdlab_model::comparison::Verdict;
+use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{CaseSummary, RunInfo, RunState, Summary, TrialRecord};
@@ -239,9 +239,19 @@ fn campaign_cases(m: &mut Markup, summary: &Summary) {
         return;
     }
     section(m, "Test cases", |m| {
-        m.within("figure", &[], |m| {
-            charts::figures(m, all);
-            table(m, &campaign::cases(all));
+        m.within("figure", &[], |m| match campaign::differences(all) {
+            Some(differences) => {
+                let compared: Vec<&Comparison> = (all.iter().filter_map(campaign::paired))
+                    .flat_map(|found| found.points.iter().map(|point| &point.comparison))
+                    .chain(&summary.control)
+                    .collect();
+                charts::differences(m, &compared, "iteration");
+                table(m, &differences);
+            }
+            None => {
+                charts::figures(m, all);
+                table(m, &campaign::cases(all));
+            }
         });
         for words in campaign::failures(all) {
             m.leaf("p", &[], &note(&words));

@@ -75,6 +75,8 @@ fn name(found: &Found) -> &'static str {
         Found::Trial(_) => "Trial",
         Found::ForwardingRate(_) => "Forwarding rate in overload",
         Found::Mlrsearch(_) => "Loads that meet goals",
+        Found::Maxfwd(_) => "Forwarding rate in overload",
+        Found::Paired(_) => "Difference from the reference DUT",
     }
 }
 
@@ -148,6 +150,14 @@ fn figure(outcome: &Outcome) -> String {
             format!("{}{}", at_least(found.not_saturated), rate(r.median))
         }),
         Found::Mlrsearch(found) => crate::search::headline(found),
+        Found::Maxfwd(found) => found.forwarding_rate_pps.map_or_else(verdict, |pps| {
+            format!("{}{}", at_least(found.not_saturated), rate(pps))
+        }),
+        Found::Paired(found) => match (&found.slope, &found.points[..]) {
+            (Some(slope), _) => tables::slope(slope, found.parameter.as_deref().unwrap_or("units")),
+            (None, [point]) => words::finding(&point.comparison),
+            (None, points) => several(points.len(), "value"),
+        },
         Found::Trial(found) => format!(
             "{} of {} offered came back, {} lost",
             rate(found.forwarding_rate_pps),

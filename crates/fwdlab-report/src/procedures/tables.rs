@@ -4,13 +4,17 @@
 //! columns that say nothing for these outcomes are left out for people, never in CSV. Start with [`tables`].
 
 use fwdlab_model::outcome::{
-    BackToBack, Cost, EquilibriumStep, Estimate, Found, LatencyMode, Outcome, Spread,
+    BackToBack, Cost, EquilibriumStep, Estimate, Found, LatencyMode, Outcome, PairedPoint, Slope,
+    Spread,
 };
 use fwdlab_model::procedure::{Delays, Interval};
 
 use super::{Group, frames};
-use crate::number::{bits_per_second, count, delay, delays, percent, rate, seconds};
+use crate::number::{
+    bits_per_second, count, delay, delays, difference, interval, percent, rate, seconds,
+};
 use crate::table::{Cell, Column, Mark, Table};
+use crate::words;
 
 /// A table and what it is of, where the title of its procedure does not say it.
 pub(crate) struct Titled {
@@ -199,6 +203,17 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right("forwards there", &["conditional_throughput_pps"]),
             right("of largest load", &["share_of_largest_load_percent"]),
         ],
+        Found::Maxfwd(_) => vec![
+            right("offered", &["offered_load_pps"]),
+            right("forwarded", &["forwarding_rate_pps"]),
+            right("all windows", &["forwarding_rate_ungated_pps"]),
+            right("quiet windows", &["windows", "windows_not_quiet"]),
+        ],
+        Found::Paired(found) => {
+            let value = found.parameter.as_ref();
+            let value = value.map(|parameter| right(parameter, &["value"]));
+            value.into_iter().chain(difference_columns()).collect()
+        }
         Found::Trial(_) => vec![
             right("intended", &["intended_load_pps"]),
             right("offered", &["offered_load_pps"]),
@@ -557,6 +572,32 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                 ]
             })
             .collect(),
+        Found::Maxfwd(found) => vec![vec![
+            pps(found.offered_load_pps),
+            Cell::optional(found.forwarding_rate_pps, NOTHING, |pps| {
+                bounded(found.not_saturated, pps)
+            }),
+            optional_pps(found.forwarding_rate_ungated_pps),
+            Cell {
+                text: format!(
+                    "{} of {}",
+                    found.windows,
+                    found.windows + found.windows_not_quiet + found.windows_not_offered
+                ),
+                raw: vec![
+                    found.windows.to_string(),
+                    found.windows_not_quiet.to_string(),
+                ],
+            },
+        ]],
+        Found::Paired(found) => (found.points.iter())
+            .map(|point| {
+                let value = point
+                    .value
+                    .map(|value| Cell::number(value.to_string(), value));
+                value.into_iter().chain(difference_cells(point)).collect()
+            })
+            .collect(),
         Found::Trial(found) => vec![vec![
             pps(found.intended_load_pps),
             pps(found.offered_load_pps),
@@ -568,6 +609,60 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             Cell::number(seconds(found.duration_s), found.duration_s),
         ]],
     }
+}
+
+/// The columns of a difference from a reference DUT.
+pub(crate) fn difference_columns() -> Vec<Column> {
+    vec![
+        Column::right("forwarded", &["forwarding_rate_pps"]),
+        Column::right("difference", &["difference_percent"]),
+        Column::right(
+            "95 % interval",
+            &["interval_low_percent", "interval_high_percent"],
+        ),
+        Column::right("costs a frame", &["cost_ns"]),
+        Column::right("from, to", &["cost_low_ns", "cost_high_ns"]),
+        Column::left("result", &["result"]),
+    ]
+}
+
+/// Their cells.
+pub(crate) fn difference_cells(point: &PairedPoint) -> Vec<Cell> {
+    let comparison = &point.comparison;
+    let ends = comparison.interval_percent;
+    let both = |ends: Option<[f64; 2]>, text: &dyn Fn([f64; 2]) -> String| Cell {
+        text: ends.map_or_else(|| NOTHING.into(), text),
+        raw: match ends {
+            Some([low, high]) => vec![low.to_string(), high.to_string()],
+            None => vec![String::new(); 2],
+        },
+    };
+    vec![
+        optional_pps(comparison.forwarding_rate_pps),
+        Cell::optional(comparison.difference_percent, NOTHING, |value| {
+            format!("{} %", difference(value, ends))
+        }),
+        both(ends, &|ends| format!("{} %", interval(ends))),
+        Cell::optional(point.cost_ns, NOTHING, |ns| format!("{ns:.1} ns")),
+        both(point.cost_interval_ns, &|[low, high]| {
+            format!("{low:.1}, {high:.1}")
+        }),
+        Cell::text(words::short_verdict(comparison)),
+    ]
+}
+
+/// What a unit costs, and what comes with the first: `11.90 ns a frame per rule [11.50, 12.30]`.
+pub(crate) fn slope(slope: &Slope, parameter: &str) -> String {
+    let interval = slope.unit_ns_interval.map_or(String::new(), |[low, high]| {
+        format!(" [{low:.2}, {high:.2}]")
+    });
+    format!(
+        "{:.2} ns a frame per {}{interval}, and {:.0} ns for having any; the reference DUT takes {:.0} ns",
+        slope.unit_ns,
+        parameter.strip_suffix('s').unwrap_or(parameter),
+        slope.fixed_ns,
+        slope.frame_ns
+    )
 }
 
 /// What a percentile is called, its field, of which share of the frames it is, and where it is in the delays of a trial.

@@ -621,6 +621,7 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
                 .collect();
             let ledgers: Vec<Ledger> = rates.iter().map(|rate| ledger(*rate)).collect();
             RebuildRecord {
+                compared: Vec::new(),
                 rebuild: r as u32 + 1,
                 started_at: format!("2026-11-21T08:50:{:02}Z", 12 + 3 * r),
                 places: (0..count).map(|place| (place + r as u32) % count).collect(),

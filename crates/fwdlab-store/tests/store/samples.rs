@@ -109,6 +109,7 @@ pub fn trial(number: u32) -> TrialRecord {
 
 pub fn rebuild(number: u32) -> RebuildRecord {
     RebuildRecord {
+        compared: Vec::new(),
         rebuild: number,
         started_at: "2026-11-21T09:00:00Z".into(),
         places: vec![1, 0],

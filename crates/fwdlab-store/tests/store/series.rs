@@ -146,7 +146,10 @@ fn rebuilds_give_one_series_per_configuration_in_turns() {
     let turns = all[2].turns.as_ref().unwrap();
     assert_eq!(
         (turns.run.as_str(), &turns.rebuilds[..]),
-        (ID, &[1, 2, 4][..])
+        (
+            format!("{ID}/{}", all[2].test_case).as_str(),
+            &[1, 2, 4][..]
+        )
     );
     assert!(
         turns

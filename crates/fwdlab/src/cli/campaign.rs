@@ -89,7 +89,7 @@ impl Plan {
             let turns = plan.turns.iter().map(|turn| {
                 let (trials, time) = plan.cases[turn.case];
                 json!({
-                    "test_case": ids[turn.case], "iteration": turn.iteration,
+                    "test_case": plan.names[turn.case], "iteration": turn.iteration,
                     "trials": trials, "estimate_s": time.as_secs_f64(),
                 })
             });
@@ -121,13 +121,13 @@ impl Plan {
                 false => "",
             }
         );
-        let width = ids.iter().map(String::len).max().unwrap_or(0);
+        let width = plan.names.iter().map(String::len).max().unwrap_or(0);
         for turn in &plan.turns {
             let (trials, time) = plan.cases[turn.case];
             text += &format!(
                 " {:>4}  {:<width$}  {:>4} trials  ~{}\n",
                 turn.iteration,
-                ids[turn.case],
+                plan.names[turn.case],
                 trials,
                 seconds(time.as_secs_f64().round()),
             );

@@ -148,7 +148,7 @@ const MORE: &[More] = &[
     More {
         command: "run",
         examples: &[(
-            "fwdlab run examples/campaigns/rules.toml",
+            "fwdlab run examples/campaigns/rules-paired.toml",
             "every test case as often as the file says",
         )],
         codes: &[

@@ -626,6 +626,54 @@ fn an_example_runs_on_the_kernel_of_this_host() {
     lab.assert_clean("an example");
 }
 
+/// What windows and slices cannot measure is said before anything is built.
+#[test]
+fn windows_and_slices_are_refused_what_they_cannot_measure() {
+    let lab = Lab::new();
+    let real = "campaign = 'c'\n";
+    for (text, says) in [
+        (
+            "[bed]\nengine = 'sim'\n[procedure]\nid = 'paired'",
+            ":5:6: slices compare real DUTs",
+        ),
+        (
+            "[bed]\nengine = 'sim'\n[procedure]\nid = 'maxfwd'",
+            ":5:6: windows are chosen by probes",
+        ),
+        (
+            "[procedure]\nid = 'paired'\nreference = 'none'",
+            ":4:13: there is no configuration `none`",
+        ),
+        (
+            "[matrix]\ndirections = 'both'\n[procedure]\nid = 'paired'",
+            ":2:2: slices send test frames one way",
+        ),
+        (
+            "[matrix]\ndirections = 'both'\n[procedure]\nid = 'maxfwd'",
+            ":2:2: windows measure one direction",
+        ),
+        (
+            "[procedure]\nid = 'paired'\n[procedure.sweep]\nparameter = 'flows'\nvalues = [1, 2]",
+            "the same traffic",
+        ),
+        (
+            "[procedure]\nid = 'maxfwd'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [1, 2]",
+            "sweep by paired slices",
+        ),
+        (
+            "[procedure]\nid = 'paired'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [VALUES]",
+            "72 DUTs would stand beside each other, 64 are the most",
+        ),
+    ] {
+        let values: Vec<String> = (0..70).map(|n| n.to_string()).collect();
+        let text = format!("{real}{}", text.replace("VALUES", &values.join(", ")));
+        let path = file(&lab, "campaign.toml", &text);
+        let ended = lab.run(&["check", &path]);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        tells(&ended, &[says]);
+    }
+}
+
 mod alone {
     use super::*;
 
@@ -656,5 +704,110 @@ mod alone {
             .collect();
         assert_eq!((order[0], *order.last().unwrap()), (0, 0));
         lab.assert_clean("a campaign with rules");
+    }
+
+    /// Slices of DUTs beside each other: what rules cost, a configuration that cannot be applied leaves, and the others go on.
+    #[test]
+    fn slices_tell_costs_and_go_on_without_what_fails() {
+        let name = "slices_tell_costs_and_go_on_without_what_fails";
+        if !root(name) {
+            return;
+        }
+        if try_tool(&["nft", "--version"]).is_err() {
+            skipped(name, "no nft");
+            return;
+        }
+        let lab = Lab::alone();
+        let text = "campaign = 'beside'\niterations = 3\nseed = 1\n[configuration]\nbad = 'nft add nonsense'\n\
+                    [matrix]\nconfiguration = ['plain', 'bad']\n[procedure]\nid = 'paired'\nfor = '600ms'\n\
+                    [procedure.sweep]\nparameter = 'rules'\nvalues = [1, 3000]";
+        let ended = run(&lab, text);
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        let case = |id: &str| {
+            let mut cases = list(&document["cases"]).iter();
+            let id = format!("{id}/64B-2000flows-ipv4");
+            cases
+                .find(|case| case["test_case"] == id.as_str())
+                .unwrap()
+                .clone()
+        };
+        for iteration in list(&case("bad")["iterations"]) {
+            let why = iteration["failure"].as_str().unwrap();
+            assert!(
+                why.contains("configuration `bad` could not be applied"),
+                "{why}"
+            );
+        }
+        let rebuilds = list(&document["rebuilds"]);
+        assert_eq!(rebuilds.len(), 3);
+        for rebuild in rebuilds {
+            let compared: Vec<&str> = list(&rebuild["compared"])
+                .iter()
+                .map(|dut| dut["test_case"].as_str().unwrap())
+                .collect();
+            let plain = "plain/64B-2000flows-ipv4";
+            let control = format!("{plain}/control");
+            assert_eq!(compared, [plain, &control, plain, plain]);
+            for ledger in list(&rebuild["ledgers"]) {
+                assert_eq!(number(&ledger["frames_unexplained"]), 0.0);
+            }
+        }
+        lab.assert_clean("a campaign by slices");
+        let outcomes = &case("plain")["outcomes"];
+        let used = outcomes[0]["found"]["points"][1]["comparison"]["values_percent"].as_array();
+        if used.is_none_or(|values| values.len() < 3) {
+            let why = case("plain")["iterations"][0]["failure"].to_string();
+            return skipped(name, &format!("this host is too busy for slices: {why}"));
+        }
+        assert_eq!(ended.code, 7, "{ended:?}");
+        let found = &outcomes[0]["found"];
+        let thousands = &found["points"][1]["comparison"];
+        assert_eq!(thousands["verdict"], "less", "{found}");
+        // 12 ns a rule where this was written
+        let unit_ns = number(&found["slope"]["unit_ns"]);
+        assert!((1.0..200.0).contains(&unit_ns), "{found}");
+        // compared pair by pair, not as two heaps of values
+        let compared = lab.run(&["compare", "@1", "--by", "rules"]);
+        tells(&compared, &["3000"]);
+        let verified = lab.run(&["runs", "verify"]);
+        verified.code(0).says(&["0 with differences"]);
+    }
+
+    /// Windows of quiet moments, in a campaign with its A/A control.
+    #[test]
+    fn windows_measure_test_cases_and_their_control() {
+        let name = "windows_measure_test_cases_and_their_control";
+        if !root(name) {
+            return;
+        }
+        let lab = Lab::alone();
+        let text = "campaign = 'max'\niterations = 2\nseed = 1\n[matrix]\nsize = [64, 512]\n[procedure]\nid = 'maxfwd'\n\
+                    for = '300ms'";
+        let ended = run(&lab, text);
+        let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+        let trials = list(&document["trials"]);
+        let controls = trials.iter().filter(|trial| trial["control"] == true);
+        assert!(controls.count() >= 2);
+        for trial in trials
+            .iter()
+            .filter(|trial| list(&trial["validity"]["reasons"]).is_empty())
+        {
+            crate::conservation::conserved(trial);
+        }
+        let cases = list(&document["cases"]);
+        assert_eq!(cases.len(), 2);
+        assert_eq!(document["control"]["control"], true);
+        for case in cases {
+            for iteration in list(&case["iterations"]) {
+                let found = &iteration["outcomes"][0]["found"];
+                let windows = number(&found["windows"]);
+                let has_rate = found["forwarding_rate_pps"].is_number();
+                assert_eq!(has_rate, iteration["failure"].is_null(), "{iteration}");
+                assert!(!has_rate || windows >= 10.0, "{iteration}");
+            }
+        }
+        lab.assert_clean("a campaign by windows");
+        let verified = lab.run(&["runs", "verify"]);
+        verified.code(0).says(&["0 with differences"]);
     }
 }

@@ -1,0 +1,375 @@
+//! Campaigns by slices: every configuration of the matrix beside the reference DUT, all of them built anew for every iteration.
+//!
+//! Test cases with the same traffic stand beside each other in one [`Row`]; with a sweep each has a DUT for every value. A configuration that
+//! cannot be applied leaves its row, and the others go on. Start with [`rows`] and [`Running::by_slices`].
+
+use std::time::Duration;
+
+use fwdlab_measure::campaign::Turn;
+use fwdlab_measure::paired::{Rebuild, of_rebuild, pool};
+use fwdlab_measure::trust;
+use fwdlab_model::campaign::{self, Case, PLAIN};
+use fwdlab_model::campaign_outcome::{CaseOutcome, Iteration};
+use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
+use fwdlab_model::file::FileError;
+use fwdlab_model::outcome::{Compliance, Found, Outcome, Paired};
+use fwdlab_model::result::Noise;
+use fwdlab_model::variant::Variant;
+
+use super::campaign::{Parameters, Running};
+use super::paired::{Beside, CONTROLS, Row};
+use super::trial::block;
+use super::{Measured, Run};
+use crate::error::LabError;
+use crate::setting::Swept;
+
+/// More DUTs beside each other take longer to build than to measure.
+const MOST_DUTS: usize = 64;
+
+/// A rebuild with fewer blocks of slices would say nothing when a third of them is disturbed.
+const ENOUGH_BLOCKS: u32 = 8;
+
+/// Time to build one DUT.
+const BUILD: Duration = Duration::from_millis(250);
+
+/// Test cases that stand beside each other: those with the same traffic.
+pub(super) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
+    let mut rows: Vec<Vec<usize>> = Vec::new();
+    for (index, case) in cases.iter().enumerate() {
+        let alike = |row: &&mut Vec<usize>| cases[row[0]].stream == case.stream;
+        match rows.iter_mut().find(alike) {
+            Some(row) => row.push(index),
+            None => rows.push(vec![index]),
+        }
+    }
+    rows
+}
+
+/// Says what slices cannot measure.
+pub(super) fn check(parameters: &Parameters, p: &campaign::Paired) -> Result<(), FileError> {
+    let campaign = parameters.campaign();
+    let wrong = |way: &[&str], why: String| Err(campaign.error(way, why));
+    if campaign.is_simulated() {
+        let why = "slices compare real DUTs that stand beside each other; a simulated DUT has no machine whose noise they cancel";
+        return wrong(&["procedure", "id"], why.into());
+    }
+    if p.reference != PLAIN && !campaign.configurations.contains_key(&p.reference) {
+        let why = format!("there is no configuration `{}`", p.reference);
+        return wrong(&["procedure", "reference"], why);
+    }
+    if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
+        let why = "slices send test frames one way: leave profiles, destinations, directions and modifiers out";
+        return wrong(&["matrix"], why.into());
+    }
+    if let Some(Swept::Stream) = parameters.swept() {
+        let why = "slices compare DUTs under the same traffic; say sizes and flows in the matrix";
+        return wrong(&["procedure", "sweep", "parameter"], why.into());
+    }
+    let values = campaign.sweep.as_ref().map_or(1, |s| s.values.len());
+    let rows = rows(&campaign.cases);
+    let most = rows.iter().map(Vec::len).max().unwrap_or(0) * values + CONTROLS;
+    match most <= MOST_DUTS {
+        true => Ok(()),
+        false => {
+            let why = format!(
+                "{most} DUTs would stand beside each other, {MOST_DUTS} are the most: fewer configurations or values"
+            );
+            wrong(&["procedure"], why)
+        }
+    }
+}
+
+/// What one rebuild of a row takes: trials, and time.
+pub(super) fn estimate(
+    parameters: &Parameters,
+    p: &campaign::Paired,
+    row: &[usize],
+) -> (u32, Duration) {
+    let sweep = parameters.campaign().sweep.as_ref();
+    let duts = (row.len() * sweep.map_or(1, |sweep| sweep.values.len()) + CONTROLS) as u32;
+    (1, time(p, duts) + BUILD * duts)
+}
+
+/// How long slices are made: as was asked for, and long enough for the blocks that a rebuild needs.
+fn time(p: &campaign::Paired, duts: u32) -> Duration {
+    p.duration.0.max(block(duts) * ENOUGH_BLOCKS)
+}
+
+/// A row in words: its test cases.
+pub(super) fn name(cases: &[Case], row: &[usize]) -> String {
+    let names: Vec<String> = row.iter().map(|&index| cases[index].id()).collect();
+    names.join(", ")
+}
+
+/// What has been found of a row.
+struct Standing<'a> {
+    row: Row<'a>,
+    /// Test cases, with the numbers of their DUTs; empty when their configuration cannot be applied, and why.
+    cases: Vec<(usize, Vec<(usize, Option<u64>)>, Option<String>)>,
+    control: Vec<Paired>,
+}
+
+impl Running<'_> {
+    /// Makes every iteration. What is found of a control is returned: the first one, or one that differs from itself.
+    pub(super) fn by_slices(
+        &mut self,
+        p: &campaign::Paired,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Option<Comparison>, LabError> {
+        let parameters = self.parameters;
+        let campaign = parameters.campaign();
+        let rows = rows(&campaign.cases);
+        let commons: Vec<super::Parameters> = rows
+            .iter()
+            .map(|row| {
+                let case = &campaign.cases[row[0]];
+                super::Parameters {
+                    configuration: None,
+                    load: p.load.map(|load| load.0),
+                    ..parameters.common(vec![case.stream.clone()], case)
+                }
+            })
+            .collect();
+        let mut standing: Vec<Standing<'_>> = rows
+            .iter()
+            .zip(&commons)
+            .map(|(row, common)| stand(parameters, p, row, common))
+            .collect();
+        let mut later = self.plan.time;
+        let turns: &[Turn] = &self.plan.turns;
+        let mut result = Ok(());
+        for (done, turn) in turns.iter().enumerate() {
+            if self.control.is_stopped() {
+                break;
+            }
+            run.tell(EventKind::Progress {
+                activity: format!(
+                    "iteration {} of {}: {} DUTs beside each other",
+                    turn.iteration,
+                    campaign.iterations,
+                    standing[turn.case].row.duts()
+                ),
+                done: done as u32,
+                steps: turns.len() as u32,
+                left_s: later.as_secs_f64(),
+                offered_load_pps: None,
+                forwarding_rate_pps: None,
+                estimate: None,
+            })?;
+            later = later.saturating_sub(self.plan.cases[turn.case].1);
+            result = self.rebuild(p, &mut standing[turn.case], turn.iteration, run, measured);
+            if result.is_err() {
+                break;
+            }
+        }
+        let controls = standing.iter().filter_map(|one| {
+            let pooled = pool(&one.control.iter().collect::<Vec<_>>())?;
+            let comparison = pooled.points.into_iter().next()?.comparison;
+            Some(Comparison {
+                control: true,
+                ..comparison
+            })
+        });
+        let mut controls: Vec<Comparison> = controls.collect();
+        let differs = |c: &Comparison| matches!(c.verdict, Verdict::Less | Verdict::More);
+        controls.sort_by_key(|control| !differs(control));
+        result.map(|()| controls.into_iter().next())
+    }
+
+    fn rebuild(
+        &mut self,
+        p: &campaign::Paired,
+        standing: &mut Standing<'_>,
+        iteration: u32,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        let (result, failure) = loop {
+            let time = time(p, standing.row.duts() as u32);
+            let mut slices = |_| time;
+            match standing.row.rebuild(&mut slices, self.control, run) {
+                Ok(None) | Err(LabError::Interrupted) => return Ok(()),
+                Ok(Some((result, record))) => {
+                    let reasons = record.validity.reasons.join("; ");
+                    measured.rebuilds.push(record);
+                    break (result, (!reasons.is_empty()).then_some(reasons));
+                }
+                Err(error @ LabError::Store(_)) => return Err(error),
+                Err(error) => match standing.row.failed.take() {
+                    Some(dut) => standing.leave(dut, &error.to_string()),
+                    None => break (nothing(), Some(error.to_string())),
+                },
+            }
+        };
+        let of = |name: &str, parameter: Option<&str>, duts: &[(usize, Option<u64>)]| {
+            of_rebuild(&result, &p.reference, name, parameter, duts)
+        };
+        if failure.is_none() {
+            standing.control.extend(of("control", None, &[(1, None)]));
+        }
+        let campaign = self.parameters.campaign();
+        let parameter = campaign.sweep.as_ref().map(|s| s.parameter.as_str());
+        for (index, duts, absent) in &standing.cases {
+            let case = &campaign.cases[*index];
+            let found = of(&case.configuration, parameter, duts).filter(|_| failure.is_none());
+            let why = (absent.clone()).or_else(|| failure.clone());
+            let iteration = match found.filter(|_| absent.is_none()) {
+                Some(found) => Iteration {
+                    iteration,
+                    outcomes: vec![outcome(case, found, &result)],
+                    failure: None,
+                },
+                None => Iteration {
+                    iteration,
+                    outcomes: Vec::new(),
+                    failure: Some(why.unwrap_or_else(|| "too few blocks of slices".into())),
+                },
+            };
+            run.tell(EventKind::IterationFinished {
+                test_case: case.id(),
+                iteration: Box::new(iteration.clone()),
+            })?;
+            self.made[*index].push(iteration);
+        }
+        Ok(())
+    }
+}
+
+impl Standing<'_> {
+    /// The test case of a DUT leaves the row, with all of its DUTs.
+    fn leave(&mut self, dut: usize, why: &str) {
+        let Some(at) = (self.cases.iter())
+            .position(|(_, duts, _)| duts.iter().any(|(number, _)| *number == dut))
+        else {
+            return;
+        };
+        let (_, gone, reason) = &mut self.cases[at];
+        let gone = std::mem::take(gone);
+        *reason = Some(why.to_owned());
+        let (first, count) = (gone[0].0, gone.len());
+        self.row.remove(first, count);
+        for (_, duts, _) in &mut self.cases {
+            for (number, _) in duts.iter_mut().filter(|(number, _)| *number > first) {
+                *number -= count;
+            }
+        }
+    }
+}
+
+/// The row of these test cases, before it is built.
+fn stand<'a>(
+    parameters: &'a Parameters,
+    p: &'a campaign::Paired,
+    row: &[usize],
+    common: &'a super::Parameters,
+) -> Standing<'a> {
+    let campaign = parameters.campaign();
+    let values = match &campaign.sweep {
+        Some(sweep) => sweep.values.iter().copied().map(Some).collect(),
+        None => vec![None],
+    };
+    let stream = &common.streams[0];
+    let entry = |name: &str, control: bool, value: Option<u64>, case: &Case| Compared {
+        test_case: match control {
+            true => format!("{}/control", case.id()),
+            false => case.id(),
+        },
+        configuration: name.to_owned(),
+        control,
+        stream: stream.clone(),
+        setting: value.and_then(|value| {
+            let sweep = campaign.sweep.as_ref()?;
+            Some((sweep.parameter.clone(), value))
+        }),
+    };
+    let reference = Case {
+        configuration: p.reference.clone(),
+        ..campaign.cases[row[0]].clone()
+    };
+    let mut compared = vec![
+        entry(&p.reference, false, None, &reference),
+        entry(&p.reference, true, None, &reference),
+    ];
+    let (mut beside, mut cases) = (Vec::new(), Vec::new());
+    for &index in row {
+        let case = &campaign.cases[index];
+        let first = CONTROLS + beside.len();
+        cases.push((index, (first..).zip(values.iter().copied()).collect(), None));
+        for value in &values {
+            compared.push(entry(&case.configuration, false, *value, case));
+            let sweep = campaign.sweep.as_ref().zip(parameters.swept()).zip(*value);
+            beside.push(Beside {
+                name: match (&campaign.sweep, value) {
+                    (Some(sweep), Some(value)) => {
+                        format!("{}, {value} {}", case.configuration, sweep.parameter)
+                    }
+                    _ => case.configuration.clone(),
+                },
+                configuration: parameters.configuration(&case.configuration),
+                setting: sweep
+                    .map(|((sweep, swept), value)| (sweep.parameter.as_str(), swept, value)),
+            });
+        }
+    }
+    let mut row = Row::new(common, stream, beside);
+    row.reference = parameters.configuration(&p.reference);
+    row.compared = compared;
+    Standing {
+        row,
+        cases,
+        control: Vec::new(),
+    }
+}
+
+fn outcome(case: &Case, found: Paired, result: &Rebuild) -> Outcome {
+    Outcome {
+        frame_size_bytes: case.stream.frame_size_bytes,
+        variant: Variant::default(),
+        verdict: format!("{} blocks of slices", result.blocks),
+        found: Found::Paired(found),
+        answered: true,
+        compliance: Compliance::default(),
+        warnings: Vec::new(),
+        trials: 1,
+    }
+}
+
+/// How much the differences can be trusted.
+pub(super) fn noise(
+    cases: &[CaseOutcome],
+    control: Option<&Comparison>,
+    rebuilds: &[RebuildRecord],
+) -> Noise {
+    let found = cases.iter().flat_map(|case| &case.outcomes);
+    let points = found.flat_map(|outcome| match &outcome.found {
+        Found::Paired(found) => &found.points[..],
+        _ => &[],
+    });
+    let all: Vec<Comparison> = points.map(|point| point.comparison.clone()).collect();
+    let blocks: u32 = rebuilds.iter().map(|rebuild| rebuild.blocks).sum();
+    let left_out: u32 = rebuilds.iter().map(|r| r.blocks_not_offered).sum();
+    let said = format!(
+        "{} rebuilds, {blocks} blocks of slices; {left_out} blocks left out because the sender was stalled or the DUT's CPU taken",
+        rebuilds.len()
+    );
+    match control {
+        Some(control) => trust::of_comparisons(&all, control, said),
+        None => Noise {
+            verdict: format!("not judged, for no rebuild could be used: {said}"),
+            too_noisy: true,
+            doubts: vec!["no rebuild could be used".into()],
+            ..Noise::default()
+        },
+    }
+}
+
+fn nothing() -> Rebuild {
+    Rebuild {
+        blocks: 0,
+        not_offered: 0,
+        rates_pps: Vec::new(),
+        ln_ratios: Vec::new(),
+    }
+}
