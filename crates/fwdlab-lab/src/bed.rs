@@ -14,16 +14,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_engine::{PathSpec, PortSpec};
 
-use crate::command::{Limit, run, run_with_input, run_within};
-use crate::confinement::Confinement;
 use crate::error::LabError;
+use crate::host::{Command, Failure, Host, HostError, Limit, Local, Netns};
 use crate::placement::Placement;
-use crate::registry::{self, Registration, Registry};
+use crate::registry::{Registration, Registry};
 
 /// MAC addresses of a bed: locally administered, the same on every path so that one template serves them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,9 +107,11 @@ const RECORDED_OFFLOADS: &[&str] = &[
 /// A standing test bed.
 #[derive(Debug)]
 pub struct Bed {
-    /// Where configurations of each DUT run, from the first on; they end before the bed goes.
-    confinements: Vec<OnceLock<Confinement>>,
-    is_unconfined: bool,
+    generator: Netns,
+    /// The DUTs, for our own commands.
+    hosts: Vec<Arc<Netns>>,
+    /// Where configurations of each DUT run; they end before the bed goes.
+    places: Vec<Netns>,
     registration: Registration,
     duts: usize,
     /// Frames go back through the DUT, too.
@@ -163,9 +164,14 @@ impl Bed {
         registry.sweep(false)?;
         let _one_at_a_time = registry.build_lock()?;
         let registration = registry.register(duts, keep)?;
+        let record = registration.record();
+        let names = &record.namespaces;
         let mut bed = Bed {
-            confinements: (0..duts).map(|_| OnceLock::new()).collect(),
-            is_unconfined: false,
+            generator: Netns::bare(&names[0]),
+            hosts: (names[1..].iter())
+                .map(|dut| Arc::new(Netns::bare(dut)))
+                .collect(),
+            places: places(names, &record.id, false),
             registration,
             duts,
             both_ways,
@@ -181,29 +187,27 @@ impl Bed {
             bed.threads.extend(bed.input_threads(dut, &before));
         }
         bed.configure_generator()?;
-        bed.place(placement);
+        bed.pin_threads(placement);
         Ok(bed)
     }
 
     /// Configurations of its DUTs run as processes of the host, on the host's files.
     pub fn unconfined(self, is_unconfined: bool) -> Bed {
+        let record = self.registration.record();
         Bed {
-            is_unconfined,
+            places: places(&record.namespaces, &record.id, is_unconfined),
             ..self
         }
     }
 
-    /// Where configurations of a DUT run, and whether this is the first of them; `None`: on the host.
-    ///
-    /// # Errors
-    /// As [`Confinement::begin`].
-    pub(crate) fn confinement(&self, dut: usize) -> Result<Option<(&Confinement, bool)>, LabError> {
-        let place = &self.confinements[dut];
-        if self.is_unconfined || place.get().is_some() {
-            return Ok(place.get().map(|known| (known, false)));
-        }
-        let new = Confinement::begin(self.dut(dut), &registry::mark(self.id()))?;
-        Ok(Some((place.get_or_init(|| new), true)))
+    /// A DUT, for our own commands.
+    pub(crate) fn host(&self, dut: usize) -> &Arc<Netns> {
+        &self.hosts[dut]
+    }
+
+    /// Where configurations of a DUT run.
+    pub(crate) fn place(&self, dut: usize) -> &dyn Host {
+        &self.places[dut]
     }
 
     /// Four letters that name the lab.
@@ -274,7 +278,7 @@ impl Bed {
     pub fn offloads(&self) -> BTreeMap<String, String> {
         let mut offloads = BTreeMap::new();
         for port in ["eth0", "eth1"] {
-            let Ok(text) = run("ip", &["netns", "exec", self.dut(0), "ethtool", "-k", port]) else {
+            let Ok(text) = self.hosts[0].ask("ethtool", &["-k", port]) else {
                 continue;
             };
             for line in text.lines() {
@@ -292,15 +296,15 @@ impl Bed {
     /// Runs one `ip` batch in a DUT's namespace.
     ///
     /// # Errors
-    /// As [`run_with_input`].
+    /// As [`Host::run`].
     pub(crate) fn ip_batch(&self, dut: usize, batch: &str) -> Result<(), LabError> {
-        run_with_input("ip", &["-n", self.dut(dut), "-batch", "-"], batch)
+        Ok(self.hosts[dut].feed("ip", &["-batch", "-"], batch)?)
     }
 
     /// Gives the first DUT a port that is not of the test, `mgmt`, joined to the generator's namespace.
     ///
     /// # Errors
-    /// As [`run_with_input`].
+    /// As [`Host::run`].
     pub(crate) fn add_management(&self) -> Result<(), LabError> {
         let (generator, dut) = (self.generator(), self.dut(0));
         let [ours, theirs] = [
@@ -311,18 +315,19 @@ impl Bed {
         let link = format!(
             "link add mgmt address {ours} netns {generator} type veth peer name mgmt address {theirs} netns {dut}\n"
         );
-        run_with_input("ip", &["-batch", "-"], &link)?;
+        Local.feed("ip", &["-batch", "-"], &link)?;
         let ManagementEnds {
             generator: from,
             dut: to,
         } = MANAGEMENT;
-        for (namespace, own, other, lladdr) in
-            [(generator, from, to, theirs), (dut, to, from, ours)]
-        {
+        for (host, own, other, lladdr) in [
+            (&self.generator, from, to, theirs),
+            (&self.hosts[0], to, from, ours),
+        ] {
             let batch = format!(
                 "link set mgmt up\naddr add {own}/30 dev mgmt\nneigh add {other} lladdr {lladdr} nud permanent dev mgmt\n"
             );
-            run_with_input("ip", &["-n", namespace, "-batch", "-"], &batch)?;
+            host.feed("ip", &["-batch", "-"], &batch)?;
         }
         Ok(())
     }
@@ -343,8 +348,8 @@ impl Bed {
     pub fn counters(&self, path: usize) -> Result<PortCounters, LabError> {
         let back = self.both_ways && path == 1;
         let dut = if back { 0 } else { path };
-        let generator = interface_counters(self.generator())?;
-        let device = interface_counters(self.dut(dut))?;
+        let generator = interface_counters(&self.generator)?;
+        let device = interface_counters(self.hosts[dut].as_ref())?;
         let get = |table: &BTreeMap<String, Interface>, name: &str, namespace: &str| {
             table.get(name).copied().ok_or_else(|| {
                 LabError::system(
@@ -375,15 +380,16 @@ impl Bed {
     /// A namespace is gone.
     pub fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
         let mut amiss = Vec::new();
-        let ports = |namespace: &String| match namespace == self.generator() {
-            true => (0..self.duts)
-                .flat_map(|k| [format!("tx{k}"), format!("rx{k}")])
-                .collect(),
-            false => vec!["eth0".to_owned(), "eth1".to_owned()],
+        let of_generator = || {
+            let of = |k| [format!("tx{k}"), format!("rx{k}")];
+            (0..self.duts).flat_map(of).collect()
         };
-        for namespace in &self.registration.record().namespaces {
-            let text = run("ip", &["-n", namespace, "-o", "link", "show"])?;
-            for port in ports(namespace) {
+        let of_dut = |host| (host, vec!["eth0".to_owned(), "eth1".to_owned()]);
+        let duts = self.hosts.iter().map(|host| of_dut(host.as_ref()));
+        for (host, ports) in std::iter::once((&self.generator, of_generator())).chain(duts) {
+            let namespace = host.name();
+            let text = host.ask("ip", &["-o", "link", "show"])?;
+            for port in ports {
                 // `2: tx0@if3: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu ...`
                 let line = text.lines().find(|line| {
                     let name = line.split(": ").nth(1).unwrap_or_default();
@@ -417,7 +423,7 @@ impl Bed {
         let file = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
         // leading zeros and groups are the kernel's own
         let script = format!("echo {mask} > {file} && cat {file}");
-        let said = run("ip", &["netns", "exec", self.dut(dut), "sh", "-c", &script])?;
+        let said = self.hosts[dut].ask("sh", &["-c", &script])?;
         let digits = |text: &str| {
             text.trim()
                 .replace(',', "")
@@ -444,7 +450,7 @@ impl Bed {
         for namespace in &record.namespaces {
             batch += &format!("netns add {namespace}\n");
         }
-        run_with_input("ip", &["-batch", "-"], &batch)?;
+        Local.feed("ip", &["-batch", "-"], &batch)?;
         let mut batch = String::new();
         let generator = self.generator();
         for k in 0..self.duts {
@@ -460,13 +466,14 @@ impl Bed {
                 );
             }
         }
-        run_with_input("ip", &["-batch", "-"], &batch).map_err(|e| match e {
-            LabError::Command { stderr, .. } if stderr.contains("Unknown device type") => {
+        let made = Local.feed("ip", &["-batch", "-"], &batch);
+        made.map_err(|error| match error.failure {
+            Failure::Exit { said, .. } if said.contains("Unknown device type") => {
                 LabError::Preflight(
                     "the kernel has no veth. Load it with: modprobe veth (or boot a kernel with CONFIG_VETH)".into(),
                 )
             }
-            other => other,
+            _ => error.into(),
         })
     }
 
@@ -512,7 +519,7 @@ impl Bed {
     }
 
     fn configure_dut(&mut self, dut: usize, placement: &Placement) -> Result<(), LabError> {
-        let namespace = self.dut(dut).to_owned();
+        let host = self.hosts[dut].clone();
         // GRO gives veth a NAPI instance at its input; the generator's frames are delivered through it
         let mut script = String::new();
         for input in self.inputs() {
@@ -530,14 +537,7 @@ impl Bed {
                 );
             }
         }
-        let output = run_within(
-            "ip",
-            &["netns", "exec", &namespace, "sh", "-c", &script],
-            Limit {
-                time: Duration::from_secs(20),
-                is_stopped: &|| false,
-            },
-        )?;
+        let output = host.run(&Command::shell(&script), Limit::OURS)?;
         for line in String::from_utf8_lossy(&output.stderr).lines() {
             if let Some((what, why)) = line.split_once(": ")
                 && why == "not possible"
@@ -557,7 +557,7 @@ impl Bed {
         batch += &next_hop("198.19.0.2", "eth1", MACS.rx);
         batch += "route add 198.18.0.0/16 via 198.18.0.2 dev eth0\n";
         batch += "route add 198.19.0.0/16 via 198.19.0.2 dev eth1\n";
-        run_with_input("ip", &["-n", &namespace, "-batch", "-"], &batch)?;
+        host.feed("ip", &["-batch", "-"], &batch)?;
         if ipv6_is_there() {
             let mut batch = String::new();
             batch += "addr add 2001:2::1/64 dev eth0 nodad\naddr add 2001:2:0:8000::1/64 dev eth1 nodad\n";
@@ -565,7 +565,7 @@ impl Bed {
             batch += &next_hop("2001:2:0:8000::2", "eth1", MACS.rx);
             batch += "route add 2001:2::/49 via 2001:2::2 dev eth0\n";
             batch += "route add 2001:2:0:8000::/49 via 2001:2:0:8000::2 dev eth1\n";
-            run_with_input("ip", &["-n", &namespace, "-batch", "-"], &batch)?;
+            host.feed("ip", &["-batch", "-"], &batch)?;
         }
         Ok(())
     }
@@ -605,21 +605,18 @@ impl Bed {
         for k in 0..self.duts {
             batch += &format!("link set tx{k} up\nlink set rx{k} up\n");
         }
-        run_with_input("ip", &["-n", self.generator(), "-batch", "-"], &batch)?;
+        self.generator.feed("ip", &["-batch", "-"], &batch)?;
         // Without TSO at the sender, veth hands skb frames to the peer's NAPI too, so that the DUT's thread does the
         // work of socket engines' frames and not the sender (drivers/net/veth.c, veth_skb_is_eligible_for_gro).
         let script: String = (self.paths().iter())
             .map(|path| format!("ethtool -K {} tso off || exit 1\n", path.tx.interface))
             .collect();
-        run(
-            "ip",
-            &["netns", "exec", self.generator(), "sh", "-c", &script],
-        )
-        .map(drop)
+        self.generator.ask("sh", &["-c", &script])?;
+        Ok(())
     }
 
     /// Puts the DUT's NAPI threads on their CPU, ahead of everything else there.
-    fn place(&mut self, placement: &Placement) {
+    fn pin_threads(&mut self, placement: &Placement) {
         self.notes.extend(placement.notes.clone());
         let Some(&cpu) = placement.dut_cpus.first() else {
             return;
@@ -656,7 +653,13 @@ impl Bed {
 
 /// Path of a named namespace.
 pub(crate) fn netns(name: &str) -> Option<PathBuf> {
-    Some(PathBuf::from("/run/netns").join(name))
+    crate::host::netns::file(name)
+}
+
+/// Where configurations of the DUTs of a lab run.
+fn places(namespaces: &[String], lab: &str, is_unconfined: bool) -> Vec<Netns> {
+    let place = |dut: &String| Netns::place(dut, lab, is_unconfined);
+    namespaces[1..].iter().map(place).collect()
 }
 
 /// Runs `work` on a thread inside a named namespace.
@@ -716,13 +719,9 @@ struct Interface {
     tx_dropped: u64,
 }
 
-fn interface_counters(namespace: &str) -> Result<BTreeMap<String, Interface>, LabError> {
-    within(namespace, || {
-        let path = "/proc/thread-self/net/dev";
-        let text = fs::read_to_string(path)
-            .map_err(|e| LabError::system(format!("read {path} in {namespace}"), e))?;
-        Ok(parse_net_dev(&text))
-    })
+fn interface_counters(host: &dyn Host) -> Result<BTreeMap<String, Interface>, HostError> {
+    let text = host.read("/proc/thread-self/net/dev")?;
+    Ok(parse_net_dev(&String::from_utf8_lossy(&text)))
 }
 
 /// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.

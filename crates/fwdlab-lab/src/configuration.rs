@@ -1,28 +1,20 @@
 //! Configurations of a DUT: a command, a file, or a directory of files, applied inside the DUT's namespace.
 //!
 //! A configuration runs as root of the namespace with the DUT's interfaces as `eth0` (input) and `eth1` (output), also in
-//! `$FWDLAB_IN` and `$FWDLAB_OUT`. It runs apart from the host, see [`crate::confinement`]; unconfined, it sees `/proc/sys` read-only
-//! except for `/proc/sys/net`, and nothing else is kept from it. It is undone by removing the namespace. Start with
-//! [`Configuration::parse`].
+//! `$FWDLAB_IN` and `$FWDLAB_OUT`. It runs apart from the host, see [`crate::host::netns`], and is undone by removing the namespace.
+//! Start with [`Configuration::parse`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bed::Bed;
-use crate::command::{Limit, run_within};
 use crate::error::LabError;
-use crate::registry;
+use crate::host::{Command, Host, Limit, quoted};
 use crate::run::Control;
 
 /// A configuration must be applied within this time.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// What the shell of an unconfined configuration does first. `ip netns exec` gives it a mount namespace of its own.
-const UNCONFINED: &str = "\
-mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /proc/sys/net /proc/sys/net \
-&& mount -o remount,bind,rw /proc/sys/net || { echo 'cannot protect /proc/sys of the host' >&2; exit 125; }
-";
 
 /// What every shell knows.
 const PORTS: &str = "export FWDLAB_IN=eth0 FWDLAB_OUT=eth1\n";
@@ -140,15 +132,15 @@ impl Configuration {
     pub fn apply(&self, bed: &Bed, dut: usize, control: &Control) -> Result<String, LabError> {
         let mut said = String::new();
         for step in &self.steps {
-            let output = self
-                .apply_step(step, bed, dut, control)
-                .map_err(|error| match error {
-                    LabError::Interrupted => LabError::Interrupted,
-                    source => LabError::NotApplied {
-                        name: self.name.clone(),
-                        source: Box::new(source),
-                    },
-                })?;
+            let output =
+                self.apply_step(step, bed.place(dut), control)
+                    .map_err(|error| match error {
+                        LabError::Interrupted => LabError::Interrupted,
+                        source => LabError::NotApplied {
+                            name: self.name.clone(),
+                            source: Box::new(source),
+                        },
+                    })?;
             said.push_str(&output);
         }
         Ok(said)
@@ -157,73 +149,28 @@ impl Configuration {
     fn apply_step(
         &self,
         step: &Step,
-        bed: &Bed,
-        dut: usize,
+        place: &dyn Host,
         control: &Control,
     ) -> Result<String, LabError> {
+        let put = |path: &Path| Ok::<_, LabError>(quoted(&place.put(path)?).into_owned());
         let script = match step {
             Step::Shell(text) => text.clone(),
-            Step::Execute(path) => format!("exec {}", quoted(path)),
-            Step::Nft(path) => format!("exec nft -f {}", quoted(path)),
+            Step::Execute(path) => format!("exec {}", put(path)?),
+            Step::Nft(path) => format!("exec nft -f {}", put(path)?),
             Step::Sysctl(path) => sysctl_script(path)?,
         };
         let limit = Limit {
             time: LIMIT,
             is_stopped: &|| control.is_stopped(),
         };
-        shell(bed, dut, &script, limit)
+        shell(place, &script, limit)
     }
 }
 
 /// Has `sh` carry out a text on a DUT, as it does for every configuration; returns what it printed.
-pub(crate) fn shell(
-    bed: &Bed,
-    dut: usize,
-    script: &str,
-    limit: Limit<'_>,
-) -> Result<String, LabError> {
-    let (mut words, prologue, notes) = match bed.confinement(dut)? {
-        Some((confinement, is_new)) => {
-            let here = std::env::current_dir().unwrap_or_default();
-            let prologue = format!("cd {} 2>/dev/null || cd /\n", quoted(&here));
-            let notes = is_new.then(|| confinement.notes.clone());
-            (confinement.entry(), prologue, notes.unwrap_or_default())
-        }
-        None => {
-            let words = ["ip", "netns", "exec", bed.dut(dut)].map(str::to_owned);
-            let marked = format!("{}{UNCONFINED}", registry::marking(bed.id()));
-            (words.to_vec(), marked, String::new())
-        }
-    };
-    words.extend([
-        "sh".into(),
-        "-c".into(),
-        format!("{prologue}{PORTS}{script}"),
-    ]);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let output = run_within(words[0], &words[1..], limit).map_err(|e| shortened(e, script))?;
-    Ok(format!(
-        "{notes}{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    ))
-}
-
-/// People want to see their own words in an error, not our prologue.
-fn shortened(error: LabError, script: &str) -> LabError {
-    match error {
-        LabError::Command { status, stderr, .. } => LabError::Command {
-            command: script.trim().to_owned(),
-            status,
-            stderr,
-        },
-        other => other,
-    }
-}
-
-fn quoted(path: &Path) -> String {
-    let absolute = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    format!("'{}'", absolute.to_string_lossy().replace('\'', r"'\''"))
+pub(crate) fn shell(place: &dyn Host, script: &str, limit: Limit<'_>) -> Result<String, LabError> {
+    let command = Command::shell(&format!("{PORTS}{script}")).called(script.trim());
+    Ok(place.run(&command, limit)?.text())
 }
 
 fn steps_of_set(directory: &Path) -> std::io::Result<Vec<Step>> {

@@ -4,6 +4,8 @@ use std::io;
 
 use fwdlab_engine::EngineError;
 
+use crate::host::{Failure, HostError};
+
 /// Why the lab could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -15,26 +17,9 @@ pub enum LabError {
         /// What the system answered.
         source: io::Error,
     },
-    /// A program is not there.
-    #[error("cannot run `{program}`: {source}. Install it with: apt-get install {package}")]
-    ProgramMissing {
-        /// The program.
-        program: String,
-        /// The Debian package that has it.
-        package: &'static str,
-        /// What the system answered.
-        source: io::Error,
-    },
-    /// A command ended with an error.
-    #[error("`{command}` failed ({status}){}", said(.stderr))]
-    Command {
-        /// The command.
-        command: String,
-        /// Exit status in words.
-        status: String,
-        /// What it wrote to standard error.
-        stderr: String,
-    },
+    /// A host failed, or a command on it.
+    #[error(transparent)]
+    Host(HostError),
     /// A configuration could not be read.
     #[error("configuration `{name}`: {reason}")]
     Configuration {
@@ -135,7 +120,21 @@ fn said(text: &str) -> String {
     }
 }
 
+impl From<HostError> for LabError {
+    fn from(error: HostError) -> LabError {
+        match error.failure {
+            Failure::Stopped => LabError::Interrupted,
+            _ => LabError::Host(error),
+        }
+    }
+}
+
 impl LabError {
+    /// Is it that a host has not the program that is needed there?
+    pub fn is_missing_program(&self) -> bool {
+        matches!(self, LabError::Host(error) if matches!(error.failure, Failure::Missing { .. }))
+    }
+
     pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         LabError::System {
             what: what.into(),

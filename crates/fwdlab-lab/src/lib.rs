@@ -4,11 +4,10 @@
 //! of events. Start with [`bed`] (the embedded test bed), then [`quick`] (what `fwdlab quick` runs).
 
 pub mod bed;
-pub mod command;
 pub mod configuration;
-mod confinement;
 pub mod error;
 pub mod facts;
+pub mod host;
 mod link_watch;
 pub mod placement;
 pub mod ports;

@@ -16,8 +16,8 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::command::run;
 use crate::error::LabError;
+use crate::host::{Host, Local};
 
 /// Every namespace of ours begins like this.
 pub const PREFIX: &str = "fwdlab-";
@@ -349,7 +349,7 @@ fn undo(record: &Record, path: &Path) {
             continue;
         }
         end_processes_in(name, &mark(&record.id));
-        let deleted = run("ip", &["netns", "delete", name]);
+        let deleted = Local.ask("ip", &["netns", "delete", name]);
         all_gone &= deleted.is_ok() || !file.exists();
     }
     if all_gone {
@@ -402,7 +402,7 @@ pub fn left_behind() -> Vec<Left> {
 
 /// Ends what configurations left running in a namespace, and would keep that alive. Whoever else is there stays, without the ports.
 fn end_processes_in(namespace: &str, mark: &str) {
-    let Ok(pids) = run("ip", &["netns", "pids", namespace]) else {
+    let Ok(pids) = Local.ask("ip", &["netns", "pids", namespace]) else {
         return;
     };
     let pids = pids.lines().filter_map(|line| line.trim().parse().ok());
@@ -429,7 +429,7 @@ fn end_processes_in(namespace: &str, mark: &str) {
     }
     // they keep the namespace, which would keep the ports
     for port in veths(namespace) {
-        let _ = run("ip", &["-n", namespace, "link", "delete", &port]);
+        let _ = Local.ask("ip", &["-n", namespace, "link", "delete", &port]);
     }
     LEFT.lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -449,7 +449,7 @@ fn is_marked(pid: u32, mark: &str) -> Option<bool> {
 /// `2: tx0@if3: <BROADCAST,MULTICAST> mtu ...`
 fn veths(namespace: &str) -> Vec<String> {
     let list = ["-n", namespace, "-o", "link", "show", "type", "veth"];
-    let text = run("ip", &list).unwrap_or_default();
+    let text = Local.ask("ip", &list).unwrap_or_default();
     text.lines()
         .filter_map(|line| line.split(": ").nth(1)?.split('@').next())
         .map(str::to_owned)

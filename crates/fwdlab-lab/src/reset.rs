@@ -5,9 +5,9 @@
 use fwdlab_model::reset::Reset;
 
 use crate::bed::Bed;
-use crate::command::{Limit, run};
 use crate::configuration::shell;
 use crate::error::LabError;
+use crate::host::{Host, HostError, Limit};
 
 /// The port that is taken down: the DUT's output.
 const PORT: &str = "eth1";
@@ -27,7 +27,7 @@ echo 1 > $v4; [ ! -e $v6 ] || echo 1 > $v6
 "
         .into(),
         Reset::Interface => {
-            let (four, six) = what_a_port_forgets(bed.dut(0))?;
+            let (four, six) = what_a_port_forgets(bed.host(0).as_ref())?;
             format!(
                 "set -e\nip link set {PORT} down\nsleep 1\nip link set {PORT} up\n\
                  ip -4 -batch - <<'END'\n{four}END\nip -6 -batch - <<'END'\n{six}END\n"
@@ -47,7 +47,7 @@ pub(crate) fn perform(
     script: &str,
     limit: Limit<'_>,
 ) -> Result<(), LabError> {
-    match shell(bed, 0, script, limit) {
+    match shell(bed.place(0), script, limit) {
         Ok(_) => Ok(()),
         Err(LabError::Interrupted) => Err(LabError::Interrupted),
         Err(source) => Err(LabError::NotReset {
@@ -58,9 +58,9 @@ pub(crate) fn perform(
 }
 
 /// Lines for `ip -4 -batch` and `ip -6 -batch` that set again what the kernel forgets of a port that goes down.
-fn what_a_port_forgets(namespace: &str) -> Result<(String, String), LabError> {
-    let of = |family: &str| -> Result<String, LabError> {
-        let show = |what: &[&str]| run("ip", &[&["-n", namespace, family], what].concat());
+fn what_a_port_forgets(host: &dyn Host) -> Result<(String, String), HostError> {
+    let of = |family: &str| {
+        let show = |what: &[&str]| host.ask("ip", &[&[family], what].concat());
         Ok([
             addresses(&show(&["-o", "addr", "show", "dev", PORT])?),
             neighbours(&show(&["neigh", "show", "nud", "permanent", "dev", PORT])?),

@@ -10,9 +10,9 @@ use fwdlab_model::campaign::Sweep;
 use fwdlab_model::trial::IpVersion;
 
 use crate::bed::Bed;
-use crate::command::{run, run_with_input};
 use crate::configuration::Configuration;
 use crate::error::LabError;
+use crate::host::Host;
 use crate::run::Control;
 
 /// Most rules: methods.md §6.3 goes to ten thousand.
@@ -177,11 +177,8 @@ impl Setting {
         match &self.swept {
             Swept::Routes => {
                 for family in ["-4", "-6"] {
-                    let flush = ["route", "flush", "proto", PROTOCOL];
-                    run(
-                        "ip",
-                        &[&[family, "-n", bed.dut(self.dut)][..], &flush].concat(),
-                    )?;
+                    let flush = [family, "route", "flush", "proto", PROTOCOL];
+                    bed.host(self.dut).ask("ip", &flush)?;
                 }
                 Ok(())
             }
@@ -204,7 +201,7 @@ impl Setting {
         value: u64,
         control: &Control,
     ) -> Result<(), LabError> {
-        let dut = bed.dut(self.dut);
+        let host = bed.host(self.dut);
         match &self.swept {
             Swept::Stream | Swept::Units => Ok(()),
             Swept::Cores => {
@@ -213,23 +210,19 @@ impl Setting {
                 bed.steer(self.dut, cpus)
             }
             Swept::Rules => {
-                let inside = ["netns", "exec", dut, "nft"];
-                let load = [&inside[..], &["-f", "-"]].concat();
-                run_with_input("ip", &load, &rules(version, value))?;
-                let list = [&inside[..], &["list", "table", "inet", "fwdlab"]].concat();
-                let there = run("ip", &list)?;
+                host.feed("nft", &["-f", "-"], &rules(version, value))?;
+                let there = host.ask("nft", &["list", "table", "inet", "fwdlab"])?;
                 let there = there.lines().filter(|line| line.trim().ends_with(" drop"));
                 same(value, there.count(), "rules of nftables")
             }
             Swept::Routes => {
-                let batch = ["-n", dut, "-batch", "-"];
-                run_with_input("ip", &batch, &routes(version, value))?;
+                host.feed("ip", &["-batch", "-"], &routes(version, value))?;
                 let family = match version {
                     IpVersion::Ipv4 => "-4",
                     IpVersion::Ipv6 => "-6",
                 };
-                let show = [family, "-n", dut, "route", "show", "proto", PROTOCOL];
-                same(value, run("ip", &show)?.lines().count(), "routes")
+                let there = host.ask("ip", &[family, "route", "show", "proto", PROTOCOL])?;
+                same(value, there.lines().count(), "routes")
             }
             Swept::Command { apply, .. } => {
                 let text = apply.replace("{}", &value.to_string());

@@ -81,7 +81,8 @@ pub fn of(error: &anyhow::Error) -> Code {
 fn of_lab(error: &LabError) -> Code {
     match error {
         LabError::Configuration { .. } | LabError::File(_) => Code::Usage,
-        LabError::Preflight(_) | LabError::ProgramMissing { .. } => Code::Preflight,
+        LabError::Preflight(_) => Code::Preflight,
+        LabError::Host(_) if error.is_missing_program() => Code::Preflight,
         LabError::Interrupted => Code::Interrupted,
         LabError::NotApplied { .. }
         | LabError::NotSet { .. }
@@ -91,7 +92,7 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::Disturbed { .. }
         | LabError::NotBack { .. }
         | LabError::System { .. }
-        | LabError::Command { .. }
+        | LabError::Host(_)
         | LabError::Store(_) => Code::TestBed,
         LabError::Engine(error) => of_engine(error),
     }

@@ -498,19 +498,19 @@ mod tests {
 
     #[test]
     fn causes_are_said_once() {
-        let store = fwdlab_lab::LabError::Command {
-            command: "ip".into(),
+        let exit = fwdlab_lab::host::Failure::Exit {
             status: "exit status: 1".into(),
-            stderr: "no".into(),
+            said: "no".into(),
         };
+        let host = fwdlab_lab::host::HostError::new("router1", "ip", exit);
         let error = fwdlab_lab::LabError::NotApplied {
             name: "x".into(),
-            source: Box::new(store),
+            source: Box::new(host.into()),
         };
         let error = Err::<(), _>(error).context("make a run").unwrap_err();
         assert_eq!(
             super::chain(&error),
-            "make a run: configuration `x` could not be applied to the DUT: `ip` failed (exit status: 1): no"
+            "make a run: configuration `x` could not be applied to the DUT: `ip` failed on router1 (exit status: 1): no"
         );
     }
 }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use fwdlab_engine::PortSpec;
 use serde_json::Value;
 
-use crate::command::run;
 use crate::error::LabError;
+use crate::host::{Host, Local};
 use crate::registry::Registry;
 
 /// What is known of an interface.
@@ -55,7 +55,7 @@ pub struct Facts {
 /// Looks at an interface.
 ///
 /// # Errors
-/// [`LabError::Preflight`]: there is no such interface or namespace; [`LabError::ProgramMissing`]: no `ip`.
+/// [`LabError::Preflight`]: there is no such interface or namespace; [`LabError::Host`]: no `ip`.
 pub fn look(spec: &PortSpec) -> Result<Facts, LabError> {
     let test_beds = test_beds();
     within(&spec.netns, || {
@@ -136,7 +136,7 @@ fn test_beds() -> Vec<(String, (u64, u64))> {
 }
 
 fn ip(arguments: &[&str]) -> Result<Value, LabError> {
-    let text = run("ip", &[&["-j"], arguments].concat())?;
+    let text = Local.ask("ip", &[&["-j"], arguments].concat())?;
     // nothing to list is nothing, or an empty list
     Ok(serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::Array(Vec::new())))
 }
@@ -297,7 +297,7 @@ fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
 
 /// Speed as `ethtool` has it. A veth claims 10 Gbit/s, and other virtual interfaces other things that nothing keeps them to.
 fn speed_bps(name: &str) -> Option<u64> {
-    let driver = run("ethtool", &["-i", name]).ok()?;
+    let driver = Local.ask("ethtool", &["-i", name]).ok()?;
     let is_virtual = [
         "veth",
         "tun",
@@ -313,7 +313,7 @@ fn speed_bps(name: &str) -> Option<u64> {
     if is_virtual.contains(&driver.trim()) {
         return None;
     }
-    speed_of(&run("ethtool", &[name]).ok()?)
+    speed_of(&Local.ask("ethtool", &[name]).ok()?)
 }
 
 /// `Speed: 10000Mb/s` in the answer of ethtool; `None` for `Unknown!`.

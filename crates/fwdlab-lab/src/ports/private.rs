@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use super::sys;
-use crate::command::{run, run_with_input};
 use crate::error::LabError;
+use crate::host::{Host, Local};
 
 /// Moves the calling thread into a new network namespace with a veth pair `a` and `b`, and returns the file of that
 /// namespace, which is there as long as the thread is.
@@ -18,14 +18,14 @@ pub fn namespace_with_pair() -> Result<PathBuf, LabError> {
     let off = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     // a kernel without IPv6 has nothing to switch off
     let _ = std::fs::write(off, "1");
-    run_with_input(
+    Local.feed(
         "ip",
         &["-batch", "-"],
         "link add name a type veth peer name b\nlink set lo up\nlink set dev a up\nlink set dev b up\n",
     )?;
     // NAPI at both ends, without which live frames vanish
     for port in ["a", "b"] {
-        run("ethtool", &["-K", port, "gro", "on"])?;
+        Local.ask("ethtool", &["-K", port, "gro", "on"])?;
     }
     let thread = rustix::thread::gettid().as_raw_nonzero();
     Ok(PathBuf::from(format!(

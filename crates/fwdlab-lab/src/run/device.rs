@@ -30,8 +30,8 @@ use super::trial::{
 };
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
-use crate::command::Limit;
 use crate::error::LabError;
+use crate::host::Limit;
 use crate::link_watch::WENT_DOWN;
 use crate::probe::Probes;
 use crate::reset;

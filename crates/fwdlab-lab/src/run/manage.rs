@@ -4,11 +4,7 @@
 //! Queries go over a port of their own ([`Bed::add_management`]), so that none of their frames is in a count of the test. The agent is
 //! the DUT's own; where none answers, Debian's `snmpd` is started there and ends with [`Management`]. Start with [`Management::begin`].
 
-use std::fs::File;
-use std::io::{Read, Seek, Write};
 use std::net::UdpSocket;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,10 +13,10 @@ use std::time::{Duration, Instant};
 use fwdlab_model::procedure::Queries;
 use fwdlab_model::result::TrialRecord;
 
-use crate::bed::{Bed, MANAGEMENT, within};
+use crate::bed::{Bed, MANAGEMENT, ManagementEnds, within};
 use crate::error::LabError;
+use crate::host::{Command, Heard, Host, Process};
 use crate::snmp::{get_up_time, parse};
-use crate::sys::die_with_parent;
 
 /// The port of agents.
 const PORT: u16 = 161;
@@ -81,7 +77,7 @@ impl Management {
         let mut said = asker.ask(PATIENCE);
         let mut agent = None;
         if matches!(said, Said::Nothing) {
-            let (started, first) = Agent::start(bed, cpus, &mut asker)?;
+            let (started, first) = Agent::start(bed.host(0).as_ref(), cpus, &mut asker)?;
             agent = Some(started);
             said = first;
         }
@@ -257,114 +253,103 @@ impl Asker {
     }
 }
 
-/// An agent that we started in the DUT's namespace: it ends when this is dropped, and dies with us.
+/// An agent that we started on the DUT: it ends when this is dropped, and dies with us.
 struct Agent {
-    child: Child,
+    process: Box<dyn Process>,
     words: String,
 }
 
 impl Agent {
-    /// Starts Debian's `snmpd` on the DUT's CPUs, and waits for its first answer. No file is made: the configuration and what it says
-    /// are in memory, and it may keep nothing.
-    fn start(bed: &Bed, cpus: &[usize], asker: &mut Asker) -> Result<(Agent, Said), LabError> {
-        let program = find("snmpd").ok_or_else(|| LabError::NoAgent {
+    /// Starts Debian's `snmpd` on the DUT's CPUs, and waits for its first answer. No file is made, and it may keep nothing.
+    fn start(
+        host: &dyn Host,
+        cpus: &[usize],
+        asker: &mut Asker,
+    ) -> Result<(Agent, Said), LabError> {
+        let program = find(host, "snmpd")?.ok_or_else(|| LabError::NoAgent {
             why: "nothing answers, and there is no program `snmpd` that could be started there"
                 .into(),
         })?;
-        let configuration = format!(
-            "rocommunity {COMMUNITY} {} .1.3.6.1.2.1.1.3\ndontLogTCPWrappersConnects yes\n",
-            MANAGEMENT.generator
-        );
-        let arguments = format!(
-            "-f -Le -r -C -c /dev/stdin -I system_mib,vacm_conf udp:{}:{PORT}",
-            MANAGEMENT.dut
-        );
-        let failed = |e| LabError::system(format!("start {} on the DUT", program.display()), e);
-        let input = in_memory(&configuration).map_err(failed)?;
-        let mut output = in_memory("").map_err(failed)?;
-        let mut command = Command::new("ip");
-        command
-            .args(["netns", "exec", bed.dut(0)])
-            .arg(&program)
-            .args(arguments.split(' '))
-            // no descriptions of objects are read, and nothing is kept between two starts
-            .envs([("MIBS", ""), ("MIBDIRS", NOWHERE)])
-            .envs([("SNMPCONFPATH", NOWHERE), ("SNMP_PERSISTENT_DIR", NOWHERE)])
-            .stdin(Stdio::from(input))
-            .stdout(Stdio::null())
-            .stderr(output.try_clone().map_err(failed)?);
-        die_with_parent(&mut command);
-        let mut agent = Agent {
-            child: command.spawn().map_err(failed)?,
-            words: format!(
-                "none was there; {} {arguments}, with the configuration on standard input:\n{configuration}",
-                program.display()
-            ),
+        let ManagementEnds { generator, dut } = MANAGEMENT;
+        let readable = format!("--rocommunity={COMMUNITY} {generator} .1.3.6.1.2.1.1.3");
+        let at = format!("udp:{dut}:{PORT}");
+        let arguments = [
+            "-f",
+            "-Le",
+            "-r",
+            "-C",
+            &readable,
+            "--dontLogTCPWrappersConnects=yes",
+            "-I",
+            "system_mib,vacm_conf",
+            &at,
+        ];
+        // a DUT's management is on its CPUs; no descriptions of objects are read, and nothing is kept between two starts
+        let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+        let cpus = cpus.join(",");
+        let pinned: &[&str] = match cpus.is_empty() {
+            true => &[],
+            false => &["taskset", "-c", &cpus],
         };
-        agent.pin(cpus);
+        let nowhere = [
+            format!("MIBDIRS={NOWHERE}"),
+            format!("SNMPCONFPATH={NOWHERE}"),
+            format!("SNMP_PERSISTENT_DIR={NOWHERE}"),
+        ];
+        let environment = nowhere.iter().map(String::as_str);
+        let words: Vec<&str> = (pinned.iter().copied())
+            .chain(["env", "MIBS="])
+            .chain(environment)
+            .chain([program.as_str()])
+            .chain(arguments)
+            .collect();
+        let command = Command::new(words[0], &words[1..]);
+        let mut agent = Agent {
+            process: host.start(&command)?,
+            words: format!("none was there; {command}\n"),
+        };
+        let mut heard = Vec::new();
         let began = Instant::now();
         while began.elapsed() < STARTING {
             let said = asker.ask(PATIENCE);
             if !matches!(said, Said::Nothing) {
                 return Ok((agent, said));
             }
-            if !matches!(agent.child.try_wait(), Ok(None)) {
+            if agent.has_ended(&mut heard)? {
                 break;
             }
-            std::thread::sleep(10 * TICK);
         }
-        drop(agent);
-        let mut text = String::new();
-        let _ = output
-            .rewind()
-            .and_then(|()| output.read_to_string(&mut text));
         Err(LabError::NoAgent {
             why: format!(
-                "nothing answers, nor does {}, which was started there: {}",
-                program.display(),
-                text.trim()
+                "nothing answers, nor does {program}, which was started there: {}",
+                heard.join("\n")
             ),
         })
     }
 
-    /// A DUT's management is on its CPUs.
-    fn pin(&self, cpus: &[usize]) {
-        let mut set = rustix::thread::CpuSet::new();
-        cpus.iter().for_each(|cpu| set.set(*cpu));
-        if !cpus.is_empty() {
-            let pid = rustix::process::Pid::from_child(&self.child);
-            let _ = rustix::thread::sched_setaffinity(Some(pid), &set);
+    /// Hears what it says, for a moment.
+    fn has_ended(&mut self, heard: &mut Vec<String>) -> Result<bool, LabError> {
+        loop {
+            match self.process.next(10 * TICK)? {
+                Heard::Line(line) => heard.push(line),
+                Heard::Silence => return Ok(false),
+                Heard::End(status) => {
+                    heard.push(status);
+                    return Ok(true);
+                }
+            }
         }
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
 /// A directory that nobody can make.
 const NOWHERE: &str = "/proc/none";
 
-/// A file that is nowhere.
-fn in_memory(text: &str) -> std::io::Result<File> {
-    let mut file = File::from(rustix::fs::memfd_create(
-        "fwdlab-agent",
-        rustix::fs::MemfdFlags::CLOEXEC,
-    )?);
-    file.write_all(text.as_bytes())?;
-    Ok(file)
-}
-
-/// Where a program is.
-fn find(program: &str) -> Option<PathBuf> {
-    let mut path = std::env::var_os("PATH").unwrap_or_default();
-    path.push(SBIN);
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(program))
-        .find(|file| file.is_file())
+/// Where a program is on a host.
+fn find(host: &dyn Host, program: &str) -> Result<Option<String>, LabError> {
+    let look = format!("PATH=$PATH{SBIN}; command -v {program} || true");
+    let found = host.ask("sh", &["-c", &look])?;
+    Ok((!found.trim().is_empty()).then(|| found.trim().to_owned()))
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -17,8 +17,8 @@ use fwdlab_model::variant::{Modifier, Variant};
 use super::manage::{Asking, Management};
 use super::traffic::Traffic;
 use crate::bed::Bed;
-use crate::command::{run, run_with_input};
 use crate::error::LabError;
+use crate::host::Host;
 
 /// The table of our filters in the DUT's namespace.
 const TABLE: &str = "fwdlab_filters";
@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// What is changed on the DUT; dropping it undoes that.
 pub(super) struct Modified {
-    namespace: String,
+    host: Arc<dyn Host>,
     filters: bool,
     updates: Option<Updates>,
     management: Option<Management>,
@@ -53,7 +53,7 @@ impl Modified {
         tell: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
     ) -> Result<Modified, LabError> {
         let mut modified = Modified {
-            namespace: bed.dut(0).to_owned(),
+            host: bed.host(0).clone(),
             filters: false,
             updates: None,
             management: None,
@@ -64,7 +64,7 @@ impl Modified {
                     let rules = filters(&traffic.pairs(&streams[0], variant), *rules);
                     tell("filters", format!("filters on the DUT, nft -f:\n{rules}"))?;
                     modified.filters = true;
-                    nft(bed.dut(0), &rules)?;
+                    nft(bed.host(0).as_ref(), &rules)?;
                 }
                 Modifier::Updates { interval_s } => {
                     let version = streams[0].ip_version;
@@ -108,7 +108,7 @@ impl Drop for Modified {
     fn drop(&mut self) {
         // the namespace may be gone already, and everything in it
         if self.filters {
-            let _ = nft(&self.namespace, &format!("delete table inet {TABLE}\n"));
+            let _ = nft(self.host.as_ref(), &format!("delete table inet {TABLE}\n"));
         }
         if let Some(updates) = self.updates.take() {
             updates.undo();
@@ -116,12 +116,12 @@ impl Drop for Modified {
     }
 }
 
-/// Hands rules to nft in the DUT's namespace.
-fn nft(namespace: &str, rules: &str) -> Result<(), LabError> {
-    let line = ["netns", "exec", namespace, "nft", "-f", "-"];
-    run_with_input("ip", &line, rules).map_err(|error| LabError::NotApplied {
+/// Hands rules to nft on the DUT.
+fn nft(host: &dyn Host, rules: &str) -> Result<(), LabError> {
+    let loaded = host.feed("nft", &["-f", "-"], rules);
+    loaded.map_err(|error| LabError::NotApplied {
         name: format!("{TABLE} (nft -f)"),
-        source: Box::new(error),
+        source: Box::new(error.into()),
     })
 }
 
@@ -195,7 +195,7 @@ fn updated(version: IpVersion) -> Vec<(String, u32)> {
 
 /// Changes routes on the DUT.
 struct Updates {
-    namespace: String,
+    host: Arc<dyn Host>,
     version: IpVersion,
     interval: Duration,
     /// Updates so far: their number decides the state of the next.
@@ -215,7 +215,7 @@ pub(super) struct Running {
 impl Updates {
     fn new(bed: &Bed, version: IpVersion, interval: Duration) -> Updates {
         Updates {
-            namespace: bed.dut(0).to_owned(),
+            host: bed.host(0).clone(),
             version,
             interval,
             made: Arc::default(),
@@ -225,13 +225,13 @@ impl Updates {
 
     /// Sets a state, and reads it back.
     fn change(&self, to: State) -> Result<(), LabError> {
-        change(&self.namespace, self.version, to)
+        change(self.host.as_ref(), self.version, to)
     }
 
     /// The first update now, the next ones every interval.
     fn run(&self) -> Running {
         let stop = Arc::new(AtomicBool::new(false));
-        let (namespace, version, interval) = (self.namespace.clone(), self.version, self.interval);
+        let (host, version, interval) = (self.host.clone(), self.version, self.interval);
         let (made, failed, stopped) = (self.made.clone(), self.failed.clone(), stop.clone());
         let before = made.load(Ordering::Acquire);
         let thread = std::thread::spawn(move || {
@@ -249,7 +249,7 @@ impl Updates {
                 } else {
                     State::A
                 };
-                if let Err(error) = change(&namespace, version, to) {
+                if let Err(error) = change(host.as_ref(), version, to) {
                     if let Ok(mut failed) = failed.lock() {
                         *failed = Some(error);
                     }
@@ -272,11 +272,7 @@ impl Updates {
         for (network, _) in updated(self.version) {
             let _ = writeln!(batch, "route del {network}");
         }
-        let _ = run_with_input(
-            "ip",
-            &["-n", &self.namespace, "-force", "-batch", "-"],
-            &batch,
-        );
+        let _ = self.host.feed("ip", &["-force", "-batch", "-"], &batch);
     }
 }
 
@@ -309,14 +305,14 @@ impl Drop for Running {
 }
 
 /// Sets the routes of a state, and reads them back.
-fn change(namespace: &str, version: IpVersion, to: State) -> Result<(), LabError> {
+fn change(host: &dyn Host, version: IpVersion, to: State) -> Result<(), LabError> {
     let batch = state(version, to);
-    run_with_input("ip", &["-n", namespace, "-batch", "-"], &batch)?;
+    host.feed("ip", &["-batch", "-"], &batch)?;
     let family = match version {
         IpVersion::Ipv4 => "-4",
         IpVersion::Ipv6 => "-6",
     };
-    let table = run("ip", &["-n", namespace, family, "route", "show"])?;
+    let table = host.ask("ip", &[family, "route", "show"])?;
     for line in batch.lines() {
         let wanted = line.trim_start_matches("route replace ");
         if !table.lines().any(|route| route.starts_with(wanted)) {

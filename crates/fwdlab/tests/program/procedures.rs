@@ -887,6 +887,6 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
     let of_series = fs::read_dir(run.join("inputs/series"));
     let of_series = of_series.unwrap().next().unwrap().unwrap().path();
     let kept = fs::read_to_string(of_series.join("management.txt")).unwrap();
-    assert!(kept.contains("rocommunity public 169.254.11.2"), "{kept}");
+    assert!(kept.contains("rocommunity=public 169.254.11.2"), "{kept}");
     lab.assert_clean("management");
 }

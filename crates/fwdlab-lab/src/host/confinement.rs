@@ -8,8 +8,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use crate::bed::netns;
-use crate::error::LabError;
 use crate::sys::start_read_only;
 
 /// Below this the host's files can be written to.
@@ -66,17 +64,17 @@ impl Confinement {
     /// Makes them for the DUT in this namespace; `mark`: see [`crate::registry::mark`].
     ///
     /// # Errors
-    /// The kernel does not allow it.
-    pub fn begin(namespace: &str, mark: &str) -> Result<Confinement, LabError> {
+    /// In words: the kernel does not allow it.
+    pub fn begin(namespace: &str, mark: &str) -> Result<Confinement, String> {
         let impossible = |why: String| {
-            LabError::Preflight(format!(
+            format!(
                 "cannot keep a configuration of the DUT apart from the host: {why}. --set-unconfined applies it without"
-            ))
+            )
         };
-        let network = netns(namespace)
+        let network = super::netns::file(namespace)
             .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))
             .and_then(File::open)
-            .map_err(|e| LabError::system(format!("enter {namespace}"), e))?;
+            .map_err(|e| format!("cannot enter {namespace}: {e}"))?;
         let mut command = Command::new("unshare");
         command
             .args(["--pid", "--fork", "--kill-child", "sh", "-c", SCRIPT])

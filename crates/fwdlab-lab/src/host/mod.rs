@@ -1,0 +1,312 @@
+//! Hosts: where commands run and files are, be it this machine, a network namespace of it, or a machine far away.
+//!
+//! Nothing in [`Host`] assumes that it is here: a host takes words and texts, and gives texts back. What a DUT does with that is in
+//! [`crate::dut`]. Start with [`Host`] and [`Command`]; the hosts themselves are [`local`] and [`netns`].
+
+pub(crate) mod confinement;
+pub mod local;
+pub mod netns;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+pub use local::Local;
+pub use netns::Netns;
+
+/// A machine, or a part of one, that takes commands.
+pub trait Host: fmt::Debug + Send + Sync {
+    /// What people call it: `this machine`, `fwdlab-ab3d-dut0`.
+    fn name(&self) -> &str;
+
+    /// Runs a command to its end.
+    ///
+    /// # Errors
+    /// It could not be started, did not end with success or in time, or the host was lost on the way.
+    fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError>;
+
+    /// Starts a command that goes on; it ends, with everything it started, when what is returned is dropped.
+    ///
+    /// # Errors
+    /// It could not be started.
+    fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError>;
+
+    /// A file, as its commands see it.
+    ///
+    /// # Errors
+    /// It cannot be read, or the host was lost.
+    fn read(&self, path: &str) -> Result<Vec<u8>, HostError>;
+
+    /// Makes this the content of a file, as its commands see it.
+    ///
+    /// # Errors
+    /// It cannot be written, or the host was lost.
+    fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError>;
+
+    /// Makes a file or folder of this machine's available to its commands, and says under which path.
+    ///
+    /// # Errors
+    /// There is no such thing here, it cannot be written there, or the host was lost.
+    fn put(&self, ours: &Path) -> Result<String, HostError>;
+
+    /// What a command of ours prints, as text.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, HostError> {
+        let output = self.run(&Command::new(program, arguments), Limit::OURS)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs a command of ours with a text as its standard input.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    fn feed(&self, program: &str, arguments: &[&str], input: &str) -> Result<(), HostError> {
+        let command = Command::new(program, arguments).with_input(input);
+        self.run(&command, Limit::OURS).map(drop)
+    }
+}
+
+/// A command that goes on.
+pub trait Process: fmt::Debug + Send {
+    /// What it prints next, on standard output or standard error; waits no longer than this.
+    ///
+    /// # Errors
+    /// The host was lost.
+    fn next(&mut self, patience: Duration) -> Result<Heard, HostError>;
+}
+
+/// What was heard of a command that goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A line, without its end.
+    Line(String),
+    /// Nothing in this time.
+    Silence,
+    /// It has ended: its status in words.
+    End(String),
+}
+
+/// A program with its arguments, and what it reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Program and arguments.
+    pub words: Vec<String>,
+    /// Its standard input; `None`: nothing to read.
+    pub input: Option<String>,
+    /// What errors call it, where that is not its words.
+    shown: Option<String>,
+}
+
+impl Command {
+    /// A program with arguments.
+    pub fn new(program: &str, arguments: &[&str]) -> Command {
+        let words = std::iter::once(program).chain(arguments.iter().copied());
+        Command {
+            words: words.map(str::to_owned).collect(),
+            input: None,
+            shown: None,
+        }
+    }
+
+    /// A text for `sh`.
+    pub fn shell(text: &str) -> Command {
+        Command::new("sh", &["-c", text]).called(text.trim())
+    }
+
+    /// The same with a text as its standard input.
+    pub fn with_input(self, input: impl Into<String>) -> Command {
+        Command {
+            input: Some(input.into()),
+            ..self
+        }
+    }
+
+    /// The same under another name: people want to see their own words in an error, and not what we put around them.
+    pub fn called(self, name: impl Into<String>) -> Command {
+        Command {
+            shown: Some(name.into()),
+            ..self
+        }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.shown {
+            Some(shown) => f.write_str(shown),
+            None => {
+                let words = self.words.iter().map(|word| quoted(word));
+                f.write_str(&words.collect::<Vec<_>>().join(" "))
+            }
+        }
+    }
+}
+
+/// A word as a shell reads it.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_=+,./:@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
+    }
+}
+
+/// What ends a command before it ends by itself: all that it started is killed, too.
+#[derive(Clone, Copy)]
+pub struct Limit<'a> {
+    /// Longest time it may take.
+    pub time: Duration,
+    /// Asked again and again; true when nobody wants it any more.
+    pub is_stopped: &'a dyn Fn() -> bool,
+}
+
+impl Limit<'_> {
+    /// For commands of ours: two million routes are set in less, and a host that hangs is noticed.
+    pub const OURS: Limit<'static> = Limit {
+        time: Duration::from_secs(300),
+        is_stopped: &|| false,
+    };
+}
+
+/// What a command said that ended with success.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    /// On standard output.
+    pub stdout: Vec<u8>,
+    /// On standard error.
+    pub stderr: Vec<u8>,
+}
+
+impl Output {
+    /// All of it as text, standard error last.
+    pub fn text(&self) -> String {
+        let [stdout, stderr] = [&self.stdout, &self.stderr].map(|b| String::from_utf8_lossy(b));
+        format!("{stdout}{stderr}")
+    }
+}
+
+/// What a host could not do.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", self.words())]
+pub struct HostError {
+    /// The host's name.
+    pub host: String,
+    /// What was tried: a command, or `read FILE`.
+    pub what: String,
+    /// What came of it.
+    pub failure: Failure,
+}
+
+/// How a host fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// It does not let us: what it said.
+    Refused(String),
+    /// It has no such program.
+    Missing {
+        /// The program.
+        program: String,
+    },
+    /// The command ended without success.
+    Exit {
+        /// How, in words.
+        status: String,
+        /// What it wrote to standard error.
+        said: String,
+    },
+    /// The command did not end in time.
+    TimedOut {
+        /// The time it had.
+        after: Duration,
+        /// What it had written to standard error.
+        said: String,
+    },
+    /// The host was lost on the way: what is known of the reason.
+    Lost(String),
+    /// A file could not be read or written: why.
+    File(String),
+    /// Nobody wants it any more.
+    Stopped,
+}
+
+impl HostError {
+    /// Of a host that tried this.
+    pub fn new(host: &str, what: impl fmt::Display, failure: Failure) -> HostError {
+        HostError {
+            host: host.to_owned(),
+            what: what.to_string(),
+            failure,
+        }
+    }
+
+    fn words(&self) -> String {
+        let HostError {
+            host,
+            what,
+            failure,
+        } = self;
+        match failure {
+            Failure::Refused(why) => format!(
+                "{host} refuses `{what}`{}. Look at what its user is allowed to do there",
+                said(why)
+            ),
+            Failure::Missing { program } => {
+                let install = match package(program) {
+                    Some(package) => format!("apt-get install {package}"),
+                    None => "the package that has it".into(),
+                };
+                format!(
+                    "cannot run `{what}` on {host}: there is no program `{program}`. Install it there with: {install}"
+                )
+            }
+            Failure::Exit {
+                status,
+                said: stderr,
+            } => {
+                format!("`{what}` failed on {host} ({status}){}", said(stderr))
+            }
+            Failure::TimedOut {
+                after,
+                said: stderr,
+            } => format!(
+                "`{what}` on {host} had no end after {:.0} s and was killed{}. Try it there by hand: it may wait for something",
+                after.as_secs_f64(),
+                said(stderr)
+            ),
+            Failure::Lost(why) => format!(
+                "{host} was lost during `{what}`{}. Whether that was done is not known: see that {host} runs and can be reached, and \
+                 start again",
+                said(why)
+            ),
+            Failure::File(why) => format!("cannot {what} on {host}{}", said(why)),
+            Failure::Stopped => format!("`{what}` on {host} was stopped"),
+        }
+    }
+}
+
+fn said(text: &str) -> String {
+    match text.trim() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
+/// The Debian package of a program of ours.
+fn package(program: &str) -> Option<&'static str> {
+    match program {
+        "ip" => Some("iproute2"),
+        "ethtool" => Some("ethtool"),
+        "nft" => Some("nftables"),
+        "nsenter" | "unshare" | "taskset" => Some("util-linux"),
+        "snmpd" => Some("snmpd"),
+        _ => None,
+    }
+}

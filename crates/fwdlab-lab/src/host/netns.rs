@@ -1,0 +1,222 @@
+//! A network namespace of this machine as a host: bare, for our own commands, or as a place for what users want to run on a DUT.
+//!
+//! A place is apart from the machine, see [`super::confinement`]; unconfined, its commands see `/proc/sys` read-only except for
+//! `/proc/sys/net`, and nothing else is kept from them. Start with [`Netns::bare`], [`Netns::place`].
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::confinement::Confinement;
+use super::local::{Going, Local, in_its_place, run_as};
+use super::{Command, Failure, Host, HostError, Limit, Output, Process};
+use crate::registry;
+
+/// What the shell of an unconfined command does first. `ip netns exec` gives it a mount namespace of its own.
+const PROTECT: &str = "\
+mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /proc/sys/net /proc/sys/net \
+&& mount -o remount,bind,rw /proc/sys/net || { echo 'cannot protect /proc/sys of the host' >&2; exit 125; }
+";
+
+/// Files below these are another in every network namespace, whoever has mounted them.
+const OF_THE_NETWORK: &[&str] = &["/proc/sys/net/", "/proc/thread-self/net/"];
+
+/// A network namespace.
+#[derive(Debug)]
+pub struct Netns {
+    namespace: String,
+    apart: Apart,
+}
+
+/// What of the machine its commands are kept from.
+#[derive(Debug)]
+enum Apart {
+    Bare,
+    Unconfined { lab: String },
+    Confined(Mutex<Confined>),
+}
+
+/// Where confined commands run, from the first on.
+#[derive(Debug)]
+struct Confined {
+    lab: String,
+    place: Option<Confinement>,
+}
+
+impl Netns {
+    /// The network of the namespace and all else of this machine.
+    pub fn bare(namespace: &str) -> Netns {
+        Netns {
+            namespace: namespace.to_owned(),
+            apart: Apart::Bare,
+        }
+    }
+
+    /// Where users' commands run in the namespace of a lab; they end with the lab.
+    pub fn place(namespace: &str, lab: &str, is_unconfined: bool) -> Netns {
+        let lab = lab.to_owned();
+        Netns {
+            namespace: namespace.to_owned(),
+            apart: match is_unconfined {
+                true => Apart::Unconfined { lab },
+                false => Apart::Confined(Mutex::new(Confined { lab, place: None })),
+            },
+        }
+    }
+
+    /// The command of this machine that runs a command there, and what the place has to say, which it does once.
+    fn here(&self, command: &Command) -> Result<(Command, String), HostError> {
+        let words = command.words.iter().cloned();
+        let around = |before: Vec<String>| Command {
+            words: before.into_iter().chain(words).collect(),
+            ..command.clone()
+        };
+        let exec = || ["ip", "netns", "exec", &self.namespace].map(str::to_owned);
+        Ok(match &self.apart {
+            // that enters it by itself, without mounts of its own, which takes less than half the time
+            Apart::Bare if command.program() == "ip" => {
+                let mut here = command.clone();
+                here.words
+                    .splice(1..1, ["-n".into(), self.namespace.clone()]);
+                (here, String::new())
+            }
+            Apart::Bare => (around(exec().to_vec()), String::new()),
+            Apart::Unconfined { lab } => {
+                let text = format!("{}{PROTECT}exec \"$@\"", registry::marking(lab));
+                let shell = ["sh".into(), "-c".into(), text, "sh".into()];
+                (around([&exec()[..], &shell].concat()), String::new())
+            }
+            Apart::Confined(confined) => {
+                let mut confined = confined.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut notes = String::new();
+                if confined.place.is_none() {
+                    let mark = registry::mark(&confined.lab);
+                    let place = Confinement::begin(&self.namespace, &mark).map_err(|why| {
+                        HostError::new(&self.namespace, command, Failure::Refused(why))
+                    })?;
+                    notes.clone_from(&place.notes);
+                    confined.place = Some(place);
+                }
+                let entry = confined.place.as_ref().map(Confinement::entry);
+                let folder = std::env::current_dir().unwrap_or_default();
+                let shell = ["sh", "-c", "cd \"$0\" 2>/dev/null || cd /; exec \"$@\""];
+                let mut before = entry.unwrap_or_default();
+                before.extend(shell.map(str::to_owned));
+                before.push(folder.to_string_lossy().into_owned());
+                (around(before), notes)
+            }
+        })
+    }
+
+    /// Is this a file that another thread's namespace decides, and none that a place has mounted?
+    fn is_of_the_network(path: &str) -> bool {
+        OF_THE_NETWORK.iter().any(|of| path.starts_with(of))
+    }
+
+    /// Has a file of the network read or written by a thread that is there.
+    fn within(
+        &self,
+        what: String,
+        work: impl FnOnce() -> std::io::Result<Vec<u8>> + Send,
+    ) -> Result<Vec<u8>, HostError> {
+        let error = |why: String| HostError::new(&self.namespace, &what, Failure::File(why));
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                fwdlab_engine::port::enter(&file(&self.namespace))
+                    .map_err(|e| error(e.to_string()))?;
+                work().map_err(|e| error(e.to_string()))
+            });
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl Host for Netns {
+    fn name(&self) -> &str {
+        &self.namespace
+    }
+
+    fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
+        let (here, notes) = self.here(command)?;
+        let mut output = run_as(self.name(), command, &here, limit)?;
+        output.stdout.splice(..0, notes.into_bytes());
+        Ok(output)
+    }
+
+    fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
+        let (here, _) = self.here(command)?;
+        Ok(Box::new(Going::start(self.name(), command, &here)?))
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
+        let what = format!("read {path}");
+        if Netns::is_of_the_network(path) {
+            return self.within(what, || std::fs::read(path));
+        }
+        if matches!(self.apart, Apart::Bare) && path.starts_with("/proc/") {
+            return Local.read(path);
+        }
+        let cat = Command::new("cat", &[path]).called(what);
+        Ok(self.run(&cat, Limit::OURS)?.stdout)
+    }
+
+    fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
+        let what = format!("write {path}");
+        if Netns::is_of_the_network(path) {
+            let write = || std::fs::write(path, content).map(|()| Vec::new());
+            return self.within(what, write).map(drop);
+        }
+        let text = String::from_utf8_lossy(content);
+        let cat = Command::new("sh", &["-c", "cat > \"$0\"", path]);
+        self.run(&cat.with_input(text).called(what), Limit::OURS)
+            .map(drop)
+    }
+
+    fn put(&self, ours: &Path) -> Result<String, HostError> {
+        in_its_place(self.name(), ours)
+    }
+}
+
+/// The file of a named namespace.
+pub fn file(namespace: &str) -> Option<PathBuf> {
+    Some(PathBuf::from("/run/netns").join(namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_put_into_the_namespace() {
+        let words = |host: &Netns, command: &[&str]| {
+            let command = Command::new(command[0], &command[1..]);
+            host.here(&command).unwrap().0.words
+        };
+        let bare = Netns::bare("x");
+        assert_eq!(
+            words(&bare, &["ip", "-4", "route"]),
+            ["ip", "-n", "x", "-4", "route"]
+        );
+        assert_eq!(
+            words(&bare, &["nft", "-f", "-"]),
+            ["ip", "netns", "exec", "x", "nft", "-f", "-"]
+        );
+        let place = words(&Netns::place("x", "ab3d", true), &["ip", "route"]);
+        assert_eq!(place[..4], ["ip", "netns", "exec", "x"]);
+        assert!(place[6].starts_with("mount -t tmpfs"), "{place:?}");
+        assert_eq!(place[7..], ["sh", "ip", "route"]);
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_named() {
+        let host = Netns::bare("fwdlab-no-such-namespace");
+        for error in [
+            host.read("/proc/thread-self/net/dev").unwrap_err(),
+            host.ask("true", &[]).unwrap_err(),
+        ] {
+            let text = error.to_string();
+            assert!(text.contains("fwdlab-no-such-namespace"), "{text}");
+        }
+    }
+}
