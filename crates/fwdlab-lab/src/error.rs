@@ -50,10 +50,12 @@ pub enum LabError {
     },
     /// The management of the DUT does not answer even without traffic.
     #[error(
-        "no SNMP agent on the DUT: {why}. Let one listen at 169.254.11.1, UDP port 161, with SNMPv2c, community public, and sysUpTime \
+        "no SNMP agent on the DUT: {why}. Let one listen at {at}, UDP port 161, with SNMPv2c, community public, and sysUpTime \
          readable: start it on the DUT with --set, or install one that fwdlab starts there: apt-get install snmpd"
     )]
     NoAgent {
+        /// Where it is asked.
+        at: std::net::Ipv4Addr,
         /// What was tried, and what came of it.
         why: String,
     },
@@ -98,6 +100,26 @@ pub enum LabError {
         value: u64,
         /// What failed.
         source: Box<LabError>,
+    },
+    /// A change failed, and what was done of it could not be taken back either.
+    #[error("{source}. What may have been done of it ({what}) could not be taken back: {left}")]
+    HalfDone {
+        /// What failed.
+        source: Box<LabError>,
+        /// What was changed.
+        what: String,
+        /// Why it is still there.
+        left: Box<LabError>,
+    },
+    /// Something was asked of a DUT that nobody can log into.
+    #[error("cannot {what} on {dut}: fwdlab cannot log into it; {instead}")]
+    BlackBox {
+        /// The DUT.
+        dut: String,
+        /// What was asked.
+        what: String,
+        /// What to do instead.
+        instead: &'static str,
     },
     /// A file of the user's is wrong.
     #[error(transparent)]

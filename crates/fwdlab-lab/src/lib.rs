@@ -1,10 +1,10 @@
-//! The lab: test beds, configurations of DUTs, placement, probes, and running procedures on them.
+//! The lab: hosts, devices under test, test beds, placement, probes, and running procedures on them.
 //!
 //! It prints nothing and speaks no HTTP: it changes hosts, undoes what it changed, and tells what happens as one stream
-//! of events. Start with [`bed`] (the embedded test bed), then [`quick`] (what `fwdlab quick` runs).
+//! of events. Start with [`bed`], [`dut`] and [`host`] (what stands there), then [`run`] (what is measured on it).
 
 pub mod bed;
-pub mod configuration;
+pub mod dut;
 pub mod error;
 pub mod facts;
 pub mod host;
@@ -14,9 +14,7 @@ pub mod ports;
 pub mod preflight;
 pub mod probe;
 pub mod registry;
-mod reset;
 pub mod run;
-mod setting;
 mod snmp;
 mod sys;
 pub mod user_namespace;

@@ -30,9 +30,9 @@ pub(crate) struct LinkWatch {
 impl LinkWatch {
     /// Begins to listen in all namespaces of a bed.
     pub fn open(bed: &Bed) -> Result<LinkWatch, LabError> {
-        let names = std::iter::once(bed.generator()).chain((0..bed.duts()).map(|k| bed.dut(k)));
+        let names = bed.namespaces().iter();
         let sockets = names
-            .map(|name| Ok((name.to_owned(), within(name, || subscribe(name))?)))
+            .map(|name| Ok((name.clone(), within(name, || subscribe(name))?)))
             .collect::<Result<_, LabError>>()?;
         Ok(LinkWatch { sockets })
     }

@@ -1,6 +1,7 @@
 //! Which labs stand on this host: the undo record of every lab, and the sweeping of labs whose process died.
 //!
-//! Before a lab changes anything it writes down here what it will make. It holds a lock on that record from before the record
+//! Before a lab changes anything it writes down here what it will make: the namespaces in the first line of its record, and how to take
+//! back every other change in those behind it (see [`crate::host::undo`]). It holds a lock on that record from before the record
 //! has its name, as long as it lives; a record whose lock is free belongs to nobody and is undone by the next lab, or by
 //! `fwdlab bed down`. Records live in `/run/fwdlab`, which a reboot empties together with the namespaces. Start with [`Registry::register`].
 
@@ -9,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
@@ -17,7 +18,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
-use crate::host::{Host, Local};
+use crate::host::undo::{Left as Steps, Undo};
+use crate::host::{Address, Host, Local};
 
 /// Every namespace of ours begins like this.
 pub const PREFIX: &str = "fwdlab-";
@@ -69,6 +71,7 @@ pub struct Registration {
     record: Record,
     path: PathBuf,
     lock: File,
+    changes: Arc<Undo>,
 }
 
 /// A record that has no name yet.
@@ -126,7 +129,12 @@ impl Registry {
                     ));
                 }
                 Ok(()) => {
+                    let record = draft.lock.try_clone();
+                    let record = record.map_err(|e| {
+                        LabError::system(format!("write {}", draft.name.display()), e)
+                    })?;
                     return Ok(Registration {
+                        changes: Arc::new(Undo::new(record)),
                         record: draft.record,
                         path: draft.name,
                         lock: draft.lock,
@@ -187,11 +195,11 @@ impl Registry {
             let Some(mut lab) = Abandoned::take(&path) else {
                 continue;
             };
-            let Some(record) = read(&mut lab.0, &path) else {
+            let Some((record, steps)) = read(&mut lab.0, &path) else {
                 continue;
             };
             if !record.keep || kept {
-                undo(&record, &path);
+                undo(&record, steps, &path);
                 swept.push(record.id);
             }
         }
@@ -259,6 +267,11 @@ impl Registration {
         &self.record
     }
 
+    /// Where every change is written down that does not go with a namespace.
+    pub(crate) fn changes(&self) -> &Arc<Undo> {
+        &self.changes
+    }
+
     /// Lets go of the lab without undoing it.
     pub fn leave_standing(self) {
         // what it lists stays, and so does its record; the lock goes even where a child that was just forked has the file, too
@@ -269,7 +282,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        undo(&self.record, &self.path);
+        let file = File::open(&self.path).ok();
+        let steps = file.and_then(|mut file| Some(read(&mut file, &self.path)?.1));
+        undo(&self.record, steps.unwrap_or_default(), &self.path);
     }
 }
 
@@ -306,29 +321,30 @@ fn look(path: &Path) -> Option<Found> {
     let mut file = File::open(path).ok()?;
     let in_use = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
     let _ = flock(&file, FlockOperation::Unlock);
-    let record = read(&mut file, path)?;
+    let (record, _) = read(&mut file, path)?;
     Some(Found { record, in_use })
 }
 
-/// What a record says; of a damaged one, what its name does.
-fn read(file: &mut File, path: &Path) -> Option<Record> {
+/// What a record says, and the steps behind it; of a damaged one, what its name does.
+fn read(file: &mut File, path: &Path) -> Option<(Record, Steps)> {
     let mut text = Vec::new();
-    let whole = file.read_to_end(&mut text).ok();
-    whole
-        .and_then(|_| serde_json::from_slice(&text).ok())
-        .or_else(|| {
-            Some(Record {
-                id: path.file_stem()?.to_str()?.to_owned(),
-                pid: 0,
-                namespaces: Vec::new(),
-                keep: false,
-            })
+    let _ = file.read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    let (head, steps) = text.split_once('\n').unwrap_or((&text, ""));
+    let record = serde_json::from_str(head).ok().or_else(|| {
+        Some(Record {
+            id: path.file_stem()?.to_str()?.to_owned(),
+            pid: 0,
+            namespaces: Vec::new(),
+            keep: false,
         })
+    });
+    Some((record?, Steps::of(steps)))
 }
 
-/// Undoes a lab: its processes, its namespaces and what is in them, its record. What others run there is left alone. Errors are of no use to anybody here: what
-/// could not be undone keeps its record and is tried again.
-fn undo(record: &Record, path: &Path) {
+/// Undoes a lab: its changes on other hosts, its processes, its namespaces and what is in them, its record. What others run there is left
+/// alone. What could not be undone keeps its record and is tried again.
+fn undo(record: &Record, steps: Steps, path: &Path) {
     let mut names: Vec<String> = record.namespaces.clone();
     // a record torn by a crash lists nothing; the names tell
     if let Ok(entries) = fs::read_dir("/run/netns") {
@@ -342,7 +358,13 @@ fn undo(record: &Record, path: &Path) {
             }
         }
     }
-    let mut all_gone = true;
+    let of_lab = |host: &Address| matches!(host, Address::Namespace(name) if names.contains(name));
+    let amiss = steps.take_back(path, of_lab, Address::reach);
+    let mut all_gone = amiss.is_empty();
+    leave(amiss.into_iter().map(|what| Left::Change {
+        what,
+        record: path.to_owned(),
+    }));
     for name in names.iter().filter(|n| n.starts_with(PREFIX)) {
         let file = Path::new("/run/netns").join(name);
         if !file.exists() {
@@ -367,35 +389,56 @@ pub(crate) fn marking(id: &str) -> String {
     format!("mount -t tmpfs -o size=4k '{}' {DIRECTORY}\n", mark(id))
 }
 
-/// A process of somebody else's in a namespace that was removed.
+/// What is left of a lab that was undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Left {
-    /// Its number.
-    pub pid: u32,
-    /// Its name.
-    pub name: String,
-    /// The namespace, which has no name and no ports any more.
-    pub namespace: String,
+pub enum Left {
+    /// A process of somebody else's in a namespace that was removed.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// The namespace, which has no name and no ports any more.
+        namespace: String,
+    },
+    /// A change that could not be taken back.
+    Change {
+        /// Which one, and why.
+        what: String,
+        /// Where it is written down.
+        record: PathBuf,
+    },
 }
 
 impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Left {
-            pid,
-            name,
-            namespace,
-        } = self;
-        write!(
-            f,
-            "process {pid} ({name}) runs in {namespace}, was not started by fwdlab and was left alone: the namespace is gone for all \
-             others, and its ports are"
-        )
+        match self {
+            Left::Process {
+                pid,
+                name,
+                namespace,
+            } => write!(
+                f,
+                "process {pid} ({name}) runs in {namespace}, was not started by fwdlab and was left alone: the namespace is gone for \
+                 all others, and its ports are"
+            ),
+            Left::Change { what, record } => write!(
+                f,
+                "{what}. It is written down in {}, and the next start of fwdlab tries again",
+                record.display()
+            ),
+        }
     }
 }
 
 static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
-/// Processes of others that were left in namespaces which this process removed, since it was asked last.
+fn leave(left: impl IntoIterator<Item = Left>) {
+    let mut all = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    all.extend(left);
+}
+
+/// What was left of the labs that this process undid, since it was asked last.
 pub fn left_behind() -> Vec<Left> {
     std::mem::take(&mut LEFT.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -416,7 +459,7 @@ fn end_processes_in(namespace: &str, mark: &str) {
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 }
             }
-            Some(false) => left.push(Left {
+            Some(false) => left.push(Left::Process {
                 pid,
                 name: fs::read_to_string(format!("/proc/{pid}/comm"))
                     .map_or_else(|_| "?".into(), |name| name.trim().to_owned()),
@@ -431,9 +474,7 @@ fn end_processes_in(namespace: &str, mark: &str) {
     for port in veths(namespace) {
         let _ = Local.ask("ip", &["-n", namespace, "link", "delete", &port]);
     }
-    LEFT.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .append(&mut left);
+    leave(left);
 }
 
 /// Does a process see the mark? `None` when there is no such process.
@@ -475,6 +516,7 @@ fn letters(mut bits: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Command;
 
     #[test]
     fn a_lab_that_nobody_holds_is_swept_and_a_held_one_is_not() {
@@ -604,6 +646,54 @@ mod tests {
             assert_eq!(sweeps.join().unwrap(), Vec::<String>::new());
         });
         assert_eq!(fs::read(&path).unwrap(), b"alive");
+    }
+
+    /// Of a process that died: what it changed on this machine is taken back by the next, what is in its namespaces goes with them, and
+    /// what cannot be taken back is said and kept. A record of before there were steps is read as well.
+    #[test]
+    fn changes_of_the_dead_are_taken_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(directory.path()).unwrap();
+        let lab = registry.register(1, true).unwrap();
+        let (id, path) = (lab.record().id.clone(), lab.path.clone());
+        let old = fs::read_to_string(&path).unwrap();
+        assert!(!old.contains('\n'), "{old}");
+        let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        let here: Arc<dyn Host> = Arc::new(Local);
+        let dut: Arc<dyn Host> = Arc::new(crate::host::Netns::bare(&lab.record().namespaces[1]));
+        for name in ["one", "two"] {
+            fs::write(file(name), "").unwrap();
+        }
+        let remove = |host: &Arc<dyn Host>, name: &str| {
+            let command = Command::new("rm", &[&file(name)]);
+            lab.changes().before(host, name, command).unwrap()
+        };
+        remove(&here, "one");
+        remove(&here, "not there");
+        // that namespace was never made: it is not asked
+        remove(&dut, "two");
+        lab.leave_standing();
+
+        left_behind();
+        registry.sweep(true).unwrap();
+        assert!(!fs::exists(file("one")).unwrap() && fs::exists(file("two")).unwrap());
+        assert!(path.exists(), "there is something left to do");
+        let said: Vec<String> = left_behind().iter().map(ToString::to_string).collect();
+        let of_this = said.iter().filter(|left| left.contains(&id));
+        let of_this: Vec<&String> = of_this.collect();
+        assert!(
+            of_this[0].contains("not there could not be taken back: `rm ")
+                && of_this[0].contains("the next start of fwdlab tries again"),
+            "{said:?}"
+        );
+
+        // now it can be
+        fs::write(file("not there"), "").unwrap();
+        registry.sweep(true).unwrap();
+        assert!(!fs::exists(file("not there")).unwrap() && !path.exists());
+        fs::write(&path, old).unwrap();
+        assert_eq!(registry.sweep(true).unwrap(), [id]);
+        assert!(!path.exists());
     }
 
     #[test]

@@ -89,6 +89,8 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::DoesNotForward { .. }
         | LabError::NoAgent { .. }
         | LabError::NotReset { .. }
+        | LabError::HalfDone { .. }
+        | LabError::BlackBox { .. }
         | LabError::Disturbed { .. }
         | LabError::NotBack { .. }
         | LabError::System { .. }

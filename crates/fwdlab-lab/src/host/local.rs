@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Command, Failure, Heard, Host, HostError, Limit, Output, Process};
+use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
 use crate::sys::{die_with_parent, kill_group};
 
 /// How often a command is looked at that keeps its output open, or has been asked to end.
@@ -26,6 +26,10 @@ pub struct Local;
 impl Host for Local {
     fn name(&self) -> &'static str {
         "this machine"
+    }
+
+    fn address(&self) -> Address {
+        Address::ThisMachine
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {

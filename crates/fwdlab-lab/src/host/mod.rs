@@ -6,19 +6,28 @@
 pub(crate) mod confinement;
 pub mod local;
 pub mod netns;
+#[cfg(test)]
+pub(crate) mod scripted;
+pub mod undo;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use local::Local;
 pub use netns::Netns;
+pub use undo::Address;
 
 /// A machine, or a part of one, that takes commands.
 pub trait Host: fmt::Debug + Send + Sync {
     /// What people call it: `this machine`, `fwdlab-ab3d-dut0`.
     fn name(&self) -> &str;
+
+    /// Where another process finds it, too.
+    fn address(&self) -> Address;
 
     /// Runs a command to its end.
     ///
@@ -90,13 +99,15 @@ pub enum Heard {
 }
 
 /// A program with its arguments, and what it reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// Program and arguments.
     pub words: Vec<String>,
     /// Its standard input; `None`: nothing to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// What errors call it, where that is not its words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     shown: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::confinement::Confinement;
 use super::local::{Going, Local, in_its_place, run_as};
-use super::{Command, Failure, Host, HostError, Limit, Output, Process};
+use super::{Address, Command, Failure, Host, HostError, Limit, Output, Process};
 use crate::registry;
 
 /// What the shell of an unconfined command does first. `ip netns exec` gives it a mount namespace of its own.
@@ -135,6 +135,10 @@ impl Netns {
 impl Host for Netns {
     fn name(&self) -> &str {
         &self.namespace
+    }
+
+    fn address(&self) -> Address {
+        Address::Namespace(self.namespace.clone())
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {

@@ -35,10 +35,10 @@ use super::traffic::{ProfileFrames, Traffic};
 use super::{
     Control, Measured, Run, carry_out, configure, keep_inputs, open_tester, slices, windows,
 };
-use crate::configuration::Configuration;
+use crate::dut::Configuration;
+use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
 use crate::placement::Placement;
-use crate::setting::{Setting, Swept};
 
 /// What a test case takes beyond its trials: a bed, an engine that proves itself, the largest load.
 const BED: Duration = Duration::from_secs(3);
@@ -198,6 +198,7 @@ impl Parameters {
         Traffic {
             profile: profile.and_then(|name| self.profiles.get(name).cloned()),
             variants: vec![case.variant.clone()],
+            ..Traffic::default()
         }
     }
 
@@ -657,7 +658,7 @@ impl Running<'_> {
         let parameter = asked.sweep.as_ref().map_or("", |sweep| &sweep.parameter);
         let setting = swept
             .filter(is_set)
-            .map(|swept| Setting::new(parameter, swept, &common.placement.dut_cpus));
+            .map(|swept| Setting::new(parameter, swept));
         let mut device = Real::new(bed, tester, common, self.control);
         device.setting = setting;
         // what fails from here on is this test case's
@@ -692,7 +693,7 @@ impl Running<'_> {
         };
         self.invalid += followed.invalid;
         let undone = match &mut device.setting {
-            Some(setting) => setting.undo(&device.bed, &Control::default()),
+            Some(setting) => setting.undo(device.bed.dut(0).as_ref(), &Control::default()),
             None => Ok(()),
         };
         Ok((followed.outcomes, followed.result.and(undone).err()))

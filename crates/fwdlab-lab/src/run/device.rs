@@ -30,12 +30,12 @@ use super::trial::{
 };
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
+use crate::dut::PlannedReset;
+use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
 use crate::host::Limit;
 use crate::link_watch::WENT_DOWN;
 use crate::probe::Probes;
-use crate::reset;
-use crate::setting::{Setting, Swept};
 
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
@@ -241,9 +241,7 @@ pub(super) fn erect(common: &super::Parameters) -> Result<(Bed, String), LabErro
         bed.add_management()?;
     }
     let routes = common.traffic.routes(&common.streams)?;
-    if !routes.is_empty() {
-        bed.ip_batch(0, &routes)?;
-    }
+    let routes = bed.dut(0).route(&routes)?;
     Ok((bed, routes))
 }
 
@@ -397,7 +395,7 @@ impl Real<'_> {
 
     /// Frames that no filter permits: none of them may come back.
     fn prove_denied(&mut self, stream: &Stream) -> Result<(), LabError> {
-        let traffic = Traffic::denied(stream.ip_version)?;
+        let traffic = self.common.traffic.denied(stream.ip_version)?;
         let (stream, mut bench) = self.bench(stream)?;
         bench.traffic = Some(traffic);
         let all = Counters::total(&offer_some(&mut bench, &stream, DENIED_FRAMES)?.counters);
@@ -487,7 +485,12 @@ impl Real<'_> {
         let (Some(setting), Some(value)) = (&mut self.setting, question.setting) else {
             return Ok(());
         };
-        if setting.set(&self.bed, stream.ip_version, value, self.control)? {
+        if setting.set(
+            self.bed.dut(0).as_ref(),
+            stream.ip_version,
+            value,
+            self.control,
+        )? {
             self.drops = None;
             let with = format!("{value} {}", setting.parameter());
             does_forward(&self.bed, 0, &mut self.tester, stream, &with)?;
@@ -587,15 +590,13 @@ impl Real<'_> {
         let (bed, control) = (bench.bed, bench.control);
         let (watched, reset_done) = std::thread::scope(|scope| {
             // not from the thread that watches, whose CPU and priority it would inherit
-            let resetting = reset.as_ref().map(|(reset, script)| {
+            let resetting = reset.as_ref().map(|planned| {
                 let is_over = &is_over;
                 scope.spawn(move || {
                     // nobody asks for it when the trial ends before
                     let done = match begun.recv() {
-                        Ok(()) => reset::perform(
-                            reset,
-                            bed,
-                            script,
+                        Ok(()) => bed.dut(0).reset(
+                            planned,
                             Limit {
                                 time: total,
                                 is_stopped: &|| control.is_stopped(),
@@ -732,14 +733,13 @@ impl Real<'_> {
     }
 
     /// What is to be reset in a trial, and how.
-    fn reset(&self, question: &Question) -> Result<Option<(Reset, String)>, LabError> {
+    fn reset(&self, question: &Question) -> Result<Option<PlannedReset>, LabError> {
         if question.reset_at_ns.is_none() {
             return Ok(None);
         }
         let what = question.reset.as_deref().unwrap_or_default();
         let reset = Reset::parse(what).map_err(LabError::Preflight)?;
-        let script = reset::script(&reset, &self.bed)?;
-        Ok(Some((reset, script)))
+        self.bed.dut(0).plan_reset(&reset).map(Some)
     }
 
     /// Makes sure that a DUT forwards that was reset.

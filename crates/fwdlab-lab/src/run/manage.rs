@@ -2,7 +2,7 @@
 //! it has been up, and its answer is verified.
 //!
 //! Queries go over a port of their own ([`Bed::add_management`]), so that none of their frames is in a count of the test. The agent is
-//! the DUT's own; where none answers, Debian's `snmpd` is started there and ends with [`Management`]. Start with [`Management::begin`].
+//! the DUT's own; where none answers, one is started there ([`Dut::start_agent`]) and ends with [`Management`]. Start with [`Management::begin`].
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use fwdlab_model::procedure::Queries;
 use fwdlab_model::result::TrialRecord;
 
-use crate::bed::{Bed, MANAGEMENT, ManagementEnds, within};
+use crate::bed::{Bed, within};
+use crate::dut::{Agent, Dut};
 use crate::error::LabError;
-use crate::host::{Command, Heard, Host, Process};
+use crate::host::{Heard, Process};
 use crate::snmp::{get_up_time, parse};
 
 /// The port of agents.
@@ -36,14 +37,11 @@ const TICK: Duration = Duration::from_millis(2);
 /// The longest message of one frame: 1500 octets without the headers of IPv4 and UDP.
 const ONE_FRAME: usize = 1472;
 
-/// Where administrators' programs are, which not every user's PATH has.
-const SBIN: &str = ":/usr/local/sbin:/usr/sbin:/sbin";
-
 /// Management of a DUT during a series.
 pub(super) struct Management {
     asker: Arc<Mutex<Asker>>,
     /// The agent, if it is ours.
-    _agent: Option<Agent>,
+    _agent: Option<Started>,
 }
 
 /// Asks an agent.
@@ -73,15 +71,22 @@ impl Management {
         cpus: &[usize],
         tell: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
     ) -> Result<Management, LabError> {
+        let ends = bed.networks().management;
         let mut asker = Asker::new(bed)?;
         let mut said = asker.ask(PATIENCE);
         let mut agent = None;
         if matches!(said, Said::Nothing) {
-            let (started, first) = Agent::start(bed.host(0).as_ref(), cpus, &mut asker)?;
+            let agent_there = Agent {
+                community: COMMUNITY,
+                from: ends.tester,
+                at: (ends.dut, PORT),
+                cpus,
+            };
+            let (started, first) = Started::begin(bed.dut(0).as_ref(), &agent_there, &mut asker)?;
             agent = Some(started);
             said = first;
         }
-        let no_agent = |why: String| LabError::NoAgent { why };
+        let no_agent = |why: String| LabError::NoAgent { at: ends.dut, why };
         let answer = match said {
             Said::UpTime(message) => message,
             Said::Wrong(why) => return Err(no_agent(format!("something answers, but {why}"))),
@@ -93,8 +98,8 @@ impl Management {
                 "SNMPv2c queries, one at the begin of every second of each trial, over a management port of its own and not among the \
                  test frames: GET sysUpTime.0 (1.3.6.1.2.1.1.3.0), community {COMMUNITY}, {} -> {} UDP port {PORT}; answers must fit one \
                  frame and come within {} ms\nagent: {}\nquery: {}\nanswer: {}\n",
-                MANAGEMENT.generator,
-                MANAGEMENT.dut,
+                ends.tester,
+                ends.dut,
                 PATIENCE.as_millis(),
                 match &agent {
                     Some(agent) => agent.words.as_str(),
@@ -171,16 +176,17 @@ impl Drop for Asking {
 
 impl Asker {
     fn new(bed: &Bed) -> Result<Asker, LabError> {
+        let ends = bed.networks().management;
         let failed = |what: &str, e| {
-            let ends = format!("{} to {}", MANAGEMENT.generator, MANAGEMENT.dut);
-            LabError::system(format!("{what} for SNMP queries from {ends}"), e)
+            let way = format!("{} to {}", ends.tester, ends.dut);
+            LabError::system(format!("{what} for SNMP queries from {way}"), e)
         };
         // a socket stays in the namespace in which it was made
         let socket = within(bed.generator(), || {
-            UdpSocket::bind((MANAGEMENT.generator, 0)).map_err(|e| failed("open a socket", e))
+            UdpSocket::bind((ends.tester, 0)).map_err(|e| failed("open a socket", e))
         })?;
         socket
-            .connect((MANAGEMENT.dut, PORT))
+            .connect((ends.dut, PORT))
             .map_err(|e| failed("connect a socket", e))?;
         Ok(Asker {
             socket,
@@ -254,75 +260,39 @@ impl Asker {
 }
 
 /// An agent that we started on the DUT: it ends when this is dropped, and dies with us.
-struct Agent {
+struct Started {
     process: Box<dyn Process>,
     words: String,
 }
 
-impl Agent {
-    /// Starts Debian's `snmpd` on the DUT's CPUs, and waits for its first answer. No file is made, and it may keep nothing.
-    fn start(
-        host: &dyn Host,
-        cpus: &[usize],
+impl Started {
+    /// Has the DUT start one, and waits for its first answer.
+    fn begin(
+        dut: &dyn Dut,
+        agent: &Agent<'_>,
         asker: &mut Asker,
-    ) -> Result<(Agent, Said), LabError> {
-        let program = find(host, "snmpd")?.ok_or_else(|| LabError::NoAgent {
-            why: "nothing answers, and there is no program `snmpd` that could be started there"
-                .into(),
-        })?;
-        let ManagementEnds { generator, dut } = MANAGEMENT;
-        let readable = format!("--rocommunity={COMMUNITY} {generator} .1.3.6.1.2.1.1.3");
-        let at = format!("udp:{dut}:{PORT}");
-        let arguments = [
-            "-f",
-            "-Le",
-            "-r",
-            "-C",
-            &readable,
-            "--dontLogTCPWrappersConnects=yes",
-            "-I",
-            "system_mib,vacm_conf",
-            &at,
-        ];
-        // a DUT's management is on its CPUs; no descriptions of objects are read, and nothing is kept between two starts
-        let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-        let cpus = cpus.join(",");
-        let pinned: &[&str] = match cpus.is_empty() {
-            true => &[],
-            false => &["taskset", "-c", &cpus],
-        };
-        let nowhere = [
-            format!("MIBDIRS={NOWHERE}"),
-            format!("SNMPCONFPATH={NOWHERE}"),
-            format!("SNMP_PERSISTENT_DIR={NOWHERE}"),
-        ];
-        let environment = nowhere.iter().map(String::as_str);
-        let words: Vec<&str> = (pinned.iter().copied())
-            .chain(["env", "MIBS="])
-            .chain(environment)
-            .chain([program.as_str()])
-            .chain(arguments)
-            .collect();
-        let command = Command::new(words[0], &words[1..]);
-        let mut agent = Agent {
-            process: host.start(&command)?,
-            words: format!("none was there; {command}\n"),
+    ) -> Result<(Started, Said), LabError> {
+        let (process, words) = dut.start_agent(agent)?;
+        let mut started = Started {
+            process,
+            words: format!("none was there; {words}"),
         };
         let mut heard = Vec::new();
         let began = Instant::now();
         while began.elapsed() < STARTING {
             let said = asker.ask(PATIENCE);
             if !matches!(said, Said::Nothing) {
-                return Ok((agent, said));
+                return Ok((started, said));
             }
-            if agent.has_ended(&mut heard)? {
+            if started.has_ended(&mut heard)? {
                 break;
             }
         }
         Err(LabError::NoAgent {
+            at: agent.at.0,
             why: format!(
-                "nothing answers, nor does {program}, which was started there: {}",
-                heard.join("\n")
+                "nothing answers, nor does what was started there, `{words}`: {}",
+                heard.join("; ")
             ),
         })
     }
@@ -340,16 +310,6 @@ impl Agent {
             }
         }
     }
-}
-
-/// A directory that nobody can make.
-const NOWHERE: &str = "/proc/none";
-
-/// Where a program is on a host.
-fn find(host: &dyn Host, program: &str) -> Result<Option<String>, LabError> {
-    let look = format!("PATH=$PATH{SBIN}; command -v {program} || true");
-    let found = host.ask("sh", &["-c", &look])?;
-    Ok((!found.trim().is_empty()).then(|| found.trim().to_owned()))
 }
 
 fn hex(bytes: &[u8]) -> String {

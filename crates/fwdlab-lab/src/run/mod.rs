@@ -38,7 +38,7 @@ use fwdlab_store::{RunId, RunWriter};
 use jiff::Timestamp;
 
 use crate::bed::Bed;
-use crate::configuration::Configuration;
+use crate::dut::Configuration;
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::preflight::Watch;
@@ -484,9 +484,9 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, Chosen), L
             Some(_) => Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).ok(),
             None => parameters.streams.first().cloned(),
         },
-        way_back: (bed.ways() > bed.duts()).then_some(traffic::REVERSE),
+        way_back: (bed.ways() > bed.duts()).then_some(bed.networks().reverse()),
     };
-    let (tester, rejected) = Tester::open(&bed.paths(), &traffic::FORWARD, &choice)?;
+    let (tester, rejected) = Tester::open(bed.paths(), &bed.networks().forward(), &choice)?;
     let mut words = format!(
         "{} ({})",
         tester.capabilities().reached(),
@@ -520,7 +520,7 @@ fn configure(
     control: &Control,
     run: &mut Run<'_>,
 ) -> Result<(), LabError> {
-    let said = configuration.apply(bed, dut, control)?;
+    let said = bed.dut(dut).apply(configuration, control)?;
     if !said.trim().is_empty() {
         let text = format!(
             "configuration `{}` said: {}",

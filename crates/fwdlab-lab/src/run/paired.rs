@@ -18,9 +18,9 @@ use fwdlab_model::version::RUN_FORMAT;
 use super::trial::{Bench, Counted};
 use super::{Control, Measured, Parameters, Run, configure, does_forward, open_tester, timestamp};
 use crate::bed::Bed;
-use crate::configuration::Configuration;
+use crate::dut::Configuration;
+use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
-use crate::setting::{Setting, Swept};
 
 /// The plain DUT and the control stand beside the configurations.
 pub(super) const CONTROLS: usize = 2;
@@ -235,9 +235,9 @@ impl<'a> Row<'a> {
             configure(bed, place, tester, self.stream, wanted, stop, run)?;
         }
         if let Some((parameter, swept, value)) = beside.and_then(|beside| beside.setting) {
-            let cpus = &self.parameters.placement.dut_cpus;
-            let mut setting = Setting::new(parameter, swept.clone(), cpus).on(place);
-            setting.set(bed, self.stream.ip_version, value, stop)?;
+            let mut setting = Setting::new(parameter, swept.clone());
+            let dut = bed.dut(place).as_ref();
+            setting.set(dut, self.stream.ip_version, value, stop)?;
             let with = format!("{value} {parameter}");
             does_forward(bed, place, tester, self.stream, &with)?;
         }

@@ -21,8 +21,8 @@ use super::campaign::{Parameters, Running};
 use super::paired::{Beside, CONTROLS, Row};
 use super::trial::block;
 use super::{Measured, Run};
+use crate::dut::sweep::Swept;
 use crate::error::LabError;
-use crate::setting::Swept;
 
 /// More DUTs beside each other take longer to build than to measure.
 const MOST_DUTS: usize = 64;

@@ -22,24 +22,18 @@ use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::{BROADCAST_EVERY, Destinations, Modifier, NETWORKS, Variant};
 
-use super::modify::Pairs;
-use crate::bed::MACS;
+use crate::bed::{End, Networks, Side};
+use crate::dut::Route;
 use crate::error::LabError;
 
-/// Link-layer addresses of frames on their way through the bed's DUT.
-pub(super) const FORWARD: Addresses = Addresses {
-    source_mac: MACS.tx,
-    destination_mac: MACS.dut_in,
-};
-
-/// And on their way back.
-pub(super) const REVERSE: Addresses = Addresses {
-    source_mac: MACS.rx,
-    destination_mac: MACS.dut_out,
-};
+/// Sources and destinations of frames as prefixes.
+pub(super) type Pairs = Vec<(String, String)>;
 
 /// Random destinations come again in the same order after so many frames: 256 for each network, in the mean.
 const DRAWS: u32 = 65_536;
+
+/// The network that frames go to which no filter permits.
+const DENIED: u32 = 10;
 
 /// Frames of a profile that are looked at for their mean size.
 const LOOKED_AT: u32 = 50_000;
@@ -51,6 +45,8 @@ pub struct Traffic {
     pub profile: Option<Arc<ProfileFrames>>,
     /// At least one; a modified one comes after what it is compared with.
     pub variants: Vec<Variant>,
+    /// The addresses of the bed that it is offered on.
+    pub networks: Networks,
 }
 
 /// The frames of a profile, for the bed's addresses.
@@ -75,6 +71,7 @@ impl Default for Traffic {
         Traffic {
             profile: None,
             variants: vec![Variant::default()],
+            networks: Networks::EMBEDDED,
         }
     }
 }
@@ -89,6 +86,7 @@ impl ProfileFrames {
         profile: &Profile,
         both_ways: bool,
         link: Option<LinkSpeed>,
+        networks: &Networks,
         read: &dyn Fn(&str) -> std::io::Result<Box<dyn std::io::Read>>,
     ) -> Result<ProfileFrames, String> {
         let compiled = |direction, addresses| {
@@ -101,9 +99,9 @@ impl ProfileFrames {
             };
             compile(profile, &setting).map_err(|e| e.to_string())
         };
-        let forward = compiled(Direction::Forward, FORWARD)?;
+        let forward = compiled(Direction::Forward, networks.forward())?;
         let reverse = match both_ways {
-            true => Some(compiled(Direction::Reverse, REVERSE)?.traffic),
+            true => Some(compiled(Direction::Reverse, networks.reverse())?.traffic),
             false => None,
         };
         for traffic in [Some(&forward.traffic), reverse.as_ref()]
@@ -209,8 +207,8 @@ impl Traffic {
         }
         let way = |direction: Direction| -> Result<fwdlab_engine::Traffic, LabError> {
             let (path, addresses) = match direction {
-                Direction::Forward => (0, FORWARD),
-                Direction::Reverse => (1, REVERSE),
+                Direction::Forward => (0, self.networks.forward()),
+                Direction::Reverse => (1, self.networks.reverse()),
             };
             let known = self.profile.as_ref().map(|profile| match direction {
                 Direction::Forward => Some(profile.forward.clone()),
@@ -218,7 +216,7 @@ impl Traffic {
             });
             let traffic = match known.flatten() {
                 Some(traffic) => traffic,
-                None => of_stream(&variant.stream(stream), is_random, direction, addresses)?,
+                None => self.of_stream(&variant.stream(stream), is_random, direction)?,
             };
             Ok(match broadcast {
                 true => traffic.with_broadcasts(BROADCAST_EVERY, path, &addresses)?,
@@ -242,7 +240,7 @@ impl Traffic {
     ) -> Result<Arc<fwdlab_engine::Traffic>, LabError> {
         let traffic = match self.frames(stream, variant)? {
             Some(traffic) => traffic.as_ref().clone(),
-            None => of_stream(&variant.stream(stream), false, Direction::Forward, FORWARD)?,
+            None => self.of_stream(&variant.stream(stream), false, Direction::Forward)?,
         };
         let streams = traffic.streams.into_iter().map(|mut stream| {
             stream.timing.mode = Emission::Bursts {
@@ -262,8 +260,10 @@ impl Traffic {
     pub(super) fn pairs(&self, stream: &Stream, variant: &Variant) -> Pairs {
         let forward = match (&self.profile, stream.ip_version) {
             (Some(profile), _) => ends(&profile.forward),
-            (None, IpVersion::Ipv4) => vec![("198.18.0.0/16".into(), "198.19.0.0/16".into())],
-            (None, IpVersion::Ipv6) => vec![("2001:2::/49".into(), "2001:2:0:8000::/49".into())],
+            (None, version) => {
+                let Networks { input, output, .. } = &self.networks;
+                vec![(input.prefix(version), output.prefix(version))]
+            }
         };
         let reverse = match (variant.both_directions, &self.profile) {
             (false, _) => Vec::new(),
@@ -278,17 +278,21 @@ impl Traffic {
     }
 
     /// Frames that no filter permits, for its proof: from addresses that are none of the test's.
-    pub(super) fn denied(version: IpVersion) -> Result<Arc<fwdlab_engine::Traffic>, LabError> {
+    pub(super) fn denied(
+        &self,
+        version: IpVersion,
+    ) -> Result<Arc<fwdlab_engine::Traffic>, LabError> {
+        let to = host(&self.networks.output, version, DENIED);
         let layer = match version {
             IpVersion::Ipv4 => {
-                r#"{ ipv4 = { source = "192.0.2.250", destination = "198.19.10.1" } }"#
+                format!(r#"{{ ipv4 = {{ source = "192.0.2.250", destination = "{to}" }} }}"#)
             }
             IpVersion::Ipv6 => {
-                r#"{ ipv6 = { source = "2001:db8:ffff::1", destination = "2001:2:0:8010::1" } }"#
+                format!(r#"{{ ipv6 = {{ source = "2001:db8:ffff::1", destination = "{to}" }} }}"#)
             }
         };
         let text = format!("[[stream]]\nlayers = [{layer}, \"udp\"]\n");
-        compiled(&text, Direction::Forward, FORWARD).map(Arc::new)
+        compiled(&text, Direction::Forward, self.networks.forward()).map(Arc::new)
     }
 
     /// What a simulated DUT has to know of the frames.
@@ -307,10 +311,9 @@ impl Traffic {
         })
     }
 
-    /// Routes that the DUT needs for the frames of these series beside those of the bed, as a batch of `ip`.
-    pub(super) fn routes(&self, streams: &[Stream]) -> Result<String, LabError> {
-        let mut batch = String::new();
-        let mut known = Vec::new();
+    /// Routes that the DUT needs for the frames of these series beside those of the bed.
+    pub(super) fn routes(&self, streams: &[Stream]) -> Result<Vec<Route>, LabError> {
+        let mut all: Vec<Route> = Vec::new();
         for variant in &self.variants {
             if self.profile.is_none() && variant.destinations != Destinations::Random {
                 continue;
@@ -319,7 +322,9 @@ impl Traffic {
                 let Some(traffic) = self.frames(stream, variant)? else {
                     continue;
                 };
-                for path in 0..=usize::from(variant.both_directions) {
+                let ends = [End::Output, End::Input];
+                let ways = 1 + usize::from(variant.both_directions);
+                for (path, out) in ends.into_iter().take(ways).enumerate() {
                     let this = fwdlab_engine::Traffic {
                         name: String::new(),
                         streams: (traffic.streams.iter())
@@ -328,22 +333,58 @@ impl Traffic {
                             .collect(),
                     };
                     let routes = match variant.destinations {
-                        Destinations::Random => networks(stream.ip_version, path),
+                        Destinations::Random => {
+                            networks(self.networks.side(out), stream.ip_version)
+                        }
                         _ => routes(&this),
                     };
-                    for (to, prefix) in routes {
-                        let routed = self.profile.is_some() && is_of_the_bed(to);
-                        if routed || known.contains(&(to, prefix)) {
-                            continue;
+                    for network in routes {
+                        let routed = self.profile.is_some() && self.networks.contain(network.0);
+                        if !routed && all.iter().all(|known| known.network != network) {
+                            all.push(Route { network, out });
                         }
-                        known.push((to, prefix));
-                        let (via, port) = next_hop(to, path);
-                        let _ = writeln!(batch, "route replace {to}/{prefix} via {via} dev {port}");
                     }
                 }
             }
         }
-        Ok(batch)
+        Ok(all)
+    }
+
+    /// A stream as traffic of one direction.
+    fn of_stream(
+        &self,
+        stream: &Stream,
+        is_random: bool,
+        direction: Direction,
+    ) -> Result<fwdlab_engine::Traffic, LabError> {
+        let version = stream.ip_version;
+        let ip = version.to_string().to_lowercase();
+        let mut text = format!(
+            "[[stream]]\nname = \"test\"\nlayers = [\"{ip}\", \"udp\"]\nsize = {}\n",
+            stream.frame_size_bytes
+        );
+        let (side, end, addresses) = match direction {
+            // in reverse sides are swapped: what varies in the source is where frames go
+            Direction::Reverse => (&self.networks.input, "source", self.networks.reverse()),
+            Direction::Forward => (
+                &self.networks.output,
+                "destination",
+                self.networks.forward(),
+            ),
+        };
+        if is_random {
+            let to: Vec<String> = (0..NETWORKS)
+                .map(|n| format!("\"{}\"", host(side, version, n)))
+                .collect();
+            let _ = write!(
+                text,
+                "order = \"drawn\"\ncache = {DRAWS}\nvary = [{{ field = \"{ip}.{end}\", values = [{}] }}]\n",
+                to.join(", ")
+            );
+        } else {
+            let _ = writeln!(text, "flows = {}", stream.flows);
+        }
+        compiled(&text, direction, addresses)
     }
 }
 
@@ -367,38 +408,6 @@ pub(super) fn words(variant: &Variant) -> String {
     }
 }
 
-/// A stream as traffic of one direction.
-fn of_stream(
-    stream: &Stream,
-    is_random: bool,
-    direction: Direction,
-    addresses: Addresses,
-) -> Result<fwdlab_engine::Traffic, LabError> {
-    let ip = stream.ip_version.to_string().to_lowercase();
-    let mut text = format!(
-        "[[stream]]\nname = \"test\"\nlayers = [\"{ip}\", \"udp\"]\nsize = {}\n",
-        stream.frame_size_bytes
-    );
-    if is_random {
-        // in reverse sides are swapped: what varies in the source is where frames go
-        let (path, end) = match direction {
-            Direction::Forward => (0, "destination"),
-            Direction::Reverse => (1, "source"),
-        };
-        let to: Vec<String> = (0..NETWORKS)
-            .map(|n| format!("\"{}\"", host(stream.ip_version, path, n)))
-            .collect();
-        let _ = write!(
-            text,
-            "order = \"drawn\"\ncache = {DRAWS}\nvary = [{{ field = \"{ip}.{end}\", values = [{}] }}]\n",
-            to.join(", ")
-        );
-    } else {
-        let _ = writeln!(text, "flows = {}", stream.flows);
-    }
-    compiled(&text, direction, addresses)
-}
-
 /// The traffic of a profile of ours.
 fn compiled(
     text: &str,
@@ -417,50 +426,30 @@ fn compiled(
     Ok(compiled.traffic)
 }
 
-/// Network n of random destinations behind the output of a path. IPv6 ones are none that a port of the bed is in.
-fn network(version: IpVersion, path: usize, n: u32) -> (IpAddr, u8) {
+/// Network n of random destinations on a side. IPv6 ones are none that a port of the bed is in.
+fn network(side: &Side, version: IpVersion, n: u32) -> (IpAddr, u8) {
     match version {
         IpVersion::Ipv4 => {
-            let side = if path == 0 { 19 } else { 18 };
-            (Ipv4Addr::new(198, side, n as u8, 0).into(), 24)
+            let first = u32::from(side.ipv4.behind.0);
+            (Ipv4Addr::from(first + (n << 8)).into(), 24)
         }
         IpVersion::Ipv6 => {
-            let side = if path == 0 { 0x8100 } else { 0x0100 };
-            (
-                Ipv6Addr::new(0x2001, 2, 0, side + n as u16, 0, 0, 0, 0).into(),
-                64,
-            )
+            let first = u128::from(side.ipv6.behind.0);
+            let number = 0x100 + u128::from(n);
+            (Ipv6Addr::from(first + (number << 64)).into(), 64)
         }
     }
 }
 
-fn networks(version: IpVersion, path: usize) -> Vec<(IpAddr, u8)> {
-    (0..NETWORKS).map(|n| network(version, path, n)).collect()
+fn networks(side: &Side, version: IpVersion) -> Vec<(IpAddr, u8)> {
+    (0..NETWORKS).map(|n| network(side, version, n)).collect()
 }
 
 /// The host in it that frames go to.
-fn host(version: IpVersion, path: usize, n: u32) -> IpAddr {
-    match network(version, path, n).0 {
+fn host(side: &Side, version: IpVersion, n: u32) -> IpAddr {
+    match network(side, version, n).0 {
         IpAddr::V4(net) => Ipv4Addr::from(u32::from(net) + 10).into(),
         IpAddr::V6(net) => Ipv6Addr::from(u128::from(net) + 16).into(),
-    }
-}
-
-/// The bed's next hop towards an address, and the DUT's port to it.
-fn next_hop(to: IpAddr, path: usize) -> (&'static str, &'static str) {
-    match (to.is_ipv4(), path) {
-        (true, 0) => ("198.19.0.2", "eth1"),
-        (true, _) => ("198.18.0.2", "eth0"),
-        (false, 0) => ("2001:2:0:8000::2", "eth1"),
-        (false, _) => ("2001:2::2", "eth0"),
-    }
-}
-
-/// Does the bed route it already?
-fn is_of_the_bed(to: IpAddr) -> bool {
-    match to {
-        IpAddr::V4(to) => to.octets()[0] == 198 && to.octets()[1] & 0xfe == 18,
-        IpAddr::V6(to) => to.segments()[..3] == [0x2001, 2, 0],
     }
 }
 
@@ -625,8 +614,9 @@ mod tests {
             .unwrap()
             .unwrap();
         let [there, back] = [0, 1].map(|k| &traffic.streams[k].kinds[0].template);
-        assert_eq!(there[..12], [MACS.dut_in, MACS.tx].concat());
-        assert_eq!(back[..12], [MACS.dut_out, MACS.rx].concat());
+        let Networks { input, output, .. } = Networks::EMBEDDED;
+        assert_eq!(there[..12], [input.dut_mac, input.tester_mac].concat());
+        assert_eq!(back[..12], [output.dut_mac, output.tester_mac].concat());
         assert_eq!(there[26..34], [198, 18, 10, 1, 198, 19, 10, 1]);
         assert_eq!(back[26..34], [198, 19, 10, 1, 198, 18, 10, 1]);
         let plain = Traffic::default();
@@ -645,7 +635,7 @@ mod tests {
         let read = |_: &str| Err(std::io::ErrorKind::NotFound.into());
         let of = |text: &str| {
             let profile = Profile::parse("test.toml", text).unwrap();
-            ProfileFrames::new(&profile, false, None, &read)
+            ProfileFrames::new(&profile, false, None, &Networks::EMBEDDED, &read)
         };
         let imix = of("[[stream]]\nsize = \"imix\"\n").unwrap();
         assert!((imix.mean.bytes() - 4342.0 / 12.0).abs() < 1e-9);
@@ -656,15 +646,19 @@ mod tests {
             profile: Some(Arc::new(far)),
             ..Traffic::default()
         };
-        let batch = traffic.routes(&[stream(IpVersion::Ipv4)]).unwrap();
-        assert_eq!(batch, "route replace 48.0.0.0/22 via 198.19.0.2 dev eth1\n");
+        let by_output = |network: &str, length| Route {
+            network: (network.parse().unwrap(), length),
+            out: End::Output,
+        };
+        let all = traffic.routes(&[stream(IpVersion::Ipv4)]).unwrap();
+        assert_eq!(all, [by_output("48.0.0.0", 22)]);
         let random = Traffic {
             variants: vec![variant(Destinations::Random, false)],
             ..Traffic::default()
         };
-        let batch = random.routes(&[stream(IpVersion::Ipv4)]).unwrap();
-        assert_eq!(batch.lines().count(), 256);
-        assert!(batch.contains("route replace 198.19.255.0/24 via 198.19.0.2 dev eth1\n"));
+        let all = random.routes(&[stream(IpVersion::Ipv4)]).unwrap();
+        assert_eq!(all.len(), 256);
+        assert!(all.contains(&by_output("198.19.255.0", 24)));
         for (text, words) in [
             (
                 "[[stream]]\nlayers = [\"ipv4\", \"tcp\"]\nsize = 64\n",

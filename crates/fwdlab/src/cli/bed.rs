@@ -46,11 +46,11 @@ impl Bed {
                     bed.generator()
                 );
                 for k in 0..bed.duts() {
-                    text += &format!("DUT       {} (eth0 in, eth1 out)\n", bed.dut(k));
+                    text += &format!("DUT       {} (eth0 in, eth1 out)\n", bed.dut(k).name());
                 }
                 text += "look      ip netns exec NAMESPACE ip -s link\nremove    fwdlab bed down";
                 if global.json {
-                    let duts: Vec<_> = (0..bed.duts()).map(|k| bed.dut(k)).collect();
+                    let duts: Vec<_> = (0..bed.duts()).map(|k| bed.dut(k).name()).collect();
                     output::json(&serde_json::json!({
                         "id": bed.id(), "generator": bed.generator(), "duts": duts
                     }))?;

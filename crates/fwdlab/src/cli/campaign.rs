@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use fwdlab_lab::bed::Networks;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::campaign::{Host, Parameters, plan, start};
 use fwdlab_lab::run::traffic::ProfileFrames;
@@ -188,7 +189,13 @@ fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<Para
     let profile = |name: &str, both_ways: bool, speed: Option<LinkSpeed>| {
         let loaded = profiles::load_from(folder, name).map_err(|error| format!("{error:#}"))?;
         let read = |name: &str| loaded.open_capture(name);
-        ProfileFrames::new(&loaded.profile, both_ways, speed, &read)
+        ProfileFrames::new(
+            &loaded.profile,
+            both_ways,
+            speed,
+            &Networks::EMBEDDED,
+            &read,
+        )
     };
     Ok(Parameters::new(
         campaign,

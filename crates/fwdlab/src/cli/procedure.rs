@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use fwdlab_engine::Mode;
 use fwdlab_engine::sim::Dut;
-use fwdlab_lab::configuration::Configuration;
+use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::procedure::{Parameters, check, start};
 use fwdlab_lab::run::traffic::Traffic;

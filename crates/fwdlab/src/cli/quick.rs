@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fwdlab_engine::Mode;
-use fwdlab_lab::configuration::Configuration;
+use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::Parameters;
 use fwdlab_lab::user_namespace;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use clap::Args;
+use fwdlab_lab::bed::Networks;
 use fwdlab_lab::run::traffic::{ProfileFrames, Traffic};
 use fwdlab_model::link::Line;
 use fwdlab_model::variant::{Destinations, Modifier, Modifiers, Variant};
@@ -57,6 +58,7 @@ impl TrafficOptions {
                     &loaded.profile,
                     self.both_directions,
                     line.map(|line| line.speed),
+                    &Networks::EMBEDDED,
                     &read,
                 );
                 Some(Arc::new(frames.map_err(Usage)?))
@@ -83,7 +85,11 @@ impl TrafficOptions {
                 });
             }
         }
-        Ok(Traffic { profile, variants })
+        Ok(Traffic {
+            profile,
+            variants,
+            ..Traffic::default()
+        })
     }
 
     fn modifiers(&self, list: &str, simulated: bool) -> Result<Vec<Modifier>, Usage> {

@@ -1,23 +1,11 @@
-//! Configurations of a DUT: a command, a file, or a directory of files, applied inside the DUT's namespace.
+//! Configurations of a DUT: a command, a file, or a directory of files, as people type them.
 //!
-//! A configuration runs as root of the namespace with the DUT's interfaces as `eth0` (input) and `eth1` (output), also in
-//! `$FWDLAB_IN` and `$FWDLAB_OUT`. It runs apart from the host, see [`crate::host::netns`], and is undone by removing the namespace.
-//! Start with [`Configuration::parse`].
+//! Here they are read; how a DUT applies them is in its own file, for Linux `linux/apply.rs`. Start with [`Configuration::parse`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use crate::bed::Bed;
 use crate::error::LabError;
-use crate::host::{Command, Host, Limit, quoted};
-use crate::run::Control;
-
-/// A configuration must be applied within this time.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// What every shell knows.
-const PORTS: &str = "export FWDLAB_IN=eth0 FWDLAB_OUT=eth1\n";
 
 /// Something to apply to a DUT.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +18,7 @@ pub struct Configuration {
 
 /// One step, in the order of application.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     /// A text for `sh`.
     Shell(String),
     /// A program or script to run.
@@ -111,66 +99,15 @@ impl Configuration {
         Ok(whole)
     }
 
-    /// A command under a name.
-    pub(crate) fn command(name: &str, text: &str) -> Configuration {
-        Configuration {
-            name: name.to_owned(),
-            steps: vec![Step::Shell(text.to_owned())],
-            inputs: Vec::new(),
-        }
-    }
-
     /// Files and directories it came from, to be kept with the run.
     pub fn inputs(&self) -> &[PathBuf] {
         &self.inputs
     }
 
-    /// Applies it to a DUT; returns what the steps printed.
-    ///
-    /// # Errors
-    /// A step failed, or took longer than a minute, or was stopped.
-    pub fn apply(&self, bed: &Bed, dut: usize, control: &Control) -> Result<String, LabError> {
-        let mut said = String::new();
-        for step in &self.steps {
-            let output =
-                self.apply_step(step, bed.place(dut), control)
-                    .map_err(|error| match error {
-                        LabError::Interrupted => LabError::Interrupted,
-                        source => LabError::NotApplied {
-                            name: self.name.clone(),
-                            source: Box::new(source),
-                        },
-                    })?;
-            said.push_str(&output);
-        }
-        Ok(said)
+    /// What is done one after the other.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
     }
-
-    fn apply_step(
-        &self,
-        step: &Step,
-        place: &dyn Host,
-        control: &Control,
-    ) -> Result<String, LabError> {
-        let put = |path: &Path| Ok::<_, LabError>(quoted(&place.put(path)?).into_owned());
-        let script = match step {
-            Step::Shell(text) => text.clone(),
-            Step::Execute(path) => format!("exec {}", put(path)?),
-            Step::Nft(path) => format!("exec nft -f {}", put(path)?),
-            Step::Sysctl(path) => sysctl_script(path)?,
-        };
-        let limit = Limit {
-            time: LIMIT,
-            is_stopped: &|| control.is_stopped(),
-        };
-        shell(place, &script, limit)
-    }
-}
-
-/// Has `sh` carry out a text on a DUT, as it does for every configuration; returns what it printed.
-pub(crate) fn shell(place: &dyn Host, script: &str, limit: Limit<'_>) -> Result<String, LabError> {
-    let command = Command::shell(&format!("{PORTS}{script}")).called(script.trim());
-    Ok(place.run(&command, limit)?.text())
 }
 
 fn steps_of_set(directory: &Path) -> std::io::Result<Vec<Step>> {
@@ -215,33 +152,6 @@ fn step_of_file(path: &Path) -> std::io::Result<Step> {
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-}
-
-/// `net.ipv4.ip_forward = 1` becomes a write below `/proc/sys`; a leading `-` means that failing is fine (sysctl.d(5)).
-fn sysctl_script(path: &Path) -> Result<String, LabError> {
-    let what = || format!("read {}", path.display());
-    let text = fs::read_to_string(path).map_err(|e| LabError::system(what(), e))?;
-    let mut script = String::from("set -e\n");
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', ';']) {
-            continue;
-        }
-        let Some((name, value)) = line.split_once('=') else {
-            return Err(LabError::Configuration {
-                name: path.display().to_string(),
-                reason: format!("line {} is not `name = value`: {line}", number + 1),
-            });
-        };
-        let (optional, name) = match name.trim().strip_prefix('-') {
-            Some(rest) => (" || :", rest.trim()),
-            None => ("", name.trim()),
-        };
-        let file = name.replace('.', "/").replace('\'', "");
-        let value = value.trim().replace('\'', r"'\''");
-        script += &format!("echo '{value}' > '/proc/sys/{file}'{optional}\n");
-    }
-    Ok(script)
 }
 
 #[cfg(test)]
@@ -290,33 +200,6 @@ mod tests {
                 Step::Sysctl(at("etc/sysctl.d/20.conf")),
                 Step::Nft(at("etc/nftables.conf")),
             ]
-        );
-    }
-
-    #[test]
-    fn sysctl_files_become_writes() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("x.conf");
-        fs::write(
-            &file,
-            "# comment\n net.ipv4.tcp_mem = 1 2 3\n-net.x.y=it's\n\n",
-        )
-        .unwrap();
-        let script = sysctl_script(&file).unwrap();
-        assert!(
-            script.contains("echo '1 2 3' > '/proc/sys/net/ipv4/tcp_mem'\n"),
-            "{script}"
-        );
-        assert!(
-            script.contains(r"echo 'it'\''s' > '/proc/sys/net/x/y' || :"),
-            "{script}"
-        );
-        fs::write(&file, "no equals sign\n").unwrap();
-        assert!(
-            sysctl_script(&file)
-                .unwrap_err()
-                .to_string()
-                .contains("line 1")
         );
     }
 }

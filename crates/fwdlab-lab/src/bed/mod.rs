@@ -1,0 +1,168 @@
+//! Test beds: DUTs, ports, the ways through them, and the networks between them.
+//!
+//! A [`Bed`] says what stands and what its ports count; how one is built is in a file of its own, the embedded one of veth pairs in
+//! [`veth`]. What a DUT can be asked is in [`crate::dut`]. Start with [`Bed`].
+
+pub mod networks;
+pub mod veth;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fwdlab_engine::PathSpec;
+
+pub(crate) use networks::mac;
+pub use networks::{End, Networks, Side};
+pub(crate) use veth::within;
+
+use crate::dut::linux::{counters_of, ports_amiss, read_counters};
+use crate::dut::{Counted, Dut};
+use crate::error::LabError;
+use crate::host::{Host, Netns};
+use crate::registry::Registration;
+
+/// A standing test bed. Dropping it takes it away.
+#[derive(Debug)]
+pub struct Bed {
+    /// They end before the bed goes.
+    duts: Vec<Arc<dyn Dut>>,
+    /// The tester's ports.
+    tester: Netns,
+    networks: Networks,
+    paths: Vec<PathSpec>,
+    /// Frames go back through the DUT, too.
+    both_ways: bool,
+    notes: BTreeMap<String, String>,
+    sysctls: BTreeMap<String, String>,
+    built: veth::Built,
+    registration: Registration,
+}
+
+/// Interface counters of one path, as the kernel has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Generator's sending port: packets, dropped.
+    pub tx: (u64, u64),
+    /// DUT's input: packets, dropped (receive side).
+    pub dut_in: (u64, u64),
+    /// DUT's output: packets, dropped (transmit side).
+    pub dut_out: (u64, u64),
+    /// Generator's receiving port: packets, dropped (receive side).
+    pub rx: (u64, u64),
+}
+
+impl Bed {
+    /// Four letters that name the lab.
+    pub fn id(&self) -> &str {
+        &self.registration.record().id
+    }
+
+    /// How many DUTs stand side by side.
+    pub fn duts(&self) -> usize {
+        self.duts.len()
+    }
+
+    /// One of them.
+    pub fn dut(&self, dut: usize) -> &Arc<dyn Dut> {
+        &self.duts[dut]
+    }
+
+    /// Name of the generator's namespace.
+    pub fn generator(&self) -> &str {
+        self.tester.name()
+    }
+
+    /// The network namespaces of this machine that are of the bed.
+    pub fn namespaces(&self) -> &[String] {
+        &self.registration.record().namespaces
+    }
+
+    /// The addresses of its ports, and the networks behind them.
+    pub fn networks(&self) -> &Networks {
+        &self.networks
+    }
+
+    /// The way through each DUT; the second is the way back where frames go both ways.
+    pub fn paths(&self) -> &[PathSpec] {
+        &self.paths
+    }
+
+    /// How many paths there are: one through each DUT, or two through one.
+    pub fn ways(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// What runs where, and what could not be arranged.
+    pub fn notes(&self) -> &BTreeMap<String, String> {
+        &self.notes
+    }
+
+    /// Sysctls of the first DUT and the generator: `dut:net/...`, value.
+    pub fn sysctls(&self) -> &BTreeMap<String, String> {
+        &self.sysctls
+    }
+
+    /// Offloads of the first DUT's ports: `eth0:feature`, `on` or `off`.
+    pub fn offloads(&self) -> BTreeMap<String, String> {
+        self.duts[0].offloads()
+    }
+
+    /// How long the DUT's thread has waited for its CPU so far; zero where nobody can tell.
+    pub fn waited(&self, dut: usize) -> Duration {
+        self.duts[dut].waited().unwrap_or_default()
+    }
+
+    /// Reads the interface counters of one path.
+    ///
+    /// # Errors
+    /// A namespace or an interface is gone, or nobody can read those of the DUT.
+    pub fn counters(&self, path: usize) -> Result<PortCounters, LabError> {
+        let back = self.both_ways && path == 1;
+        let dut = &self.duts[if back { 0 } else { path }];
+        let table = read_counters(&self.tester)?;
+        let of = |port: &str| counters_of(&table, port, &self.tester);
+        let ways = &self.paths[path];
+        let (tx, rx) = (of(&ways.tx.interface)?, of(&ways.rx.interface)?);
+        let ports = dut.counters()?.ok_or_else(|| LabError::BlackBox {
+            dut: dut.name().to_owned(),
+            what: "read the counters of ports".into(),
+            instead: "account for frames without them",
+        })?;
+        let (input, output) = match back {
+            false => (ports.input, ports.output),
+            true => (ports.output, ports.input),
+        };
+        let (sent, received) = (
+            |port: Counted| (port.tx_packets, port.tx_dropped),
+            |port: Counted| (port.rx_packets, port.rx_dropped),
+        );
+        Ok(PortCounters {
+            tx: sent(tx),
+            dut_in: received(input),
+            dut_out: sent(output),
+            rx: received(rx),
+        })
+    }
+
+    /// Ports that are not up, or not there: `rx0 in fwdlab-x-gen is gone`.
+    ///
+    /// # Errors
+    /// A namespace is gone.
+    pub fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+        let ports = self.paths.iter().take(self.duts.len());
+        let ports: Vec<String> = ports
+            .flat_map(|path| [path.tx.interface.clone(), path.rx.interface.clone()])
+            .collect();
+        let mut amiss = ports_amiss(&self.tester, &ports)?;
+        for dut in &self.duts {
+            amiss.extend(dut.ports_amiss()?);
+        }
+        Ok(amiss)
+    }
+
+    /// Lets the bed stand when the process ends; `fwdlab bed down` removes it.
+    pub fn leave_standing(self) {
+        self.registration.leave_standing();
+    }
+}

@@ -1,0 +1,206 @@
+//! The addresses of a test bed: what the tester's ports, the DUT's ports and the networks behind them are called.
+//!
+//! Values, and one set of them for the embedded bed. Nothing here is set anywhere: that is the DUT's ([`crate::dut`]) and the bed's own
+//! ([`super::veth`]). Start with [`Networks`].
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fwdlab_engine::Addresses;
+use fwdlab_model::trial::IpVersion;
+
+/// All addresses of a bed. They are the same on every path, so that one template of a frame serves them all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Networks {
+    /// Where test frames go into the DUT.
+    pub input: Side,
+    /// Where they leave it.
+    pub output: Side,
+    /// The port that is not of the test.
+    pub management: Management,
+}
+
+/// One side of the DUT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Side {
+    /// MAC address of the tester's port.
+    pub tester_mac: [u8; 6],
+    /// MAC address of the DUT's port.
+    pub dut_mac: [u8; 6],
+    /// IPv4 there.
+    pub ipv4: Subnet<Ipv4Addr>,
+    /// IPv6 there.
+    pub ipv6: Subnet<Ipv6Addr>,
+}
+
+/// The network of a port of the DUT, and that behind its next hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subnet<A> {
+    /// The DUT's address.
+    pub dut: A,
+    /// How long the prefix of its network is.
+    pub length: u8,
+    /// The next hop: the tester, as a phantom router (RFC 2544 appendix C).
+    pub next_hop: A,
+    /// The network behind it, in which test frames have their addresses: prefix and its length.
+    pub behind: (A, u8),
+}
+
+/// The management port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Management {
+    /// Its MAC address at the tester.
+    pub tester_mac: [u8; 6],
+    /// Its MAC address at the DUT.
+    pub dut_mac: [u8; 6],
+    /// The tester's address, in a network of 30 bits.
+    pub tester: Ipv4Addr,
+    /// The DUT's.
+    pub dut: Ipv4Addr,
+}
+
+/// A side of the DUT by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Where test frames go into it.
+    Input,
+    /// Where they leave it.
+    Output,
+}
+
+impl Networks {
+    /// Those of every embedded bed: local unicast MAC addresses (RFC 4814 §4.2), the networks for benchmarks (RFC 2544, RFC 5180),
+    /// and a link-local network (RFC 3927) for management, so that it is in no network of any test.
+    pub const EMBEDDED: Networks = Networks {
+        input: Side {
+            tester_mac: [0x02, 0, 1, 0x5a, 0x17, 0x01],
+            dut_mac: [0x02, 0, 1, 0xd0, 0x17, 0x01],
+            ipv4: Subnet {
+                dut: Ipv4Addr::new(198, 18, 0, 1),
+                length: 30,
+                next_hop: Ipv4Addr::new(198, 18, 0, 2),
+                behind: (Ipv4Addr::new(198, 18, 0, 0), 16),
+            },
+            ipv6: Subnet {
+                dut: Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1),
+                length: 64,
+                next_hop: Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2),
+                behind: (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 49),
+            },
+        },
+        output: Side {
+            tester_mac: [0x02, 0, 2, 0x5a, 0x17, 0x02],
+            dut_mac: [0x02, 0, 2, 0xd0, 0x17, 0x02],
+            ipv4: Subnet {
+                dut: Ipv4Addr::new(198, 19, 0, 1),
+                length: 30,
+                next_hop: Ipv4Addr::new(198, 19, 0, 2),
+                behind: (Ipv4Addr::new(198, 19, 0, 0), 16),
+            },
+            ipv6: Subnet {
+                dut: Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 1),
+                length: 64,
+                next_hop: Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 2),
+                behind: (Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 0), 49),
+            },
+        },
+        management: Management {
+            tester_mac: [0x02, 0, 3, 0x5a, 0x17, 0x03],
+            dut_mac: [0x02, 0, 3, 0xd0, 0x17, 0x03],
+            tester: Ipv4Addr::new(169, 254, 11, 2),
+            dut: Ipv4Addr::new(169, 254, 11, 1),
+        },
+    };
+
+    /// One side.
+    pub fn side(&self, end: End) -> &Side {
+        match end {
+            End::Input => &self.input,
+            End::Output => &self.output,
+        }
+    }
+
+    /// Link-layer addresses of frames on their way through the DUT.
+    pub fn forward(&self) -> Addresses {
+        self.input.addresses()
+    }
+
+    /// And on their way back.
+    pub fn reverse(&self) -> Addresses {
+        self.output.addresses()
+    }
+
+    /// Does the bed route this address already?
+    pub fn contain(&self, address: IpAddr) -> bool {
+        [&self.input, &self.output]
+            .iter()
+            .any(|side| is_in(address, side.behind(address.is_ipv6())))
+    }
+}
+
+impl Side {
+    fn addresses(&self) -> Addresses {
+        Addresses {
+            source_mac: self.tester_mac,
+            destination_mac: self.dut_mac,
+        }
+    }
+
+    /// The next hop there.
+    pub fn next_hop(&self, version: IpVersion) -> IpAddr {
+        match version {
+            IpVersion::Ipv4 => self.ipv4.next_hop.into(),
+            IpVersion::Ipv6 => self.ipv6.next_hop.into(),
+        }
+    }
+
+    /// The network behind the next hop as text: `198.18.0.0/16`.
+    pub fn prefix(&self, version: IpVersion) -> String {
+        let (network, length) = self.behind(version == IpVersion::Ipv6);
+        format!("{network}/{length}")
+    }
+
+    fn behind(&self, is_ipv6: bool) -> (IpAddr, u8) {
+        match is_ipv6 {
+            false => (self.ipv4.behind.0.into(), self.ipv4.behind.1),
+            true => (self.ipv6.behind.0.into(), self.ipv6.behind.1),
+        }
+    }
+}
+
+fn is_in(address: IpAddr, (network, length): (IpAddr, u8)) -> bool {
+    let length = u32::from(length);
+    match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(n)) => (u32::from(a) ^ u32::from(n)).leading_zeros() >= length,
+        (IpAddr::V6(a), IpAddr::V6(n)) => (u128::from(a) ^ u128::from(n)).leading_zeros() >= length,
+        _ => false,
+    }
+}
+
+/// A MAC address as text.
+pub(crate) fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|b| format!("{b:02x}")).join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_bed_routes_the_networks_for_benchmarks() {
+        let bed = Networks::EMBEDDED;
+        for (address, is_there) in [
+            ("198.18.0.0", true),
+            ("198.19.255.255", true),
+            ("198.17.255.255", false),
+            ("198.20.0.0", false),
+            ("2001:2::", true),
+            ("2001:2:0:ffff:ffff:ffff:ffff:ffff", true),
+            ("2001:2:1::", false),
+        ] {
+            assert_eq!(bed.contain(address.parse().unwrap()), is_there, "{address}");
+        }
+        assert_eq!(bed.output.prefix(IpVersion::Ipv6), "2001:2:0:8000::/49");
+        assert_eq!(bed.input.prefix(IpVersion::Ipv4), "198.18.0.0/16");
+        assert_ne!(bed.forward(), bed.reverse());
+    }
+}

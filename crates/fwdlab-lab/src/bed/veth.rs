@@ -1,0 +1,422 @@
+//! The embedded test bed: a generator's namespace and one or more DUT namespaces, joined by veth pairs.
+//!
+//! ```text
+//!   fwdlab-<id>-gen                 fwdlab-<id>-dut0
+//!     tx0 ======================== eth0   198.18.0.1/30, 198.18.0.0/16 via 198.18.0.2
+//!     rx0 ======================== eth1   198.19.0.1/30, 198.19.0.0/16 via 198.19.0.2
+//! ```
+//!
+//! The kernel of the DUT namespace forwards; the generator's side has no addresses, and neighbours are static. All DUTs of
+//! a bed look the same from the generator: same MAC addresses, same networks. Nothing outside the namespaces changes, and
+//! dropping a [`Bed`] removes all of it. The way is that of RFC 2544's phantom routers: one next hop on each side.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fwdlab_engine::{PathSpec, PortSpec};
+
+use super::networks::{Management, mac};
+use super::{Bed, Networks};
+use crate::dut::{Dut, Linux};
+use crate::error::LabError;
+use crate::host::{Command, Failure, Host, Limit, Local, Netns};
+use crate::placement::Placement;
+use crate::registry::Registry;
+
+/// The ports of every DUT, input and output.
+const DUT_PORTS: [&str; 2] = ["eth0", "eth1"];
+
+/// What is known of a bed that was built.
+#[derive(Debug, Default)]
+pub(super) struct Built {
+    dut_cpus: Vec<usize>,
+    /// Kernel threads of each DUT's inputs, where they were found.
+    threads: Vec<Vec<Option<u32>>>,
+}
+
+/// The generator's namespace only carries ports: no protocol shall speak there.
+const GENERATOR_SYSCTLS: &[(&str, &str)] = &[
+    ("net/ipv6/conf/all/disable_ipv6", "1"),
+    ("net/ipv6/conf/default/disable_ipv6", "1"),
+];
+
+impl Bed {
+    /// Builds a bed with this many DUTs.
+    ///
+    /// Labs whose process died are removed first. On failure nothing stays behind.
+    ///
+    /// # Errors
+    /// No permission, no veth, or a program that is missing.
+    pub fn up(duts: usize, placement: &Placement, keep: bool) -> Result<Bed, LabError> {
+        Bed::with(duts, false, placement, keep)
+    }
+
+    /// Builds a bed with one DUT through which frames go both ways: the second path is that from its output to its input.
+    ///
+    /// # Errors
+    /// As [`Bed::up`].
+    pub fn up_both_ways(placement: &Placement) -> Result<Bed, LabError> {
+        Bed::with(1, true, placement, false)
+    }
+
+    fn with(
+        duts: usize,
+        both_ways: bool,
+        placement: &Placement,
+        keep: bool,
+    ) -> Result<Bed, LabError> {
+        let registry = Registry::open()?;
+        registry.sweep(false)?;
+        let _one_at_a_time = registry.build_lock()?;
+        let registration = registry.register(duts, keep)?;
+        let tester = Netns::bare(&registration.record().namespaces[0]);
+        let mut bed = Bed {
+            duts: Vec::new(),
+            networks: Networks::EMBEDDED,
+            paths: paths(tester.name(), duts, both_ways),
+            tester,
+            both_ways,
+            notes: BTreeMap::new(),
+            sysctls: BTreeMap::new(),
+            built: Built {
+                dut_cpus: placement.dut_cpus.clone(),
+                threads: vec![Vec::new(); duts],
+            },
+            registration,
+        };
+        bed.make_links(duts)?;
+        bed.silence_generator()?;
+        for dut in 0..duts {
+            let before = threads_by_name();
+            bed.open_ports(dut, placement)?;
+            bed.built.threads[dut] = bed.input_threads(dut, &before);
+            let set = bed.linux(dut, false).prepare()?;
+            if dut == 0 {
+                let named = set
+                    .into_iter()
+                    .map(|(name, value)| (format!("dut:{name}"), value));
+                bed.sysctls.extend(named);
+            }
+        }
+        bed.configure_generator()?;
+        bed.pin_threads(placement);
+        Ok(bed.unconfined(false))
+    }
+
+    /// Configurations of its DUTs run as processes of the host, on the host's files.
+    pub fn unconfined(mut self, is_unconfined: bool) -> Bed {
+        let duts = 0..self.built.threads.len();
+        let linux = |dut| Arc::new(self.linux(dut, is_unconfined)) as Arc<dyn Dut>;
+        self.duts = duts.map(linux).collect();
+        self
+    }
+
+    /// A DUT in its namespace.
+    fn linux(&self, dut: usize, is_unconfined: bool) -> Linux {
+        let namespace = self.namespace_of(dut);
+        let place = Netns::place(namespace, self.id(), is_unconfined);
+        let undo = self.registration.changes().clone();
+        let host = Arc::new(Netns::bare(namespace));
+        Linux::new(host, Arc::new(place), DUT_PORTS, self.networks, undo).on(
+            &self.built.dut_cpus,
+            self.built.threads[dut].first().copied().flatten(),
+        )
+    }
+
+    fn namespace_of(&self, dut: usize) -> &str {
+        &self.namespaces()[1 + dut]
+    }
+
+    /// Gives the first DUT a port that is not of the test, `mgmt`, joined to the generator's namespace.
+    ///
+    /// # Errors
+    /// As [`Host::run`].
+    pub(crate) fn add_management(&self) -> Result<(), LabError> {
+        let Management {
+            tester_mac,
+            dut_mac,
+            tester,
+            dut,
+        } = self.networks.management;
+        let [ours, theirs] = [tester_mac, dut_mac].map(mac);
+        let device = Netns::bare(self.namespace_of(0));
+        let (here, there) = (self.tester.name(), device.name());
+        let link = format!(
+            "link add mgmt address {ours} netns {here} type veth peer name mgmt address {theirs} netns {there}\n"
+        );
+        Local.feed("ip", &["-batch", "-"], &link)?;
+        for (host, own, other, lladdr) in [
+            (&self.tester, tester, dut, theirs),
+            (&device, dut, tester, ours),
+        ] {
+            let batch = format!(
+                "link set mgmt up\naddr add {own}/30 dev mgmt\nneigh add {other} lladdr {lladdr} nud permanent dev mgmt\n"
+            );
+            host.feed("ip", &["-batch", "-"], &batch)?;
+        }
+        Ok(())
+    }
+
+    fn make_links(&self, duts: usize) -> Result<(), LabError> {
+        let mut batch = String::new();
+        for namespace in self.namespaces() {
+            batch += &format!("netns add {namespace}\n");
+        }
+        Local.feed("ip", &["-batch", "-"], &batch)?;
+        let mut batch = String::new();
+        let generator = self.generator();
+        let Networks { input, output, .. } = &self.networks;
+        let [eth0, eth1] = DUT_PORTS;
+        for k in 0..duts {
+            let dut = self.namespace_of(k);
+            for (ours, side, theirs) in [
+                (format!("tx{k}"), input, eth0),
+                (format!("rx{k}"), output, eth1),
+            ] {
+                batch += &format!(
+                    "link add {ours} address {} netns {generator} type veth peer name {theirs} address {} netns {dut}\n",
+                    mac(side.tester_mac),
+                    mac(side.dut_mac)
+                );
+            }
+        }
+        let made = Local.feed("ip", &["-batch", "-"], &batch);
+        made.map_err(|error| match error.failure {
+            Failure::Exit { said, .. } if said.contains("Unknown device type") => {
+                LabError::Preflight(
+                    "the kernel has no veth. Load it with: modprobe veth (or boot a kernel with CONFIG_VETH)".into(),
+                )
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// Switches protocols off at the generator.
+    fn silence_generator(&mut self) -> Result<(), LabError> {
+        for (name, value) in GENERATOR_SYSCTLS {
+            let file = format!("/proc/sys/{name}");
+            match self.tester.write(&file, value.as_bytes()) {
+                Ok(()) => {
+                    let name = format!("generator:{name}");
+                    self.sysctls.insert(name, (*value).to_owned());
+                }
+                // a kernel without IPv6 has nothing to switch off
+                Err(error) => match error.failure {
+                    Failure::File(_) => {}
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the ports of a DUT hand frames to threads of their own, and puts them up.
+    fn open_ports(&mut self, dut: usize, placement: &Placement) -> Result<(), LabError> {
+        let host = Netns::bare(self.namespace_of(dut));
+        // GRO gives veth a NAPI instance at its input; the generator's frames are delivered through it
+        let mut script = String::new();
+        for input in self.inputs() {
+            script += &format!("ethtool -K {input} gro on || exit 1\n");
+        }
+        script += "ip link set lo up; ip link set eth0 up; ip link set eth1 up\n";
+        for input in self.inputs() {
+            script += &format!(
+                "echo 1 > /sys/class/net/{input}/threaded || echo 'threaded NAPI: not possible' >&2\n"
+            );
+            if placement.dut_cpus.len() > 1 {
+                script += &format!(
+                    "echo {} > /sys/class/net/{input}/queues/rx-0/rps_cpus || echo 'receive packet steering: not possible' >&2\n",
+                    placement.rps_mask()
+                );
+            }
+        }
+        let output = host.run(&Command::shell(&script), Limit::OURS)?;
+        for line in String::from_utf8_lossy(&output.stderr).lines() {
+            if let Some((what, why)) = line.split_once(": ")
+                && why == "not possible"
+            {
+                self.notes.insert(what.into(), "could not be set".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel's thread of each input of a DUT, that of the first direction first: what the kernel says of these interfaces. Where it
+    /// does not tell (before Linux 6.8), those whose names were not there `before`, if they are as many as they should be: others may
+    /// have interfaces of the same name.
+    fn input_threads(&self, dut: usize, before: &[u32]) -> Vec<Option<u32>> {
+        let inputs = self.inputs();
+        let told = within(self.namespace_of(dut), || {
+            let of = |input: &&str| {
+                let threads = fwdlab_engine::netdev::napi_threads(input)?;
+                Ok(threads.first().copied())
+            };
+            inputs.iter().map(of).collect()
+        });
+        told.unwrap_or_else(|_: LabError| {
+            let mut new = threads_by_name();
+            new.retain(|t| !before.contains(t));
+            match new.len() == inputs.len() {
+                true => new.into_iter().map(Some).collect(),
+                false => vec![None; inputs.len()],
+            }
+        })
+    }
+
+    /// The DUT's ports into which frames are sent.
+    fn inputs(&self) -> &'static [&'static str] {
+        match self.both_ways {
+            true => &DUT_PORTS,
+            false => &DUT_PORTS[..1],
+        }
+    }
+
+    fn configure_generator(&self) -> Result<(), LabError> {
+        let mut batch = String::new();
+        for k in 0..self.built.threads.len() {
+            batch += &format!("link set tx{k} up\nlink set rx{k} up\n");
+        }
+        self.tester.feed("ip", &["-batch", "-"], &batch)?;
+        // Without TSO at the sender, veth hands skb frames to the peer's NAPI too, so that the DUT's thread does the
+        // work of socket engines' frames and not the sender (drivers/net/veth.c, veth_skb_is_eligible_for_gro).
+        let script: String = (self.paths.iter())
+            .map(|path| format!("ethtool -K {} tso off || exit 1\n", path.tx.interface))
+            .collect();
+        self.tester.ask("sh", &["-c", &script])?;
+        Ok(())
+    }
+
+    /// Puts the DUT's NAPI threads on their CPU, ahead of everything else there.
+    fn pin_threads(&mut self, placement: &Placement) {
+        self.notes.extend(placement.notes.clone());
+        let Some(&cpu) = placement.dut_cpus.first() else {
+            return;
+        };
+        let mut problems = Vec::new();
+        let threads: Vec<Option<u32>> = self.built.threads.iter().flatten().copied().collect();
+        if threads.contains(&None) {
+            problems.push("the NAPI thread was not found".to_owned());
+        }
+        for thread in threads.iter().flatten() {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(cpu);
+            let pid = rustix::process::Pid::from_raw(*thread as i32);
+            if let Err(e) = rustix::thread::sched_setaffinity(pid, &set) {
+                problems.push(format!("cannot pin NAPI thread {thread} to CPU {cpu}: {e}"));
+            }
+            if let Err(e) = crate::sys::set_nice(*thread, -20) {
+                problems.push(format!(
+                    "cannot raise the priority of NAPI thread {thread}: {e}"
+                ));
+            }
+        }
+        let words = if problems.is_empty() {
+            match self.both_ways {
+                true => format!("its two NAPI threads alone on CPU {cpu}, niceness -20"),
+                false => format!("its NAPI thread alone on CPU {cpu}, niceness -20"),
+            }
+        } else {
+            problems.dedup();
+            format!("not as it should be: {}", problems.join("; "))
+        };
+        self.notes.insert("dut".into(), words);
+    }
+}
+
+/// Path of a named namespace.
+pub(crate) fn netns(name: &str) -> Option<PathBuf> {
+    crate::host::netns::file(name)
+}
+
+/// The way through each DUT, and the way back.
+fn paths(generator: &str, duts: usize, both_ways: bool) -> Vec<PathSpec> {
+    let port = |interface: String| PortSpec {
+        netns: netns(generator),
+        interface,
+    };
+    let mut paths: Vec<PathSpec> = (0..duts)
+        .map(|k| PathSpec {
+            tx: port(format!("tx{k}")),
+            rx: port(format!("rx{k}")),
+        })
+        .collect();
+    if both_ways {
+        paths.push(PathSpec {
+            tx: paths[0].rx.clone(),
+            rx: paths[0].tx.clone(),
+        });
+    }
+    paths
+}
+
+/// Runs `work` on a thread inside a named namespace.
+pub(crate) fn within<T: Send>(
+    name: &str,
+    work: impl FnOnce() -> Result<T, LabError> + Send,
+) -> Result<T, LabError> {
+    std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                fwdlab_engine::port::enter(&netns(name))?;
+                work()
+            })
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Threads of the kernel that serve an interface named eth0 or eth1, of whatever namespace, oldest first. Two labs that build at the same
+/// time would not know whose threads are whose; that is what the registry's build lock is for.
+fn threads_by_name() -> Vec<u32> {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let mut threads: Vec<u32> = processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| {
+                ["napi/eth0-", "napi/eth1-"]
+                    .iter()
+                    .any(|p| name.starts_with(p))
+            })
+        })
+        .collect();
+    threads.sort_unstable();
+    threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every DUT has an eth0, and so may others on this host.
+    #[test]
+    fn threads_are_found_by_their_interface_and_not_by_its_name() {
+        let test = "threads_are_found_by_their_interface_and_not_by_its_name";
+        if !crate::user_namespace::is_root() {
+            return println!("SKIPPED: {test}: not root");
+        }
+        let bed = Bed::up(2, &Placement::default(), false).unwrap();
+        if fwdlab_engine::netdev::napi_threads("lo").is_err() {
+            return println!("SKIPPED: {test}: this kernel does not tell (before Linux 6.8)");
+        }
+        let threads: Vec<u32> = bed
+            .built
+            .threads
+            .iter()
+            .flatten()
+            .map(|t| t.expect("found"))
+            .collect();
+        assert_eq!(threads.len(), 2);
+        assert_ne!(threads[0], threads[1]);
+        for (dut, thread) in threads.iter().enumerate() {
+            // the threads of the other DUT are as new as its own
+            assert_eq!(bed.input_threads(dut, &[]), [Some(*thread)]);
+            let name = fs::read_to_string(format!("/proc/{thread}/comm")).unwrap();
+            assert!(name.starts_with("napi/eth0-"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A DUT that nobody can log into: frames go through it, and that is all.
+//!
+//! Nothing can be applied and nothing read. What is asked of it is refused with what to do instead, and what cannot be read is absent,
+//! not zero. Start with [`BlackBox`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fwdlab_model::reset::Reset;
+use fwdlab_model::trial::IpVersion;
+
+use super::{
+    Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
+};
+use crate::error::LabError;
+use crate::host::{Limit, Process};
+use crate::run::Control;
+
+/// A DUT of which only the name is known.
+#[derive(Debug, Clone)]
+pub struct BlackBox {
+    name: String,
+}
+
+impl BlackBox {
+    /// It is called so.
+    pub fn new(name: &str) -> BlackBox {
+        BlackBox {
+            name: name.to_owned(),
+        }
+    }
+
+    fn refuse<T>(&self, what: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
+        Err(LabError::BlackBox {
+            dut: self.name.clone(),
+            what: what.into(),
+            instead,
+        })
+    }
+}
+
+impl Dut for BlackBox {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whoever owns it has made it a router.
+    fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
+        Ok(BTreeMap::new())
+    }
+
+    fn apply(&self, configuration: &Configuration, _: &Control) -> Result<String, LabError> {
+        self.refuse(
+            format!("apply the configuration `{}`", configuration.name),
+            "apply it by hand, and measure without it",
+        )
+    }
+
+    fn route(&self, routes: &[Route]) -> Result<String, LabError> {
+        match routes.first() {
+            None => Ok(String::new()),
+            Some(Route {
+                network: (network, length),
+                ..
+            }) => self.refuse(
+                format!("add {} routes, such as to {network}/{length}", routes.len()),
+                "add them by hand, or offer frames that need none",
+            ),
+        }
+    }
+
+    fn set(
+        &self,
+        swept: &Swept,
+        _: IpVersion,
+        value: u64,
+        _: &Control,
+    ) -> Result<Option<Change>, LabError> {
+        match swept {
+            Swept::Stream | Swept::Units => Ok(None),
+            _ => self.refuse(
+                format!("set {value} of what is swept"),
+                "set it by hand and measure every value in a run of its own; flows and sizes are the tester's and can be swept",
+            ),
+        }
+    }
+
+    fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
+        self.refuse(
+            format!("plan the reset `{reset}`"),
+            "leave the reset test out",
+        )
+    }
+
+    fn reset(&self, planned: &PlannedReset, _: Limit<'_>) -> Result<(), LabError> {
+        self.refuse(
+            format!("carry out the reset `{}`", planned.reset),
+            "leave the reset test out",
+        )
+    }
+
+    fn filter(
+        &self,
+        _: &[(String, String)],
+        rules: u32,
+        _: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.refuse(
+            format!("set {rules} filters"),
+            "set them by hand, and leave this modifier out",
+        )
+    }
+
+    fn begin_updates(
+        &self,
+        _: IpVersion,
+        _: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.refuse("update routes", "leave this modifier out")
+    }
+
+    fn update(&self, _: IpVersion, _: Updates) -> Result<(), LabError> {
+        self.refuse("update routes", "leave this modifier out")
+    }
+
+    fn start_agent(&self, _: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
+        self.refuse(
+            "start an SNMP agent",
+            "start one there by hand, or leave this modifier out",
+        )
+    }
+
+    fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
+        Ok(None)
+    }
+
+    fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+        Ok(Vec::new())
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        None
+    }
+
+    fn offloads(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    /// Nothing was changed.
+    fn take_back(&self, _: Change, _: Limit<'_>) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    fn undo(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bed::End;
+
+    #[test]
+    fn what_is_asked_is_refused_with_what_to_do_and_what_is_not_read_is_absent() {
+        let dut = BlackBox::new("fw1");
+        let control = Control::default();
+        let mut tell = |text: String| -> Result<(), LabError> { panic!("{text}") };
+        let configuration = Configuration::parse("nft -f 100.nft").unwrap();
+        let route = Route {
+            network: ("48.0.0.0".parse().unwrap(), 22),
+            out: End::Output,
+        };
+        let v4 = IpVersion::Ipv4;
+        for (refused, words) in [
+            (
+                dut.apply(&configuration, &control).map(drop),
+                "`nft -f 100.nft`",
+            ),
+            (dut.route(&[route]).map(drop), "48.0.0.0/22"),
+            (dut.set(&Swept::Rules, v4, 7, &control).map(drop), "set 7"),
+            (dut.plan_reset(&Reset::Interface).map(drop), "`interface`"),
+            (dut.filter(&[], 25, &mut tell).map(drop), "25 filters"),
+            (dut.begin_updates(v4, &mut tell).map(drop), "update routes"),
+        ] {
+            let text = refused.unwrap_err().to_string();
+            assert!(
+                text.starts_with("cannot ") && text.contains(words),
+                "{text}"
+            );
+            assert!(
+                text.contains("fw1: fwdlab cannot log into it; "),
+                "what to do instead: {text}"
+            );
+        }
+        // the tester's own
+        assert_eq!(dut.set(&Swept::Stream, v4, 7, &control).unwrap(), None);
+        assert_eq!(dut.route(&[]).unwrap(), "");
+        assert!(dut.prepare().unwrap().is_empty() && dut.offloads().is_empty());
+        assert_eq!(dut.counters().unwrap(), None);
+        assert_eq!(dut.waited(), None);
+        assert_eq!(dut.undo(), Vec::<String>::new());
+    }
+}

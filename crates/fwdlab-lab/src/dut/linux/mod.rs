@@ -1,0 +1,490 @@
+//! A Linux machine, or a part of one, as a DUT: its kernel forwards, `ip`, `nft` and `/proc` say and set what there is.
+//!
+//! It works over any [`Host`]. What is set is read back; before anything is changed the way back is written down, and what fails half done
+//! is taken back at once. Every subject is a file: [`apply`] configurations, [`tables`] rules and routes, [`reset`]. Start with
+//! [`Linux::new`].
+
+mod apply;
+mod reset;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fwdlab_model::reset::Reset;
+use fwdlab_model::trial::IpVersion;
+
+use super::{
+    Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
+};
+use crate::bed::{End, Networks, Side, mac};
+use crate::error::LabError;
+use crate::host::undo::Undo;
+use crate::host::{Command, Failure, Host, Limit, Process};
+use crate::run::Control;
+
+/// What is set, and why. The rest keeps what the kernel has.
+const SYSCTLS: &[(&str, &str)] = &[
+    ("net/ipv4/ip_forward", "1"),
+    ("net/ipv6/conf/all/forwarding", "1"),
+    // Test traffic is one-way: reverse-path filters would judge a route that nothing uses.
+    ("net/ipv4/conf/all/rp_filter", "0"),
+    ("net/ipv4/conf/default/rp_filter", "0"),
+    // No frames of the DUT's own.
+    ("net/ipv4/conf/all/send_redirects", "0"),
+    ("net/ipv4/conf/default/send_redirects", "0"),
+    ("net/ipv6/conf/default/accept_dad", "0"),
+    ("net/ipv6/conf/default/dad_transmits", "0"),
+    ("net/ipv6/conf/default/accept_ra", "0"),
+    ("net/ipv6/conf/default/router_solicitations", "0"),
+    (
+        "net/ipv6/conf/default/mldv2_unsolicited_report_interval",
+        "0",
+    ),
+    ("net/ipv6/conf/default/addr_gen_mode", "1"),
+];
+
+/// Recorded, because they change what a router does, and not touched.
+const RECORDED_SYSCTLS: &[&str] = &[
+    "net/ipv4/ip_early_demux",
+    "net/ipv4/ip_forward_use_pmtu",
+    "net/ipv4/fib_multipath_hash_policy",
+];
+
+/// Offloads that are recorded.
+const RECORDED_OFFLOADS: &[&str] = &[
+    "generic-receive-offload",
+    "generic-segmentation-offload",
+    "tcp-segmentation-offload",
+    "tx-checksumming",
+    "rx-checksumming",
+    "rx-gro-list",
+    "rx-udp-gro-forwarding",
+];
+
+/// A directory that nobody can make.
+const NOWHERE: &str = "/proc/none";
+
+/// Where administrators' programs are, which not every user's PATH has.
+const SBIN: &str = "/usr/local/sbin:/usr/sbin:/sbin";
+
+/// A DUT that runs Linux.
+#[derive(Debug)]
+pub struct Linux {
+    host: Arc<dyn Host>,
+    /// Where users' commands run; on a machine of its own that is the host itself.
+    place: Arc<dyn Host>,
+    /// Input and output.
+    ports: [String; 2],
+    networks: Networks,
+    /// On which it forwards, where that is known.
+    cpus: Vec<usize>,
+    /// Kernel thread that forwards, where one does that alone and it is known.
+    thread: Option<u32>,
+    undo: Arc<Undo>,
+}
+
+impl Linux {
+    /// One on this host with these ports, input and output, between these networks.
+    pub fn new(
+        host: Arc<dyn Host>,
+        place: Arc<dyn Host>,
+        ports: [&str; 2],
+        networks: Networks,
+        undo: Arc<Undo>,
+    ) -> Linux {
+        Linux {
+            host,
+            place,
+            ports: ports.map(str::to_owned),
+            networks,
+            cpus: Vec::new(),
+            thread: None,
+            undo,
+        }
+    }
+
+    /// The same, of which is known where it forwards.
+    pub fn on(self, cpus: &[usize], thread: Option<u32>) -> Linux {
+        Linux {
+            cpus: cpus.to_vec(),
+            thread,
+            ..self
+        }
+    }
+
+    fn port(&self, end: End) -> &str {
+        let [input, output] = &self.ports;
+        match end {
+            End::Input => input,
+            End::Output => output,
+        }
+    }
+
+    /// Both sides, with their ports.
+    fn sides(&self) -> [(&Side, &str); 2] {
+        [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
+    }
+
+    /// Writes down the way back, and then does it; what fails half done is taken back.
+    fn changing(
+        &self,
+        host: &Arc<dyn Host>,
+        what: &str,
+        back: Command,
+        work: impl FnOnce() -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let change = self.undo.before(host, what, back)?;
+        let Err(error) = work() else {
+            return Ok(change);
+        };
+        match self.undo.take_back(change, Limit::OURS) {
+            Err(left) if !matches!(error, LabError::Interrupted) => Err(LabError::HalfDone {
+                source: Box::new(error),
+                what: what.to_owned(),
+                left: Box::new(left.into()),
+            }),
+            _ => Err(error),
+        }
+    }
+
+    fn set_sysctls(&self) -> Result<BTreeMap<String, String>, LabError> {
+        let file = |name: &str| format!("/proc/sys/{name}");
+        let mut set = BTreeMap::new();
+        let mut back = String::new();
+        for (name, value) in SYSCTLS {
+            let before = read_setting(self.host.as_ref(), &file(name))?;
+            if let Some(before) = before.filter(|before| before != value) {
+                // the last that was set is the first to go back: some set others
+                back = format!("echo '{before}' > {}\n{back}", file(name));
+            }
+        }
+        let write = || {
+            for (name, value) in SYSCTLS {
+                match self.host.write(&file(name), value.as_bytes()) {
+                    Ok(()) => set.insert((*name).to_owned(), (*value).to_owned()),
+                    Err(error) => match error.failure {
+                        // a kernel without IPv6 has nothing to set
+                        Failure::File(why) if name.contains("ipv6") => {
+                            set.insert((*name).to_owned(), format!("not set: {why}"))
+                        }
+                        _ => return Err(error.into()),
+                    },
+                };
+            }
+            Ok(())
+        };
+        let back = Command::shell(&format!("set -e\n{back}")).called("put settings back");
+        self.changing(&self.host, "settings of a router", back, write)?;
+        for name in RECORDED_SYSCTLS {
+            if let Some(value) = read_setting(self.host.as_ref(), &file(name))? {
+                set.insert((*name).to_owned(), value);
+            }
+        }
+        Ok(set)
+    }
+
+    /// Addresses, next hops and routes of one IP version.
+    fn address(&self, version: IpVersion) -> Result<(), LabError> {
+        let family = family(version);
+        let (mut batch, mut back) = (String::new(), String::new());
+        for (side, port) in self.sides() {
+            let lladdr = mac(side.tester_mac);
+            let next_hop = side.next_hop(version);
+            let behind = side.prefix(version);
+            let own = match version {
+                IpVersion::Ipv4 => format!("{}/{}", side.ipv4.dut, side.ipv4.length),
+                IpVersion::Ipv6 => format!("{}/{} nodad", side.ipv6.dut, side.ipv6.length),
+            };
+            let (address, _) = own.split_once('/').unwrap_or((&own, ""));
+            let _ = writeln!(
+                batch,
+                "addr replace {} dev {port}{}\nneigh replace {next_hop} lladdr {lladdr} nud permanent dev {port}\n\
+                 route replace {behind} via {next_hop} dev {port}",
+                own.trim_end_matches(" nodad"),
+                if own.ends_with("nodad") { " nodad" } else { "" }
+            );
+            // what is flushed may be gone already
+            let _ = writeln!(
+                back,
+                "route flush exact {behind} dev {port}\nneigh flush to {next_hop} dev {port} nud permanent\n\
+                 addr flush dev {port} to {address}"
+            );
+        }
+        let back = Command::new("ip", &[family, "-batch", "-"]).with_input(back);
+        self.changing(&self.host, "addresses and routes of the bed", back, || {
+            Ok(self.host.feed("ip", &[family, "-batch", "-"], &batch)?)
+        })?;
+        Ok(())
+    }
+
+    /// Where a program is.
+    fn find(&self, program: &str) -> Result<Option<String>, LabError> {
+        let look = format!("PATH=$PATH:{SBIN}; command -v {program} || true");
+        let found = self.host.ask("sh", &["-c", &look])?;
+        Ok((!found.trim().is_empty()).then(|| found.trim().to_owned()))
+    }
+}
+
+impl Dut for Linux {
+    fn name(&self) -> &str {
+        self.host.name()
+    }
+
+    fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
+        let set = self.set_sysctls()?;
+        self.address(IpVersion::Ipv4)?;
+        if !is_without(&set, "net/ipv6/") {
+            self.address(IpVersion::Ipv6)?;
+        }
+        Ok(set)
+    }
+
+    fn apply(&self, configuration: &Configuration, control: &Control) -> Result<String, LabError> {
+        self.apply_all(configuration, control)
+    }
+
+    fn route(&self, routes: &[Route]) -> Result<String, LabError> {
+        self.add_routes(routes)
+    }
+
+    fn set(
+        &self,
+        swept: &Swept,
+        version: IpVersion,
+        value: u64,
+        control: &Control,
+    ) -> Result<Option<Change>, LabError> {
+        match swept {
+            Swept::Stream | Swept::Units => Ok(None),
+            Swept::Cores => self.steer(value as usize).map(Some),
+            Swept::Rules => self.set_rules(version, value).map(Some),
+            Swept::Routes => self.set_routes(version, value).map(Some),
+            Swept::Command { apply, undo } => {
+                let text = |of: &str| of.replace("{}", &value.to_string());
+                let limit = Limit {
+                    time: apply::LIMIT,
+                    is_stopped: &|| control.is_stopped(),
+                };
+                let work = || self.shell(&text(apply), limit).map(drop);
+                match undo {
+                    None => work().map(|()| None),
+                    Some(undo) => {
+                        let what = format!("what `{}` did", text(apply));
+                        let back = self.users_command(&text(undo));
+                        self.changing(&self.place, &what, back, work).map(Some)
+                    }
+                }
+            }
+        }
+    }
+
+    fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
+        Ok(PlannedReset {
+            reset: reset.clone(),
+            how: self.reset_script(reset)?,
+        })
+    }
+
+    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<(), LabError> {
+        match self.shell(&planned.how, limit) {
+            Ok(_) => Ok(()),
+            Err(LabError::Interrupted) => Err(LabError::Interrupted),
+            Err(source) => Err(LabError::NotReset {
+                what: planned.reset.to_string(),
+                source: Box::new(source),
+            }),
+        }
+    }
+
+    fn filter(
+        &self,
+        permitted: &[(String, String)],
+        rules: u32,
+        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.set_filters(permitted, rules, tell)
+    }
+
+    fn begin_updates(
+        &self,
+        version: IpVersion,
+        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.set_updated(version, tell)
+    }
+
+    fn update(&self, version: IpVersion, to: Updates) -> Result<(), LabError> {
+        self.change_updated(version, to)
+    }
+
+    fn start_agent(&self, agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
+        let missing = || LabError::NoAgent {
+            at: agent.at.0,
+            why: "nothing answers, and there is no program `snmpd` that could be started there"
+                .into(),
+        };
+        let program = self.find("snmpd")?.ok_or_else(missing)?;
+        let cpus: Vec<String> = agent.cpus.iter().map(ToString::to_string).collect();
+        let mut words: Vec<String> = match cpus.is_empty() {
+            true => Vec::new(),
+            // a DUT's management is on its CPUs
+            false => vec!["taskset".into(), "-c".into(), cpus.join(",")],
+        };
+        // no descriptions of objects are read, and nothing is kept between two starts
+        words.extend(["env", "MIBS="].map(str::to_owned));
+        let folders = ["MIBDIRS", "SNMPCONFPATH", "SNMP_PERSISTENT_DIR"];
+        words.extend(folders.map(|name| format!("{name}={NOWHERE}")));
+        words.push(program);
+        words.extend(["-f", "-Le", "-r", "-C"].map(str::to_owned));
+        let Agent {
+            community,
+            from,
+            at: (at, port),
+            ..
+        } = agent;
+        words.extend([
+            format!("--rocommunity={community} {from} .1.3.6.1.2.1.1.3"),
+            "--dontLogTCPWrappersConnects=yes".into(),
+            "-I".into(),
+            "system_mib,vacm_conf".into(),
+            format!("udp:{at}:{port}"),
+        ]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let command = Command::new(words[0], &words[1..]);
+        Ok((self.host.start(&command)?, command.to_string()))
+    }
+
+    fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
+        let table = read_counters(self.host.as_ref())?;
+        let of = |end| counters_of(&table, self.port(end), self.host.as_ref());
+        Ok(Some(PortPair {
+            input: of(End::Input)?,
+            output: of(End::Output)?,
+        }))
+    }
+
+    fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+        ports_amiss(self.host.as_ref(), &self.ports)
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        // run time, run delay, timeslices (Documentation/scheduler/sched-stats.rst)
+        let file = format!("/proc/{}/schedstat", self.thread?);
+        let text = String::from_utf8(self.host.read(&file).ok()?).ok()?;
+        let delay = text.split_whitespace().nth(1)?.parse().ok()?;
+        Some(Duration::from_nanos(delay))
+    }
+
+    fn offloads(&self) -> BTreeMap<String, String> {
+        let mut offloads = BTreeMap::new();
+        for port in &self.ports {
+            let Ok(text) = self.host.ask("ethtool", &["-k", port]) else {
+                continue;
+            };
+            for (name, state) in text.lines().filter_map(|line| line.split_once(": ")) {
+                if RECORDED_OFFLOADS.contains(&name.trim()) {
+                    let state = state.split_whitespace().next().unwrap_or_default();
+                    offloads.insert(format!("{port}:{}", name.trim()), state.to_owned());
+                }
+            }
+        }
+        offloads
+    }
+
+    fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
+        Ok(self.undo.take_back(change, limit)?)
+    }
+
+    fn undo(&self) -> Vec<String> {
+        self.undo.take_all_back(Limit::OURS)
+    }
+}
+
+/// Option of `ip` for a family.
+fn family(version: IpVersion) -> &'static str {
+    match version {
+        IpVersion::Ipv4 => "-4",
+        IpVersion::Ipv6 => "-6",
+    }
+}
+
+/// A setting of the kernel; `None` where it has no such setting.
+fn read_setting(host: &dyn Host, file: &str) -> Result<Option<String>, LabError> {
+    match host.read(file) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).trim().to_owned())),
+        Err(error) => match error.failure {
+            Failure::File(_) => Ok(None),
+            _ => Err(error.into()),
+        },
+    }
+}
+
+/// Could none of the settings of this kind be set? The kernel has not that protocol then.
+fn is_without(set: &BTreeMap<String, String>, kind: &str) -> bool {
+    let mut of_kind = set.iter().filter(|(name, _)| name.starts_with(kind));
+    of_kind.all(|(_, value)| value.starts_with("not set"))
+}
+
+/// What all interfaces of a host counted.
+pub(crate) fn read_counters(host: &dyn Host) -> Result<BTreeMap<String, Counted>, LabError> {
+    let text = host.read("/proc/thread-self/net/dev")?;
+    Ok(parse_net_dev(&String::from_utf8_lossy(&text)))
+}
+
+/// The counters of one of them.
+pub(crate) fn counters_of(
+    table: &BTreeMap<String, Counted>,
+    port: &str,
+    host: &dyn Host,
+) -> Result<Counted, LabError> {
+    table.get(port).copied().ok_or_else(|| {
+        let what = format!("read the counters of {port} in {}", host.name());
+        LabError::system(what, std::io::ErrorKind::NotFound)
+    })
+}
+
+/// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.
+fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, numbers) = line.split_once(':')?;
+            let n: Vec<u64> = numbers
+                .split_whitespace()
+                .map_while(|n| n.parse().ok())
+                .collect();
+            let counted = Counted {
+                rx_packets: *n.get(1)?,
+                rx_dropped: *n.get(3)?,
+                tx_packets: *n.get(9)?,
+                tx_dropped: *n.get(11)?,
+            };
+            Some((name.trim().to_owned(), counted))
+        })
+        .collect()
+}
+
+/// Ports of a host that are not up, or not there.
+pub(crate) fn ports_amiss(host: &dyn Host, ports: &[String]) -> Result<Vec<String>, LabError> {
+    let text = host.ask("ip", &["-o", "link", "show"])?;
+    let mut amiss = Vec::new();
+    for port in ports {
+        // `2: tx0@if3: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu ...`
+        let line = text.lines().find(|line| {
+            let name = line.split(": ").nth(1).unwrap_or_default();
+            name.split('@').next() == Some(port)
+        });
+        match line {
+            None => amiss.push(format!("{port} in {} is gone", host.name())),
+            Some(line) if !line.contains("LOWER_UP") => {
+                amiss.push(format!("{port} in {} is down", host.name()));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(amiss)
+}

@@ -1,0 +1,371 @@
+//! Rules and routes of a Linux DUT: those of sweeps, of modifiers (RFC 2544 §11), and those that test frames need.
+//!
+//! All are in tables or of protocols of their own, so that they are found again and taken back whole. None of them touches a test frame but
+//! the filters, whose last rule permits them. Start with [`Linux::set_rules`].
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fwdlab_model::trial::IpVersion;
+
+use super::{Linux, family};
+use crate::bed::End;
+use crate::dut::{Change, Route, Updates};
+use crate::error::LabError;
+use crate::host::{Command, Limit};
+use crate::placement::Placement;
+
+/// The table of a sweep's rules.
+const SWEPT: &str = "fwdlab";
+
+/// The table of a modifier's filters.
+const FILTERS: &str = "fwdlab_filters";
+
+/// Routes of a sweep, to be told from all others (rtnetlink's `protocol`).
+const SWEPT_ROUTES: &str = "198";
+
+/// Routes that are updated.
+const UPDATED_ROUTES: &str = "199";
+
+/// Networks whose routes change (TEST-NET-2 and -3 in /28s, RFC 5737): no test frame goes there.
+const UPDATED: [&str; 2] = ["198.51.100", "203.0.113"];
+const UPDATED_V6: &str = "2001:db8";
+const PER_BLOCK: u32 = 16;
+
+impl Linux {
+    /// Spreads the flows that it receives over the first of its CPUs: packet steering, which one CPU does without.
+    pub(super) fn steer(&self, count: usize) -> Result<Change, LabError> {
+        let cpus = self.cpus.get(..count).unwrap_or(&self.cpus);
+        let mask = match cpus {
+            [] | [_] => "0".to_owned(),
+            cpus => Placement {
+                dut_cpus: cpus.to_vec(),
+                ..Placement::default()
+            }
+            .rps_mask(),
+        };
+        let file = format!(
+            "/sys/class/net/{}/queues/rx-0/rps_cpus",
+            self.port(End::Input)
+        );
+        let before = self.host.ask("sh", &["-c", &format!("cat {file}")])?;
+        let back = Command::shell(&format!("echo '{}' > {file}", before.trim()));
+        self.changing(&self.host, "packet steering", back, || {
+            let script = Command::shell(&format!("echo {mask} > {file} && cat {file}"));
+            let said = self.host.run(&script, Limit::OURS)?.text();
+            // leading zeros and groups are the kernel's own
+            let digits = |text: &str| {
+                let digits = text.trim().replace(',', "");
+                digits.trim_start_matches('0').to_owned()
+            };
+            match digits(&said) == digits(&mask) {
+                true => Ok(()),
+                false => Err(self.otherwise(format!("{file} says {}, not {mask}", said.trim()))),
+            }
+        })
+    }
+
+    /// Rules that match nothing, in front of what passes.
+    pub(super) fn set_rules(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
+        self.changing(
+            &self.host,
+            &format!("{count} rules of nftables"),
+            without(SWEPT),
+            || {
+                self.host
+                    .feed("nft", &["-f", "-"], &swept_rules(version, count))?;
+                let there = self.host.ask("nft", &["list", "table", "inet", SWEPT])?;
+                let there = there.lines().filter(|line| line.trim().ends_with(" drop"));
+                self.same(count, there.count(), "rules of nftables")
+            },
+        )
+    }
+
+    /// Routes that no frame takes.
+    pub(super) fn set_routes(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
+        let back = without_routes(version, SWEPT_ROUTES);
+        self.changing(&self.host, &format!("{count} routes"), back, || {
+            self.host
+                .feed("ip", &["-batch", "-"], &self.swept_routes(version, count))?;
+            let show = [family(version), "route", "show", "proto", SWEPT_ROUTES];
+            let there = self.host.ask("ip", &show)?;
+            let port = format!(" dev {}", self.port(End::Output));
+            let there = there.lines().filter(|line| line.contains(&port));
+            self.same(count, there.count(), "routes")
+        })
+    }
+
+    /// Does the kernel have as many as were asked for?
+    fn same(&self, asked: u64, there: usize, what: &str) -> Result<(), LabError> {
+        match asked == there as u64 {
+            true => Ok(()),
+            false => Err(self.otherwise(format!("the kernel lists {there} {what}, not {asked}"))),
+        }
+    }
+
+    /// It has not taken what was set.
+    fn otherwise(&self, why: String) -> LabError {
+        LabError::Preflight(format!(
+            "{} has not taken what was set: {why}. See whether something else changes it",
+            self.host.name()
+        ))
+    }
+
+    /// Networks that no frame goes to, by the way that test frames take.
+    fn swept_routes(&self, version: IpVersion, count: u64) -> String {
+        let (out, port) = (self.networks.side(End::Output), self.port(End::Output));
+        let mut text = String::new();
+        for n in 0..count {
+            let _ = match version {
+                IpVersion::Ipv4 => writeln!(
+                    text,
+                    "route add {}/24 via {} dev {port} proto {SWEPT_ROUTES}",
+                    unused_v4(n, 256),
+                    out.ipv4.next_hop
+                ),
+                IpVersion::Ipv6 => writeln!(
+                    text,
+                    "route add {}/64 dev {port} proto {SWEPT_ROUTES}",
+                    unused_v6(u128::from(n) << 64)
+                ),
+            };
+        }
+        text
+    }
+
+    /// Routes by next hops of the bed.
+    pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
+        let (mut batch, mut back) = (String::new(), String::new());
+        for route in routes {
+            let (network, length) = route.network;
+            let via = self.next_hop(network, route.out);
+            let _ = writeln!(batch, "route replace {network}/{length} {via}");
+            let _ = writeln!(back, "route flush exact {network}/{length} {via}");
+        }
+        if !routes.is_empty() {
+            let batched = Command::new("ip", &["-batch", "-"]);
+            let back = batched.with_input(back);
+            self.changing(&self.host, "routes for test frames", back, || {
+                Ok(self.host.feed("ip", &["-batch", "-"], &batch)?)
+            })?;
+        }
+        Ok(batch)
+    }
+
+    /// `via 198.19.0.2 dev eth1`.
+    fn next_hop(&self, to: IpAddr, out: End) -> String {
+        let version = match to {
+            IpAddr::V4(_) => IpVersion::Ipv4,
+            IpAddr::V6(_) => IpVersion::Ipv6,
+        };
+        let via = self.networks.side(out).next_hop(version);
+        format!("via {via} dev {}", self.port(out))
+    }
+
+    /// Filters, of which the last permits the test frames.
+    pub(super) fn set_filters(
+        &self,
+        permitted: &[(String, String)],
+        rules: u32,
+        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let rules = filters(permitted, rules);
+        tell(format!("filters on the DUT, nft -f:\n{rules}"))?;
+        self.changing(&self.host, "filters", without(FILTERS), || {
+            let loaded = self.host.feed("nft", &["-f", "-"], &rules);
+            loaded.map_err(|error| LabError::NotApplied {
+                name: format!("{FILTERS} (nft -f)"),
+                source: Box::new(error.into()),
+            })
+        })
+    }
+
+    /// The first routes of those that change.
+    pub(super) fn set_updated(
+        &self,
+        version: IpVersion,
+        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        tell(format!(
+            "set by netlink and not by a routing protocol; state A, ip -batch:\n{}state B:\n{}",
+            self.state(version, Updates::A),
+            self.state(version, Updates::B)
+        ))?;
+        let back = without_routes(version, UPDATED_ROUTES);
+        self.changing(&self.host, "updated routes", back, || {
+            self.change_updated(version, Updates::A)
+        })
+    }
+
+    /// Sets the routes of a state, and reads them back.
+    pub(super) fn change_updated(&self, version: IpVersion, to: Updates) -> Result<(), LabError> {
+        let batch = self.state(version, to);
+        self.host.feed("ip", &["-batch", "-"], &batch)?;
+        let show = [family(version), "route", "show", "proto", UPDATED_ROUTES];
+        let table = self.host.ask("ip", &show)?;
+        for line in batch.lines() {
+            let wanted = line.trim_start_matches("route replace ");
+            let wanted = wanted.split(" proto ").next().unwrap_or(wanted);
+            if !table.lines().any(|route| route.starts_with(wanted)) {
+                return Err(self.otherwise(format!(
+                    "a routing update was not taken: `{wanted}` is not among its routes after `ip {line}`"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The routes of a state as a batch of `ip`.
+    fn state(&self, version: IpVersion, state: Updates) -> String {
+        let mut batch = String::new();
+        for (network, n) in updated(version) {
+            let out = match (n % 2 == 0) == (state == Updates::A) {
+                true => End::Output,
+                false => End::Input,
+            };
+            let via = self.networks.side(out).next_hop(version);
+            let port = self.port(out);
+            let _ = writeln!(
+                batch,
+                "route replace {network} via {via} dev {port} proto {UPDATED_ROUTES}"
+            );
+        }
+        batch
+    }
+}
+
+/// Removes a table, which may be gone already: nothing is said of one that is made first.
+fn without(table: &str) -> Command {
+    let text = format!("add table inet {table}\ndelete table inet {table}\n");
+    Command::new("nft", &["-f", "-"]).with_input(text)
+}
+
+/// Removes all routes of a protocol of ours.
+fn without_routes(version: IpVersion, protocol: &str) -> Command {
+    Command::new(
+        "ip",
+        &[family(version), "route", "flush", "proto", protocol],
+    )
+}
+
+/// A chain that every frame passes, with rules for sources that no frame has. Without rules the chain is there as well, so that
+/// only rules differ.
+fn swept_rules(version: IpVersion, count: u64) -> String {
+    let mut text = format!(
+        "add table inet {SWEPT}\ndelete table inet {SWEPT}\ntable inet {SWEPT} {{\n chain rules {{\n  type filter hook forward priority \
+         0; policy accept;\n"
+    );
+    for n in 0..count {
+        let _ = match version {
+            IpVersion::Ipv4 => writeln!(text, "  ip saddr {} drop", unused_v4(n, 1)),
+            IpVersion::Ipv6 => writeln!(text, "  ip6 saddr {} drop", unused_v6(u128::from(n))),
+        };
+    }
+    text + " }\n}\n"
+}
+
+/// Rules that match nothing, then one that permits the test frames, then all else is denied. Every rule counts, so that what was
+/// examined shows.
+fn filters(permitted: &[(String, String)], rules: u32) -> String {
+    let mut text = format!(
+        "table inet {FILTERS} {{\n  chain forward {{\n    type filter hook forward priority 0; policy drop;\n"
+    );
+    let is_ipv4 = permitted
+        .first()
+        .is_none_or(|(from, _)| !from.contains(':'));
+    for n in 1..rules {
+        // RFC 2544 C.2.6.4 puts other hosts before the one that is permitted
+        let _ = match is_ipv4 {
+            true => writeln!(
+                text,
+                "    ip saddr 192.0.2.{n} ip daddr 192.0.2.{} counter drop",
+                100 + n
+            ),
+            false => writeln!(
+                text,
+                "    ip6 saddr 2001:db8::{n:x} ip6 daddr 2001:db8:1::{n:x} counter drop"
+            ),
+        };
+    }
+    for (from, to) in permitted {
+        let ip = if from.contains(':') { "ip6" } else { "ip" };
+        let _ = writeln!(text, "    {ip} saddr {from} {ip} daddr {to} counter accept");
+    }
+    text.push_str("    counter drop\n  }\n}\n");
+    text
+}
+
+/// The networks whose routes change, numbered.
+fn updated(version: IpVersion) -> Vec<(String, u32)> {
+    let networks: Vec<String> = match version {
+        IpVersion::Ipv4 => (UPDATED.iter())
+            .flat_map(|block| (0..PER_BLOCK).map(move |n| format!("{block}.{}/28", 16 * n)))
+            .collect(),
+        IpVersion::Ipv6 => (0..2 * PER_BLOCK)
+            .map(|n| format!("{UPDATED_V6}:{n:x}::/48"))
+            .collect(),
+    };
+    networks.into_iter().zip(0..).collect()
+}
+
+/// Addresses from 20.0.0.0 on: far from the benchmark's, and room for two million networks.
+fn unused_v4(n: u64, step: u64) -> Ipv4Addr {
+    Ipv4Addr::from((20 << 24) + (n * step) as u32)
+}
+
+/// Addresses of 2001:db8::/32, which is for documentation.
+fn unused_v6(n: u128) -> Ipv6Addr {
+    Ipv6Addr::from((0x2001_0db8_u128 << 96) + n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::linux;
+    use super::*;
+    use crate::dut::sweep::MOST_ROUTES;
+    use crate::host::scripted::Scripted;
+
+    #[test]
+    fn rules_and_routes_touch_no_frame_of_ours() {
+        assert_eq!(unused_v4(0, 256), Ipv4Addr::new(20, 0, 0, 0));
+        assert_eq!(
+            unused_v4(MOST_ROUTES - 1, 256),
+            Ipv4Addr::new(50, 132, 127, 0)
+        );
+        let (dut, _, _) = linux(Scripted::new(|_, _| String::new()));
+        assert_eq!(dut.swept_routes(IpVersion::Ipv4, 3).lines().count(), 3);
+        let text = swept_rules(IpVersion::Ipv6, 2);
+        assert!(text.contains("ip6 saddr 2001:db8::1 drop"), "{text}");
+        assert_eq!(swept_rules(IpVersion::Ipv4, 0).matches("drop").count(), 0);
+    }
+
+    #[test]
+    fn rules_before_the_one_that_permits() {
+        let pairs = vec![("198.18.0.0/16".to_owned(), "198.19.0.0/16".to_owned())];
+        let one = filters(&pairs, 1);
+        assert_eq!(one.matches("counter accept").count(), 1);
+        // the denial of all else, once as a rule that counts
+        assert_eq!(one.matches("counter drop").count(), 1);
+        let many = filters(&pairs, 25);
+        assert_eq!(many.matches("counter drop").count(), 25);
+        let before = many.split("counter accept").next().unwrap();
+        assert_eq!(before.matches("ip saddr 192.0.2.").count(), 24);
+        let v6 = filters(&[("2001:2::/49".into(), "2001:2:0:8000::/49".into())], 25);
+        assert_eq!(v6.matches("ip6 saddr 2001:db8::").count(), 24);
+    }
+
+    #[test]
+    fn two_states_touch_the_same_networks_and_differ_in_all() {
+        let (dut, _, _) = linux(Scripted::new(|_, _| String::new()));
+        for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
+            let [a, b] = [Updates::A, Updates::B].map(|to| dut.state(version, to));
+            let (a, b): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
+            assert_eq!(a.len(), 32);
+            let network = |line: &&str| line.split(' ').nth(2).unwrap().to_owned();
+            for (one, other) in a.iter().zip(&b) {
+                assert_eq!(network(one), network(other));
+                assert_ne!(one, other);
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! A Linux DUT over a recorded host: what it is asked, in which order, and what becomes of every failure at every command.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Mutex;
+
+use super::*;
+use crate::host::scripted::{Fails, NAME, Scripted};
+use crate::host::undo::Left;
+use crate::host::{Address, Local, Netns};
+
+/// A DUT on a recorded host, and the record of its changes.
+pub(super) fn linux(host: Scripted) -> (Linux, Arc<Scripted>, tempfile::NamedTempFile) {
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+    let host = Arc::new(host);
+    let dut = Linux::new(
+        host.clone(),
+        host.clone(),
+        ["ens1", "ens2"],
+        Networks::EMBEDDED,
+        undo,
+    );
+    (dut.on(&[2, 3, 5], Some(77)), host, record)
+}
+
+/// Answers as a router does, with tables that remember what was set.
+fn router() -> Scripted {
+    let tables: Mutex<[String; 3]> = Mutex::default();
+    Scripted::new(move |command, input| {
+        let mut tables = tables.lock().unwrap();
+        let [rules, routes, mask] = &mut *tables;
+        match command {
+            "nft -f -" => input.clone_into(rules),
+            "nft list table inet fwdlab" => return rules.clone(),
+            "ip -batch -" => {
+                *routes = input
+                    .replace("route add ", "")
+                    .replace("route replace ", "");
+            }
+            _ if command.contains("route show proto") => return routes.clone(),
+            _ if command.contains("rps_cpus") => {
+                if let Some((value, _)) = command
+                    .strip_prefix("echo ")
+                    .and_then(|rest| rest.split_once(' '))
+                {
+                    // as the kernel writes it
+                    *mask = format!("{:0>8}\n", value.trim_matches('\'').trim_start_matches('0'));
+                }
+                return mask.clone();
+            }
+            "ip -4 -o addr show dev ens2" => {
+                return "3: ens2    inet 198.19.0.1/30 scope global ens2\n".into();
+            }
+            "ip -4 route show dev ens2" => {
+                return "198.19.0.0/16 via 198.19.0.2\n".into();
+            }
+            "read /proc/thread-self/net/dev" => {
+                return "  ens1: 1 22 0 3 0 0 0 0 4 55 0 6 0 0 0 0\n  ens2: 1 7 0 8 0 0 0 0 4 9 0 10 0 0 0 0\n".into();
+            }
+            "read /proc/77/schedstat" => return "1 2000 3\n".into(),
+            "ip -o link show" => {
+                return "2: ens1: <BROADCAST,UP,LOWER_UP> mtu 1500\n3: ens2@if9: <BROADCAST> mtu 1500\n".into();
+            }
+            _ if command.starts_with("read /proc/sys/") => return "7\n".into(),
+            _ if command.starts_with("PATH=") || command.contains("command -v") => {
+                return "/usr/sbin/snmpd\n".into();
+            }
+            _ => {}
+        }
+        String::new()
+    })
+}
+
+/// What is asked of a DUT in the tests below: its name, and how.
+type Asked = fn(&Linux) -> Result<(), LabError>;
+
+fn set(dut: &Linux, swept: &Swept, value: u64) -> Result<(), LabError> {
+    let version = IpVersion::Ipv4;
+    dut.set(swept, version, value, &Control::default())
+        .map(drop)
+}
+
+fn command() -> Swept {
+    Swept::Command {
+        apply: "vtysh -c 'peers {}'".into(),
+        undo: Some("vtysh -c 'no peers {}'".into()),
+    }
+}
+
+/// Everything that can be asked of a DUT.
+const ALL: [(&str, Asked); 12] = [
+    ("prepare", |dut| dut.prepare().map(drop)),
+    ("apply", |dut| {
+        let configuration = Configuration::parse("nft add table ip nat")?;
+        dut.apply(&configuration, &Control::default()).map(drop)
+    }),
+    ("route", |dut| {
+        let far = Route {
+            network: ("48.0.0.0".parse().unwrap(), 22),
+            out: End::Output,
+        };
+        dut.route(&[far]).map(drop)
+    }),
+    ("rules", |dut| set(dut, &Swept::Rules, 3)),
+    ("routes", |dut| set(dut, &Swept::Routes, 3)),
+    ("cores", |dut| set(dut, &Swept::Cores, 2)),
+    ("command", |dut| set(dut, &command(), 9)),
+    ("reset", |dut| {
+        let planned = dut.plan_reset(&Reset::Interface)?;
+        dut.reset(&planned, Limit::OURS)
+    }),
+    ("filter", |dut| {
+        let permitted = [("198.18.0.0/16".to_owned(), "198.19.0.0/16".to_owned())];
+        dut.filter(&permitted, 25, &mut |_| Ok(())).map(drop)
+    }),
+    ("updates", |dut| {
+        dut.begin_updates(IpVersion::Ipv4, &mut |_| Ok(()))?;
+        dut.update(IpVersion::Ipv4, Updates::B)
+    }),
+    ("agent", |dut| {
+        let agent = Agent {
+            community: "public",
+            from: Ipv4Addr::new(169, 254, 11, 2),
+            at: (Ipv4Addr::new(169, 254, 11, 1), 161),
+            cpus: &[2, 3],
+        };
+        dut.start_agent(&agent).map(drop)
+    }),
+    ("counters", |dut| dut.counters().map(drop)),
+];
+
+/// Commands that take something back.
+fn takes_back(command: &str) -> bool {
+    ["flush", "delete table", "no peers", "put settings back", "echo '"]
+        .iter()
+        .any(|word| command.contains(word))
+        // rules are loaded into a table that is emptied first
+        && !command.contains("chain")
+}
+
+#[test]
+fn what_is_asked_is_asked_of_the_host_verified_and_taken_back_the_last_first() {
+    let (dut, host, record) = linux(router());
+    for (what, ask) in ALL {
+        ask(&dut).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    let asked = host.asked();
+    let has = |words: &str| asked.iter().any(|command| command.contains(words));
+    for words in [
+        "write /proc/sys/net/ipv4/ip_forward\n1",
+        "addr replace 198.19.0.1/30 dev ens2",
+        "neigh replace 2001:2::2 lladdr 02:00:01:5a:17:01 nud permanent dev ens1",
+        "route replace 198.18.0.0/16 via 198.18.0.2 dev ens1",
+        "nft add table ip nat",
+        "route replace 48.0.0.0/22 via 198.19.0.2 dev ens2",
+        "ip saddr 20.0.0.2 drop",
+        "route add 20.0.2.0/24 via 198.19.0.2 dev ens2 proto 198",
+        "echo 0000000c > /sys/class/net/ens1/queues/rx-0/rps_cpus",
+        "vtysh -c 'peers 9'",
+        "ip link set ens2 down",
+        "addr replace 198.19.0.1/30 dev ens2\n",
+        "ip saddr 198.18.0.0/16 ip daddr 198.19.0.0/16 counter accept",
+        "taskset -c 2,3 env MIBS= ",
+    ] {
+        assert!(has(words), "{words}: {asked:#?}");
+    }
+    assert_eq!(dut.waited(), Some(Duration::from_nanos(2000)));
+    let counted = dut.counters().unwrap().unwrap();
+    assert_eq!(
+        (counted.input.rx_packets, counted.input.rx_dropped),
+        (22, 3)
+    );
+    assert_eq!(
+        (counted.output.tx_packets, counted.output.tx_dropped),
+        (9, 10)
+    );
+    assert_eq!(dut.ports_amiss().unwrap(), ["ens2 in router1 is down"]);
+
+    let before = host.asked().len();
+    assert_eq!(dut.undo(), Vec::<String>::new());
+    let back = &host.asked()[before..];
+    assert_eq!(back.len(), 10, "{back:#?}");
+    assert!(back.iter().all(|command| takes_back(command)), "{back:#?}");
+    assert!(back[0].contains("proto 199") && back[9].contains("put settings back"));
+    let text = fs::read_to_string(record.path()).unwrap();
+    assert_eq!(Left::of(&text), Left::default());
+    // once is enough
+    assert_eq!(dut.undo(), Vec::<String>::new());
+    assert_eq!(host.asked().len(), before + 10);
+}
+
+/// The way back is written down before the first command that changes something.
+#[test]
+fn the_way_back_is_written_down_first() {
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let path = record.path().to_owned();
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let watched = seen.clone();
+    let host: Arc<dyn Host> = Arc::new(Scripted::new(move |command, _| {
+        if command == "nft -f -" {
+            let text = fs::read_to_string(&path).unwrap();
+            watched
+                .lock()
+                .unwrap()
+                .insert(Left::of(&text) == Left::default());
+        }
+        String::new()
+    }));
+    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+    let dut = Linux::new(host.clone(), host, ["a", "b"], Networks::EMBEDDED, undo);
+    // none of them is there afterwards: it is refused, and taken back
+    let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
+    assert!(
+        error.contains("router1 has not taken what was set: the kernel lists 0 rules"),
+        "{error}"
+    );
+    assert_eq!(*seen.lock().unwrap(), BTreeSet::from([false]));
+    let text = fs::read_to_string(record.path()).unwrap();
+    assert_eq!(Left::of(&text), Left::default());
+}
+
+/// Everything, with every failure, at every command: an error that says where, what, why and what next, or the failure does no harm;
+/// and all that was begun is taken back, or said to be there still.
+#[test]
+fn whatever_fails_wherever_is_said_and_taken_back() {
+    let mut tried = 0;
+    for (what, ask) in ALL {
+        let (dut, host, _) = linux(router());
+        ask(&dut).unwrap();
+        for at in 0..host.asked().len() {
+            for how in Fails::ALL {
+                tried += 1;
+                let (dut, host, record) = linux(router().failing(at, how));
+                let result = ask(&dut);
+                let case = format!("{what}, command {at}, {how:?}");
+                let asked = host.asked();
+                if let Err(error) = &result {
+                    let said = error.to_string();
+                    assert!(said.contains(NAME), "{case}: {said}");
+                    for words in how.words() {
+                        assert!(said.contains(words), "{case}: {said}");
+                    }
+                    let failed = asked[at].lines().next().unwrap();
+                    let named = how == Fails::Garbage || said.contains(failed);
+                    assert!(named, "{case}: {failed} is not in: {said}");
+                } else {
+                    // garbage where nothing of it is used, or where a configuration says what it likes
+                    assert_eq!(how, Fails::Garbage, "{case}");
+                    let is_read_back =
+                        ["rules", "routes", "cores", "updates", "counters"].contains(&what);
+                    let is_last = at + 1 == host.asked().len();
+                    assert!(!is_read_back || !is_last, "{case}: nobody noticed");
+                    continue;
+                }
+                let text = fs::read_to_string(record.path()).unwrap();
+                let left = Left::of(&text);
+                let changed = text.contains("\"undo\"");
+                if how == Fails::Lost {
+                    // nobody can take anything back: it is written down, and said
+                    let amiss = dut.undo();
+                    assert_eq!(amiss.is_empty(), !changed, "{case}: {amiss:?}");
+                    let names = |said: &String| {
+                        said.contains("could not be taken back") && said.contains(NAME)
+                    };
+                    assert!(amiss.iter().all(names), "{case}: {amiss:?}");
+                    assert_ne!(left == Left::default(), changed, "{case}");
+                    // the next start finds it there, and does it
+                    let next = Arc::new(Scripted::new(|_, _| String::new()));
+                    let reached = next.clone();
+                    let amiss = left.take_back(record.path(), |_| false, move |_| reached.clone());
+                    assert_eq!(amiss, Vec::<String>::new(), "{case}");
+                    assert_eq!(next.asked().is_empty(), !changed, "{case}");
+                } else if changed {
+                    // at once, where it is one change that failed
+                    let is_one = ["route", "rules", "routes", "cores", "command", "filter"];
+                    if is_one.contains(&what) {
+                        assert_eq!(left, Left::default(), "{case}: {asked:#?}");
+                        assert!(takes_back(&asked[asked.len() - 1]), "{case}: {asked:#?}");
+                    }
+                    assert_eq!(dut.undo(), Vec::<String>::new(), "{case}");
+                    let text = fs::read_to_string(record.path()).unwrap();
+                    assert_eq!(Left::of(&text), Left::default(), "{case}");
+                }
+            }
+        }
+    }
+    assert!(tried > 300, "only {tried} failures");
+}
+
+/// What fails, and cannot be taken back either, says both.
+#[test]
+fn an_error_says_what_is_left() {
+    let (dut, _, _) = linux(router().failing(0, Fails::Lost));
+    let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
+    for words in [
+        "router1 was lost during `nft -f -`: Connection reset by peer",
+        "What may have been done of it (3 rules of nftables) could not be taken back",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_command_that_is_stopped_is_no_failure() {
+    let (dut, _, _) = linux(router());
+    let control = Control::default();
+    control.stop();
+    let configuration = Configuration::parse("sleep 60").unwrap();
+    let stopped = dut.apply(&configuration, &control);
+    assert!(matches!(stopped, Err(LabError::Interrupted)));
+}
+
+#[test]
+fn counters_of_the_kernel_are_read_by_column() {
+    let text = "Inter-|   Receive                                                |  Transmit\n \
+         face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n\
+         tx0:      10       2    0    7    0     0          0         0 89294400 1488240    0 7252858    0     0       0          0\n    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n";
+    let table = parse_net_dev(text);
+    let expect = Counted {
+        rx_packets: 2,
+        rx_dropped: 7,
+        tx_packets: 1_488_240,
+        tx_dropped: 7_252_858,
+    };
+    assert_eq!(table["tx0"], expect);
+    assert_eq!(table.len(), 2);
+}
+
+/// A network namespace of its own with two ports; it goes with the value.
+struct Namespace(String);
+
+impl Namespace {
+    fn new() -> Namespace {
+        let namespace = Namespace(format!("undo-{}", std::process::id()));
+        let name = &namespace.0;
+        Local.ask("ip", &["netns", "add", name]).unwrap();
+        let ports = "link add ens1 type veth peer name ens2\nlink set ens1 up\nlink set ens2 up\n";
+        let host = Netns::bare(name);
+        host.feed("ip", &["-batch", "-"], ports).unwrap();
+        namespace
+    }
+
+    /// All that a router is made of.
+    fn state(&self) -> Vec<String> {
+        let host = Netns::bare(&self.0);
+        let settings = SYSCTLS.iter().map(|(name, _)| {
+            let value = read_setting(&host, &format!("/proc/sys/{name}"));
+            format!("{name} {:?}", value.unwrap())
+        });
+        let mask = "cat /sys/class/net/ens1/queues/rx-0/rps_cpus";
+        let tables = [
+            "ip -o -4 addr show",
+            "ip -o -6 addr show scope global",
+            "ip -4 route show",
+            // those of the kernel come and go with the link-local addresses
+            "ip -6 route show proto boot",
+            "ip -6 route show proto 198",
+            "ip neigh show nud permanent",
+            "nft list ruleset",
+            mask,
+        ];
+        let said = tables.map(|text| host.ask("sh", &["-c", text]).unwrap());
+        settings.chain(said).collect()
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Local.ask("ip", &["netns", "delete", &self.0]);
+    }
+}
+
+/// The kernel is as it was before, whether this process takes it back or, after it died, another; and twice does no harm.
+#[test]
+fn a_real_router_is_as_it_was() {
+    let test = "a_real_router_is_as_it_was";
+    if !crate::user_namespace::is_root() {
+        return println!("SKIPPED: {test}: not root");
+    }
+    let namespace = Namespace::new();
+    let before = namespace.state();
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let host: Arc<dyn Host> = Arc::new(Netns::bare(&namespace.0));
+    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+    let ports = ["ens1", "ens2"];
+    let dut = Linux::new(host.clone(), host, ports, Networks::EMBEDDED, undo).on(&[0, 1], None);
+    let set_all = || {
+        let set = dut.prepare().unwrap();
+        assert_eq!(set["net/ipv4/ip_forward"], "1");
+        for (what, ask) in ALL
+            .iter()
+            .filter(|(what, _)| !["reset", "agent", "command"].contains(what))
+        {
+            ask(&dut).unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        let changed = namespace.state();
+        let same = before
+            .iter()
+            .zip(&changed)
+            .filter(|(before, now)| before == now);
+        // some settings have the right value from the start
+        assert!(same.count() < SYSCTLS.len(), "{changed:#?}");
+    };
+    set_all();
+    assert_eq!(dut.undo(), ["x"; 0]);
+    // what a configuration does is its own
+    Netns::bare(&namespace.0)
+        .ask("nft", &["flush", "ruleset"])
+        .unwrap();
+    assert_eq!(namespace.state(), before);
+
+    set_all();
+    let text = fs::read_to_string(record.path()).unwrap();
+    let left = Left::of(&text).take_back(Path::new("/dev/null"), |_| false, Address::reach);
+    assert_eq!(left, ["x"; 0]);
+    Netns::bare(&namespace.0)
+        .ask("nft", &["flush", "ruleset"])
+        .unwrap();
+    assert_eq!(namespace.state(), before);
+    assert_eq!(dut.undo(), ["x"; 0]);
+    assert_eq!(namespace.state(), before);
+}

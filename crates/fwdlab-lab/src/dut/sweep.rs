@@ -1,0 +1,221 @@
+//! What a sweep varies: set on the DUT, verified there, taken back before the next value.
+//!
+//! Flows and frame sizes are the tester's, so that nothing is set for them. How a DUT sets a value is in its own file, for Linux
+//! `linux/tables.rs`. Start with [`Swept::of`] and [`Setting::set`].
+
+use std::time::Duration;
+
+use fwdlab_model::campaign::Sweep;
+use fwdlab_model::trial::IpVersion;
+
+use super::{Change, Dut};
+use crate::error::LabError;
+use crate::host::Limit;
+use crate::run::Control;
+
+/// A value must be taken back within this time.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Most rules: methods.md §6.3 goes to ten thousand.
+const MOST_RULES: u64 = 100_000;
+
+/// Most routes: more than the Internet has.
+pub(super) const MOST_ROUTES: u64 = 2_000_000;
+
+/// What a sweep varies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Swept {
+    /// Flows or frame sizes: what the tester sends.
+    Stream,
+    /// CPUs of the DUT.
+    Cores,
+    /// Units that cost a simulated DUT time.
+    Units,
+    /// Rules of nftables that match nothing, in front of what passes.
+    Rules,
+    /// Routes that no frame takes.
+    Routes,
+    /// What a command of the user's does.
+    Command {
+        /// Sets a value, which stands for `{}`.
+        apply: String,
+        /// Takes it back.
+        undo: Option<String>,
+    },
+}
+
+impl Swept {
+    /// What this sweep varies, on a simulated DUT or on a bed with so many CPUs for the DUT.
+    ///
+    /// # Errors
+    /// The bed cannot do it, or a value is out of range.
+    pub fn of(sweep: &Sweep, simulated: bool, dut_cpus: usize) -> Result<Swept, String> {
+        let (swept, least, most) = match (sweep.parameter.as_str(), &sweep.apply) {
+            ("flows" | "size" | "rules" | "routes" | "cores", Some(_)) => {
+                return Err(format!(
+                    "{} is set by fwdlab itself; give what apply does another name",
+                    sweep.parameter
+                ));
+            }
+            ("flows" | "size", None) => (Swept::Stream, 1, u64::MAX),
+            ("cores", None) if simulated => (Swept::Cores, 1, 1024),
+            ("cores", None) => (Swept::Cores, 1, dut_cpus as u64),
+            (_, _) if simulated => (Swept::Units, 0, u64::MAX),
+            ("rules", None) => (Swept::Rules, 0, MOST_RULES),
+            ("routes", None) => (Swept::Routes, 0, MOST_ROUTES),
+            (_, Some(apply)) => {
+                let command = Swept::Command {
+                    apply: apply.clone(),
+                    undo: sweep.undo.clone(),
+                };
+                (command, 0, u64::MAX)
+            }
+            (name, None) => {
+                return Err(format!(
+                    "nothing is known of `{name}`: fwdlab sets flows, size, rules, routes and cores; for anything else say \
+                     apply = \"a command with {{}}\""
+                ));
+            }
+        };
+        match sweep
+            .values
+            .iter()
+            .find(|value| !(least..=most).contains(value))
+        {
+            Some(value) if swept == Swept::Cores && !simulated => Err(format!(
+                "{value} cores: the DUT has {dut_cpus} of the CPUs of this machine; give it more by dut-cpus in [bed]"
+            )),
+            Some(value) => Err(format!(
+                "{value} {}: it must be {least} to {most}",
+                sweep.parameter
+            )),
+            None => Ok(swept),
+        }
+    }
+
+    /// What is done on the DUT, in words; `None` where nothing is.
+    pub fn words(&self) -> Option<String> {
+        match self {
+            Swept::Stream | Swept::Units => None,
+            Swept::Cores => Some("packet steering spreads flows over the first N of its CPUs".into()),
+            Swept::Rules => Some(
+                "N rules of nftables that match nothing, in a chain of their own at the forward hook".into(),
+            ),
+            Swept::Routes => Some("N routes to networks that no frame goes to".into()),
+            Swept::Command { apply, .. } => Some(format!("{apply}   with every value for {{}}")),
+        }
+    }
+}
+
+/// A parameter of the DUT with its value of the moment.
+pub(crate) struct Setting {
+    parameter: String,
+    swept: Swept,
+    current: Option<u64>,
+    /// How the DUT takes it back, where it can.
+    change: Option<Change>,
+}
+
+impl Setting {
+    /// Nothing is set yet.
+    pub fn new(parameter: &str, swept: Swept) -> Setting {
+        Setting {
+            parameter: parameter.to_owned(),
+            swept,
+            current: None,
+            change: None,
+        }
+    }
+
+    /// What is varied.
+    pub fn parameter(&self) -> &str {
+        &self.parameter
+    }
+
+    /// Sets the value, unless it is there already; says whether it did.
+    ///
+    /// # Errors
+    /// It could not be set, or the DUT's tables say otherwise.
+    pub fn set(
+        &mut self,
+        dut: &dyn Dut,
+        version: IpVersion,
+        value: u64,
+        control: &Control,
+    ) -> Result<bool, LabError> {
+        if self.current == Some(value) {
+            return Ok(false);
+        }
+        let result = self
+            .undo(dut, control)
+            .and_then(|()| dut.set(&self.swept, version, value, control));
+        self.change = result.map_err(|error| match error {
+            LabError::Interrupted => LabError::Interrupted,
+            source => LabError::NotSet {
+                parameter: self.parameter.clone(),
+                value,
+                source: Box::new(source),
+            },
+        })?;
+        self.current = Some(value);
+        Ok(true)
+    }
+
+    /// The DUT is another, on which nothing is set yet.
+    pub fn forget(&mut self) {
+        (self.current, self.change) = (None, None);
+    }
+
+    /// Takes the value of the moment back.
+    ///
+    /// # Errors
+    /// It cannot be taken back.
+    pub fn undo(&mut self, dut: &dyn Dut, control: &Control) -> Result<(), LabError> {
+        self.current = None;
+        let limit = Limit {
+            time: LIMIT,
+            is_stopped: &|| control.is_stopped(),
+        };
+        match self.change.take() {
+            Some(change) => dut.take_back(change, limit),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sweep(parameter: &str, values: &[u64], apply: Option<&str>) -> Sweep {
+        Sweep {
+            parameter: parameter.into(),
+            values: values.to_vec(),
+            runs: 1,
+            apply: apply.map(str::to_owned),
+            undo: None,
+        }
+    }
+
+    #[test]
+    fn what_can_be_swept() {
+        let of = |parameter, values: &[u64], apply, simulated| {
+            Swept::of(&sweep(parameter, values, apply), simulated, 2)
+        };
+        assert_eq!(of("flows", &[1, 2], None, false), Ok(Swept::Stream));
+        assert_eq!(of("rules", &[0, 2], None, false), Ok(Swept::Rules));
+        assert_eq!(of("rules", &[0, 2], None, true), Ok(Swept::Units));
+        assert_eq!(of("states", &[0, 2], None, true), Ok(Swept::Units));
+        assert_eq!(of("cores", &[1, 2], None, false), Ok(Swept::Cores));
+        for (parameter, values, apply, words) in [
+            ("states", &[0, 2][..], None, "nothing is known of `states`"),
+            ("rules", &[0, 2], Some("x {}"), "another name"),
+            ("rules", &[0, 1_000_000], None, "0 to 100000"),
+            ("cores", &[1, 4], None, "has 2 of the CPUs"),
+            ("cores", &[0, 1], None, "has 2 of the CPUs"),
+        ] {
+            let error = of(parameter, values, apply, false).unwrap_err();
+            assert!(error.contains(words), "{parameter}: {error}");
+        }
+    }
+}
