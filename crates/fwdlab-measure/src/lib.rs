@@ -19,6 +19,7 @@ pub mod forwarding_rate;
 pub mod gate;
 pub mod machine;
 pub mod maxfwd;
+pub mod meters;
 pub mod mlr;
 pub mod mrr;
 pub mod order;

@@ -7,4 +7,4 @@
 pub const RUN_FORMAT: u32 = 2;
 
 /// Version of the events in `events.jsonl` and `--json-stream`.
-pub const EVENT_FORMAT: u32 = 1;
+pub const EVENT_FORMAT: u32 = 2;

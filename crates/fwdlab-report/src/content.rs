@@ -243,7 +243,7 @@ pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> 
         .collect()
 }
 
-/// Where the frames of one ledger were lost: one row per place, then the unexplained.
+/// Where the frames of one ledger were lost: one row per place, then the unexplained, then meters that say nothing to the frame.
 pub(crate) fn losses(ledger: &Ledger) -> Table {
     let mut table = Table::new(loss_columns());
     for cells in loss_rows(ledger) {
@@ -300,7 +300,7 @@ pub(crate) fn all_fates(fates: &[Fate]) -> Table {
 /// Places at which anything was lost, in the order of the way.
 pub(crate) fn places(fates: &[Fate]) -> Vec<Place> {
     let all = fates.iter().flat_map(|(_, ledger)| &ledger.losses);
-    let mut places: Vec<Place> = all.map(|loss| loss.place).collect();
+    let mut places: Vec<Place> = all.map(|loss| loss.place.clone()).collect();
     places.sort_unstable();
     places.dedup();
     places
@@ -332,6 +332,10 @@ pub(crate) fn counters(fates: &[Fate]) -> Vec<String> {
             ));
         }
     }
+    let all = Ledger::total(fates.iter().map(|(_, ledger)| ledger));
+    for meter in &all.not_exact {
+        sentences.push(format!("{}.", words::capital(&meter.to_string())));
+    }
     sentences
 }
 
@@ -360,9 +364,18 @@ fn loss_rows(ledger: &Ledger) -> Vec<Vec<Cell>> {
     let mut rows: Vec<Vec<Cell>> = ledger
         .losses
         .iter()
-        .map(|loss| row(loss.frames, loss.place.words(), counter_words(loss)))
+        .map(|loss| row(loss.frames, &loss.place.words(), counter_words(loss)))
         .collect();
     rows.push(row(ledger.frames_unexplained, "unexplained", String::new()));
+    // no number: what is not read is not 0
+    rows.extend(ledger.not_exact.iter().map(|meter| {
+        vec![
+            Cell::text(""),
+            Cell::text(meter.standing()),
+            Cell::text(meter.stage.to_string()),
+            Cell::text(&meter.why),
+        ]
+    }));
     rows
 }
 

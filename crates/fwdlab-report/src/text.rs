@@ -3,6 +3,7 @@
 //! It arranges the tables of `content` and the sentences of `words`; where the run was saved is the caller's to say.
 //! Start with [`quick`].
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fwdlab_model::result::{CaseSummary, RunInfo, Summary, TrialRecord};
@@ -269,7 +270,7 @@ fn losses(cases: &[CaseSummary]) -> String {
     let Some(principal) = words::principal(cases) else {
         return String::new();
     };
-    let mut shown: Vec<Vec<&str>> = Vec::new();
+    let mut shown: Vec<Vec<Cow<'_, str>>> = Vec::new();
     let mut text = String::new();
     for case in std::iter::once(principal).chain(cases) {
         let kind = kind(case);
@@ -314,17 +315,17 @@ fn loss_lines(table: &Table) -> String {
 }
 
 /// The places that took a share worth naming of what a test case lost.
-fn kind(case: &CaseSummary) -> Vec<&'static str> {
+fn kind(case: &CaseSummary) -> Vec<Cow<'static, str>> {
     let ledger = &case.ledger;
     let lost = ledger.frames_lost.max(0) as f64;
-    let mut kind: Vec<&str> = ledger
+    let mut kind: Vec<Cow<'static, str>> = ledger
         .losses
         .iter()
         .filter(|loss| crate::number::share(loss.frames as f64, lost) >= KIND_PERCENT)
         .map(|loss| loss.place.words())
         .collect();
     if ledger.frames_unexplained > 0 {
-        kind.push("unexplained");
+        kind.push("unexplained".into());
     }
     kind
 }

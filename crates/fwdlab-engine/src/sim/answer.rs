@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_cost_time_and_counters_lie() {
+    fn rules_cost_time_and_links_flap() {
         let mut asked = question(5e6, 1);
         asked.setting = Some(50);
         // 1000 ns and 50 times 20 ns a frame
@@ -555,14 +555,6 @@ mod tests {
         assert_eq!(answer.frames_received, 500_000);
         let (answer, _) = simulation("capacity=1e6,cliff=49/0.1").answer(&asked, 1);
         assert_eq!(answer.frames_received, 100_000);
-        let counts = Counts {
-            intended: 564_842,
-            sent: 564_842,
-            received: 564_842,
-            ..Counts::default()
-        };
-        // methods.md §0.1: 564842 in units of 1024 are 551.6 K
-        assert_eq!(counts.lying_counters(1024).dut_out_tx_packets, 551_604);
         let mut flaps = simulation("capacity=1e6,flap=3");
         let sound: Vec<bool> = (0..6)
             .map(|_| flaps.answer(&asked, 1).0.objections.is_empty())

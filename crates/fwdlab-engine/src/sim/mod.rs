@@ -8,17 +8,18 @@
 
 mod answer;
 mod course;
+mod meters;
 mod queue;
 mod random;
 mod spec;
 
 use fwdlab_model::latency::Bucket;
 use fwdlab_model::link::MeanSize;
-use fwdlab_model::loss::Counters;
 use fwdlab_model::procedure::Stretch;
 use fwdlab_model::units::FrameSize;
 
 use self::course::{Course, Passed, Step};
+pub use self::meters::{Counting, Foreign, Port};
 use self::random::Random;
 pub use self::spec::{Burst, Cliff, Dut, DutError, KEYS, Losses, Stall};
 
@@ -81,35 +82,6 @@ impl Counts {
     /// Frames that were sent and did not come back.
     pub fn lost(&self) -> u64 {
         self.sent - self.received
-    }
-
-    /// The counters of a DUT that counts so many frames as a thousand.
-    pub fn lying_counters(&self, thousand: u32) -> Counters {
-        let counted = |frames: u64| (frames as f64 * 1000.0 / f64::from(thousand)).round() as u64;
-        let truth = self.counters();
-        Counters {
-            dut_in_rx_packets: counted(truth.dut_in_rx_packets),
-            dut_in_rx_dropped: counted(truth.dut_in_rx_dropped),
-            dut_out_tx_packets: counted(truth.dut_out_tx_packets),
-            ..truth
-        }
-    }
-
-    /// The counters that a test bed with this DUT would show.
-    pub fn counters(&self) -> Counters {
-        let into_dut = self.sent - self.lost_at_input;
-        Counters {
-            generator_sent: self.sent,
-            generator_not_sent: self.not_sent(),
-            generator_port_tx_packets: into_dut,
-            generator_port_tx_dropped: self.lost_at_input,
-            dut_in_rx_packets: into_dut,
-            dut_in_rx_dropped: self.lost_at_input,
-            dut_out_tx_packets: self.received,
-            receiver_port_rx_packets: self.received,
-            receiver_received: self.received,
-            ..Counters::default()
-        }
     }
 }
 

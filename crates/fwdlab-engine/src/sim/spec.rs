@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
 
+use super::meters::{Counting, Foreign};
+
 /// Every key, an example, and what it means: what errors and the manual say.
-pub const KEYS: [(&str, &str, &str); 25] = [
+pub const KEYS: [(&str, &str, &str); 26] = [
     (
         "capacity",
         "1e6",
@@ -96,7 +98,12 @@ pub const KEYS: [(&str, &str, &str); 25] = [
     (
         "counters",
         "1024",
-        "its counters count so many frames as a thousand: they lie",
+        "its counters report 1000 frames for so many; `none`: nobody can read them, it is a black box",
+    ),
+    (
+        "foreign",
+        "3@dut-output",
+        "frames of others in every trial, and the port where they join: generator-port, dut-input, dut-output, receiver-port",
     ),
     ("flap", "7", "the link goes down in every so-many-th trial"),
     ("seed", "7", "seed of all chance"),
@@ -149,8 +156,10 @@ pub struct Dut {
     pub cost: Duration,
     /// Above some units of it less is forwarded.
     pub cliff: Option<Cliff>,
-    /// Its counters count so many frames as a thousand.
-    pub counters: Option<u32>,
+    /// What its counters are like.
+    pub counters: Counting,
+    /// Frames in every trial that are not of the trial.
+    pub foreign: Option<Foreign>,
     /// The link goes down in every so-many-th trial.
     pub flap: Option<u32>,
     /// Seed of all chance.
@@ -229,7 +238,8 @@ impl Default for Dut {
             reboot: Duration::ZERO,
             cost: Duration::ZERO,
             cliff: None,
-            counters: None,
+            counters: Counting::Exact,
+            foreign: None,
             flap: None,
             seed: 0,
         }
@@ -425,9 +435,25 @@ impl Dut {
                 self.cliff = Some(cliff.ok_or("it must be units / share, the share below 1")?);
             }
             "counters" => {
-                let thousand = within(value, 1, 1_000_000);
-                self.counters =
-                    Some(thousand.ok_or("it must be a number from 1 to 1000000")? as u32);
+                self.counters = match value {
+                    "none" => Counting::Nobody,
+                    number => {
+                        let frames = within(number, 1, 1_000_000)
+                            .ok_or("it must be a number from 1 to 1000000, or `none`")?;
+                        Counting::PerThousand(frames as u32)
+                    }
+                };
+            }
+            "foreign" => {
+                let foreign = value.split_once('@').and_then(|(frames, at)| {
+                    Some(Foreign {
+                        frames: within(frames, 1, 1_000_000_000)?,
+                        at: at.trim().parse().ok()?,
+                    })
+                });
+                self.foreign = Some(foreign.ok_or(
+                    "it must be frames, @, and generator-port, dut-input, dut-output or receiver-port",
+                )?);
             }
             "flap" => {
                 let trials = within(value, 1, 1_000_000);
@@ -511,10 +537,16 @@ impl fmt::Display for Dut {
         if let Some(cliff) = self.cliff {
             write!(f, ",cliff={}/{}", cliff.units, cliff.share)?;
         }
-        for (key, number) in [("counters", self.counters), ("flap", self.flap)] {
-            if let Some(number) = number {
-                write!(f, ",{key}={number}")?;
-            }
+        match self.counters {
+            Counting::Exact => {}
+            Counting::PerThousand(frames) => write!(f, ",counters={frames}")?,
+            Counting::Nobody => write!(f, ",counters=none")?,
+        }
+        if let Some(Foreign { frames, at }) = self.foreign {
+            write!(f, ",foreign={frames}@{at}")?;
+        }
+        if let Some(trials) = self.flap {
+            write!(f, ",flap={trials}")?;
         }
         if self.seed != plain.seed {
             write!(f, ",seed={}", self.seed)?;
@@ -625,6 +657,7 @@ impl fmt::Display for Time {
 
 #[cfg(test)]
 mod tests {
+    use super::super::meters::Port;
     use super::*;
     use proptest::prelude::*;
 
@@ -678,7 +711,11 @@ mod tests {
                     units: 1000,
                     share: 0.5
                 }),
-                counters: Some(1024),
+                counters: Counting::PerThousand(1024),
+                foreign: Some(Foreign {
+                    frames: 3,
+                    at: Port::DutOutput
+                }),
                 flap: Some(7),
                 seed: 7,
             }
@@ -688,7 +725,7 @@ mod tests {
             "capacity=1Mpps,cores=4,buffer=1000,livelock=0.3,collapse=0.3,loss=0.000001,loss-share=0.001,\
              burst=20/10,losses=20@3+all@7,noise=0.01,drift=-0.01/h,\
              slow-start=2s,stall=20ms/1s,generator=12Mpps,link=10Gbps,latency=20us,jitter=5us,recovery=200ms,reboot=30s,cost=20ns,\
-             drop-every=100000,cliff=1000/0.5,counters=1024,flap=7,seed=7"
+             drop-every=100000,cliff=1000/0.5,counters=1024,foreign=3@dut-output,flap=7,seed=7"
         );
         assert_eq!(Dut::parse(&dut.to_string()).unwrap(), dut);
         assert_eq!(
@@ -741,6 +778,9 @@ mod tests {
             ("cliff=100", 1, "units / share"),
             ("drop-every=1", 1, "2 or more"),
             ("counters=0", 1, "from 1"),
+            ("counters=all", 1, "`none`"),
+            ("foreign=3", 1, "dut-output"),
+            ("foreign=3@dut", 1, "dut-output"),
             ("flap=0", 1, "1 or more"),
             ("reboot=5", 1, "reboot=30s"),
             ("capacity=1e6,", 14, "key=value"),
@@ -790,7 +830,8 @@ mod tests {
                 reboot: ns(times.2),
                 cost: ns(times.1),
                 cliff: some.then_some(Cliff { units: seed, share: shares[0] }),
-                counters: some.then_some(cores),
+                counters: if some { Counting::PerThousand(cores) } else { Counting::Nobody },
+                foreign: some.then_some(Foreign { frames: round, at: Port::DutInput }),
                 flap: some.then_some(cores),
                 seed,
             };

@@ -13,6 +13,7 @@ use fwdlab_engine::sim::{self, Dut, Simulation};
 use fwdlab_measure::campaign::{Turn, failure_of, seed_of, sequence, summarise};
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts, wants_overload};
+use fwdlab_measure::meters::{self, Meters};
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{Campaign, Case, Engine, Method, Procedure};
@@ -629,6 +630,7 @@ impl Running<'_> {
             variant: Variant::default(),
             control: self.control,
             swept: parameters.swept.clone(),
+            meters: Meters::default(),
         };
         let followed = course.follow(&mut device, run, measured)?;
         self.invalid += followed.invalid;
@@ -786,6 +788,7 @@ impl Running<'_> {
             None => doubts(&self.parameters.common(Vec::new(), &campaign.cases[0])),
         };
         warnings.append(&mut self.short);
+        warnings.extend(meters::remarks(&measured.trials));
         warnings.extend(invalid(self.invalid, measured.trials.len()));
         measured.summary = Some(Summary {
             format: RUN_FORMAT,

@@ -13,8 +13,9 @@ use fwdlab_engine::traffic::Kind;
 use fwdlab_engine::{Histogram, Tester};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::gate::Gate;
+use fwdlab_measure::meters::Meters;
 use fwdlab_model::latency::Bucket;
-use fwdlab_model::loss::Counters;
+use fwdlab_model::loss::{Counters, Stage};
 use fwdlab_model::probe::Reading;
 use fwdlab_model::procedure::{Answer, Delays, Ending, Interval, Outage, Question, recovered_at};
 use fwdlab_model::reset::Reset;
@@ -116,6 +117,8 @@ pub(super) struct Simulated<'a> {
     pub variant: Variant,
     pub control: &'a Control,
     pub swept: Option<Swept>,
+    /// What is known of the bed's meters.
+    pub meters: Meters,
 }
 
 impl Device for Simulated<'_> {
@@ -144,18 +147,10 @@ impl Device for Simulated<'_> {
         let counters = ways.iter().map(|(answer, counts)| {
             let whole = answer.frames_intended as f64 / (1.0 - offer.beside);
             let beside = (whole * offer.beside).round() as u64;
-            let counters = match self.simulation.dut().counters {
-                Some(thousand) => counts.lying_counters(thousand),
-                None => counts.counters(),
-            };
-            Counters {
-                generator_beside: beside,
-                generator_port_tx_packets: counters.generator_port_tx_packets + beside,
-                dut_in_rx_packets: counters.dut_in_rx_packets + beside,
-                ..counters
-            }
+            self.simulation.counters(counts, beside)
         });
-        let counters: Vec<Counters> = counters.collect();
+        let mut counters: Vec<Counters> = counters.collect();
+        self.meters.judge(&mut counters);
         let answers = ways.into_iter().map(|(answer, _)| answer).collect();
         let mut answer = of_both(answers, &counters);
         let counters = Counters::total(&counters);
@@ -201,6 +196,7 @@ pub(super) fn on_simulation<'a>(
         variant: Variant::default(),
         control,
         swept: None,
+        meters: Meters::default(),
     };
     work(&mut device, run)
 }
@@ -309,6 +305,8 @@ pub(super) struct Real<'a> {
     pub setting: Option<Setting>,
     /// From which load on the DUT drops frames of a stream inside, as far as was seen: the kernel is then asked why.
     drops: Option<(Stream, Option<f64>)>,
+    /// What is known of the bed's meters.
+    meters: Meters,
     pub tester: Tester,
     pub bed: Bed,
 }
@@ -331,6 +329,7 @@ impl<'a> Real<'a> {
             armed: None,
             setting: None,
             drops: None,
+            meters: Meters::default(),
         }
     }
 }
@@ -386,8 +385,9 @@ impl Real<'_> {
                 sent: counters.generator_sent,
                 received: 0,
                 why: format!(
-                    "{} frames reached the DUT's input and {} left at its output; the bed routes IP without tags, labels and tunnels",
-                    counters.dut_in_rx_packets, counters.dut_out_tx_packets
+                    "{} reached the DUT's input and {} left at its output; the bed routes IP without tags, labels and tunnels",
+                    frames_at(counters, &Stage::DutInput),
+                    frames_at(counters, &Stage::DutOutput)
                 ),
             }),
         }
@@ -399,12 +399,15 @@ impl Real<'_> {
         let (stream, mut bench) = self.bench(stream)?;
         bench.traffic = Some(traffic);
         let all = Counters::total(&offer_some(&mut bench, &stream, DENIED_FRAMES)?.counters);
-        if all.receiver_received == 0 && all.dut_in_rx_packets > 0 {
+        let reached = all.chain.passed(&Stage::DutInput);
+        if all.receiver_received == 0 && reached != Some(0) {
             return Ok(());
         }
         Err(LabError::Preflight(format!(
             "the filters do not deny what they should: of {} frames from other addresses {} reached the DUT and {} came back",
-            all.generator_sent, all.dut_in_rx_packets, all.receiver_received
+            all.generator_sent,
+            frames_at(&all, &Stage::DutInput),
+            all.receiver_received
         )))
     }
 
@@ -664,6 +667,14 @@ impl Real<'_> {
     }
 }
 
+/// How many frames a meter says, for people.
+fn frames_at(counters: &Counters, stage: &Stage) -> String {
+    let passed = counters.chain.passed(stage);
+    passed.map_or("nobody knows how many frames".into(), |frames| {
+        format!("{frames} frames")
+    })
+}
+
 /// Delays of the frames of all streams that one receiver saw.
 fn times(found: &Analysis) -> Vec<Bucket> {
     let mut latency = Histogram::default();
@@ -822,8 +833,11 @@ impl Device for Real<'_> {
         std::thread::sleep(Duration::from_nanos(
             question.waits.drain_ns + question.waits.settle_ns,
         ));
-        Ok(made.map(|(answers, counted, latencies)| {
+        Ok(made.map(|(answers, mut counted, latencies)| {
             let took = began.elapsed();
+            if !is_broken {
+                self.meters.judge(&mut counted.counters);
+            }
             let mut answer = of_both(answers, &counted.counters);
             let counters = Counters::total(&counted.counters);
             answer.objections = counted.objections;

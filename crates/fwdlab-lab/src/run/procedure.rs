@@ -11,6 +11,7 @@ use fwdlab_engine::sim::{self, Dut};
 use fwdlab_measure::ahead::{Capacities, ahead};
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, make};
+use fwdlab_measure::meters;
 use fwdlab_measure::trust::{self, contradictions};
 use fwdlab_model::event::Event;
 use fwdlab_model::link::{LinkLoad, MeanSize};
@@ -238,6 +239,7 @@ impl Parameters {
             warnings.extend(profile.notes.clone());
         }
         warnings.extend(manage::doubts(&measured.trials));
+        warnings.extend(meters::remarks(&measured.trials));
         warnings.extend(course::invalid(followed.invalid, measured.trials.len()));
         measured.summary = Some(Summary {
             format: RUN_FORMAT,

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::{DropMonitor, HoldUps, Reading, ReceiveCounts, Schedule, Tester};
-use fwdlab_measure::conservation::{balance, overcount};
+use fwdlab_measure::conservation::{balance, is_settled, overcount};
 use fwdlab_measure::maxfwd::Window;
 use fwdlab_measure::paired::Slice;
-use fwdlab_model::loss::{Counters, Place, Reason};
+use fwdlab_model::loss::{Chain, Counters, Place, Reason, VethCounts};
 use fwdlab_model::trial::Stream;
 
 use crate::bed::{Bed, PortCounters};
@@ -507,13 +507,13 @@ impl Bench<'_> {
                     (1, ..) | (_, true, 0) => reasons.clone(),
                     _ => None,
                 },
-                ..ports(&before.ports, &after.ports)
+                chain: chain(&before.ports, &after.ports),
             });
             of_path.collect()
         };
         let stopped = Instant::now();
         let mut counters = count(&self.standstill()?);
-        while counters.iter().any(is_incomplete) && stopped.elapsed() < LATE_BATCH {
+        while !counters.iter().all(is_settled) && stopped.elapsed() < LATE_BATCH {
             std::thread::sleep(WINDOW);
             counters = count(&self.standstill()?);
         }
@@ -555,11 +555,6 @@ pub(super) fn loses_inside(counters: &Counters) -> bool {
     ledger.losses.iter().any(|loss| loss.place == Place::Dut)
 }
 
-/// Are there frames that no counter has yet?
-fn is_incomplete(counters: &Counters) -> bool {
-    balance(counters, None).frames_unexplained > 0
-}
-
 /// Counters of one path at a moment when nothing moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Standing {
@@ -595,10 +590,11 @@ fn one_slice(
     })
 }
 
-fn ports(before: &PortCounters, after: &PortCounters) -> Counters {
+/// The meters of one path from one moment to another.
+fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
     // a port that goes away takes its counters with it; that the trial is invalid then is said by who watches links
     let since = u64::saturating_sub;
-    Counters {
+    let counts = VethCounts {
         generator_port_tx_packets: since(after.tx.0, before.tx.0),
         generator_port_tx_dropped: since(after.tx.1, before.tx.1),
         dut_in_rx_packets: since(after.dut_in.0, before.dut_in.0),
@@ -606,8 +602,8 @@ fn ports(before: &PortCounters, after: &PortCounters) -> Counters {
         dut_out_tx_packets: since(after.dut_out.0, before.dut_out.0),
         dut_out_tx_dropped: since(after.dut_out.1, before.dut_out.1),
         receiver_port_rx_packets: since(after.rx.0, before.rx.0),
-        ..Counters::default()
-    }
+    };
+    counts.chain()
 }
 
 /// Frames handed over, those that a router does not forward included.

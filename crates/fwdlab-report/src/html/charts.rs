@@ -393,9 +393,10 @@ fn name(comparison: &Comparison) -> &str {
     }
 }
 
-fn place_class(place: Place) -> &'static str {
+fn place_class(place: &Place) -> &'static str {
     match place {
         Place::DutInput => "place dut-input",
+        Place::Between(..) | Place::In(_) => "place between",
         Place::Dut => "place dut",
         Place::DutOutput => "place dut-output",
         Place::Receiver => "place receiver",
@@ -408,12 +409,15 @@ pub(super) fn fates(m: &mut Markup, fates: &[Fate]) {
     let mut legend = vec![("place received", "received")];
     let names: Vec<(Place, String)> = content::places(fates)
         .into_iter()
-        .map(|place| (place, format!("lost {}", place.words())))
+        .map(|place| {
+            let words = format!("lost {}", place.words());
+            (place, words)
+        })
         .collect();
     legend.extend(
         names
             .iter()
-            .map(|(place, words)| (place_class(*place), words.as_str())),
+            .map(|(place, words)| (place_class(place), words.as_str())),
     );
     if fates
         .iter()
@@ -435,7 +439,7 @@ pub(super) fn fates(m: &mut Markup, fates: &[Fate]) {
                     loss.place.words(),
                     content::counter_words(loss)
                 );
-                parts.push((place_class(loss.place), words, loss.frames));
+                parts.push((place_class(&loss.place), words, loss.frames));
             }
             parts.push((
                 "place unexplained",

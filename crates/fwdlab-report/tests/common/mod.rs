@@ -251,6 +251,7 @@ fn trial(
             frames_lost: lost as i64,
             losses: losses.into_iter().filter(|l| l.frames > 0).collect(),
             frames_unexplained: 0,
+            not_exact: Vec::new(),
         },
         counters: Counters::default(),
         asked: None,

@@ -66,6 +66,7 @@ fn ledger() -> Ledger {
             }],
         }],
         frames_unexplained: 0,
+        not_exact: Vec::new(),
     }
 }
 

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Lab, PATIENCE, bed_of, count, json_lines, list, number, root, try_tool};
+use crate::support::{
+    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, root, try_tool,
+};
 
 /// Frames of one try to prove a path, and the most tries there are.
 const PROOF: u64 = 1000;
@@ -98,6 +100,9 @@ fn counters_read_from_outside_agree_to_the_frame() {
     for (number, (of_bed, (name, generator, dut))) in per_bed.iter().zip(&beds).enumerate() {
         let sum =
             |field: &str| -> u64 { of_bed.iter().map(|r| count(&r["counters"][field])).sum() };
+        let at = |of: fn(&Value, &str) -> u64, stage: &str| -> u64 {
+            of_bed.iter().map(|trial| of(trial, stage)).sum()
+        };
 
         let own = dut.said_by_itself("eth1");
         // stage by stage: what the kernel counted, what the records say
@@ -111,12 +116,13 @@ fn counters_read_from_outside_agree_to_the_frame() {
             (
                 "DUT's input",
                 dut.counter("eth0", "rx", "packets") + dut.counter("eth0", "rx", "dropped"),
-                sum("dut_in_rx_packets") + sum("dut_in_rx_dropped"),
+                // both ends count the frames that found the ring full
+                at(passed, "dut_input") + at(dropped, "generator_port"),
             ),
             (
                 "DUT's output",
                 dut.counter("eth1", "tx", "packets") - own,
-                sum("dut_out_tx_packets") - sum("receiver_foreign"),
+                at(passed, "dut_output") - sum("receiver_foreign"),
             ),
             (
                 "receiver's port",
@@ -173,25 +179,22 @@ pub fn conserved(record: &Value) {
 
     assert_eq!(count(&record["frames_sent"]), c("generator_sent"));
     assert_eq!(count(&record["frames_received"]), c("receiver_received"));
-    assert_eq!(
-        c("generator_sent"),
-        c("generator_port_tx_packets") + c("generator_port_tx_dropped")
-    );
-    assert_eq!(c("generator_port_tx_packets"), c("dut_in_rx_packets"));
-    assert_eq!(c("dut_out_tx_packets"), c("receiver_port_rx_packets"));
+    let [port, input, output, receiver] =
+        ["generator_port", "dut_input", "dut_output", "receiver_port"].map(|stage| {
+            assert_eq!(meter(record, stage)["standing"], "exact", "{record}");
+            passed(record, stage)
+        });
+    let full = |stage| dropped(record, stage);
+    assert_eq!(c("generator_sent"), port + full("generator_port"));
+    assert_eq!(port, input);
+    assert_eq!(output, receiver);
 
     let others = c("receiver_foreign") + c("receiver_late");
     let expected = [
-        ("dut_input", c("generator_port_tx_dropped")),
-        (
-            "dut",
-            c("dut_in_rx_packets") + others - c("dut_out_tx_packets") - c("dut_out_tx_dropped"),
-        ),
-        ("dut_output", c("dut_out_tx_dropped")),
-        (
-            "receiver",
-            c("receiver_port_rx_packets") - c("receiver_received") - others,
-        ),
+        ("dut_input", full("generator_port")),
+        ("dut", input + others - output - full("dut_output")),
+        ("dut_output", full("dut_output")),
+        ("receiver", receiver - c("receiver_received") - others),
     ];
     for (place, frames) in expected {
         let told = losses

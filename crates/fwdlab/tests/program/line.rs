@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Lab, TINY, count, list, number, root, skipped};
+use crate::support::{Lab, TINY, count, dropped, list, number, passed, root, skipped};
 
 /// Frames of 64 bytes that fill 100 Mbit/s: 100e6 / ((64 + 20) * 8) (RFC 2544 App. B).
 const FULL_PPS: f64 = 148_809.523_8;
@@ -228,9 +228,7 @@ mod alone {
         ];
         let of = |document: &Value| {
             let trial = list(&document["trials"]).last().unwrap().clone();
-            let counters = &trial["counters"];
-            let handed = count(&counters["generator_port_tx_packets"])
-                + count(&counters["generator_port_tx_dropped"]);
+            let handed = passed(&trial, "generator_port") + dropped(&trial, "generator_port");
             let due = count(&trial["frames_sent"]) + count(&trial["frames_not_sent"]);
             assert_eq!(handed, count(&trial["frames_sent"]), "{trial}");
             (handed, due, document["info"]["facts"]["link"].clone())
@@ -315,7 +313,7 @@ mod alone {
         );
         assert!(!label.contains("does not reach"), "{label}");
         for trial in list(&document["trials"]) {
-            let ports = number(&trial["counters"]["generator_port_tx_packets"]);
+            let ports = passed(trial, "generator_port") as f64;
             assert!(peak_pps(trial) <= 1e7 / 672.0 + 1e-6, "{trial}");
             let asked = list(&trial["asked"]["question"]["stretches"]);
             let most = 1e7 / 672.0 * number(&asked[0]["duration_ns"]) / 1e9;

@@ -24,6 +24,7 @@ mod interrupts;
 mod line;
 mod links;
 mod manual;
+mod meters;
 mod ministat;
 mod ndr;
 mod pacing;

@@ -509,6 +509,28 @@ pub fn list(value: &Value) -> &[Value] {
         .unwrap_or_else(|| panic!("no list: {value}"))
 }
 
+/// Frames that went on from a stage of a trial, by the meter there, which was read.
+#[track_caller]
+pub fn passed(trial: &Value, stage: &str) -> u64 {
+    count(&meter(trial, stage)["passed"])
+}
+
+/// Frames that the counters of drops at a stage of a trial say.
+#[track_caller]
+pub fn dropped(trial: &Value, stage: &str) -> u64 {
+    let losses = meter(trial, stage)["dropped"].as_array();
+    losses.map_or(0, |all| all.iter().map(|loss| count(&loss["frames"])).sum())
+}
+
+/// The meter at a stage of a trial.
+#[track_caller]
+pub fn meter<'a>(trial: &'a Value, stage: &str) -> &'a Value {
+    let mut meters = list(&trial["counters"]["meters"]).iter();
+    meters
+        .find(|meter| meter["stage"] == stage)
+        .unwrap_or_else(|| panic!("no meter at {stage}: {trial}"))
+}
+
 /// A count in JSON.
 #[track_caller]
 pub fn count(value: &Value) -> u64 {

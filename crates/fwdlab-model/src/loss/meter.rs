@@ -1,0 +1,459 @@
+//! The counters of a trial as a chain of meters, from the generator to the receiver.
+//!
+//! A [`Meter`] is a counter at one stage of the frames' way: what it read in the trial, and what that reading is worth. The chain is
+//! data, so that a bed with a switch has more stages and a DUT that nobody can log into has fewer that are read; what a chain says of
+//! the frames is worked out in `fwdlab_measure::conservation`. Start with [`Counters`].
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Loss, Place, Reason};
+
+/// A stage of the way, for meters to stand at.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The generator's own count.
+    Generator,
+    /// The port that the generator sends on.
+    GeneratorPort,
+    /// The port at which frames reach the DUT.
+    DutInput,
+    /// The port at which they leave it.
+    DutOutput,
+    /// The port that the receiver listens on.
+    ReceiverPort,
+    /// The receiver's own count.
+    Receiver,
+    /// Any other, as people call it: `the switch's port 12`.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stage::Generator => "the generator",
+            Stage::GeneratorPort => "the generator's port",
+            Stage::DutInput => "the DUT's input",
+            Stage::DutOutput => "the DUT's output",
+            Stage::ReceiverPort => "the receiver's port",
+            Stage::Receiver => "the receiver",
+            Stage::Other(name) => name,
+        })
+    }
+}
+
+/// What a meter read over a trial, and what the reading is worth.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "standing", rename_all = "snake_case")]
+pub enum Reading {
+    /// It counts the frames of the trial and no others: conservation must hold to the frame.
+    Exact {
+        /// Frames that went on from here.
+        passed: u64,
+    },
+    /// It counts others' frames too, or is off by a factor: good for words, never for validity.
+    Approximate {
+        /// Frames that it says went on from here.
+        passed: u64,
+        /// Why it is only approximate.
+        why: String,
+    },
+    /// It was not read.
+    Absent {
+        /// Why not.
+        why: String,
+    },
+}
+
+/// A counter at one stage, over one trial, from standstill to standstill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Meter {
+    /// Where it stands.
+    pub stage: Stage,
+    /// What it is called there: `rx_packets`.
+    pub counter: String,
+    /// What it read.
+    #[serde(flatten)]
+    pub reading: Reading,
+    /// Frames that came as far as this and did not go on, by a counter that says so; 0 is a counter that was read and had none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Loss>,
+    /// What lies between the meter before and this one, where it is a device in which frames may end; absent for a wire.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub across: Option<Place>,
+}
+
+impl Meter {
+    /// A meter behind a wire that counted so many frames, exactly, and has no counter of drops.
+    pub fn exact(stage: Stage, counter: &str, passed: u64) -> Meter {
+        Meter {
+            stage,
+            counter: counter.into(),
+            reading: Reading::Exact { passed },
+            dropped: Vec::new(),
+            across: None,
+        }
+    }
+
+    /// The same that also counted frames it dropped.
+    #[must_use]
+    pub fn and_dropped(mut self, place: Place, frames: u64, counter: &str) -> Meter {
+        self.dropped.push(Loss {
+            place,
+            frames,
+            counter: counter.into(),
+            reasons: Vec::new(),
+        });
+        self
+    }
+
+    /// The same with a device before it.
+    #[must_use]
+    pub fn behind(self, device: Place) -> Meter {
+        Meter {
+            across: Some(device),
+            ..self
+        }
+    }
+
+    /// What it says went on from here; `None` when it was not read.
+    pub fn passed(&self) -> Option<u64> {
+        match self.reading {
+            Reading::Exact { passed } | Reading::Approximate { passed, .. } => Some(passed),
+            Reading::Absent { .. } => None,
+        }
+    }
+
+    /// What went on from here, if conservation must hold for it.
+    pub fn exactly(&self) -> Option<u64> {
+        match self.reading {
+            Reading::Exact { passed } => Some(passed),
+            _ => None,
+        }
+    }
+
+    /// Frames that its counters of drops say.
+    pub fn frames_dropped(&self) -> u64 {
+        self.dropped.iter().map(|loss| loss.frames).sum()
+    }
+
+    /// It was not read, for this reason.
+    pub fn is_not_read(&mut self, why: &str) {
+        self.reading = Reading::Absent { why: why.into() };
+        self.dropped.clear();
+    }
+
+    /// What it read is only approximate, for this reason.
+    pub fn is_approximate(&mut self, why: String) {
+        if let Reading::Exact { passed } = self.reading {
+            self.reading = Reading::Approximate { passed, why };
+        }
+    }
+
+    /// Why conservation need not hold for it, where it need not.
+    pub fn not_exact(&self) -> Option<NotExact> {
+        let (is_read, why) = match &self.reading {
+            Reading::Exact { .. } => return None,
+            Reading::Approximate { why, .. } => (true, why),
+            Reading::Absent { why } => (false, why),
+        };
+        Some(NotExact {
+            stage: self.stage.clone(),
+            is_read,
+            why: why.clone(),
+        })
+    }
+
+    /// Adds what the meter at the same stage of another way read.
+    fn add(&mut self, other: &Meter) {
+        let passed = self.passed().zip(other.passed());
+        let doubt = match self.passed() {
+            None => self.not_exact(),
+            Some(_) => other.not_exact().or_else(|| self.not_exact()),
+        };
+        self.reading = match (passed, doubt.map(|doubt| doubt.why)) {
+            (Some((one, two)), None) => Reading::Exact { passed: one + two },
+            (Some((one, two)), Some(why)) => Reading::Approximate {
+                passed: one + two,
+                why,
+            },
+            (None, why) => Reading::Absent {
+                why: why.unwrap_or_default(),
+            },
+        };
+        for loss in &other.dropped {
+            super::add(&mut self.dropped, loss);
+        }
+    }
+}
+
+/// A meter that conservation need not hold for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotExact {
+    /// Where it stands.
+    pub stage: Stage,
+    /// It was read, and is approximate; else it was not.
+    pub is_read: bool,
+    /// Why.
+    pub why: String,
+}
+
+impl NotExact {
+    /// `approximate`, `not read`.
+    pub fn standing(&self) -> &'static str {
+        match self.is_read {
+            true => "approximate",
+            false => "not read",
+        }
+    }
+}
+
+/// For people: `the DUT's input: not read: nobody can log into it`.
+impl fmt::Display for NotExact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.stage, self.standing(), self.why)
+    }
+}
+
+/// The meters between generator and receiver, in the order in which frames pass them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Chain {
+    /// From the generator's port to the receiver's, as far as there are meters.
+    pub meters: Vec<Meter>,
+}
+
+impl Chain {
+    /// The meter at a stage.
+    pub fn at(&self, stage: &Stage) -> Option<&Meter> {
+        self.meters.iter().find(|meter| meter.stage == *stage)
+    }
+
+    /// What the meter at a stage says went on from there, where it was read.
+    pub fn passed(&self, stage: &Stage) -> Option<u64> {
+        self.at(stage)?.passed()
+    }
+
+    /// The meters of these stages were not read.
+    pub fn not_read(&mut self, stages: &[Stage], why: &str) {
+        for meter in &mut self.meters {
+            if stages.contains(&meter.stage) {
+                meter.is_not_read(why);
+            }
+        }
+    }
+
+    fn add(&mut self, other: &Chain) {
+        for meter in &other.meters {
+            match self.meters.iter_mut().find(|m| m.stage == meter.stage) {
+                Some(known) => known.add(meter),
+                None => self.meters.push(meter.clone()),
+            }
+        }
+    }
+}
+
+/// Reads records of format 1, too, whose counters were those of a bed of veths.
+impl<'de> Deserialize<'de> for Chain {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Chain, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Stored {
+            Chain { meters: Vec<Meter> },
+            Format1(VethCounts),
+        }
+        Ok(match Stored::deserialize(deserializer)? {
+            Stored::Chain { meters } => Chain { meters },
+            Stored::Format1(counts) => counts.chain(),
+        })
+    }
+}
+
+/// What the four ports of a bed of veths counted, one way, under the names that records of format 1 had for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct VethCounts {
+    /// `tx_packets` of the generator's port.
+    pub generator_port_tx_packets: u64,
+    /// `tx_dropped` of the generator's port: the other end's ring was full.
+    pub generator_port_tx_dropped: u64,
+    /// `rx_packets` of the DUT's input port.
+    pub dut_in_rx_packets: u64,
+    /// `rx_dropped` of the DUT's input port: the same frames as `tx_dropped` of the other end.
+    pub dut_in_rx_dropped: u64,
+    /// `tx_packets` of the DUT's output port.
+    pub dut_out_tx_packets: u64,
+    /// `tx_dropped` of the DUT's output port: the other end's ring was full.
+    pub dut_out_tx_dropped: u64,
+    /// `rx_packets` of the receiver's port.
+    pub receiver_port_rx_packets: u64,
+}
+
+impl VethCounts {
+    /// The chain of a bed whose ports are veths: both ends of one count the frames that found its ring full.
+    pub fn chain(&self) -> Chain {
+        let full = match self.dut_in_rx_dropped {
+            same if same == self.generator_port_tx_dropped => {
+                "tx_dropped of the generator's port and rx_dropped of the DUT's input, which agree: input ring full"
+            }
+            _ => "tx_dropped of the generator's port: input ring full",
+        };
+        Chain {
+            meters: vec![
+                Meter::exact(
+                    Stage::GeneratorPort,
+                    "tx_packets",
+                    self.generator_port_tx_packets,
+                )
+                .and_dropped(Place::DutInput, self.generator_port_tx_dropped, full),
+                Meter::exact(Stage::DutInput, "rx_packets", self.dut_in_rx_packets),
+                Meter::exact(Stage::DutOutput, "tx_packets", self.dut_out_tx_packets)
+                    .and_dropped(
+                        Place::DutOutput,
+                        self.dut_out_tx_dropped,
+                        "tx_dropped of the DUT's output: the receiver's ring was full",
+                    )
+                    .behind(Place::Dut),
+                Meter::exact(
+                    Stage::ReceiverPort,
+                    "rx_packets",
+                    self.receiver_port_rx_packets,
+                ),
+            ],
+        }
+    }
+}
+
+/// Everything that was counted in one trial, from standstill to standstill: by generator and receiver themselves, whose counts always
+/// hold, and by the meters between them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counters {
+    /// Frames the generator handed to its port, by its own count, and that should come back.
+    pub generator_sent: u64,
+    /// Frames it handed over beside these, which a router does not forward: broadcasts, queries to the DUT.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub generator_beside: u64,
+    /// Frames that were due and that the generator did not hand over.
+    pub generator_not_sent: u64,
+    /// How often frames were due and the generator's ring or queue had no room.
+    #[serde(default)]
+    pub generator_ring_full: u64,
+    /// System calls by which the generator told the kernel to send.
+    #[serde(default)]
+    pub generator_wakeups: u64,
+    /// The meters between generator and receiver.
+    #[serde(flatten)]
+    pub chain: Chain,
+    /// Frames of this trial, by the receiver's own count.
+    pub receiver_received: u64,
+    /// Of these, frames of another length than sent.
+    pub receiver_wrong_length: u64,
+    /// Frames of an earlier trial.
+    pub receiver_late: u64,
+    /// Frames that are not ours.
+    pub receiver_foreign: u64,
+    /// Frames of this trial that the kernel dropped, by its own reasons; `None` where it could not be asked.
+    pub drop_reasons: Option<Vec<Reason>>,
+}
+
+impl Counters {
+    /// Those of several ways through the DUT, added up.
+    pub fn total<'a>(all: impl IntoIterator<Item = &'a Counters>) -> Counters {
+        let mut sum = Counters::default();
+        for counters in all {
+            sum.generator_sent += counters.generator_sent;
+            sum.generator_beside += counters.generator_beside;
+            sum.generator_not_sent += counters.generator_not_sent;
+            sum.generator_ring_full += counters.generator_ring_full;
+            sum.generator_wakeups += counters.generator_wakeups;
+            sum.chain.add(&counters.chain);
+            sum.receiver_received += counters.receiver_received;
+            sum.receiver_wrong_length += counters.receiver_wrong_length;
+            sum.receiver_late += counters.receiver_late;
+            sum.receiver_foreign += counters.receiver_foreign;
+            for reason in counters.drop_reasons.iter().flatten() {
+                super::add_reason(sum.drop_reasons.get_or_insert_default(), reason);
+            }
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn black_box() -> Counters {
+        let mut chain = VethCounts {
+            generator_port_tx_packets: 10,
+            receiver_port_rx_packets: 8,
+            ..VethCounts::default()
+        }
+        .chain();
+        chain.not_read(&[Stage::DutInput, Stage::DutOutput], "a black box");
+        Counters {
+            generator_sent: 10,
+            chain,
+            receiver_received: 8,
+            ..Counters::default()
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_has_no_number_on_disk_and_comes_back() {
+        let counters = black_box();
+        let json = serde_json::to_value(&counters).unwrap();
+        let input = &json["meters"][1];
+        assert_eq!(
+            (&input["stage"], &input["standing"], input.get("passed")),
+            (&"dut_input".into(), &"absent".into(), None)
+        );
+        assert_eq!(json["meters"][0]["passed"], 10);
+        let back: Counters = serde_json::from_value(json).unwrap();
+        assert_eq!(back, counters);
+    }
+
+    #[test]
+    fn a_sum_with_a_part_that_was_not_read_is_not_known() {
+        let whole = Counters {
+            chain: VethCounts::default().chain(),
+            ..Counters::default()
+        };
+        for order in [[&black_box(), &whole], [&whole, &black_box()]] {
+            let sum = Counters::total(order);
+            assert_eq!(sum.chain.passed(&Stage::GeneratorPort), Some(10));
+            assert_eq!(sum.chain.passed(&Stage::DutInput), None);
+            let words = sum.chain.meters[1].not_exact().unwrap().to_string();
+            assert_eq!(words, "the DUT's input: not read: a black box");
+        }
+    }
+
+    #[test]
+    fn a_stage_that_we_have_no_name_for_keeps_its_own() {
+        let stage = Stage::Other("the switch's port 12".into());
+        let json = serde_json::to_string(&stage).unwrap();
+        assert_eq!(json, "\"the switch's port 12\"");
+        assert_eq!(serde_json::from_str::<Stage>(&json).unwrap(), stage);
+        assert_eq!(
+            serde_json::from_str::<Stage>("\"dut_input\"").unwrap(),
+            Stage::DutInput
+        );
+    }
+
+    #[test]
+    fn counters_of_format_1_become_a_chain() {
+        let text = r#"{"generator_sent":12,"generator_not_sent":0,"generator_port_tx_packets":10,"generator_port_tx_dropped":2,
+            "dut_in_rx_packets":10,"dut_in_rx_dropped":2,"dut_out_tx_packets":9,"dut_out_tx_dropped":0,
+            "receiver_port_rx_packets":9,"receiver_received":9,"receiver_wrong_length":0,"receiver_late":0,"receiver_foreign":0,
+            "drop_reasons":null}"#;
+        let counters: Counters = serde_json::from_str(text).unwrap();
+        let passed = |meter: &Meter| meter.exactly().unwrap();
+        let all: Vec<u64> = counters.chain.meters.iter().map(passed).collect();
+        assert_eq!(all, [10, 10, 9, 9]);
+        assert_eq!(counters.chain.meters[0].frames_dropped(), 2);
+    }
+}
