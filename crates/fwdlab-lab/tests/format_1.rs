@@ -12,9 +12,10 @@ use fwdlab_store::{StoredRun, load};
 
 fn old_runs() -> Vec<StoredRun> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format-1");
-    let mut runs: Vec<StoredRun> = std::fs::read_dir(root)
-        .unwrap()
-        .map(|entry| load(&entry.unwrap().path()).unwrap())
+    let dirs = std::fs::read_dir(root).expect("it is committed");
+    let read = |dir: &Path| load(dir).expect("it was written by this program");
+    let mut runs: Vec<StoredRun> = dirs
+        .map(|dir| read(&dir.expect("it is a directory").path()))
         .collect();
     runs.sort_by(|a, b| a.info.id.cmp(&b.info.id));
     runs

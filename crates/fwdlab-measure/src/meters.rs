@@ -38,7 +38,7 @@ impl Meters {
             self.see(way, counters);
             for meter in &mut counters.chain.meters {
                 let seen = self.seen.get(&(way, meter.stage.clone()));
-                if let Some(factor) = seen.and_then(|seen| factor(seen)) {
+                if let Some(factor) = seen.and_then(factor) {
                     meter.is_approximate(words(factor));
                 }
             }
