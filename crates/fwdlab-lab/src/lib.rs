@@ -17,6 +17,7 @@ pub mod registry;
 pub mod run;
 mod snmp;
 mod sys;
+mod tester;
 pub mod user_namespace;
 
 pub use error::LabError;

@@ -17,7 +17,7 @@ pub use networks::{End, Networks, Side};
 pub(crate) use veth::within;
 
 use crate::dut::linux::{counters_of, ports_amiss, read_counters};
-use crate::dut::{Counted, Dut};
+use crate::dut::{Counted, Dut, PortPair};
 use crate::error::LabError;
 use crate::host::{Host, Netns};
 use crate::registry::Registration;
@@ -44,12 +44,19 @@ pub struct Bed {
 pub struct PortCounters {
     /// Generator's sending port: packets, dropped.
     pub tx: (u64, u64),
-    /// DUT's input: packets, dropped (receive side).
-    pub dut_in: (u64, u64),
-    /// DUT's output: packets, dropped (transmit side).
-    pub dut_out: (u64, u64),
+    /// The DUT's, where they can be read.
+    pub dut: Option<DutPorts>,
     /// Generator's receiving port: packets, dropped (receive side).
     pub rx: (u64, u64),
+}
+
+/// Counters of the DUT's ports on one path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DutPorts {
+    /// Input: packets, dropped (receive side).
+    pub input: (u64, u64),
+    /// Output: packets, dropped (transmit side).
+    pub output: (u64, u64),
 }
 
 impl Bed {
@@ -116,7 +123,7 @@ impl Bed {
     /// Reads the interface counters of one path.
     ///
     /// # Errors
-    /// A namespace or an interface is gone, or nobody can read those of the DUT.
+    /// A namespace or an interface is gone.
     pub fn counters(&self, path: usize) -> Result<PortCounters, LabError> {
         let back = self.both_ways && path == 1;
         let dut = &self.duts[if back { 0 } else { path }];
@@ -124,23 +131,23 @@ impl Bed {
         let of = |port: &str| counters_of(&table, port, &self.tester);
         let ways = &self.paths[path];
         let (tx, rx) = (of(&ways.tx.interface)?, of(&ways.rx.interface)?);
-        let ports = dut.counters()?.ok_or_else(|| LabError::BlackBox {
-            dut: dut.name().to_owned(),
-            what: "read the counters of ports".into(),
-            instead: "account for frames without them",
-        })?;
-        let (input, output) = match back {
-            false => (ports.input, ports.output),
-            true => (ports.output, ports.input),
-        };
         let (sent, received) = (
             |port: Counted| (port.tx_packets, port.tx_dropped),
             |port: Counted| (port.rx_packets, port.rx_dropped),
         );
+        let on_path = |ports: PortPair<Counted>| {
+            let (input, output) = match back {
+                false => (ports.input, ports.output),
+                true => (ports.output, ports.input),
+            };
+            DutPorts {
+                input: received(input),
+                output: sent(output),
+            }
+        };
         Ok(PortCounters {
             tx: sent(tx),
-            dut_in: received(input),
-            dut_out: sent(output),
+            dut: dut.counters()?.map(on_path),
             rx: received(rx),
         })
     }

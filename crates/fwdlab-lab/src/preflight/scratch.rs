@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use fwdlab_engine::{Addresses, Choice, Mode, PathSpec, PortSpec, Tester};
+use fwdlab_engine::{Addresses, Choice, Mode, PathSpec, PortSpec};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
@@ -154,7 +154,7 @@ fn send(scratch: &Scratch) -> Result<(), fwdlab_engine::EngineError> {
             flows: 1,
         }),
     };
-    Tester::open(&[path], &addresses, &choice).map(drop)
+    crate::tester::local::open(&[path], &addresses, &choice).map(drop)
 }
 
 fn live_frames(sent: Result<(), String>) -> Check {

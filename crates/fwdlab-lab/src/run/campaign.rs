@@ -671,7 +671,7 @@ impl Running<'_> {
         if let Some(configuration) = &common.configuration {
             let stream = &common.streams[0];
             let control = self.control;
-            let (bed, tester) = (&device.bed, &mut device.tester);
+            let (bed, tester) = (&device.bed, device.tester.as_mut());
             let applied = configure(bed, 0, tester, stream, configuration, control, run);
             if let Err(error) = applied {
                 return Ok((Vec::new(), Some(error)));

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use fwdlab_engine::Histogram;
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
 use fwdlab_engine::sim::{self, Dut, Simulation};
 use fwdlab_engine::traffic::Kind;
-use fwdlab_engine::{Histogram, Tester};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::meters::Meters;
@@ -37,6 +37,7 @@ use crate::error::LabError;
 use crate::host::Limit;
 use crate::link_watch::WENT_DOWN;
 use crate::probe::Probes;
+use crate::tester::Rig;
 
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
@@ -219,7 +220,15 @@ pub(super) fn on_bed<'a>(
     run.bed_ready(&bed, &words)?;
     if let Some(configuration) = &common.configuration {
         let stream = &common.streams[0];
-        configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
+        configure(
+            &bed,
+            0,
+            tester.as_mut(),
+            stream,
+            configuration,
+            control,
+            run,
+        )?;
     }
     let mut device = Real::new(bed, tester, common, control);
     work(&mut device, gate, run)
@@ -307,7 +316,7 @@ pub(super) struct Real<'a> {
     drops: Option<(Stream, Option<f64>)>,
     /// What is known of the bed's meters.
     meters: Meters,
-    pub tester: Tester,
+    pub tester: Box<dyn Rig>,
     pub bed: Bed,
 }
 
@@ -315,7 +324,7 @@ impl<'a> Real<'a> {
     /// A plain series, and nothing that is varied.
     pub fn new(
         bed: Bed,
-        tester: Tester,
+        tester: Box<dyn Rig>,
         common: &'a super::Parameters,
         control: &'a Control,
     ) -> Real<'a> {
@@ -355,7 +364,7 @@ impl Real<'_> {
             stream,
             Bench {
                 bed: &self.bed,
-                tester: &mut self.tester,
+                tester: self.tester.as_mut(),
                 traffic,
                 count_reasons: false,
                 placement: &self.common.placement,
@@ -496,7 +505,7 @@ impl Real<'_> {
         )? {
             self.drops = None;
             let with = format!("{value} {}", setting.parameter());
-            does_forward(&self.bed, 0, &mut self.tester, stream, &with)?;
+            does_forward(&self.bed, 0, self.tester.as_mut(), stream, &with)?;
         }
         Ok(())
     }
@@ -871,14 +880,14 @@ impl Device for Real<'_> {
         }
         if let Some(configuration) = &common.configuration {
             let (stream, control) = (&common.streams[0], self.control);
-            let (bed, tester) = (&self.bed, &mut self.tester);
+            let (bed, tester) = (&self.bed, self.tester.as_mut());
             configure(bed, 0, tester, stream, configuration, control, run)?;
         }
         self.begin(&self.variant.clone(), run)
     }
 
     fn names(&self) -> (&'static str, &'static str) {
-        (self.tester.mode().name(), self.tester.receiver_name())
+        self.tester.names()
     }
 }
 
@@ -936,7 +945,7 @@ impl Silence {
 
 /// Follows a trial: sets the load, reads counters, notices when it may end. `None` when it was stopped from outside.
 fn watch(
-    tester: &mut Tester,
+    tester: &mut dyn Rig,
     control: &Control,
     question: &Question,
     ways: usize,

@@ -21,6 +21,7 @@ use super::{Control, Measured, Parameters, Run, configure, open_tester, timestam
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::probe::{Probes, pairs};
+use crate::tester::Rig;
 
 /// What a trial takes beyond its windows: start, warm-up, drain, reading counters.
 const OVERHEAD: Duration = Duration::from_millis(250);
@@ -90,7 +91,7 @@ pub(super) fn run(
             let (bed, tester) = standing.as_mut().expect("just built");
             let mut bench = Bench {
                 bed,
-                tester,
+                tester: tester.as_mut(),
                 traffic: None,
                 count_reasons: false,
                 placement: &parameters.placement,
@@ -247,14 +248,14 @@ fn build(
     stream: &Stream,
     stop: &Control,
     run: &mut Run<'_>,
-) -> Result<(Bed, fwdlab_engine::Tester), LabError> {
+) -> Result<(Bed, Box<dyn Rig>), LabError> {
     let bed = Bed::up(1, &parameters.placement, false)?.unconfined(parameters.unconfined);
     let (mut tester, words) = open_tester(&bed, parameters)?;
     if !run.has_bed {
         run.bed_ready(&bed, &words)?;
     }
     if let Some(configuration) = &parameters.configuration {
-        configure(&bed, 0, &mut tester, stream, configuration, stop, run)?;
+        configure(&bed, 0, tester.as_mut(), stream, configuration, stop, run)?;
     }
     Ok((bed, tester))
 }
@@ -337,7 +338,7 @@ impl Progress<'_> {
     reason = "a record is made of that many things, once"
 )]
 pub(super) fn record(
-    tester: &fwdlab_engine::Tester,
+    tester: &dyn Rig,
     planned: &Planned,
     trials_before: usize,
     started_at: String,
@@ -366,9 +367,9 @@ pub(super) fn record(
         variant: Variant::default(),
         directions: Vec::new(),
         stream: stream.clone(),
-        engine: tester.mode().name().into(),
+        engine: tester.names().0.into(),
         hold_ups: load.map(|_| HoldUps::Forgive),
-        receiver: tester.receiver_name().into(),
+        receiver: tester.names().1.into(),
         duration_s: span,
         intended_load_pps: load,
         offered_load_pps: 0.0,

@@ -25,11 +25,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fwdlab_engine::Mode;
 use fwdlab_engine::sim::Dut;
-use fwdlab_engine::{Mode, Tester};
 use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::facts::Facts;
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed, MeanSize};
+use fwdlab_model::loss::{Chain, Stage};
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
@@ -43,6 +44,8 @@ use crate::error::LabError;
 use crate::placement::Placement;
 use crate::preflight::Watch;
 use crate::registry;
+use crate::tester::local::Chosen;
+use crate::tester::{self, Rig};
 
 /// Everything that decides what a run does; every default is resolved.
 #[derive(Debug, Clone)]
@@ -469,13 +472,7 @@ fn keep_inputs(
 }
 
 /// Opens the tester on a bed that is still plain and says in words why it is this engine.
-/// Which engine was chosen, in words, and why faster ones were not.
-struct Chosen {
-    words: String,
-    rejected: BTreeMap<String, String>,
-}
-
-fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, Chosen), LabError> {
+fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chosen), LabError> {
     let choice = fwdlab_engine::Choice {
         mode: parameters.engine,
         cpus: parameters.placement.generator_cpus.clone(),
@@ -486,35 +483,18 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Tester, Chosen), L
         },
         way_back: (bed.ways() > bed.duts()).then_some(bed.networks().reverse()),
     };
-    let (tester, rejected) = Tester::open(bed.paths(), &bed.networks().forward(), &choice)?;
-    let mut words = format!(
-        "{} ({})",
-        tester.capabilities().reached(),
-        tester.capabilities().summary
-    );
-    match parameters.engine {
-        Some(_) => words.push_str(", as asked for"),
-        None if rejected.is_empty() => words.push_str(", the fastest; it proved every path"),
-        None => {
-            let names: Vec<&str> = rejected.iter().map(|r| r.engine).collect();
-            words.push_str(&format!("; not possible here: {}", names.join(", ")));
-        }
-    }
-    let chosen = Chosen {
-        words,
-        rejected: rejected
-            .iter()
-            .map(|r| (r.engine.to_owned(), r.reason.to_string()))
-            .collect(),
-    };
-    Ok((tester, chosen))
+    Ok(tester::local::open(
+        bed.paths(),
+        &bed.networks().forward(),
+        &choice,
+    )?)
 }
 
 /// Applies a configuration and makes sure that the DUT still forwards with it.
 fn configure(
     bed: &Bed,
     dut: usize,
-    tester: &mut Tester,
+    tester: &mut dyn Rig,
     stream: &Stream,
     configuration: &Configuration,
     control: &Control,
@@ -545,7 +525,7 @@ fn configure(
 fn does_forward(
     bed: &Bed,
     dut: usize,
-    tester: &mut Tester,
+    tester: &mut dyn Rig,
     stream: &Stream,
     with: &str,
 ) -> Result<fwdlab_engine::tester::Proof, LabError> {
@@ -557,14 +537,20 @@ fn does_forward(
             configuration: with.to_owned(),
             sent: proof.sent,
             received: 0,
-            why: format!(
-                "{} frames reached the DUT's input and {} left at its output",
-                after.dut_in.0 - before.dut_in.0,
-                after.dut_out.0 - before.dut_out.0
-            ),
+            why: how_far(&trial::chain(&before, &after)),
         });
     }
     Ok(proof)
+}
+
+/// How far frames came of which none came back, as far as that was read.
+fn how_far(chain: &Chain) -> String {
+    match [Stage::DutInput, Stage::DutOutput].map(|stage| chain.passed(&stage)) {
+        [Some(reached), Some(left)] => {
+            format!("{reached} frames reached the DUT's input and {left} left at its output")
+        }
+        _ => "how far they came is not known, for the DUT's ports cannot be read".into(),
+    }
 }
 
 /// What no other run has: this moment in this process.

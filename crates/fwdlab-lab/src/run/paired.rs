@@ -21,6 +21,7 @@ use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
+use crate::tester::Rig;
 
 /// The plain DUT and the control stand beside the configurations.
 pub(super) const CONTROLS: usize = 2;
@@ -165,17 +166,21 @@ impl<'a> Row<'a> {
         }
         let pps = match self.load {
             Some(pps) => pps,
-            None => {
-                *(self.load).insert(intended(parameters, self.stream, &bed, &mut tester, stop)?)
-            }
+            None => *(self.load).insert(intended(
+                parameters,
+                self.stream,
+                &bed,
+                tester.as_mut(),
+                stop,
+            )?),
         };
         for (place, &configuration) in places.iter().enumerate() {
-            self.configure(&bed, place, configuration, &mut tester, stop, run)
+            self.configure(&bed, place, configuration, tester.as_mut(), stop, run)
                 .inspect_err(|_| self.failed = Some(configuration))?;
         }
         let mut bench = Bench {
             bed: &bed,
-            tester: &mut tester,
+            tester: tester.as_mut(),
             traffic: None,
             count_reasons: false,
             placement: &parameters.placement,
@@ -218,7 +223,7 @@ impl<'a> Row<'a> {
         bed: &Bed,
         place: usize,
         configuration: usize,
-        tester: &mut fwdlab_engine::Tester,
+        tester: &mut dyn Rig,
         stop: &Control,
         run: &mut Run<'_>,
     ) -> Result<(), LabError> {
@@ -287,7 +292,7 @@ fn intended(
     parameters: &Parameters,
     stream: &Stream,
     bed: &Bed,
-    tester: &mut fwdlab_engine::Tester,
+    tester: &mut dyn Rig,
     stop: &Control,
 ) -> Result<f64, LabError> {
     let asked = (parameters.load).map_or(Ok(None), |load| parameters.load_pps(load, stream));

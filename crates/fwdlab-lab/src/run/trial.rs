@@ -8,19 +8,20 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
 use fwdlab_engine::analysis::AnalysisPlan;
-use fwdlab_engine::{DropMonitor, HoldUps, Reading, ReceiveCounts, Schedule, Tester};
+use fwdlab_engine::{DropMonitor, HoldUps, Reading, ReceiveCounts, Schedule};
 use fwdlab_measure::conservation::{balance, is_settled, overcount};
 use fwdlab_measure::maxfwd::Window;
 use fwdlab_measure::paired::Slice;
-use fwdlab_model::loss::{Chain, Counters, Place, Reason, VethCounts};
+use fwdlab_model::loss::{Chain, Counters, Place, Reason, Stage, VethCounts};
 use fwdlab_model::trial::Stream;
 
-use crate::bed::{Bed, PortCounters};
+use crate::bed::{Bed, DutPorts, PortCounters};
 use crate::error::LabError;
 use crate::link_watch::LinkWatch;
 use crate::placement::Placement;
 use crate::probe::Probes;
 use crate::run::Control;
+use crate::tester::{Frames, Rig};
 
 /// Frames that prove a path.
 pub(super) const PROOF_FRAMES: u64 = 1000;
@@ -76,7 +77,7 @@ pub(super) fn block(duts: u32) -> Duration {
 /// What a trial needs, together.
 pub(super) struct Bench<'a> {
     pub bed: &'a Bed,
-    pub tester: &'a mut Tester,
+    pub tester: &'a mut dyn Rig,
     /// Offered instead of the stream's test frames.
     pub traffic: Option<Arc<fwdlab_engine::Traffic>>,
     /// Have the kernel's reasons for dropping frames counted. That costs the DUT time for every frame the kernel frees,
@@ -388,7 +389,7 @@ impl Bench<'_> {
         &mut self,
         stream: &Stream,
         schedule: Schedule,
-        work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
+        work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
         self.count_and_analyse(stream, None, schedule, schedule.load_pps, work)
     }
@@ -400,7 +401,7 @@ impl Bench<'_> {
         analysis: Option<AnalysisPlan>,
         schedule: Schedule,
         most_pps: Option<f64>,
-        work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
+        work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
         let mut watch = LinkWatch::open(self.bed)?;
         let counted = self.count_watched(stream, analysis, schedule, most_pps, &mut watch, work);
@@ -430,13 +431,14 @@ impl Bench<'_> {
         schedule: Schedule,
         most_pps: Option<f64>,
         watch: &mut LinkWatch,
-        work: impl FnOnce(&mut Tester, &Control) -> Result<T, LabError> + Send,
+        work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
         let (paths, both_ways) = (self.bed.ways(), self.ways() > 1);
-        match &self.traffic {
-            Some(traffic) => self.tester.arm_traffic(traffic, analysis)?,
-            None => self.tester.arm_with(stream, analysis)?,
-        }
+        let frames = match &self.traffic {
+            Some(traffic) => Frames::Traffic(traffic),
+            None => Frames::Stream(stream),
+        };
+        self.tester.arm(frames, analysis)?;
         let mut drops = self.count_reasons.then(DropMonitor::open).transpose()?;
         if let Some(drops) = &mut drops {
             drops.expect(self.tester.nonce())?;
@@ -563,7 +565,7 @@ struct Standing {
 }
 
 /// Goes on with another arrangement of the generator's memory, and waits until frames flow again.
-fn renew(tester: &mut Tester) -> Result<(), LabError> {
+fn renew(tester: &mut dyn Rig) -> Result<(), LabError> {
     let pause = tester.renew()?;
     if pause > Duration::ZERO {
         std::thread::sleep(pause + REFILL);
@@ -573,7 +575,7 @@ fn renew(tester: &mut Tester) -> Result<(), LabError> {
 
 fn one_slice(
     bed: &Bed,
-    tester: &mut Tester,
+    tester: &mut dyn Rig,
     configuration: usize,
     place: usize,
 ) -> Result<Slice, LabError> {
@@ -591,19 +593,30 @@ fn one_slice(
 }
 
 /// The meters of one path from one moment to another.
-fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
+pub(super) fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
     // a port that goes away takes its counters with it; that the trial is invalid then is said by who watches links
     let since = u64::saturating_sub;
+    let dut = |of: fn(&DutPorts) -> u64| match (&before.dut, &after.dut) {
+        (Some(before), Some(after)) => since(of(after), of(before)),
+        _ => 0,
+    };
     let counts = VethCounts {
         generator_port_tx_packets: since(after.tx.0, before.tx.0),
         generator_port_tx_dropped: since(after.tx.1, before.tx.1),
-        dut_in_rx_packets: since(after.dut_in.0, before.dut_in.0),
-        dut_in_rx_dropped: since(after.dut_in.1, before.dut_in.1),
-        dut_out_tx_packets: since(after.dut_out.0, before.dut_out.0),
-        dut_out_tx_dropped: since(after.dut_out.1, before.dut_out.1),
+        dut_in_rx_packets: dut(|dut| dut.input.0),
+        dut_in_rx_dropped: dut(|dut| dut.input.1),
+        dut_out_tx_packets: dut(|dut| dut.output.0),
+        dut_out_tx_dropped: dut(|dut| dut.output.1),
         receiver_port_rx_packets: since(after.rx.0, before.rx.0),
     };
-    counts.chain()
+    let mut chain = counts.chain();
+    if after.dut.is_none() {
+        chain.not_read(
+            &[Stage::DutInput, Stage::DutOutput],
+            "nobody can read the counters of this DUT",
+        );
+    }
+    chain
 }
 
 /// Frames handed over, those that a router does not forward included.

@@ -140,11 +140,19 @@ impl Running<'_> {
             }
             if let Some(configuration) = &common.configuration {
                 let control = self.control;
-                configure(&bed, 0, &mut tester, stream, configuration, control, run)?;
+                configure(
+                    &bed,
+                    0,
+                    tester.as_mut(),
+                    stream,
+                    configuration,
+                    control,
+                    run,
+                )?;
             }
             let mut bench = Bench {
                 bed: &bed,
-                tester: &mut tester,
+                tester: tester.as_mut(),
                 traffic: common.traffic.frames(stream, variant)?,
                 count_reasons: false,
                 placement: &common.placement,

@@ -1,0 +1,117 @@
+//! The rig in this process: the engine's tester.
+//!
+//! Nothing else in the lab names it. Start with [`open`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fwdlab_engine::analysis::{Analysis, AnalysisPlan};
+use fwdlab_engine::tester::Proof;
+use fwdlab_engine::{
+    Addresses, Choice, EngineError, Histogram, PathSpec, Reading, ReceiveCounts, Schedule, Tester,
+};
+use fwdlab_model::trial::Stream;
+
+use super::{Frames, Rig};
+use crate::error::LabError;
+
+/// Which engine was chosen, in words, and why faster ones were not.
+pub(crate) struct Chosen {
+    pub words: String,
+    pub rejected: BTreeMap<String, String>,
+}
+
+/// Opens the fastest engine that works on these paths, or the one that was asked for.
+///
+/// # Errors
+/// None does, or not that one.
+pub(crate) fn open(
+    paths: &[PathSpec],
+    addresses: &Addresses,
+    choice: &Choice,
+) -> Result<(Box<dyn Rig>, Chosen), EngineError> {
+    let (tester, rejected) = Tester::open(paths, addresses, choice)?;
+    let mut words = format!(
+        "{} ({})",
+        tester.capabilities().reached(),
+        tester.capabilities().summary
+    );
+    match choice.mode {
+        Some(_) => words.push_str(", as asked for"),
+        None if rejected.is_empty() => words.push_str(", the fastest; it proved every path"),
+        None => {
+            let names: Vec<&str> = rejected.iter().map(|r| r.engine).collect();
+            words.push_str(&format!("; not possible here: {}", names.join(", ")));
+        }
+    }
+    let chosen = Chosen {
+        words,
+        rejected: rejected
+            .iter()
+            .map(|r| (r.engine.to_owned(), r.reason.to_string()))
+            .collect(),
+    };
+    Ok((Box::new(tester), chosen))
+}
+
+impl Rig for Tester {
+    fn names(&self) -> (&'static str, &'static str) {
+        (self.mode().name(), self.receiver_name())
+    }
+
+    fn prove(&mut self, path: usize, stream: &Stream, frames: u64) -> Result<Proof, LabError> {
+        Ok(Tester::prove(self, path, stream, frames)?)
+    }
+
+    fn arm(&mut self, frames: Frames<'_>, analysis: Option<AnalysisPlan>) -> Result<(), LabError> {
+        match frames {
+            Frames::Stream(stream) => self.arm_with(stream, analysis)?,
+            Frames::Traffic(traffic) => self.arm_traffic(traffic, analysis)?,
+        }
+        Ok(())
+    }
+
+    fn nonce(&self) -> u16 {
+        Tester::nonce(self)
+    }
+
+    fn start(&mut self, schedule: Schedule) -> Result<(), LabError> {
+        Ok(Tester::start(self, schedule)?)
+    }
+
+    fn select(&mut self, path: usize) -> Result<(), LabError> {
+        Ok(Tester::select(self, path)?)
+    }
+
+    fn renew(&mut self) -> Result<Duration, LabError> {
+        Ok(Tester::renew(self)?)
+    }
+
+    fn set_load(&mut self, load_pps: f64) -> Result<(), LabError> {
+        Ok(Tester::set_load(self, load_pps)?)
+    }
+
+    fn is_done(&self) -> bool {
+        Tester::is_done(self)
+    }
+
+    fn read(&mut self) -> Result<Reading, LabError> {
+        Ok(Tester::read(self)?)
+    }
+
+    fn stop(&mut self) -> Result<Reading, LabError> {
+        Ok(Tester::stop(self)?)
+    }
+
+    fn receive_counts(&mut self, path: usize) -> Result<ReceiveCounts, LabError> {
+        Ok(Tester::receive_counts(self, path)?)
+    }
+
+    fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, LabError> {
+        Ok(Tester::analysis(self, path)?)
+    }
+
+    fn lateness(&self) -> Result<Option<Histogram>, LabError> {
+        Ok(Tester::lateness(self)?)
+    }
+}
