@@ -8,16 +8,15 @@ pub mod dut;
 pub mod error;
 pub mod facts;
 pub mod host;
-mod link_watch;
 pub mod placement;
 pub mod ports;
 pub mod preflight;
-pub mod probe;
 pub mod registry;
 pub mod run;
 mod snmp;
 mod sys;
 mod tester;
 pub mod user_namespace;
+pub mod witness;
 
 pub use error::LabError;

@@ -35,9 +35,9 @@ use crate::dut::PlannedReset;
 use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
 use crate::host::Limit;
-use crate::link_watch::WENT_DOWN;
-use crate::probe::Probes;
 use crate::tester::Rig;
+use crate::witness::WENT_DOWN;
+use crate::witness::probe::Probes;
 
 /// What a trial on the bed takes beyond its duration: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
@@ -98,7 +98,7 @@ pub(super) struct Made {
     pub latencies: Vec<Vec<Bucket>>,
     /// What it took with all its waits.
     pub took: Duration,
-    /// What the probes read before and after; nothing where the DUT is simulated.
+    /// What the probes read before and after; nothing where there are none, or the DUT is simulated.
     pub probes: Vec<Reading>,
     /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
     pub is_broken: bool,
@@ -487,8 +487,8 @@ impl Real<'_> {
         Ok(bench.overload(&stream)?.load_pps)
     }
 
-    /// What the probes read: before and after the traffic, never in it, where it would cost frames.
-    fn probes(&self) -> Reading {
+    /// What the probes read, where there are any: before and after the traffic, never in it, where it would cost frames.
+    fn probes(&self) -> Option<Reading> {
         Probes::on_dut_cpu(&self.common.placement, |probes| probes.best_of(READINGS))
     }
 
@@ -861,7 +861,7 @@ impl Device for Real<'_> {
                 counters,
                 latencies,
                 took,
-                probes: vec![before, after],
+                probes: before.into_iter().chain(after).collect(),
                 is_broken,
             }
         }))

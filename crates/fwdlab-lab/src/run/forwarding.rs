@@ -20,8 +20,8 @@ use super::trial::{Bench, Counted, Glimpse, Overload};
 use super::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
-use crate::probe::{Probes, pairs};
 use crate::tester::Rig;
+use crate::witness::probe::{Probes, pairs};
 
 /// What a trial takes beyond its windows: start, warm-up, drain, reading counters.
 const OVERHEAD: Duration = Duration::from_millis(250);
@@ -220,7 +220,7 @@ fn again_helps(raw: &[Raw], gate: Option<&Gate>, streams: &[Stream]) -> bool {
 /// How fast the DUT's CPU is now, and how far from the others: a fifth of a second of readings. The facts tell the distance.
 pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Reading> {
     let placement = &parameters.placement;
-    let readings: Vec<Reading> = Probes::on_dut_cpu(placement, |probes| {
+    let readings: Option<Vec<Reading>> = Probes::on_dut_cpu(placement, |probes| {
         (0..CALIBRATION_READINGS)
             .map(|_| {
                 std::thread::sleep(Duration::from_millis(1));
@@ -228,6 +228,8 @@ pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Readi
             })
             .collect()
     });
+    let is_absent = readings.is_none();
+    let readings = readings.unwrap_or_default();
     let gate = Gate::calibrate(&readings);
     facts.states = gate.map(|gate| gate.states()).unwrap_or_default();
     let told = match facts.states.first() {
@@ -235,6 +237,9 @@ pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Readi
             "{now} now: the round trip of a cache line between {}",
             pairs(placement)
         ),
+        _ if is_absent => {
+            "not read: there is no probe, for no CPU of the DUT is this machine's".into()
+        }
         _ if !placement.is_separate() => "not read: generator and DUT share a CPU".to_owned(),
         _ => "not read: it needs real-time priority (root), and the other CPUs for microseconds"
             .into(),

@@ -5,23 +5,23 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::AnalysisPlan;
-use fwdlab_engine::{DropMonitor, HoldUps, Reading, ReceiveCounts, Schedule};
+use fwdlab_engine::{HoldUps, Reading, ReceiveCounts, Schedule};
 use fwdlab_measure::conservation::{balance, is_settled, overcount};
 use fwdlab_measure::maxfwd::Window;
 use fwdlab_measure::paired::Slice;
-use fwdlab_model::loss::{Chain, Counters, Place, Reason, Stage, VethCounts};
+use fwdlab_model::loss::{Chain, Counters, Place, Stage, VethCounts};
 use fwdlab_model::trial::Stream;
 
 use crate::bed::{Bed, DutPorts, PortCounters};
 use crate::error::LabError;
-use crate::link_watch::LinkWatch;
 use crate::placement::Placement;
-use crate::probe::Probes;
 use crate::run::Control;
 use crate::tester::{Frames, Rig};
+use crate::witness::probe::Probes;
+use crate::witness::{Seen, Witnesses};
 
 /// Frames that prove a path.
 pub(super) const PROOF_FRAMES: u64 = 1000;
@@ -403,18 +403,17 @@ impl Bench<'_> {
         most_pps: Option<f64>,
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
-        let mut watch = LinkWatch::open(self.bed)?;
-        let counted = self.count_watched(stream, analysis, schedule, most_pps, &mut watch, work);
-        counted.map_err(|error| self.disturbed(error, &mut watch))
+        let mut beside = Witnesses::call(self.bed, self.count_reasons)?;
+        let counted = self.count_watched(stream, analysis, schedule, most_pps, &mut beside, work);
+        counted.map_err(|error| self.disturbed(error, &mut beside))
     }
 
     /// What failed with a port of the bed is no result, and no reason to give up.
-    fn disturbed(&self, error: LabError, watch: &mut LinkWatch) -> LabError {
+    fn disturbed(&self, error: LabError, beside: &mut Witnesses) -> LabError {
         if matches!(error, LabError::Interrupted | LabError::Store(_)) {
             return error;
         }
-        let mut what = watch.events().unwrap_or_default();
-        what.extend(self.bed.ports_amiss().unwrap_or_default());
+        let what = beside.of_failure(self.bed);
         match what.is_empty() {
             true => error,
             false => LabError::Disturbed {
@@ -430,7 +429,7 @@ impl Bench<'_> {
         analysis: Option<AnalysisPlan>,
         schedule: Schedule,
         most_pps: Option<f64>,
-        watch: &mut LinkWatch,
+        beside: &mut Witnesses,
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
         let (paths, both_ways) = (self.bed.ways(), self.ways() > 1);
@@ -439,12 +438,8 @@ impl Bench<'_> {
             None => Frames::Stream(stream),
         };
         self.tester.arm(frames, analysis)?;
-        let mut drops = self.count_reasons.then(DropMonitor::open).transpose()?;
-        if let Some(drops) = &mut drops {
-            drops.expect(self.tester.nonce())?;
-        }
+        beside.begin(self.tester.nonce())?;
         let before = self.standstill()?;
-        let clock = ClockWatch::new();
 
         let began = Instant::now();
         self.tester.start(schedule)?;
@@ -469,24 +464,14 @@ impl Bench<'_> {
         let elapsed_s = began.elapsed().as_secs_f64();
         let result = result?;
 
-        let mut objections = Vec::new();
-        objections.extend(clock.step());
-        let events = watch.events()?;
-        let is_broken = !events.is_empty();
-        objections.extend(events);
+        let Seen {
+            mut objections,
+            is_broken,
+            reasons,
+        } = beside.say()?;
         objections.extend(
             most_pps.and_then(|load| overcount(offered(&last), last.not_sent, load, elapsed_s)),
         );
-        let reasons: Option<Vec<Reason>> = match &mut drops {
-            None => None,
-            Some(drops) => Some(
-                drops
-                    .counts()?
-                    .into_iter()
-                    .map(|(reason, frames)| Reason { reason, frames })
-                    .collect(),
-            ),
-        };
         let count = |after: &[Standing]| -> Vec<Counters> {
             let counters = before.iter().zip(after).enumerate();
             let of_path = counters.map(|(k, (before, after))| Counters {
@@ -635,29 +620,4 @@ pub(super) fn sum(counts: &[u64]) -> u64 {
 
 fn seconds(from: &Reading, to: &Reading) -> f64 {
     (to.at_ns - from.at_ns) as f64 / 1e9
-}
-
-/// Notices when somebody sets the wall clock: no duration of ours uses it, but a step means that somebody works on this
-/// host while it measures.
-struct ClockWatch {
-    wall: SystemTime,
-    steady: Instant,
-}
-
-impl ClockWatch {
-    fn new() -> Self {
-        ClockWatch {
-            wall: SystemTime::now(),
-            steady: Instant::now(),
-        }
-    }
-
-    fn step(&self) -> Option<String> {
-        let wall = match self.wall.elapsed() {
-            Ok(forward) => forward.as_secs_f64(),
-            Err(backward) => -backward.duration().as_secs_f64(),
-        };
-        let step = wall - self.steady.elapsed().as_secs_f64();
-        (step.abs() > 0.1).then(|| format!("the clock was set by {step:+.1} s during the trial"))
-    }
 }

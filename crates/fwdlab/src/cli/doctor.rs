@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::builder::styling::{AnsiColor, Style};
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::preflight::{self, Check, Status};
-use fwdlab_lab::probe::Probes;
 use fwdlab_lab::registry::Registry;
 use fwdlab_lab::user_namespace;
+use fwdlab_lab::witness::probe::Probes;
 
 use super::Global;
 use crate::exit_code::Code;
@@ -102,7 +102,8 @@ fn noise() -> anyhow::Result<Vec<Check>> {
             std::thread::sleep(Duration::from_millis(4));
             probes.read()
         })
-    }))
+    })
+    .unwrap_or_default())
 }
 
 #[cfg(test)]

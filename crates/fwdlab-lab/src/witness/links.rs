@@ -23,7 +23,7 @@ const IFF_LOWER_UP: u32 = 1 << 16;
 
 /// Sockets that collect link messages.
 #[derive(Debug)]
-pub(crate) struct LinkWatch {
+pub(super) struct LinkWatch {
     sockets: Vec<(String, OwnedFd)>,
 }
 

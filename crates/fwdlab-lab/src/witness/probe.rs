@@ -62,19 +62,21 @@ impl Probes {
         }
     }
 
-    /// Has `work` done on the DUT's first CPU, with the priority that the probes need.
-    pub fn on_dut_cpu<T: Send + Default>(
+    /// Has `work` done on the DUT's first CPU, with the priority that the probes need; `None` where none of the DUT's CPUs is this
+    /// machine's, or the work panicked.
+    pub fn on_dut_cpu<T: Send>(
         placement: &Placement,
         work: impl FnOnce(&mut Probes) -> T + Send,
-    ) -> T {
+    ) -> Option<T> {
+        let cpu = placement.dut_cpus.get(..1)?;
         thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let _ = fwdlab_engine::port::pin(placement.dut_cpus.get(..1).unwrap_or_default());
+                let _ = fwdlab_engine::port::pin(cpu);
                 // without the privilege there is no distance either
                 let _ = fwdlab_engine::sys::become_real_time();
                 work(&mut Probes::open(placement))
             });
-            thread.join().unwrap_or_default()
+            thread.join().ok()
         })
     }
 
@@ -324,6 +326,13 @@ mod tests {
         assert!(others(&placement(&[0], &[0])).is_empty());
         let shared = Probes::open(&placement(&[0], &[0])).read();
         assert!(shared.additions_per_ns > 0.1 && shared.distances_ns.is_empty());
+    }
+
+    #[test]
+    fn there_is_no_probe_where_no_cpu_of_the_dut_is_ours() {
+        let elsewhere = Placement::default();
+        let read = Probes::on_dut_cpu(&elsewhere, |probes| probes.best_of(1));
+        assert_eq!(read, None);
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! What stands beside a trial and says what disturbed it: the links of the bed, the wall clock, the kernel's drops; and the probes of
+//! the machine.
+//!
+//! None of them decides what that means for a result. Each may be absent: nobody asks a kernel why it drops frames where that was not
+//! wanted, and there is no probe where no CPU of the DUT is this machine's. Start with [`Witnesses`]; [`probe`] is read beside windows
+//! and trials by who makes them.
+
+mod clock;
+mod links;
+pub mod probe;
+
+use fwdlab_engine::DropMonitor;
+use fwdlab_model::loss::Reason;
+
+use self::clock::ClockWatch;
+use self::links::LinkWatch;
+pub(crate) use self::links::WENT_DOWN;
+use crate::bed::Bed;
+use crate::error::LabError;
+
+/// Those of one trial.
+pub(crate) struct Witnesses {
+    links: LinkWatch,
+    clock: ClockWatch,
+    drops: Option<DropMonitor>,
+}
+
+/// What they saw in a trial.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Conditions that make it invalid.
+    pub objections: Vec<String>,
+    /// A port of the bed went down or away: one of them.
+    pub is_broken: bool,
+    /// The kernel's reasons for dropping frames of it; `None` where it was not asked.
+    pub reasons: Option<Vec<Reason>>,
+}
+
+impl Witnesses {
+    /// Begins to look, before anything of the trial is prepared. To count the kernel's reasons costs the DUT time.
+    ///
+    /// # Errors
+    /// A witness that should be there cannot be called.
+    pub fn call(bed: &Bed, count_reasons: bool) -> Result<Witnesses, LabError> {
+        Ok(Witnesses {
+            links: LinkWatch::open(bed)?,
+            clock: ClockWatch::new(),
+            drops: count_reasons.then(DropMonitor::open).transpose()?,
+        })
+    }
+
+    /// The trial is about to start; its frames carry this mark.
+    ///
+    /// # Errors
+    /// The kernel's drops cannot be counted.
+    pub fn begin(&mut self, nonce: u16) -> Result<(), LabError> {
+        if let Some(drops) = &mut self.drops {
+            drops.expect(nonce)?;
+        }
+        self.clock = ClockWatch::new();
+        Ok(())
+    }
+
+    /// What they saw until now.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn say(&mut self) -> Result<Seen, LabError> {
+        let events = self.links.events()?;
+        let reason = |(reason, frames)| Reason { reason, frames };
+        let counts = self.drops.as_ref().map(DropMonitor::counts).transpose()?;
+        Ok(Seen {
+            is_broken: !events.is_empty(),
+            objections: self.clock.step().into_iter().chain(events).collect(),
+            reasons: counts.map(|counts| counts.into_iter().map(reason).collect()),
+        })
+    }
+
+    /// Why something failed, where the bed is to blame: ports that went down or away; empty where they did not.
+    pub fn of_failure(&mut self, bed: &Bed) -> Vec<String> {
+        let mut what = self.links.events().unwrap_or_default();
+        what.extend(bed.ports_amiss().unwrap_or_default());
+        what
+    }
+}
