@@ -22,6 +22,7 @@ pub mod port;
 pub mod replay;
 pub mod resolve;
 pub mod rx_metadata;
+mod sender;
 pub mod sim;
 pub mod sink;
 pub mod stamps;

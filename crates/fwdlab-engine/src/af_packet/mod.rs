@@ -3,18 +3,12 @@
 //! The sender gives frames to the driver with `sendmmsg`, past the queueing discipline; the receiver counts with a
 //! classic BPF filter and copies almost nothing. Neither is fast: a frame costs as much to send as a router needs to
 //! forward it, so this sender alone cannot overload a DUT. Start with [`sender`] and [`PacketCount`].
-//!
-//! What all senders with a socket share is here too: the thread ([`SocketSender`](sender::SocketSender)), where its frames
-//! come from (`source.rs`), what it counts (`counters.rs`).
 
 mod analyse;
-pub(crate) mod counters;
 mod filter;
 mod link_stats;
 mod rx;
-pub(crate) mod sender;
 mod single;
-pub(crate) mod source;
 mod sys;
 mod tx;
 

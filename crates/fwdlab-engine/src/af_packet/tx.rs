@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_send_buffer_size;
 
-use super::counters::Counters;
 use super::link_stats::LinkStats;
-use super::sender::{BATCH, SocketSender, Transmit};
-use super::source::{Outline, Signed, Slot, Source};
 use super::sys::{self, Batch};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Mode, Sender, Timestamps};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
+use crate::sender::counters::Counters;
+use crate::sender::source::{Outline, Signed, Slot, Source};
+use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::stamps::{Departing, Kind, Log, Offers};
 use crate::sys::monotonic_ns;
 

@@ -6,8 +6,8 @@
 
 use super::metadata::{self, BYTES, ROOM};
 use super::sys::{CHUNK_BYTES, Umem};
-use crate::af_packet::source::{Outline, Slot, Source};
 use crate::error::EngineError;
+use crate::sender::source::{Outline, Slot, Source};
 
 /// The frames of one port.
 pub(super) struct FrameMemory {

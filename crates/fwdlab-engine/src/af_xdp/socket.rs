@@ -19,8 +19,8 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send,
 use super::metadata;
 use super::sys::{CHUNK_BYTES, Completions, Producer, set_budget, set_busy_poll};
 use super::tx::{Options, ZeroCopy};
-use crate::af_packet::counters::Counters;
-use crate::af_packet::sender::BATCH;
+use crate::sender::counters::Counters;
+use crate::sender::thread::BATCH;
 
 /// Entries of a queue's rings, a power of two. A frame is ours again when the DUT has fetched it, so there must be clearly
 /// more than a veth queue holds (256): with fewer, the sender waits for the DUT, and overload shows no loss.

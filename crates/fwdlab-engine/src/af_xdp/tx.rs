@@ -19,12 +19,12 @@ use super::memory::FrameMemory;
 use super::metadata;
 use super::socket::{ENTRIES, Queue};
 use super::sys::{CHUNK_BYTES, transmit_queues};
-use crate::af_packet::counters::Counters;
-use crate::af_packet::sender::{BATCH, SocketSender, Transmit};
-use crate::af_packet::source::{Outline, Signed, Source};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
+use crate::sender::counters::Counters;
+use crate::sender::source::{Outline, Signed, Source};
+use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::stamps::{self, Kind, Log, Origin, Stamped};
 
 /// The kernel releases a queue some time after its socket is closed, and says EBUSY until then.
@@ -492,9 +492,9 @@ impl Transmit for XdpTransmit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::af_packet::source::TestSource;
     use crate::generator::{Frames, Schedule, TestFrames};
     use crate::pacer::HoldUps;
+    use crate::sender::source::TestSource;
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
     /// A ring of completions that a test has written: of five frames the device took, it says of three when they left.

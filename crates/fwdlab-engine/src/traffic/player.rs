@@ -10,9 +10,9 @@ use fwdlab_packet::Signature;
 use fwdlab_packet::modifier::{self, Lists, Machine};
 
 use super::{Emission, Stream, Traffic, TrafficFrames};
-use crate::af_packet::source::{Room, Slot};
 use crate::error::EngineError;
 use crate::pacer::{CATCH_UP, FINE, FRACTION, gap, scaled};
+use crate::sender::source::{Room, Slot};
 
 /// Where a time between two units belongs to: to the nearer.
 const HALF: u128 = 1 << (FINE - 1);
