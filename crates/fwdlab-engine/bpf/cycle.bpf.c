@@ -152,8 +152,7 @@ static __always_inline int sign(struct xdp_md *ctx, const struct slot *slot, __u
 	return 1;
 }
 
-SEC("xdp")
-int transmit_cycle(struct xdp_md *ctx)
+static __always_inline int transmit(struct xdp_md *ctx, const int over_time)
 {
 	__u32 zero = 0;
 	const struct cycle *all = bpf_map_lookup_elem(&cycle, &zero);
@@ -163,7 +162,7 @@ int transmit_cycle(struct xdp_md *ctx)
 	if (!all || !c || !p)
 		return XDP_ABORTED;
 
-	__u64 stamp = due(c, p);
+	__u64 stamp = due(c, p, over_time);
 
 	if (!stamp)
 		return XDP_DROP;
@@ -187,7 +186,19 @@ int transmit_cycle(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	++*sequence;
 	p->slot = number + 1 < all->slots ? number + 1 : 0;
-	return leave(c, p, slot->flags >> PATH_SHIFT, slot->steps);
+	return leave(c, p, slot->flags >> PATH_SHIFT, slot->steps, over_time);
+}
+
+SEC("xdp")
+int transmit_cycle(struct xdp_md *ctx)
+{
+	return transmit(ctx, 0);
+}
+
+SEC("xdp")
+int over_time_cycle(struct xdp_md *ctx)
+{
+	return transmit(ctx, 1);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

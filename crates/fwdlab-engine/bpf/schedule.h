@@ -43,6 +43,18 @@ struct control {
 	__u32 catch_up_us;      /* a sender that was held up longer than this has missed frames */
 	__u32 batch_mask;       /* calls in a batch, a power of two, less one */
 	__u32 relief;           /* missed frames are made up: gaps are so many 65536ths shorter; 0 = they are forgiven */
+	__u64 end_position;     /* a load over time: frames from this position on are planned for the end or later */
+	__u64 pieces;           /* how many pieces it has; read when the schedule begins */
+};
+
+/*
+ * A load over time comes in pieces, in each of which frames are evenly spaced. User space makes so many that no frame is planned for
+ * another time than it should be by more than what the batches of the kernel differ anyway, and the first of each exactly.
+ */
+struct piece {
+	__u64 at;               /* when its first frame is planned, 1/65536 ns after the start */
+	__u64 gap;
+	__u64 from;             /* position of that frame: how many are planned before it, in 1/65536; NEVER behind the last piece */
 };
 
 /* Frames planned from one time to another were due while the sender was held up, and waited until a third. */
@@ -76,6 +88,10 @@ struct progress {
 	__u32 first;            /* hold-ups whose frames have not all left: the oldest, and how many there are */
 	__u32 kept;
 	struct waited hold_ups[HOLD_UPS];
+	__u64 position;         /* a load over time: position of the next frame */
+	__u64 piece_end;        /* and where its piece ends */
+	__u32 piece;            /* which one that is */
+	__u32 pieces;           /* of so many */
 };
 
 struct {
@@ -84,6 +100,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct control);
 } control SEC(".maps");
+
+#define MAX_PIECES 65536
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PIECES + 2);
+	__type(key, __u32);
+	__type(value, struct piece);
+} pieces SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -183,6 +208,142 @@ __attribute__((noinline)) int hold_up_replan(struct progress *p, __u64 before)
 	return 0;
 }
 
+/* How long so many steps of a gap are, however many. */
+static __always_inline __u64 span(__u64 gap, __u64 steps)
+{
+	__u64 part = gap & 0xffff;
+
+	return (gap >> 16) * steps + part * (steps >> 16) + ((part * (steps & 0xffff)) >> 16);
+}
+
+/* The last piece from the current one on that begins at or before a position, or a time. */
+static __always_inline __u32 search_piece(const struct progress *p, __u64 until, const int by_time)
+{
+	__u32 low = p->piece, high = p->pieces;
+
+	for (int i = 0; i < 17; i++) {
+		__u32 middle = (low + high) / 2;
+		const struct piece *piece;
+
+		if (high - low < 2 || high > MAX_PIECES)
+			break;
+		piece = bpf_map_lookup_elem(&pieces, &middle);
+		if (!piece)
+			break;
+		if ((by_time ? piece->at : piece->from) <= until)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The next frame has another position: which piece that is in, from the current one on, and when it is planned. */
+__attribute__((noinline)) int find_piece(struct progress *p)
+{
+	const struct piece *piece, *next;
+	__u32 at, behind;
+
+	if (!p)
+		return 0;
+	at = search_piece(p, p->position, 0);
+	behind = at + 1;
+	piece = bpf_map_lookup_elem(&pieces, &at);
+	next = bpf_map_lookup_elem(&pieces, &behind);
+	if (!piece || !next)
+		return 0;
+	p->piece = at;
+	p->piece_end = next->from;
+	p->gap = piece->gap;
+	p->next = piece->at + span(piece->gap, p->position - piece->from);
+	return 0;
+}
+
+/* Which position is planned for a time, which is not before the next frame: how many frames are planned until then, in 1/65536. */
+__attribute__((noinline)) __u64 position_at(const struct progress *p, __u64 time)
+{
+	const struct piece *piece, *next;
+	__u64 frames, rest, position;
+	__u32 at, behind;
+
+	if (!p)
+		return 0;
+	at = search_piece(p, time, 1);
+	behind = at + 1;
+	piece = bpf_map_lookup_elem(&pieces, &at);
+	next = bpf_map_lookup_elem(&pieces, &behind);
+	if (!piece || !next || !piece->gap || time < piece->at)
+		return p->position;
+	frames = (time - piece->at) / piece->gap;
+	rest = (time - piece->at) % piece->gap;
+	rest = piece->gap >> 48 ? rest / (piece->gap >> 16) : (rest << 16) / piece->gap;
+	position = piece->from + (frames << 16) + (rest & 0xffff);
+	if (position >= next->from)
+		position = next->from - 1;
+	return position > p->position ? position : p->position;
+}
+
+/* On by so many frames. */
+static __always_inline void skip_over_time(struct progress *p, __u64 frames)
+{
+	p->position += frames << 16;
+	find_piece(p);
+}
+
+/* As forgive(), of a load over time. */
+static __always_inline void forgive_over_time(struct progress *p, __u64 frames)
+{
+	__u64 before = p->next, time;
+
+	skip_over_time(p, frames);
+	time = p->next > before ? p->next - before : 0;
+	p->not_sent += frames;
+	p->lag -= time < p->lag ? time : p->lag;
+}
+
+/* As miss(), of a load over time: all frames that are planned until now but the newest were missed. */
+__attribute__((noinline)) int miss_over_time(struct progress *p, __u64 now, __u32 relief)
+{
+	__u64 before, position, frames, slot;
+	__u32 piece;
+
+	if (!p)
+		return 0;
+	frames = (position_at(p, now) - p->position) >> 16;
+	if (!relief) {
+		forgive_over_time(p, frames);
+		return 0;
+	}
+	before = p->next;
+	position = p->position;
+	piece = p->piece;
+	slot = before + p->lag;
+	skip_over_time(p, frames);
+	/* behind the end nothing is planned, and the next leaves at once */
+	if (p->piece_end == NEVER)
+		p->lag += now - before;
+	else if (p->next > before)
+		p->lag += p->next - before;
+	p->position = position;
+	p->piece = piece;
+	find_piece(p);
+	held_up(p, slot, p->next + p->lag);
+	/* more is not owed */
+	if (p->lag > MOST_OWED) {
+		position = position_at(p, p->next + p->lag - MOST_OWED);
+		forgive_over_time(p, (position - p->position + 0xffff) >> 16);
+	}
+	return 0;
+}
+
+/* What was planned for before the end of a load over time never leaves. */
+__attribute__((noinline)) int end_over_time(struct progress *p, __u64 end_position)
+{
+	if (p)
+		forgive_over_time(p, (end_position - p->position + 0xffff) >> 16);
+	return 0;
+}
+
 /* All frames that are due but the newest were missed. */
 static __always_inline void miss(const volatile struct control *c, struct progress *p, __u64 behind)
 {
@@ -232,7 +393,8 @@ static __always_inline void change_gap(struct progress *p, __u64 elapsed, __u64 
 }
 
 /* Reads the clock. Returns it when a frame is due, else 0. `flushed`: the port has all frames of earlier calls. */
-static __always_inline __u64 look(const volatile struct control *c, struct progress *p, int flushed, int finished)
+static __always_inline __u64 look(const volatile struct control *c, struct progress *p, int flushed, int finished,
+				  const int over_time)
 {
 	__u64 now = NOW();
 	__u64 start = c->start_ns, end = c->end_ns, gap = c->gap;       /* once: they may change between two readings */
@@ -249,6 +411,12 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 		p->steps = 0;
 		p->oldest = 0;
 		p->kept = 0;
+		if (over_time) {
+			p->position = 0;
+			p->piece = 0;
+			p->pieces = c->pieces;
+			find_piece(p);
+		}
 	}
 	if (flushed && p->oldest) {
 		__u32 zero = 0;
@@ -264,15 +432,18 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 		p->until = 0;
 		/* a sender that is stopped early has no end of its own */
 		elapsed = end > start ? (end - start) << FRACTION : 0;
-		if (p->next >= elapsed) {
+		if (over_time ? !elapsed || p->position >= c->end_position : p->next >= elapsed) {
 			if (elapsed)
 				p->lag = 0;
 			return 0;
 		}
-		left = elapsed - p->next;
+		left = elapsed > p->next ? elapsed - p->next : 0;
 		behind = (now - end) << FRACTION;
 		if (!c->relief || behind + left - interval(left, c->relief) > OVERTIME) {
-			forgive(p, (left - 1) / p->gap + 1);
+			if (over_time)
+				end_over_time(p, c->end_position);
+			else
+				forgive(p, (left - 1) / p->gap + 1);
 			p->lag = 0;
 			return 0;
 		}
@@ -282,7 +453,7 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 		return now;
 	}
 	elapsed = (now - start) << FRACTION;
-	if (p->gap != gap)
+	if (!over_time && p->gap != gap)
 		change_gap(p, elapsed, gap);
 	/* after the end, what is planned for later must not leave: look every time */
 	if (now < end)
@@ -294,7 +465,10 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 		/* the hold-up itself is part of how late frames were */
 		if (!p->oldest)
 			p->oldest = p->next + p->lag + 1;
-		miss(c, p, behind);
+		if (over_time)
+			miss_over_time(p, elapsed - p->lag, c->relief);
+		else
+			miss(c, p, behind);
 	}
 	return now;
 }
@@ -304,7 +478,7 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
  * because the sender was held up; flat out, that is now or at most 15 frames ago. 0: none is due. Keeps the mean rate exact:
  * the plan advances by the gap, not by the time of sending.
  */
-static __always_inline __u64 due(const volatile struct control *c, struct progress *p)
+static __always_inline __u64 due(const volatile struct control *c, struct progress *p, const int over_time)
 {
 	__u64 calls, frames, departure;
 	int flushed, finished;
@@ -318,7 +492,7 @@ static __always_inline __u64 due(const volatile struct control *c, struct progre
 	flushed = !(calls & c->batch_mask);
 	finished = frames && p->sequence >= frames;
 	if (flushed || finished || p->next + p->lag >= p->until) {
-		__u64 now = look(c, p, flushed, finished);
+		__u64 now = look(c, p, flushed, finished, over_time);
 
 		if (now && !p->gap) {
 			__u32 spare = ~calls & CLOCK_MASK;
@@ -340,7 +514,7 @@ static __always_inline __u64 due(const volatile struct control *c, struct progre
 }
 
 /* A frame is about to leave; the next is planned so many steps later, and what is owed makes it leave earlier than that. */
-static __always_inline void advance(const volatile struct control *c, struct progress *p, __u32 steps)
+static __always_inline void advance(const volatile struct control *c, struct progress *p, __u32 steps, const int over_time)
 {
 	__u64 step, relief;
 
@@ -348,7 +522,18 @@ static __always_inline void advance(const volatile struct control *c, struct pro
 	if (!p->gap)
 		return;
 	step = interval(p->gap, steps);
-	p->next += step;
+	if (over_time) {
+		__u64 before = p->next;
+
+		p->position += steps;
+		if (p->position < p->piece_end)
+			p->next += step;
+		else
+			find_piece(p);
+		step = p->next > before ? p->next - before : 0;
+	} else {
+		p->next += step;
+	}
 	p->steps = steps;
 	/* after the end, when the clock is read for every frame, each is one that was missed */
 	if (!p->until)
@@ -362,13 +547,14 @@ static __always_inline void advance(const volatile struct control *c, struct pro
 }
 
 /* Counts the frame and sends it into the path that is selected now, or one behind it; the next is due so many steps later. */
-static __always_inline int leave(const volatile struct control *c, struct progress *p, __u32 behind, __u32 steps)
+static __always_inline int leave(const volatile struct control *c, struct progress *p, __u32 behind, __u32 steps,
+				 const int over_time)
 {
 	__u32 path = c->path + behind;
 
 	if (path >= MAX_PATHS)
 		return XDP_ABORTED;
-	advance(c, p, steps);
+	advance(c, p, steps, over_time);
 	if (bpf_redirect_map(&ports, path, XDP_DROP) != XDP_REDIRECT) {
 		/* the port is gone */
 		p->not_sent++;

@@ -9,8 +9,7 @@ static unsigned long long set_clock;
 
 #include "schedule.h"
 
-SEC("xdp")
-int tick(struct xdp_md *ctx)
+static __always_inline int look_once(struct xdp_md *ctx, const int over_time)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 zero = 0;
@@ -21,13 +20,25 @@ int tick(struct xdp_md *ctx)
 	if (!c || !p || data + 16 > end)
 		return XDP_ABORTED;
 	set_clock = *(__u64 *)data;
-	departure = due(c, p);
+	departure = due(c, p, over_time);
 	if (!departure)
 		return XDP_DROP;
 	*(__u64 *)data = departure;
 	*(__u64 *)(data + 8) = p->next + p->lag;
-	advance(c, p, ONE_GAP);
+	advance(c, p, ONE_GAP, over_time);
 	return XDP_PASS;
+}
+
+SEC("xdp")
+int tick(struct xdp_md *ctx)
+{
+	return look_once(ctx, 0);
+}
+
+SEC("xdp")
+int tick_over_time(struct xdp_md *ctx)
+{
+	return look_once(ctx, 1);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -72,7 +72,7 @@ static __always_inline void begin_row(struct stream *s, struct progress *p, cons
 	}
 }
 
-static __always_inline int transmit(struct xdp_md *ctx, const int ip4)
+static __always_inline int transmit(struct xdp_md *ctx, const int ip4, const int over_time)
 {
 	const int udp = ip4 ? UDP_OFFSET_V4 : UDP_OFFSET_V6, signature = udp + 8;
 	const int source = ip4 ? 26 : 34, destination = ip4 ? 30 : 50;
@@ -85,7 +85,7 @@ static __always_inline int transmit(struct xdp_md *ctx, const int ip4)
 	if (!s || !c || !p || data + signature + SIGNATURE_BYTES > end)
 		return XDP_ABORTED;
 
-	__u64 stamp = due(c, p);
+	__u64 stamp = due(c, p, over_time);
 
 	if (!stamp)
 		return XDP_DROP;
@@ -114,19 +114,31 @@ static __always_inline int transmit(struct xdp_md *ctx, const int ip4)
 	/* magic 2 is in the head; stream 2, which is 0, and sequence 6; time 8 */
 	*(__u64 *)(data + signature + 2) = bpf_cpu_to_be64(sequence);
 	*(__u64 *)(data + signature + 10) = bpf_cpu_to_be64(stamp);
-	return leave(c, p, 0, ONE_GAP);
+	return leave(c, p, 0, ONE_GAP, over_time);
 }
 
 SEC("xdp")
 int transmit_v4(struct xdp_md *ctx)
 {
-	return transmit(ctx, 1);
+	return transmit(ctx, 1, 0);
 }
 
 SEC("xdp")
 int transmit_v6(struct xdp_md *ctx)
 {
-	return transmit(ctx, 0);
+	return transmit(ctx, 0, 0);
+}
+
+SEC("xdp")
+int over_time_v4(struct xdp_md *ctx)
+{
+	return transmit(ctx, 1, 1);
+}
+
+SEC("xdp")
+int over_time_v6(struct xdp_md *ctx)
+{
+	return transmit(ctx, 0, 1);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

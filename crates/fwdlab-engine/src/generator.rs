@@ -11,6 +11,7 @@ use crate::af_xdp::Offers;
 use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::histogram::Histogram;
+use crate::load::LoadPlan;
 use crate::pacer::HoldUps;
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::traffic::TrafficFrames;
@@ -193,10 +194,10 @@ pub struct TestFrames {
 }
 
 /// When frames leave.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// Intended load in frames per second; `None` is flat out.
-    pub load_pps: Option<f64>,
+    /// The intended load over time.
+    pub load: LoadPlan,
     /// Send so many frames and no more.
     pub frames: Option<u64>,
     /// No frame is planned for later than this after the start.
@@ -307,10 +308,10 @@ pub trait Sender: Send {
     }
 
     /// Sends with another intended load from now on, in frames per second, without a gap. Of what was missed before becomes what
-    /// [`HoldUps`] says.
+    /// [`HoldUps`] says. For somebody who watches and decides; a load that is known before is a [`LoadPlan`].
     ///
     /// # Errors
-    /// The sender does not run, was started flat out, or cannot.
+    /// The sender does not run, was started flat out or with stretches, or cannot.
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError>;
 
     /// By how much frames left later than intended since the start: one value for each look at the clock that found frames

@@ -14,6 +14,7 @@ pub mod drops;
 pub mod error;
 pub mod generator;
 pub mod histogram;
+pub mod load;
 pub mod memory;
 pub mod mtu;
 pub mod netdev;
@@ -42,6 +43,7 @@ pub use generator::{
     Sender, SignaturePlace, TestFrames, Timestamps,
 };
 pub use histogram::Histogram;
+pub use load::LoadPlan;
 pub use pacer::HoldUps;
 pub use port::{PathSpec, PortSpec};
 pub use tester::{Addresses, Choice, Proof, Reading, Rejected, Tester};

@@ -17,6 +17,7 @@ use crate::generator::{
     SignaturePlace, TestFrames,
 };
 use crate::histogram::Histogram;
+use crate::load::LoadPlan;
 use crate::pacer::HoldUps;
 use crate::port::PathSpec;
 use crate::sys::monotonic_ns;
@@ -228,7 +229,7 @@ impl Tester {
     ) -> Result<Proof, EngineError> {
         self.arm_path(path, stream, None)?;
         self.start(Schedule {
-            load_pps: Some(PROOF_LOAD_PPS),
+            load: LoadPlan::Constant(PROOF_LOAD_PPS),
             frames: Some(frames),
             at_most: Duration::from_secs_f64(frames as f64 / PROOF_LOAD_PPS) * 2 + PROOF_PATIENCE,
             hold_ups: HoldUps::Forgive,
@@ -355,7 +356,7 @@ impl Tester {
     /// Sends with another intended load from now on ([`Sender::set_load`]).
     ///
     /// # Errors
-    /// The sender does not run, was started flat out, or cannot.
+    /// The sender does not run, was started flat out or with stretches, or cannot.
     pub fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
         self.sender.set_load(load_pps)
     }

@@ -51,7 +51,7 @@ fn live(paths: &[PathSpec]) -> Option<XdpLive> {
 
 fn schedule(load_pps: Option<f64>, frames: Option<u64>) -> Schedule {
     Schedule {
-        load_pps,
+        load: load_pps.into(),
         frames,
         at_most: Duration::from_secs(15),
         hold_ups: HoldUps::Forgive,

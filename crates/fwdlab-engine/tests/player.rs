@@ -597,10 +597,10 @@ fn what_is_late_is_forgiven_to_streams_without_end_and_put_off_for_others() {
         timing(10_000.0, Emission::Burst { frames: 30 }),
     ]);
     let mut player = Player::new(&frames, None).unwrap();
-    player.forgive(100 * US * UNIT);
+    player.forgive(100 * US * UNIT, 100 * US * UNIT);
     assert_eq!((player.not_sent(), player.due()), (0, Some(0)), "caught up");
     let now = 1000 * US * UNIT;
-    player.forgive(now);
+    player.forgive(now, 100 * US * UNIT);
     assert_eq!(player.not_sent(), 100);
     let all = times(&mut player, 120);
     assert_eq!(all[..2], [(now, 0), (now, 1)]);
@@ -682,7 +682,7 @@ fn absurd_times_do_not_overflow() {
         let mut player = Player::new(&frames, Some(load)).unwrap();
         for now in [0, SECOND, u64::MAX] {
             times(&mut player, 10);
-            player.forgive(now);
+            player.forgive(now, 100 * US * UNIT);
             player.set_load(1e6, now);
         }
     }

@@ -371,7 +371,7 @@ fn flows_that_the_dut_drops_are_named() {
                 .unwrap();
             sender
                 .start(Schedule {
-                    load_pps: Some(20_000.0),
+                    load: Some(20_000.0).into(),
                     frames: Some(sent),
                     at_most: Duration::from_secs(10),
                     hold_ups: HoldUps::Forgive,

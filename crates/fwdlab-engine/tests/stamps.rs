@@ -61,7 +61,7 @@ fn expected() -> Expected {
 
 fn schedule(frames: u64) -> Schedule {
     Schedule {
-        load_pps: Some(2000.0),
+        load: Some(2000.0).into(),
         frames: Some(frames),
         at_most: Duration::from_secs(20),
         hold_ups: HoldUps::Forgive,

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::af_packet::PacketCount;
 use fwdlab_engine::xdp_count::{XdpCount, XdpPass};
 use fwdlab_engine::{
-    Choice, DropMonitor, EngineError, Expected, Frames, HoldUps, Mode, Reading, ReceiveCounts,
-    Receiver, Schedule, SignaturePlace, TestFrames, Tester,
+    Choice, DropMonitor, EngineError, Expected, Frames, HoldUps, LoadPlan, Mode, Reading,
+    ReceiveCounts, Receiver, Schedule, SignaturePlace, TestFrames, Tester,
 };
+use fwdlab_model::procedure::Stretch;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
@@ -76,7 +77,7 @@ fn open(bed: &Bed, choice: Choice) -> Option<Tester> {
 
 fn paced(frames: u64) -> Schedule {
     Schedule {
-        load_pps: Some(LOAD_PPS),
+        load: Some(LOAD_PPS).into(),
         frames: Some(frames),
         at_most: Duration::from_secs(10),
         hold_ups: HoldUps::Forgive,
@@ -113,6 +114,47 @@ fn every_frame_of_every_sender_arrives() {
             assert_eq!((counts.wrong_length, counts.late), (0, 0), "{case}");
             let port = bed.transmitted(0).since(before);
             assert_eq!((port.packets, port.dropped), (FRAMES, 0), "{case}");
+        }
+    }
+}
+
+/// A load over time puts out the frames of its integral, by any engine; what the sender could not send is counted.
+#[test]
+fn a_ramp_is_its_integral() {
+    let Some(bed) = bed(1) else { return };
+    let stretch = |ms: u64, from_pps, to_pps| Stretch {
+        duration_ns: ms * 1_000_000,
+        from_pps,
+        to_pps,
+    };
+    let load = LoadPlan::over(vec![
+        stretch(200, 0.0, 50_000.0),
+        stretch(50, 0.0, 0.0),
+        stretch(150, 40_000.0, 10_000.0),
+    ]);
+    for mode in Mode::ALL {
+        let Some(mut tester) = tester(&bed, Some(mode)) else {
+            continue;
+        };
+        for hold_ups in [HoldUps::Forgive, HoldUps::MakeUp { most_pps: None }] {
+            let before = bed.transmitted(0);
+            tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+            tester
+                .start(Schedule {
+                    load: load.clone(),
+                    frames: None,
+                    at_most: Duration::from_millis(400),
+                    hold_ups,
+                    path: 0,
+                })
+                .unwrap();
+            assert!(tester.set_load(1e4).is_err(), "{}", mode.name());
+            let reading = finish(&mut tester);
+            let case = format!("{} {}: {reading:?}", mode.name(), hold_ups.name());
+            assert_eq!(reading.sent[0] + reading.not_sent, 5000 + 3750, "{case}");
+            assert_eq!(reading.received, reading.sent, "{case}");
+            let port = bed.transmitted(0).since(before);
+            assert_eq!(port.packets, reading.sent[0], "{case}");
         }
     }
 }
@@ -209,7 +251,7 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
         tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
         tester
             .start(Schedule {
-                load_pps: None,
+                load: None.into(),
                 at_most: Duration::from_millis(200),
                 frames: None,
                 hold_ups: HoldUps::Forgive,
@@ -297,7 +339,7 @@ fn overload(bed: &Bed, mode: Mode) -> Option<(Reading, Transmitted)> {
     tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
     tester
         .start(Schedule {
-            load_pps: None,
+            load: None.into(),
             ..paced(OVERLOAD)
         })
         .unwrap();
@@ -344,7 +386,7 @@ fn a_renewed_sender_goes_on_and_owes_nothing_for_the_pause() {
         let began = Instant::now();
         tester
             .start(Schedule {
-                load_pps: Some(LOAD_PPS),
+                load: Some(LOAD_PPS).into(),
                 frames: None,
                 at_most: Duration::from_secs(20),
                 hold_ups: HoldUps::Forgive,
@@ -393,7 +435,7 @@ fn frames_on_the_wire_are_those_of_the_template() {
             tester.arm(&stream).unwrap();
             tester
                 .start(Schedule {
-                    load_pps: Some(capture.load_pps),
+                    load: Some(capture.load_pps).into(),
                     ..paced(ROUNDS * u64::from(FLOWS))
                 })
                 .unwrap();

@@ -155,7 +155,7 @@ impl Contender for Ours {
 
     fn go(&mut self) -> Result<(), String> {
         let flat_out = Schedule {
-            load_pps: None,
+            load: None.into(),
             frames: None,
             at_most: AT_MOST,
             hold_ups: HoldUps::Forgive,

@@ -493,6 +493,7 @@ impl Transmit for XdpTransmit {
 mod tests {
     use super::*;
     use crate::generator::{Frames, Schedule, TestFrames};
+    use crate::load::LoadPlan;
     use crate::pacer::HoldUps;
     use crate::sender::source::TestSource;
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
@@ -515,13 +516,13 @@ mod tests {
         let mut memory = FrameMemory::new(8).unwrap();
         memory.arm(&outline, 8, true);
         let schedule = Schedule {
-            load_pps: None,
+            load: LoadPlan::FlatOut,
             frames: Some(100),
             at_most: Duration::from_secs(1),
             hold_ups: HoldUps::Forgive,
             path: 0,
         };
-        let mut source = TestSource::new(&frames, &schedule, 0);
+        let mut source = TestSource::new(&frames, &schedule);
         source.look(1);
         let mut departing = Departing {
             signed: Some(outline.signed),

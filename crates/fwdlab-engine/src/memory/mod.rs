@@ -184,6 +184,10 @@ mod tests {
     use super::*;
     use crate::HoldUps;
     use crate::generator::{Frames, Schedule, TestFrames};
+    use crate::load::LoadPlan;
+    use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
+    use fwdlab_model::procedure::Stretch;
+    use fwdlab_packet::modifier::Program;
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
     use std::time::Duration;
 
@@ -242,6 +246,98 @@ mod tests {
         }
     }
 
+    /// A load over time: exactly the frames of its integral, of test frames and of the streams of a profile together.
+    #[test]
+    fn a_load_over_time_is_its_integral() {
+        let stretch = |ms: u64, from_pps, to_pps| Stretch {
+            duration_ns: ms * 1_000_000,
+            from_pps,
+            to_pps,
+        };
+        let stretches = vec![
+            stretch(100, 0.0, 1e6),
+            stretch(50, 300_000.0, 300_000.0),
+            stretch(50, 0.0, 0.0),
+            stretch(100, 1e6, 123_456.0),
+        ];
+        let profile = Frames::Traffic(streams(&[1.0, 3.0]));
+        for (frames, streams) in [(frames(), 1), (profile, 2)] {
+            for hold_ups in [HoldUps::Forgive, MAKE_UP] {
+                let mut sender = sender(1, &[]);
+                sender.arm(&frames).expect("room for the frames");
+                let schedule = Schedule {
+                    load: LoadPlan::over(stretches.clone()),
+                    frames: None,
+                    at_most: Duration::from_millis(300),
+                    hold_ups,
+                    path: 0,
+                };
+                sender.start(schedule).expect("a thread");
+                assert!(sender.set_load(1e6).is_err(), "the load is known before");
+                while !sender.is_done() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let counts = sender.stop().expect("a thread that ends");
+                let due = counts.sent[0] + counts.not_sent;
+                let integral = 50_000.0 + 15_000.0 + 56_172.8_f64;
+                // every stream has its first frame at the begin
+                let allowed = integral.floor() as u64..=integral.floor() as u64 + streams;
+                assert!(allowed.contains(&due), "{due} of {integral}: {counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn streams_with_times_of_their_own_follow_one_load_only() {
+        let mut own = streams(&[1.0, 3.0]);
+        let traffic = std::sync::Arc::make_mut(&mut own.traffic);
+        traffic.streams[1].timing.delay_ns = 1_000_000;
+        let mut sender = sender(1, &[]);
+        sender
+            .arm(&Frames::Traffic(own))
+            .expect("room for the frames");
+        let mut schedule = schedule(Some(1e5));
+        schedule.path = 0;
+        schedule.load = LoadPlan::over(vec![Stretch {
+            duration_ns: 1_000_000,
+            from_pps: 1.0,
+            to_pps: 1e6,
+        }]);
+        let why = sender.start(schedule).expect_err("a delay").to_string();
+        assert!(why.contains("times of their own"), "{why}");
+    }
+
+    /// Streams of these shares.
+    fn streams(rates: &[f64]) -> TrafficFrames {
+        let stream = |(id, &rate_pps): (u16, &f64)| Stream {
+            id,
+            name: id.to_string(),
+            kinds: vec![Kind {
+                template: vec![0; 60],
+                program: Program::default(),
+                place: None,
+            }],
+            pattern: vec![0],
+            timing: Timing {
+                rate_pps,
+                mode: Emission::Continuous,
+                delay_ns: 0,
+                waits: false,
+                next: None,
+                runs: None,
+            },
+            path: 0,
+        };
+        let traffic = Traffic {
+            name: "shares".into(),
+            streams: (0..).zip(rates).map(stream).collect(),
+        };
+        TrafficFrames {
+            traffic: traffic.into(),
+            nonce: 1,
+        }
+    }
+
     const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
 
     fn frames() -> Frames {
@@ -261,7 +357,7 @@ mod tests {
 
     fn schedule(load_pps: Option<f64>) -> Schedule {
         Schedule {
-            load_pps,
+            load: load_pps.into(),
             frames: Some(100_000),
             at_most: Duration::from_secs(5),
             hold_ups: HoldUps::Forgive,

@@ -20,6 +20,7 @@ use self::sys::{BATCH, Socket};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Frames, Mode, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
+use crate::load::LoadPlan;
 use crate::mtu;
 use crate::pacer::{CATCH_UP_US, FRACTION, HoldUps, Lag, OVERTIME_NS};
 use crate::port::{PortSpec, interface_index, pin, within};
@@ -141,6 +142,16 @@ impl Sender for Replay {
         if self.running.is_some() {
             return Err(EngineError::Frames("the sender still runs".into()));
         }
+        let load_pps = match (self.pace, &schedule.load) {
+            (Pace::Own { .. }, _) | (_, LoadPlan::FlatOut) => None,
+            (_, LoadPlan::Constant(pps)) => Some(*pps),
+            (_, LoadPlan::Stretches(_)) => {
+                return Err(EngineError::Unsupported {
+                    engine: "replay",
+                    what: "send a recording at a load that changes; it has times of its own, or one load".into(),
+                });
+            }
+        };
         let coming = (self.recording).play(self.rounds, &self.port.interface, self.mtu)?;
         self.progress = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
@@ -148,7 +159,7 @@ impl Sender for Replay {
             interface: self.port.interface.clone(),
             socket: self.socket.clone(),
             coming,
-            times: match (self.pace, schedule.load_pps) {
+            times: match (self.pace, load_pps) {
                 (Pace::Own { speed }, _) => Times::Own { speed },
                 (Pace::Schedule, Some(pps)) => Times::Even { gap_ns: 1e9 / pps },
                 (Pace::Schedule, None) => Times::FlatOut,
@@ -160,7 +171,7 @@ impl Sender for Replay {
                     HoldUps::Forgive => HoldUps::MakeUp { most_pps: None },
                     make_up => make_up,
                 },
-                schedule.load_pps.unwrap_or(0.0),
+                load_pps.unwrap_or(0.0),
             ),
             progress: self.progress.clone(),
             stop: stop.clone(),

@@ -6,3 +6,4 @@
 pub(crate) mod counters;
 pub(crate) mod source;
 pub(crate) mod thread;
+mod warp;

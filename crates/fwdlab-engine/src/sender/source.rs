@@ -5,12 +5,16 @@
 
 use fwdlab_packet::{FrameTemplate, Order, Signature, Walk};
 
+use super::warp::{Bent, Straight, Warp};
 use crate::analysis::find;
 use crate::error::EngineError;
 use crate::generator::{Frames, Schedule, SignaturePlace, TestFrames};
-use crate::pacer::{CATCH_UP, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, gap};
+use crate::pacer::{
+    CATCH_UP, Curve, Even, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, Plan, gap,
+};
 use crate::traffic::TrafficFrames;
 use crate::traffic::player::{Player, Upcoming};
+use fwdlab_model::procedure::Stretch;
 
 /// Cached frames take no more memory than this, so that they and their rings stay in a second-level cache.
 pub(crate) const CACHE_BYTES: usize = 1 << 20;
@@ -206,20 +210,42 @@ fn cycle(player: &mut Player) -> Option<Vec<Cached>> {
     Some(cycle)
 }
 
-/// Test frames.
-pub(crate) struct TestSource {
+/// Test frames, whose times follow a plan.
+pub(crate) struct TestSource<P = Even> {
     template: FrameTemplate,
     walk: Walk,
     flows: u32,
     lane: u32,
     signature: Signature,
-    pacer: Option<Pacer>,
+    pacer: Option<Pacer<P>>,
     left: u64,
     due: u64,
 }
 
 impl TestSource {
-    pub(crate) fn new(frames: &TestFrames, schedule: &Schedule, start_ns: u64) -> TestSource {
+    /// With one load, or flat out.
+    pub(crate) fn new(frames: &TestFrames, schedule: &Schedule) -> TestSource {
+        let length_ns = length_ns(schedule);
+        let pacer = |pps| Pacer::new(pps, schedule.hold_ups, 0, length_ns);
+        let pacer = schedule.load.peak_pps().map(pacer);
+        TestSource::paced(frames, schedule, pacer)
+    }
+}
+
+impl TestSource<Curve> {
+    /// With a load over time.
+    pub(crate) fn over(
+        stretches: &[Stretch],
+        frames: &TestFrames,
+        schedule: &Schedule,
+    ) -> TestSource<Curve> {
+        let pacer = Pacer::over(stretches, schedule.hold_ups, 0, length_ns(schedule));
+        TestSource::paced(frames, schedule, Some(pacer))
+    }
+}
+
+impl<P: Plan> TestSource<P> {
+    fn paced(frames: &TestFrames, schedule: &Schedule, pacer: Option<Pacer<P>>) -> TestSource<P> {
         TestSource {
             template: frames.template.clone(),
             walk: frames.flows.walk(Order::Sequential),
@@ -229,17 +255,20 @@ impl TestSource {
                 nonce: frames.nonce,
                 ..Signature::default()
             },
-            pacer: schedule.load_pps.map(|pps| {
-                let end_ns = start_ns.saturating_add(length_ns(schedule));
-                Pacer::new(pps, schedule.hold_ups, start_ns, end_ns)
-            }),
+            pacer,
             left: schedule.frames.unwrap_or(u64::MAX),
             due: 0,
         }
     }
+
+    /// The first frame is due then.
+    pub(crate) fn starting(mut self, start_ns: u64) -> TestSource<P> {
+        self.pacer = self.pacer.map(|pacer| pacer.starting(start_ns));
+        self
+    }
 }
 
-impl Source for TestSource {
+impl<P: Plan> Source for TestSource<P> {
     #[inline]
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         let Some(pacer) = &mut self.pacer else {
@@ -324,9 +353,13 @@ impl Source for TestSource {
 
     fn set_load(&mut self, load_pps: f64, now_ns: u64) {
         if let Some(pacer) = &mut self.pacer {
-            pacer.set_load(load_pps, now_ns);
+            P::set_load(pacer, load_pps, now_ns);
         }
     }
+}
+
+fn whole_gap(load_pps: f64) -> u64 {
+    ((gap(load_pps) >> FINE) as u64).max(1)
 }
 
 /// How long a trial lasts.
@@ -336,16 +369,18 @@ fn length_ns(schedule: &Schedule) -> u64 {
 
 /// What a profile says. What is missed is made up by all streams together: the player's time is put off, and goes faster until it
 /// has caught up.
-pub(crate) struct TrafficSource {
+pub(crate) struct TrafficSource<W = Straight> {
     player: Player,
+    warp: W,
     start_ns: u64,
     /// A frame that is planned later than this does not leave: a nanosecond before the end.
     last: u64,
+    /// The load, where there is one.
     load_pps: Option<f64>,
+    /// What is missed is missed in whole parts of this, the mean time between frames.
+    gap: u64,
     hold_ups: HoldUps,
     lag: Lag,
-    /// What is planned is so much later than the player says: loads changed while frames were owed.
-    moved: i64,
     left: u64,
     /// The last look: frames that are due up to here leave; flat out, all.
     until: u64,
@@ -357,22 +392,52 @@ pub(crate) struct TrafficSource {
 }
 
 impl TrafficSource {
-    pub(crate) fn new(player: Player, schedule: &Schedule, start_ns: u64) -> TrafficSource {
+    /// With one load, which is the player's, or flat out.
+    pub(crate) fn new(player: Player, schedule: &Schedule) -> TrafficSource {
+        let load_pps = schedule.load.peak_pps();
+        let gap = load_pps.map_or(1, whole_gap);
+        let straight = Straight { moved: 0 };
+        TrafficSource::with(player, straight, gap, schedule)
+    }
+}
+
+impl TrafficSource<Bent> {
+    /// With a load over time.
+    pub(crate) fn over(
+        stretches: &[Stretch],
+        frames: &TrafficFrames,
+        schedule: &Schedule,
+    ) -> Result<TrafficSource<Bent>, EngineError> {
+        let (player, bent) = Bent::new(stretches, frames)?;
+        Ok(TrafficSource::with(player, bent, 1, schedule))
+    }
+}
+
+impl<W: Warp> TrafficSource<W> {
+    fn with(player: Player, warp: W, gap: u64, schedule: &Schedule) -> TrafficSource<W> {
+        let load_pps = schedule.load.peak_pps();
         TrafficSource {
             player,
-            start_ns,
+            warp,
+            start_ns: 0,
             last: length_ns(schedule).saturating_sub(1) << FRACTION,
-            load_pps: schedule.load_pps,
+            load_pps,
+            gap,
             hold_ups: schedule.hold_ups,
-            lag: Lag::new(schedule.hold_ups, schedule.load_pps.unwrap_or(f64::MAX)),
-            moved: 0,
+            lag: Lag::new(schedule.hold_ups, load_pps.unwrap_or(f64::MAX)),
             left: schedule.frames.unwrap_or(u64::MAX),
             until: 0,
             turn: 0,
-            now_ns: start_ns,
+            now_ns: 0,
             overtime: false,
             given_up: 0,
         }
+    }
+
+    /// Its time begins then.
+    pub(crate) fn starting(mut self, start_ns: u64) -> TrafficSource<W> {
+        (self.start_ns, self.now_ns) = (start_ns, start_ns);
+        self
     }
 
     #[inline]
@@ -390,34 +455,20 @@ impl TrafficSource {
     /// When a frame leaves that is due then for the player.
     #[inline]
     fn slot(&self, due: u64) -> u64 {
-        due.wrapping_add_signed(self.moved)
-            .wrapping_add(self.lag.time())
+        self.warp.planned(due).wrapping_add(self.lag.time())
     }
 
     /// The intended departure of the next frame: see [`HoldUps::MakeUp`].
     #[inline]
     fn intended_ns(&mut self, next: Upcoming) -> u64 {
-        let planned = next.due.wrapping_add_signed(self.moved);
+        let planned = self.warp.planned(next.due);
         let intended = self.lag.intended(planned) - self.player.waited();
         self.start_ns + (intended >> FRACTION)
     }
 
     /// Is it planned for a time before the end?
     fn is_planned(&self, due: u64) -> bool {
-        i128::from(due) + i128::from(self.moved) <= i128::from(self.last)
-    }
-
-    /// The player's time.
-    fn of_player(&self, elapsed: u64) -> u64 {
-        elapsed
-            .wrapping_sub(self.lag.time())
-            .wrapping_add_signed(-self.moved)
-    }
-
-    /// The mean time between frames.
-    fn gap(&self) -> u64 {
-        let gap = self.load_pps.map_or(0, gap);
-        ((gap >> FINE) as u64).max(1)
+        self.warp.is_by(due, self.last)
     }
 
     /// A frame that was due then has left.
@@ -425,7 +476,7 @@ impl TrafficSource {
     fn advance(&mut self, due: u64) {
         self.left -= 1;
         if let Some(next) = self.player.due() {
-            self.lag.advance(1, next.saturating_sub(due));
+            self.lag.advance(1, self.warp.step(due, next));
         }
     }
 
@@ -433,10 +484,10 @@ impl TrafficSource {
     #[cold]
     fn miss(&mut self, late: u64, elapsed: u64) {
         if !self.lag.makes_up() {
-            return self.player.forgive(self.of_player(elapsed));
+            let now = elapsed.wrapping_sub(self.lag.time());
+            return self.warp.forgive(&mut self.player, now);
         }
-        let gap = self.gap();
-        let missed = late / gap * gap;
+        let missed = late / self.gap * self.gap;
         self.lag.lengthen(missed);
         self.lag.held_up(elapsed - late, elapsed - late + missed);
         self.give_up_while(|source, _| source.lag.excess() > 0);
@@ -451,13 +502,13 @@ impl TrafficSource {
             };
             self.player.skip();
             let next = self.player.due().unwrap_or(due);
-            self.lag.shorten(next.saturating_sub(due));
+            self.lag.shorten(self.warp.step(due, next));
             self.given_up += 1;
         }
     }
 }
 
-impl Source for TrafficSource {
+impl<W: Warp> Source for TrafficSource<W> {
     #[inline]
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         self.now_ns = now_ns;
@@ -540,7 +591,7 @@ impl Source for TrafficSource {
         };
         self.overtime = true;
         if self.is_planned(due) {
-            let left = self.last.wrapping_sub(due.wrapping_add_signed(self.moved));
+            let left = self.last.wrapping_sub(self.warp.planned(due));
             let late = self.units(now_ns).saturating_sub(self.last);
             if self.lag.fits(left, late) {
                 return true;
@@ -556,8 +607,8 @@ impl Source for TrafficSource {
             return;
         };
         // who has sent all that it was to owes nothing
-        let until = self.slot(due).wrapping_add_signed(-self.moved);
-        self.give_up_while(|source, due| source.lag.time() > 0 && due < until);
+        let until = self.slot(due);
+        self.give_up_while(|source, due| source.lag.time() > 0 && source.warp.planned(due) < until);
         self.lag.settle();
     }
 
@@ -570,7 +621,9 @@ impl Source for TrafficSource {
     }
 
     fn set_load(&mut self, load_pps: f64, now_ns: u64) {
-        let (Some(before), Some(due)) = (self.load_pps, self.player.due()) else {
+        let (Some(before), Some(due), Some(_)) =
+            (self.load_pps, self.player.due(), self.warp.moved())
+        else {
             return;
         };
         let now = self.units(now_ns);
@@ -580,15 +633,17 @@ impl Source for TrafficSource {
             self.miss(late, now);
         }
         // what is owed leaves as it would, and the others after it
-        self.player.set_load(load_pps, self.of_player(now));
-        self.load_pps = Some(load_pps);
+        let planned = self.warp.planned(due);
+        let of_player = self.warp.of_player(now.wrapping_sub(self.lag.time()));
+        self.player.set_load(load_pps, of_player);
+        (self.load_pps, self.gap) = (Some(load_pps), whole_gap(load_pps));
         let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
-        let planned = due.wrapping_add_signed(self.moved);
         self.lag.change(relief, gap(before), gap(load_pps));
-        self.moved += lag as i64 - self.lag.time() as i64;
+        if let Some(moved) = self.warp.moved() {
+            *moved += lag as i64 - self.lag.time() as i64;
+        }
         if let Some(due) = self.player.due() {
-            self.lag
-                .replan(planned, due.wrapping_add_signed(self.moved));
+            self.lag.replan(planned, self.warp.planned(due));
         }
         self.give_up_while(|source, _| source.lag.excess() > 0);
     }
@@ -597,6 +652,7 @@ impl Source for TrafficSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::LoadPlan;
     use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
     use fwdlab_packet::modifier::{Instruction, Program};
     use std::time::Duration;
@@ -648,13 +704,13 @@ mod tests {
 
     fn source(hold_ups: HoldUps, at_most: u64, frames: Option<u64>) -> TrafficSource {
         let schedule = Schedule {
-            load_pps: Some(1_110_000.0),
+            load: LoadPlan::Constant(1_110_000.0),
             frames,
             at_most: Duration::from_nanos(at_most),
             hold_ups,
             path: 0,
         };
-        TrafficSource::new(chain(), &schedule, START)
+        TrafficSource::new(chain(), &schedule).starting(START)
     }
 
     /// Streams and departures (ns after the start) of a sender that looks every 100 ns and once sleeps.
@@ -856,7 +912,7 @@ mod tests {
                 nonce: 1,
             };
             let schedule = Schedule {
-                load_pps,
+                load: load_pps.into(),
                 frames: Some(1000),
                 at_most: Duration::from_secs(1),
                 hold_ups: HoldUps::Forgive,
@@ -868,7 +924,7 @@ mod tests {
                     Some(_) => player,
                     None => player.without_times(),
                 };
-                TrafficSource::new(player, &schedule, START)
+                TrafficSource::new(player, &schedule).starting(START)
             };
             assert_eq!(
                 source().player.is_uniform(),
@@ -915,17 +971,14 @@ mod tests {
         let mut source = source(MAKE_UP, 1000 * MS, None);
         play_until(&mut source, 10 * MS);
         source.look(START + 30 * MS);
-        let (due, owed) = (
-            source.player.due().unwrap(),
-            source.lag.time() / source.gap(),
-        );
+        let (due, owed) = (source.player.due().unwrap(), source.lag.time() / source.gap);
         let slot = source.slot(due);
         assert!(owed > 20_000, "{owed}");
         source.set_load(555_000.0, START + 30 * MS);
         // not earlier, nor a gap later
         let moved = source.slot(source.player.due().unwrap()) - slot;
         assert!(moved >> FRACTION <= 1000, "{moved}");
-        assert_eq!(source.lag.time() / source.gap(), owed);
+        assert_eq!(source.lag.time() / source.gap, owed);
         assert_eq!(source.not_sent(), 0);
     }
 

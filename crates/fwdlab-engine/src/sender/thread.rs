@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use super::counters::{Counters, OwnLine};
 use super::source::{Outline, Source, TestSource, TrafficSource};
+use super::warp::Bent;
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Frames, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
-use crate::pacer::LONGEST_NS;
+use crate::load::LoadPlan;
+use crate::pacer::{Curve, LONGEST_NS};
 use crate::port::pin;
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
@@ -80,7 +82,7 @@ pub(crate) struct SocketSender<T> {
     armed: Option<Armed>,
     /// Absent while the thread has it, and after the thread has died.
     transmit: Option<T>,
-    paced: bool,
+    load: LoadPlan,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<(T, Result<(), EngineError>)>>,
 }
@@ -126,7 +128,7 @@ impl<T: Transmit> SocketSender<T> {
             paths,
             armed: None,
             transmit: Some(transmit),
-            paced: false,
+            load: LoadPlan::FlatOut,
             shared: Arc::new(Shared::new(paths, 0)),
             thread: None,
         }
@@ -166,17 +168,8 @@ impl<T: Transmit> Sender for SocketSender<T> {
         let Some(Armed { frames, streams }) = &self.armed else {
             return Err(EngineError::Frames("the sender is not armed".into()));
         };
-        let frames = frames.clone();
-        let player = match &frames {
-            Frames::Traffic(frames) => {
-                let player = Player::new(frames, schedule.load_pps)?;
-                Some(match schedule.load_pps {
-                    Some(_) => player,
-                    None => player.without_times(),
-                })
-            }
-            Frames::Test(_) => None,
-        };
+        schedule.load.check()?;
+        let source = AnySource::new(frames, &schedule)?;
         let Some(mut transmit) = self.transmit.take() else {
             return Err(EngineError::Frames("the sender still runs".into()));
         };
@@ -186,7 +179,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
         orders.path.store(schedule.path, Ordering::Relaxed);
         shared.done.store(false, Ordering::Relaxed);
         self.shared = shared.clone();
-        self.paced = schedule.load_pps.is_some();
+        self.load = schedule.load.clone();
         let cpus = self.cpus.clone();
         let thread = thread::Builder::new()
             .name("fwdlab-send".into())
@@ -196,16 +189,17 @@ impl<T: Transmit> Sender for SocketSender<T> {
                 let result = pinned.and_then(|()| transmit.begin()).and_then(|()| {
                     // The clock of the schedule starts here, so that a thread that was slow to start owes nothing.
                     let start_ns = monotonic_ns();
-                    match (frames, player) {
-                        (Frames::Traffic(_), Some(player)) => {
-                            let source = TrafficSource::new(player, &schedule, start_ns);
-                            send(&mut transmit, source, &schedule, start_ns, &shared)
-                        }
-                        (Frames::Test(frames), _) => {
-                            let source = TestSource::new(&frames, &schedule, start_ns);
-                            send(&mut transmit, source, &schedule, start_ns, &shared)
-                        }
-                        (Frames::Traffic(_), None) => Ok(()),
+                    let job = Job {
+                        transmit: &mut transmit,
+                        schedule: &schedule,
+                        start_ns,
+                        shared: &shared,
+                    };
+                    match source {
+                        AnySource::Test(source) => job.run(source.starting(start_ns)),
+                        AnySource::TestOverTime(source) => job.run(source.starting(start_ns)),
+                        AnySource::Traffic(source) => job.run(source.starting(start_ns)),
+                        AnySource::TrafficOverTime(source) => job.run(source.starting(start_ns)),
                     }
                 });
                 let result = result.and(transmit.end(&shared.counters));
@@ -236,11 +230,8 @@ impl<T: Transmit> Sender for SocketSender<T> {
                 "the sender does not run; start it with this load".into(),
             ));
         }
-        if !self.paced {
-            return Err(EngineError::Frames(
-                "the sender was started flat out and has no load to change; start it with one"
-                    .into(),
-            ));
+        if !matches!(self.load, LoadPlan::Constant(_)) {
+            return Err(self.load.unchangeable());
         }
         let orders = &self.shared.orders.0;
         orders.load_pps.store(load_pps.to_bits(), Ordering::Relaxed);
@@ -248,7 +239,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
     }
 
     fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
-        Ok(self.paced.then(|| self.shared.counters.lateness()))
+        Ok((!self.load.is_flat_out()).then(|| self.shared.counters.lateness()))
     }
 
     fn counts(&self) -> Result<SendCounts, EngineError> {
@@ -301,6 +292,56 @@ impl<T> Drop for SocketSender<T> {
     }
 }
 
+/// Frames and when they leave: one kind of source for each kind of plan, so that one load costs nothing for the others.
+enum AnySource {
+    Test(TestSource),
+    TestOverTime(TestSource<Curve>),
+    Traffic(TrafficSource),
+    TrafficOverTime(TrafficSource<Bent>),
+}
+
+impl AnySource {
+    fn new(frames: &Frames, schedule: &Schedule) -> Result<AnySource, EngineError> {
+        Ok(match (frames, &schedule.load) {
+            (Frames::Test(frames), LoadPlan::Stretches(stretches)) => {
+                AnySource::TestOverTime(TestSource::over(stretches, frames, schedule))
+            }
+            (Frames::Test(frames), _) => AnySource::Test(TestSource::new(frames, schedule)),
+            (Frames::Traffic(frames), LoadPlan::Stretches(stretches)) => {
+                AnySource::TrafficOverTime(TrafficSource::over(stretches, frames, schedule)?)
+            }
+            (Frames::Traffic(frames), LoadPlan::Constant(pps)) => {
+                let player = Player::new(frames, Some(*pps))?;
+                AnySource::Traffic(TrafficSource::new(player, schedule))
+            }
+            (Frames::Traffic(frames), LoadPlan::FlatOut) => {
+                let player = Player::new(frames, None)?.without_times();
+                AnySource::Traffic(TrafficSource::new(player, schedule))
+            }
+        })
+    }
+}
+
+/// What the thread does, but for the frames.
+struct Job<'a, T> {
+    transmit: &'a mut T,
+    schedule: &'a Schedule,
+    start_ns: u64,
+    shared: &'a Shared,
+}
+
+impl<T: Transmit> Job<'_, T> {
+    fn run<S: Source>(self, frames: S) -> Result<(), EngineError> {
+        send(
+            self.transmit,
+            frames,
+            self.schedule,
+            self.start_ns,
+            self.shared,
+        )
+    }
+}
+
 /// The loop of the sender thread: until it is told to stop, everything is sent, or the time has run out.
 fn send<T: Transmit, S: Source>(
     transmit: &mut T,
@@ -312,7 +353,7 @@ fn send<T: Transmit, S: Source>(
     let at_most_ns = (schedule.at_most.as_nanos()).min(LONGEST_NS.into()) as u64;
     let end_ns = start_ns.saturating_add(at_most_ns);
     let (orders, counters) = (&shared.orders.0, &shared.counters);
-    let paced = schedule.load_pps.is_some();
+    let paced = !schedule.load.is_flat_out();
     let mut turn = 0;
     while !orders.stop.load(Ordering::Acquire) {
         let holds = transmit.holds();

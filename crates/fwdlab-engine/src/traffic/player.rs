@@ -11,7 +11,7 @@ use fwdlab_packet::modifier::{self, Lists, Machine};
 
 use super::{Emission, Stream, Traffic, TrafficFrames};
 use crate::error::EngineError;
-use crate::pacer::{CATCH_UP, FINE, FRACTION, gap, scaled};
+use crate::pacer::{FINE, FRACTION, gap, scaled};
 use crate::sender::source::{Room, Slot};
 
 /// Where a time between two units belongs to: to the nearer.
@@ -246,6 +246,11 @@ impl Player {
         one_stream && self.voices.iter().all(|voice| voice.pattern.len() == 1)
     }
 
+    /// Do all streams send without end from the start, so that only the load says when?
+    pub(crate) fn is_steady(&self) -> bool {
+        self.timeline.is_steady()
+    }
+
     /// As [`take`](Self::take) after [`take`](Self::take) of [uniform](Self::is_uniform) frames, all with this time, up to so
     /// many and as long as there is room. Returns how many.
     #[inline]
@@ -282,16 +287,16 @@ impl Player {
         self.find_next();
     }
 
-    /// Lets go of what has been due for too long at `now`: continuous streams that are more than 100 us late keep their
+    /// Lets go of what has been due for too long at `now`: continuous streams that are later than `patience` keep their
     /// newest frame, and those before it will never leave ([`not_sent`](Self::not_sent)). Streams that send a certain number
     /// of frames do not lose any, but go on from now.
     #[inline]
-    pub fn forgive(&mut self, now: u64) {
+    pub fn forgive(&mut self, now: u64, patience: u64) {
         if self
             .due()
-            .is_some_and(|due| due.saturating_add(CATCH_UP) < now)
+            .is_some_and(|due| due.saturating_add(patience) < now)
         {
-            self.timeline.forgive(now);
+            self.timeline.forgive(now, patience);
             self.find_next();
         }
     }
@@ -552,13 +557,18 @@ impl Timeline {
     /// How many frames of each stream there are in one round of an order that repeats, if all streams send without end from
     /// the start and in whole proportions.
     fn shares(&self) -> Option<Vec<u64>> {
-        let steady =
-            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits;
-        if !self.tracks.iter().all(steady) {
+        if !self.is_steady() {
             return None;
         }
         let rates: Vec<f64> = self.tracks.iter().map(|track| track.rate_pps).collect();
         proportions(&rates)
+    }
+
+    /// Do all streams send without end from the start?
+    fn is_steady(&self) -> bool {
+        let steady =
+            |track: &Track| track.mode == Emission::Continuous && track.delay == 0 && !track.waits;
+        self.tracks.iter().all(steady)
     }
 
     /// Makes gaps whole parts of one round, where rates are in proportion but for their last bits: otherwise the order of
@@ -628,10 +638,10 @@ impl Timeline {
     }
 
     #[cold]
-    fn forgive(&mut self, now: u64) {
+    fn forgive(&mut self, now: u64, patience: u64) {
         for track in self.tracks.iter_mut().filter(|track| track.sends) {
             let behind = now.saturating_sub(track.due());
-            if behind <= CATCH_UP {
+            if behind <= patience {
                 continue;
             }
             match track.mode {

@@ -14,6 +14,7 @@
 //! find it changed.
 
 mod cycle;
+mod pieces;
 mod sys;
 mod test_frames;
 
@@ -30,13 +31,15 @@ use aya::{Ebpf, EbpfLoader};
 use fwdlab_packet::IpVersion;
 
 use self::cycle::Cycle;
+use self::pieces::Pieces;
 pub(crate) use self::sys::Interfaces;
-use self::sys::{Control, CycleSize, Line, MAX_PATHS, Progress, Stream};
+use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
 use crate::error::EngineError;
 use crate::generator::{
     Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames, Timestamps,
 };
 use crate::histogram::{BUCKETS, Histogram};
+use crate::load::LoadPlan;
 use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, HoldUps, OVERTIME_NS};
 use crate::port::{PathSpec, enter, interface_index, pin, within};
 use crate::sys::{become_preferred, interrupt, monotonic_ns, prepare_interrupts};
@@ -100,6 +103,7 @@ struct Loaded {
     control: Array<MapData, Control>,
     progress: Array<MapData, Progress>,
     lateness: Array<MapData, [u64; BUCKETS]>,
+    pieces: Array<MapData, Piece>,
     programs: Arc<Ebpf>,
 }
 
@@ -120,13 +124,17 @@ struct Profile {
 
 #[derive(Clone)]
 struct Armed {
-    program: &'static str,
+    /// With one load or flat out, and with a load over time.
+    programs: [&'static str; 2],
     /// What every page begins as.
     page: Vec<u8>,
 }
 
 struct Running {
     control: Control,
+    load: LoadPlan,
+    /// Of a load over time.
+    pieces: Option<Pieces>,
     hold_ups: HoldUps,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), EngineError>>,
@@ -190,11 +198,11 @@ impl XdpLive {
             .stream
             .set(0, stream, 0)
             .map_err(|e| EngineError::bpf("hand the frames to the live-frames sender", &e))?;
-        let program = match frames.flows.version() {
-            IpVersion::V4 => "transmit_v4",
-            IpVersion::V6 => "transmit_v6",
+        let programs = match frames.flows.version() {
+            IpVersion::V4 => ["transmit_v4", "over_time_v4"],
+            IpVersion::V6 => ["transmit_v6", "over_time_v6"],
         };
-        Ok(Armed { program, page })
+        Ok(Armed { programs, page })
     }
 
     fn arm_profile(&mut self, frames: &TrafficFrames) -> Result<Armed, EngineError> {
@@ -219,7 +227,7 @@ impl XdpLive {
         profile.fill(&cycle)?;
         self.profile = Some(profile);
         Ok(Armed {
-            program: "transmit_cycle",
+            programs: ["transmit_cycle", "over_time_cycle"],
             page: cycle.page,
         })
     }
@@ -279,30 +287,46 @@ impl Sender for XdpLive {
             (None, _) => return Err(EngineError::Frames("the sender is not armed".into())),
             (_, Some(_)) => return Err(EngineError::Frames("the sender still runs".into())),
         };
+        schedule.load.check()?;
+        let peak_pps = schedule.load.peak_pps();
+        let at_most_ns = schedule.at_most.as_nanos() as u64;
+        let pieces = match &schedule.load {
+            LoadPlan::Stretches(all) => {
+                let length_ns = at_most_ns.min(pacer::LONGEST_NS);
+                Some(Pieces::new(all, length_ns << FRACTION))
+            }
+            _ => None,
+        };
         self.check_ports()?;
         self.loaded_mut().reset()?;
         if let Some(profile) = &mut self.profile {
             profile.reset()?;
         }
-        let batch = match schedule.load_pps {
+        if let Some(pieces) = &pieces {
+            self.loaded_mut().follow(pieces)?;
+        }
+        let batch = match peak_pps {
             Some(pps) if pps < LARGE_BATCH_FROM_PPS => BATCH,
             _ => LARGE_BATCH,
         };
         let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         let control = Control {
             start_ns,
-            end_ns: start_ns + schedule.at_most.as_nanos() as u64,
-            gap: schedule.load_pps.map_or(0, gap),
+            end_ns: start_ns + at_most_ns,
+            gap: peak_pps.map_or(0, gap),
             frames: schedule.frames.unwrap_or(0),
             path: schedule.path as u32,
             catch_up_us: CATCH_UP_US,
             batch_mask: batch - 1,
-            relief: (schedule.load_pps).map_or(0, |pps| schedule.hold_ups.relief(pps)),
+            relief: peak_pps.map_or(0, |pps| schedule.hold_ups.relief(pps)),
+            end_position: pieces.as_ref().map_or(0, |pieces| pieces.end_position),
+            pieces: pieces.as_ref().map_or(0, Pieces::count),
         };
-        self.paced = schedule.load_pps.is_some();
+        self.paced = peak_pps.is_some();
         self.write_control(control)?;
         prepare_interrupts();
         let stop = Arc::new(AtomicBool::new(false));
+        let program = armed.programs[usize::from(pieces.is_some())];
         let thread = {
             let (stop, programs) = (stop.clone(), self.loaded().programs.clone());
             let (netns, cpus) = (self.netns.clone(), self.cpus.clone());
@@ -312,12 +336,21 @@ impl Sender for XdpLive {
                     pin(&cpus)?;
                     become_preferred();
                     enter(&netns)?;
-                    send(&programs, &armed, batch, control.last_ns(), &stop)
+                    send(
+                        &programs,
+                        program,
+                        &armed.page,
+                        batch,
+                        control.last_ns(),
+                        &stop,
+                    )
                 })
                 .map_err(|e| EngineError::system("start the sender thread", e))?
         };
         self.running = Some(Running {
             control,
+            load: schedule.load,
+            pieces,
             hold_ups: schedule.hold_ups,
             stop,
             thread,
@@ -340,6 +373,10 @@ impl Sender for XdpLive {
         let Some(running) = &mut self.running else {
             return Err(EngineError::Frames("the sender does not run".into()));
         };
+        if running.pieces.is_some() {
+            // its load over time would begin anew
+            return Ok(Duration::ZERO);
+        }
         running.control.start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         let control = running.control;
         self.write_control(control)?;
@@ -352,11 +389,14 @@ impl Sender for XdpLive {
     }
 
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
-        let Some(running) = self.running.as_mut().filter(|r| r.control.gap > 0) else {
+        let Some(running) = self.running.as_mut() else {
             return Err(EngineError::Frames(
-                "only a sender that sends with a load can change it".into(),
+                "the sender does not run; start it with this load".into(),
             ));
         };
+        if !matches!(running.load, LoadPlan::Constant(_)) {
+            return Err(running.load.unchangeable());
+        }
         running.control.gap = gap(load_pps);
         running.control.relief = running.hold_ups.relief(load_pps);
         let control = running.control;
@@ -396,6 +436,7 @@ impl Sender for XdpLive {
     fn stop(&mut self) -> Result<SendCounts, EngineError> {
         if let Some(Running {
             control,
+            pieces,
             stop,
             thread,
             ..
@@ -417,7 +458,7 @@ impl Sender for XdpLive {
                 .join()
                 .map_err(|_| EngineError::Thread("it panicked".into()))??;
             let mut progress = self.progress()?;
-            progress.end(&control, over);
+            progress.end(&control, pieces.as_ref(), over);
             (self.loaded_mut().progress)
                 .set(0, progress, 0)
                 .map_err(|e| EngineError::bpf("end the live-frames sender's counters", &e))?;
@@ -450,7 +491,8 @@ impl Drop for XdpLive {
 /// some 25 ms, so starting one per batch would starve the DUT.
 fn send(
     programs: &Ebpf,
-    Armed { program, page }: &Armed,
+    program: &str,
+    page: &[u8],
     batch: u32,
     end_ns: u64,
     stop: &AtomicBool,
@@ -498,25 +540,32 @@ impl Progress {
 
     /// Is nothing planned any more for the time before the end, which is now?
     fn is_over(&self, control: &Control) -> bool {
-        self.next >= control.length() || control.relief == 0
+        let is_planned = match control.pieces {
+            0 => self.next < control.length(),
+            _ => self.position < control.end_position,
+        };
+        !is_planned || control.relief == 0
     }
 
     /// The sender has been stopped, after its end or before. It may not have run since, and so not counted what will never
     /// leave.
-    fn end(&mut self, control: &Control, over: bool) {
+    fn end(&mut self, control: &Control, pieces: Option<&Pieces>, over: bool) {
         if self.gap == 0 {
             return;
         }
-        let frames = match over {
-            true => control
-                .length()
-                .saturating_sub(self.next)
-                .div_ceil(self.gap),
-            false => self.lag.div_ceil(self.gap),
+        let length = control.length();
+        let frames = match (over, pieces) {
+            (true, Some(pieces)) => pieces.frames(self.position, u64::MAX),
+            (false, Some(pieces)) => pieces.frames(self.position, self.next + self.lag),
+            (true, None) => length.saturating_sub(self.next).div_ceil(self.gap),
+            (false, None) => self.lag.div_ceil(self.gap),
         };
         // who has sent all that it was to owes nothing
         self.not_sent += if self.has_all(control) { 0 } else { frames };
-        self.next += frames * self.gap;
+        match pieces {
+            Some(_) => self.position += frames << 16,
+            None => self.next += frames * self.gap,
+        }
         self.lag = 0;
     }
 }
@@ -565,8 +614,18 @@ impl Loaded {
             control: array(&mut programs, "control")?,
             progress: array(&mut programs, "progress")?,
             lateness: array(&mut programs, "lateness")?,
+            pieces: array(&mut programs, "pieces")?,
             programs: Arc::new(programs),
         })
+    }
+
+    /// Such a load over time.
+    fn follow(&mut self, pieces: &Pieces) -> Result<(), EngineError> {
+        let set = |(key, piece): (u32, &Piece)| self.pieces.set(key, piece, 0);
+        (0..)
+            .zip(&pieces.all)
+            .try_for_each(set)
+            .map_err(|e| EngineError::bpf("hand the load over time to the live-frames sender", &e))
     }
 
     fn reset(&mut self) -> Result<(), EngineError> {
@@ -582,7 +641,11 @@ impl Test {
         let mut programs = object(TRANSMIT, &[])?;
         Ok(Test {
             stream: array(&mut programs, "stream")?,
-            loaded: Loaded::new(programs, &["transmit_v4", "transmit_v6"], ports)?,
+            loaded: Loaded::new(
+                programs,
+                &["transmit_v4", "transmit_v6", "over_time_v4", "over_time_v6"],
+                ports,
+            )?,
         })
     }
 }
@@ -594,7 +657,7 @@ impl Profile {
             cycle: array(&mut programs, "cycle")?,
             lines: array(&mut programs, "lines")?,
             streams: array(&mut programs, "streams")?,
-            loaded: Loaded::new(programs, &["transmit_cycle"], ports)?,
+            loaded: Loaded::new(programs, &["transmit_cycle", "over_time_cycle"], ports)?,
             room,
         })
     }

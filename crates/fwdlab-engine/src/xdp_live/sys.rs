@@ -44,7 +44,21 @@ pub(super) struct Control {
     pub catch_up_us: u32,
     pub batch_mask: u32,
     pub relief: u32,
+    pub end_position: u64,
+    pub pieces: u64,
 }
+
+/// `struct piece`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Piece {
+    pub at: u64,
+    pub gap: u64,
+    pub from: u64,
+}
+
+/// `MAX_PIECES` of `bpf/schedule.h`; there is room for two more.
+pub(super) const MAX_PIECES: usize = 65_536;
 
 /// `struct progress`.
 #[repr(C)]
@@ -73,6 +87,10 @@ pub(super) struct Progress {
     pub kept: u32,
     /// `struct waited`, eight in a row: longer arrays have no default.
     pub hold_ups: [[u64; 3 * 8]; HOLD_UPS / 8],
+    pub position: u64,
+    pub piece_end: u64,
+    pub piece: u32,
+    pub pieces: u32,
 }
 
 /// `HOLD_UPS` of `bpf/schedule.h`.
@@ -135,6 +153,8 @@ unsafe impl aya::Pod for Stream {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Control {}
 // SAFETY: as above.
+unsafe impl aya::Pod for Piece {}
+// SAFETY: as above.
 unsafe impl aya::Pod for Progress {}
 
 // SAFETY: as above.
@@ -143,8 +163,8 @@ unsafe impl aya::Pod for Line {}
 unsafe impl aya::Pod for CycleSize {}
 
 const _: () = assert!(size_of::<Stream>() == 80 + 7 * 4 + 6 * 2);
-const _: () = assert!(size_of::<Control>() == 8 * 4 + 4 * 4);
-const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 10 + 3 * HOLD_UPS) + 4 * 10);
+const _: () = assert!(size_of::<Control>() == 8 * 6 + 4 * 4);
+const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 12 + 3 * HOLD_UPS) + 4 * 12);
 
 /// Answers questions about interfaces of the namespace in which it was opened.
 pub(crate) struct Interfaces {

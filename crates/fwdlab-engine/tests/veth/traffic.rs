@@ -191,7 +191,7 @@ impl<'a> Rendering<'a> {
 
 fn schedule(load_pps: Option<f64>, frames: Option<u64>) -> Schedule {
     Schedule {
-        load_pps,
+        load: load_pps.into(),
         frames,
         at_most: Duration::from_secs(8),
         hold_ups: HoldUps::Forgive,

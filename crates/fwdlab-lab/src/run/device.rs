@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use fwdlab_engine::Histogram;
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
 use fwdlab_engine::sim::{self, Dut, Simulation};
 use fwdlab_engine::traffic::Kind;
+use fwdlab_engine::{Histogram, LoadPlan};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::meters::Meters;
@@ -27,7 +27,7 @@ use super::manage::Asking;
 use super::modify::{Modified, Running};
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{
-    Bench, Counted, PROOF_FRAMES, WARM_UP, loses_inside, offered, sum, until, within,
+    Bench, Counted, PROOF_FRAMES, WARM_UP, loses_inside, offered, over_time, sum, within,
 };
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
@@ -595,7 +595,7 @@ impl Real<'_> {
         let load_pps = question.load_at(0).max(1.0) * ways as f64;
         let schedule = match question.is_constant() {
             true => within(load_pps, total, ways * question.frames()),
-            false => until(Some(load_pps), total),
+            false => over_time(question, ways),
         };
         let (begin, begun) = mpsc::channel();
         let is_over = AtomicBool::new(false);
@@ -943,7 +943,7 @@ impl Silence {
     }
 }
 
-/// Follows a trial: sets the load, reads counters, notices when it may end. `None` when it was stopped from outside.
+/// Follows a trial: reads counters, notices when it may end. `None` when it was stopped from outside.
 fn watch(
     tester: &mut dyn Rig,
     control: &Control,
@@ -953,13 +953,12 @@ fn watch(
 ) -> Result<Option<Vec<Answer>>, LabError> {
     let (sample_ns, total_ns) = (question.sample_ns, question.duration_ns());
     let first = tester.read()?;
-    let start_ns = first.at_ns - began_ns(&first, question.load_at(0) * ways as f64);
+    let start_ns = first.at_ns - began_ns(&first, &over_time(question, ways as u64).load);
     let mut answer = Answer {
         resolution_ns: question.locate_loss.then_some(TICK.as_nanos() as u64),
         ..Answer::default()
     };
     let mut samples = vec![Vec::new(); ways];
-    let mut load = question.load_at(0).max(1.0);
     let mut sampled = first;
     // missing frames at every look: those on their way are among them
     let mut missing: Vec<(u64, u64)> = Vec::new();
@@ -1019,27 +1018,18 @@ fn watch(
         if answer.ended_early {
             break;
         }
-        if at_ns >= total_ns
-            && (tester.is_done() || !question.is_constant() || at_ns >= total_ns + LATE_NS)
-        {
+        if at_ns >= total_ns && (tester.is_done() || at_ns >= total_ns + LATE_NS) {
             break;
         }
         if let Some(Ending::Lost { frames }) = question.ending
             && at_ns < total_ns
         {
-            let way = (load * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
+            let way = (question.load_at(at_ns) * TICK.as_secs_f64()) as u64 + ON_THEIR_WAY;
             let mut missing = now.sent.iter().zip(&now.received);
             if missing.any(|(sent, received)| sent.saturating_sub(*received) > frames + way) {
                 answer.ended_early = true;
                 break;
             }
-        }
-        let wanted = question
-            .load_at(at_ns + tick.as_nanos() as u64 / 2)
-            .max(1.0);
-        if wanted != load {
-            tester.set_load(wanted * ways as f64)?;
-            load = wanted;
         }
     }
     if trigger.is_some() {
@@ -1062,10 +1052,10 @@ fn watch(
 }
 
 /// How long before the first look at its counters the first frame was due: the sender takes some of the time for warming up to begin.
-fn began_ns(first: &fwdlab_engine::Reading, load_pps: f64) -> u64 {
+fn began_ns(first: &fwdlab_engine::Reading, load: &LoadPlan) -> u64 {
     let due = offered(first) + first.not_sent;
-    let since = due.saturating_sub(1) as f64 / load_pps.max(1.0);
-    ((since * 1e9) as u64).min(WARM_UP.as_nanos() as u64)
+    let since = load.due_after(due.saturating_sub(1));
+    since.unwrap_or_default().min(WARM_UP).as_nanos() as u64
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::AnalysisPlan;
-use fwdlab_engine::{HoldUps, Reading, ReceiveCounts, Schedule};
+use fwdlab_engine::{HoldUps, LoadPlan, Reading, ReceiveCounts, Schedule};
 use fwdlab_measure::conservation::{balance, is_settled, overcount};
 use fwdlab_measure::maxfwd::Window;
 use fwdlab_measure::paired::Slice;
 use fwdlab_model::loss::{Chain, Counters, Place, Stage, VethCounts};
+use fwdlab_model::procedure::{Question, Stretch};
 use fwdlab_model::trial::Stream;
 
 use crate::bed::{Bed, DutPorts, PortCounters};
@@ -391,7 +392,8 @@ impl Bench<'_> {
         schedule: Schedule,
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
-        self.count_and_analyse(stream, None, schedule, schedule.load_pps, work)
+        let most_pps = schedule.load.peak_pps();
+        self.count_and_analyse(stream, None, schedule, most_pps, work)
     }
 
     /// The same, and the receivers look at every frame when there is a plan. The load never is more than `most_pps`.
@@ -518,7 +520,7 @@ impl Bench<'_> {
 /// Sends until it is stopped, and never much longer than it should take.
 pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
     Schedule {
-        load_pps,
+        load: load_pps.into(),
         frames: None,
         at_most: at_most + Duration::from_secs(2),
         // made up, they would be a load above the intended one, and what is lost by that looks like the DUT's fault
@@ -533,6 +535,20 @@ pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
         frames: Some(frames),
         at_most: time,
         ..until(Some(load_pps), time)
+    }
+}
+
+/// Sends what a question asks for over time, in each of so many directions.
+pub(super) fn over_time(question: &Question, ways: u64) -> Schedule {
+    let of_all = |stretch: &Stretch| Stretch {
+        from_pps: stretch.from_pps * ways as f64,
+        to_pps: stretch.to_pps * ways as f64,
+        ..*stretch
+    };
+    Schedule {
+        load: LoadPlan::over(question.stretches.iter().map(of_all).collect()),
+        at_most: Duration::from_nanos(question.duration_ns()),
+        ..until(None, Duration::ZERO)
     }
 }
 

@@ -7,7 +7,8 @@ use clap::Args;
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
 use fwdlab_engine::stamps::{Kind, MOST};
 use fwdlab_engine::{
-    Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace, TestFrames,
+    Expected, Frames, HoldUps, LoadPlan, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace,
+    TestFrames,
 };
 use fwdlab_lab::LabError;
 use fwdlab_lab::ports::{Port, Role};
@@ -23,7 +24,7 @@ use super::send::Mac;
 use super::session::back_to_back::BackToBack;
 use super::session::options::{Ports, Timestamps};
 use super::session::stamping::{self, Stamping, Taken};
-use super::session::{Receiving, SECOND, Sending, Session, Signals, Source, Steps, streams, words};
+use super::session::{Receiving, SECOND, Sending, Session, Signals, Source, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -173,13 +174,12 @@ impl Probe {
                 port: tx,
                 source: Source::Engine(Box::new(lone), Box::new(frames)),
                 schedule: Schedule {
-                    load_pps: Some(self.load_pps),
+                    load: LoadPlan::Constant(self.load_pps),
                     frames: Some(self.frames),
                     at_most: self.at_most,
                     hold_ups: HOLD_UPS,
                     path: 0,
                 },
-                steps: Steps::one(Some(self.load_pps)),
                 mean: self.size.into(),
             }],
             receiving: vec![Receiving {

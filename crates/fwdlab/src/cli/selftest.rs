@@ -21,7 +21,7 @@ use super::ping::{Probe, Probed};
 use super::session::back_to_back::BackToBack;
 use super::session::options::Ports;
 use super::session::{
-    Period, Receiving, SECOND, Sending, Session, Signals, Source, Steps, streams, words,
+    Period, Receiving, SECOND, Sending, Session, Signals, Source, streams, words,
 };
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -291,13 +291,12 @@ impl SelfTest {
                 port: tx,
                 source: Source::Engine(Box::new(lone), Box::new(frames)),
                 schedule: Schedule {
-                    load_pps,
+                    load: load_pps.into(),
                     frames: None,
                     at_most: self.trial + Duration::from_secs(1),
                     hold_ups: HOLD_UPS,
                     path: 0,
                 },
-                steps: Steps::one(load_pps),
                 mean: size.into(),
             }],
             receiving: vec![Receiving {

@@ -153,6 +153,57 @@ fn loads_are_resolved_aloud_and_a_link_is_never_fuller_than_full() {
     }
 }
 
+/// Loads one after another are the frames of their integral, whatever the engine.
+#[test]
+fn steps_and_ramps_are_exact_to_the_frame() {
+    const TEST: &str = "steps_and_ramps_are_exact_to_the_frame";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    for engine in ["af-packet", "af-xdp"] {
+        for (words, due) in [
+            ("--load 1kpps,4kpps,2kpps --every 200ms --for 500ms", 1200),
+            ("--load 2kpps,10kpps --every 300ms --ramp --for 400ms", 2800),
+            (
+                "--load 10kpps,2kpps --every 300ms --ramp --for 400ms --hold-ups forgive",
+                2000,
+            ),
+            (
+                "--profile imix --load 2kpps,10kpps --every 300ms --ramp --for 400ms",
+                2800,
+            ),
+        ] {
+            let document = wire.json(&lab, &send(&format!("{words} --engine {engine}")));
+            let sent = &document["send"][0];
+            let all = count(&sent["frames_given"]) + count(&sent["frames_not_sent"]);
+            assert_eq!(all, due, "{engine} {words}: {sent}");
+            assert_eq!(
+                sent["port_tx_packets"], sent["frames_given"],
+                "{engine} {words}"
+            );
+        }
+    }
+    let profile = lab.path().join("later.toml");
+    std::fs::write(
+        &profile,
+        "[[stream]]\nlayers = [\"ipv4\", \"udp\"]\ndelay = \"1ms\"\n",
+    )
+    .unwrap();
+    let own = format!(
+        "--profile {} --load 1kpps,2kpps --every 1s --ramp --for 2s",
+        profile.display()
+    );
+    let refused = wire.run(&lab, &send(&own));
+    assert!(
+        refused.err.contains("times of their own"),
+        "{}",
+        refused.err
+    );
+    lab.assert_clean("steps");
+}
+
 #[test]
 fn a_next_hop_is_asked_for_and_the_hosts_tables_stay_as_they_are() {
     if !root("a_next_hop_is_asked_for_and_the_hosts_tables_stay_as_they_are") {

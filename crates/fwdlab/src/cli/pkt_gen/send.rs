@@ -9,7 +9,7 @@ use fwdlab_model::link::MeanSize;
 use super::arguments::Function;
 use super::lines::{self, Counted, Place, place};
 use super::{Job, frames};
-use crate::cli::session::{FOR_EVER, Period, Sending, Session, Source, Steps};
+use crate::cli::session::{FOR_EVER, Period, Sending, Session, Source};
 use crate::exit_code::Code;
 
 /// Sends until everything is sent or a signal comes.
@@ -34,7 +34,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     };
     let lone = LoneSender::open(&port.spec, job.engine, &job.cpus())?;
     let schedule = Schedule {
-        load_pps: arguments.rate_pps.map(|rate| rate as f64),
+        load: arguments.rate_pps.map(|rate| rate as f64).into(),
         frames: arguments.frames,
         at_most: FOR_EVER,
         hold_ups: HoldUps::MakeUp { most_pps: None },
@@ -46,7 +46,6 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
             port,
             source: Source::Engine(Box::new(lone), Box::new(frames)),
             schedule,
-            steps: Steps::one(schedule.load_pps),
             mean: MeanSize::new(bytes + 8, 2).ok_or_else(|| super::wrong("bad pktsize"))?,
         }],
         receiving: vec![],

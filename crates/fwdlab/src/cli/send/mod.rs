@@ -16,9 +16,10 @@ use clap::Args;
 use fwdlab_engine::replay::{Pace, Replay};
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::traffic::expect::Expectation;
-use fwdlab_engine::{Expected, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
+use fwdlab_engine::{Expected, LoadPlan, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
 use fwdlab_lab::ports::{Port, Role};
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
+use fwdlab_model::procedure::Stretch;
 use fwdlab_model::units::{UnitError, parse_duration};
 
 pub(super) use self::frames::LOOKED_AT;
@@ -29,9 +30,7 @@ use super::session::options::{Amount, OnHoldUp, Ports, Timestamps};
 use super::session::range::Range;
 use super::session::stamping::{Stamping, Taken};
 use super::session::streams::{self, StreamEnd};
-use super::session::{
-    FOR_EVER, Receiving, SECOND, Sending, Sent, Session, Signals, Source, Steps, words,
-};
+use super::session::{FOR_EVER, Receiving, SECOND, Sending, Sent, Session, Signals, Source, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -404,6 +403,28 @@ impl Send {
         }
     }
 
+    /// Each of several loads for its time, or from one to the next in that time; the last goes on.
+    fn load_plan(&self, loads: &[Resolved]) -> LoadPlan {
+        let every = self.every.as_nanos() as u64;
+        let loads: Vec<f64> = loads.iter().filter_map(|load| load.pps).collect();
+        match (&loads[..], self.ramp) {
+            ([], _) => LoadPlan::FlatOut,
+            ([load], _) => LoadPlan::Constant(*load),
+            (loads, false) => {
+                let step = |&load: &f64| Stretch::constant(load, every);
+                LoadPlan::over(loads.iter().map(step).collect())
+            }
+            (loads, true) => {
+                let ramp = |pair: &[f64]| Stretch {
+                    duration_ns: every,
+                    from_pps: pair[0],
+                    to_pps: pair[1],
+                };
+                LoadPlan::over(loads.windows(2).map(ramp).collect())
+            }
+        }
+    }
+
     fn open(&self, at: usize, planned: Planned, loads: &[Resolved]) -> anyhow::Result<Sending> {
         let cpus = self.cpus.get(at).or(self.cpus.first());
         let cpus: Vec<usize> = cpus.copied().into_iter().collect();
@@ -452,18 +473,13 @@ impl Send {
             port: planned.port,
             source,
             schedule: Schedule {
-                load_pps: loads[0].pps,
+                load: self.load_plan(loads),
                 frames,
                 at_most: self.at_most(),
                 hold_ups: self
                     .hold_ups
                     .policy(self.link.map(|link| link.line_rate_pps(planned.mean))),
                 path: 0,
-            },
-            steps: Steps {
-                loads_pps: loads.iter().map(|load| load.pps).collect(),
-                every: self.every,
-                ramp: self.ramp,
             },
             mean: planned.mean,
         })

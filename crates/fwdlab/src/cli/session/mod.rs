@@ -122,40 +122,6 @@ pub struct Engine {
     pub not_taken: Vec<String>,
 }
 
-/// Loads of a session, one after another.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Steps {
-    /// Frames per second of each step; `None`: flat out, and then there is one.
-    pub loads_pps: Vec<Option<f64>>,
-    /// How long each is kept.
-    pub every: Duration,
-    /// Move evenly from one to the next, instead of at once.
-    pub ramp: bool,
-}
-
-impl Steps {
-    /// One load from begin to end.
-    pub fn one(load_pps: Option<f64>) -> Steps {
-        Steps {
-            loads_pps: vec![load_pps],
-            every: FOR_EVER,
-            ramp: false,
-        }
-    }
-
-    /// The intended load at a time.
-    pub fn at(&self, elapsed: Duration) -> Option<f64> {
-        let steps = elapsed.as_secs_f64() / self.every.as_secs_f64();
-        let last = self.loads_pps.len() - 1;
-        let step = (steps as usize).min(last);
-        let load = self.loads_pps[step]?;
-        match self.loads_pps.get(step + 1) {
-            Some(&Some(next)) if self.ramp => Some(load + (next - load) * steps.fract()),
-            _ => Some(load),
-        }
-    }
-}
-
 /// A port that sends.
 pub struct Sending {
     /// Where.
@@ -164,8 +130,6 @@ pub struct Sending {
     pub source: Source,
     /// How much, and for how long.
     pub schedule: Schedule,
-    /// Loads, the first of which is the schedule's.
-    pub steps: Steps,
     /// Mean size of its frames, for bits per second.
     pub mean: MeanSize,
 }
@@ -335,7 +299,6 @@ impl Session {
         let mut next = begin.at + self.interval;
         loop {
             std::thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
-            self.steer(begin.at)?;
             let over =
                 signals.is_stopped() || begin.at.elapsed() >= self.at_most || self.is_done()?;
             if over {
@@ -392,11 +355,8 @@ impl Session {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 // we may look late
-                let since = sending
-                    .schedule
-                    .load_pps
-                    .map_or(0.0, |pps| handed_over as f64 / pps);
-                first.get_or_insert_with(|| before_now(since));
+                let since = sending.schedule.load.due_after(handed_over);
+                first.get_or_insert_with(|| before_now(since.unwrap_or_default()));
                 // a load below some frames per second has its first frame later
                 if handed_over == 0 || sending.port.facts.kind.is_none() {
                     break;
@@ -427,7 +387,7 @@ impl Session {
                     },
                     frames,
                 )?;
-                lone.sender()?.start(sending.schedule)?;
+                lone.sender()?.start(sending.schedule.clone())?;
                 first = None;
             }
         }
@@ -443,23 +403,6 @@ impl Session {
             Some(end) if end < now + POLL * 5 && now < end + SECOND => end,
             _ => now,
         }
-    }
-
-    /// Changes loads as the steps say.
-    fn steer(&mut self, begin: Instant) -> anyhow::Result<()> {
-        for sending in &mut self.sending {
-            if sending.steps.loads_pps.len() < 2 {
-                continue;
-            }
-            let load = sending.steps.at(begin.elapsed());
-            if load != sending.schedule.load_pps
-                && let Some(pps) = load
-            {
-                sending.source.sender()?.set_load(pps)?;
-                sending.schedule.load_pps = load;
-            }
-        }
-        Ok(())
     }
 
     fn is_done(&mut self) -> anyhow::Result<bool> {
@@ -569,13 +512,14 @@ impl Session {
                 given: now.total().saturating_sub(before.total()),
                 not_sent: now.not_sent.saturating_sub(before.not_sent),
                 made_up: now.made_up.saturating_sub(before.made_up),
-                hold_ups: (sending.schedule.load_pps).map(|_| sending.schedule.hold_ups),
+                hold_ups: (!sending.schedule.load.is_flat_out())
+                    .then_some(sending.schedule.hold_ups),
                 ring_full: now.ring_full.saturating_sub(before.ring_full),
                 wakeups: now.wakeups.saturating_sub(before.wakeups),
                 streams: (now.streams.iter().enumerate())
                     .map(|(at, &count)| count.saturating_sub(was(at)))
                     .collect(),
-                intended_pps: sending.schedule.load_pps,
+                intended_pps: sending.schedule.load.at(to.at - begin.at),
                 port: port_now.since(*port_before),
                 lateness: sending.source.sender()?.lateness()?,
                 ..Sent::default()
@@ -623,15 +567,15 @@ fn start(sending: &mut Sending) -> anyhow::Result<()> {
         lone.arm(frames)
             .with_context(|| format!("prepare to send into {}", sending.port.spec.interface))?;
     }
-    sending.source.sender()?.start(sending.schedule)?;
+    let schedule = sending.schedule.clone();
+    sending.source.sender()?.start(schedule)?;
     Ok(())
 }
 
-/// So many seconds ago, a second at the most.
-fn before_now(seconds: f64) -> Instant {
+/// So long ago, a second at the most.
+fn before_now(time: Duration) -> Instant {
     let now = Instant::now();
-    now.checked_sub(Duration::from_secs_f64(seconds.min(1.0)))
-        .unwrap_or(now)
+    now.checked_sub(time.min(SECOND)).unwrap_or(now)
 }
 
 fn since(now: &ReceiveCounts, before: &ReceiveCounts) -> ReceiveCounts {
@@ -686,24 +630,5 @@ mod tests {
         assert_eq!((again.dropped(), again.left()), (0, 100));
         again.port.tx_packets = 90;
         assert_eq!((again.dropped(), again.left()), (10, 90));
-    }
-
-    #[test]
-    fn loads_by_steps_and_by_ramps() {
-        let mut steps = Steps {
-            loads_pps: vec![Some(100.0), Some(200.0), Some(400.0)],
-            every: Duration::from_secs(10),
-            ramp: false,
-        };
-        let at = |steps: &Steps, seconds: f64| steps.at(Duration::from_secs_f64(seconds));
-        assert_eq!(at(&steps, 0.0), Some(100.0));
-        assert_eq!(at(&steps, 9.9), Some(100.0));
-        assert_eq!(at(&steps, 10.0), Some(200.0));
-        assert_eq!(at(&steps, 1e6), Some(400.0));
-        steps.ramp = true;
-        assert_eq!(at(&steps, 5.0), Some(150.0));
-        assert_eq!(at(&steps, 15.0), Some(300.0));
-        assert_eq!(at(&steps, 25.0), Some(400.0));
-        assert_eq!(Steps::one(None).at(Duration::from_secs(5)), None);
     }
 }

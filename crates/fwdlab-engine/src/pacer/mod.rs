@@ -3,8 +3,17 @@
 //!
 //! It reads no clock, sends nothing and cannot wait, so that its tests are arithmetic. The rule is the one of
 //! `bpf/schedule.h`, so that all engines keep the same schedule (`tests/schedule.rs` compares the two). Start with
-//! [`HoldUps`] and [`Pacer::due`]; streams with different rates are the business of [`crate::traffic::player`], which uses the
-//! same gaps and, in the socket senders, the same [`Lag`].
+//! [`HoldUps`] and [`Pacer::due`]; what is planned for when is a [`Plan`]: one load, or a [`Curve`] of loads. Streams with
+//! different rates are the business of [`crate::traffic::player`], which uses the same gaps and, in the socket senders, the same
+//! [`Lag`].
+
+mod curve;
+mod plan;
+
+use fwdlab_model::procedure::Stretch;
+
+pub use self::curve::{Curve, MOST_PPS};
+pub use self::plan::{Even, Plan};
 
 /// A sender that was held up for longer has missed frames. What it owes for less leaves at once: a longer debt that is paid in
 /// a burst fills the DUT's ring (256 frames, 100 us at 2.5 Mpps): the mean would be right and the load wrong.
@@ -87,7 +96,7 @@ struct Waited {
 
 /// How far a schedule is behind its plan, and how it catches up. A frame leaves at its planned time and the lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lag {
+pub struct Lag {
     /// In 1/65536 ns.
     time: u64,
     relief: u32,
@@ -141,6 +150,14 @@ impl Lag {
         if self.time > 0 {
             self.shorten(self.part(step));
         }
+    }
+
+    /// What was planned for a time that, made up as long as frames are owed, takes so long.
+    fn unmade(&self, time: u64) -> u64 {
+        let rest = u128::from(65_536 - self.relief);
+        ((u128::from(time) << 16) / rest)
+            .try_into()
+            .unwrap_or(u64::MAX)
     }
 
     /// By how much such a step is shorter while frames are owed.
@@ -314,19 +331,18 @@ fn parts(number: f64) -> (u128, i32) {
     (u128::from(mantissa >> zeros), exponent)
 }
 
-/// The departure times of one trial's frames: one gap after the other, from the start on.
+/// The departure times of one trial's frames.
 ///
-/// The schedule advances by the gap and not by the time of sending, so that the mean is exact: frame n is planned n gaps after
-/// the start, those [not sent](Self::not_sent) counted, and leaves then or, when frames are made up, some time later.
+/// The schedule advances by what is planned and not by the time of sending, so that the mean is exact: frame n is planned when
+/// n frames are due of the load since the start, those [not sent](Self::not_sent) counted, and leaves then or, when frames are
+/// made up, some time later.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pacer {
+pub struct Pacer<P = Even> {
     start_ns: u64,
     /// A frame that is planned later than this does not leave: a nanosecond before the end.
     last: u64,
     hold_ups: HoldUps,
-    gap: u128,
-    /// For when the next frame is planned after the start.
-    next: u128,
+    plan: P,
     lag: Lag,
     not_sent: u64,
 }
@@ -336,6 +352,57 @@ impl Pacer {
     ///
     /// The gap is at least 1/65536 ns and at most 78 hours. A load that is not a positive number gives the longest gap.
     pub fn new(load_pps: f64, hold_ups: HoldUps, start_ns: u64, end_ns: u64) -> Pacer {
+        Pacer::following(Even::new(load_pps), load_pps, hold_ups, start_ns, end_ns)
+    }
+
+    /// Another load from `now_ns` on. Of the time to the next frame as much is left as has not passed, at the new load; of what
+    /// was due before and was not taken, one frame is due now, and of the others becomes what [`HoldUps`] says.
+    pub fn set_load(&mut self, load_pps: f64, now_ns: u64) {
+        let elapsed = now_ns.saturating_sub(self.start_ns) << FRACTION;
+        self.miss(elapsed);
+        let now = fine(elapsed);
+        let gap = gap(load_pps);
+        let slot = self.plan.next + fine(self.lag.time);
+        let slot = match slot.checked_sub(now) {
+            Some(left) if left > 0 => now.saturating_add(self.plan.rest(left, gap)),
+            _ => now,
+        };
+        (self.lag).change(self.hold_ups.relief(load_pps), self.plan.gap, gap);
+        self.plan.gap = gap;
+        // nothing is planned for before the start
+        let before = self.lag.time.saturating_sub((slot >> FINE) as u64);
+        let dropped = self.plan.frames(self.lag.excess().max(before));
+        self.lag.shorten(self.plan.time(dropped));
+        self.not_sent += dropped;
+        let before = self.plan.next();
+        self.plan.next = slot - fine(self.lag.time);
+        self.lag.replan(before, self.plan.next());
+    }
+}
+
+impl Pacer<Curve> {
+    /// A schedule of a load that changes ([`Curve::new`]), from `start_ns` on and to before `end_ns`. What is missed is made up
+    /// as if the load was at its peak all the time: never faster than the link carries.
+    pub fn over(
+        stretches: &[Stretch],
+        hold_ups: HoldUps,
+        start_ns: u64,
+        end_ns: u64,
+    ) -> Pacer<Curve> {
+        let ends = stretches.iter().flat_map(|s| [s.from_pps, s.to_pps]);
+        let peak_pps = ends.fold(0.0, f64::max);
+        Pacer::following(Curve::new(stretches), peak_pps, hold_ups, start_ns, end_ns)
+    }
+}
+
+impl<P: Plan> Pacer<P> {
+    fn following(
+        plan: P,
+        peak_pps: f64,
+        hold_ups: HoldUps,
+        start_ns: u64,
+        end_ns: u64,
+    ) -> Pacer<P> {
         Pacer {
             start_ns,
             last: end_ns
@@ -344,11 +411,16 @@ impl Pacer {
                 .min(LONGEST_NS)
                 << FRACTION,
             hold_ups,
-            gap: gap(load_pps),
-            next: 0,
-            lag: Lag::new(hold_ups, load_pps),
+            plan,
+            lag: Lag::new(hold_ups, peak_pps),
             not_sent: 0,
         }
+    }
+
+    /// The same schedule with another start.
+    pub(crate) fn starting(mut self, start_ns: u64) -> Pacer<P> {
+        self.start_ns = start_ns;
+        self
     }
 
     /// How many frames are due at `now_ns`, those not [`taken`](Self::taken) since they were due included.
@@ -364,33 +436,29 @@ impl Pacer {
         let Some(behind) = elapsed.checked_sub(self.slot()) else {
             return 0;
         };
-        let gap = self.whole_gap();
         if behind > CATCH_UP {
             self.miss(elapsed);
             return 1;
         }
-        let Some(planned) = fine(elapsed.min(self.last)).checked_sub(self.next) else {
+        let Some(frames) = self.plan.followers(elapsed.min(self.last)) else {
             return 0;
         };
-        // gaps are a little longer than their whole units: the last frame of many may be planned for later
-        let frames = (planned >> FINE) as u64 / gap;
-        let frames = frames - u64::from(u128::from(frames).saturating_mul(self.gap) > planned);
         if self.lag.time == 0 {
             return frames + 1;
         }
-        frames.min(behind / (gap - self.lag.part(gap))) + 1
+        frames.min(self.plan.overdue(behind, &self.lag)) + 1
     }
 
     /// All frames that are due but the newest were missed.
     #[cold]
     fn miss(&mut self, elapsed: u64) {
-        let late = fine(elapsed.saturating_sub(self.lag.time)).saturating_sub(self.next);
-        let missed = (late / self.gap) as u64;
+        let now = elapsed.saturating_sub(self.lag.time);
+        let missed = self.plan.all_followers(now).unwrap_or(0);
         if self.lag.makes_up() {
             let from = self.slot();
-            self.lag.lengthen(self.time(missed));
+            self.lag.lengthen(self.plan.time(missed));
             self.lag.held_up(from, self.slot());
-            self.forgive(self.frames(self.lag.excess()));
+            self.forgive(self.plan.frames(self.lag.excess()));
         } else {
             self.forgive(missed);
         }
@@ -406,62 +474,39 @@ impl Pacer {
     /// the sender was held up when it was due ([`HoldUps::MakeUp`]).
     #[inline]
     pub fn intended_ns(&mut self) -> u64 {
-        let planned = (self.next >> FINE) as u64;
-        self.start_ns + (self.lag.intended(planned) >> FRACTION)
+        self.start_ns + (self.lag.intended(self.plan.next()) >> FRACTION)
     }
 
     /// The sender has taken care of so many due frames.
     #[inline]
     pub fn taken(&mut self, frames: u64) {
-        self.advance(frames);
-        (self.lag).advance(frames, frames.saturating_mul(self.whole_gap()));
-    }
-
-    /// Another load from `now_ns` on. Of the time to the next frame as much is left as has not passed, at the new load; of what
-    /// was due before and was not taken, one frame is due now, and of the others becomes what [`HoldUps`] says.
-    pub fn set_load(&mut self, load_pps: f64, now_ns: u64) {
-        let elapsed = now_ns.saturating_sub(self.start_ns) << FRACTION;
-        self.miss(elapsed);
-        let now = fine(elapsed);
-        let gap = gap(load_pps);
-        let slot = self.next + fine(self.lag.time);
-        let slot = match slot.checked_sub(now) {
-            Some(left) if left > 0 => {
-                now.saturating_add(scaled(left, gap as f64 / self.gap as f64))
-            }
-            _ => now,
-        };
-        (self.lag).change(self.hold_ups.relief(load_pps), self.gap, gap);
-        self.gap = gap;
-        // nothing is planned for before the start
-        let before = self.lag.time.saturating_sub((slot >> FINE) as u64);
-        let dropped = self.frames(self.lag.excess().max(before));
-        self.lag.shorten(self.time(dropped));
-        self.not_sent += dropped;
-        let before = (self.next >> FINE) as u64;
-        self.next = slot - fine(self.lag.time);
-        self.lag.replan(before, (self.next >> FINE) as u64);
+        let step = self.plan.advance(frames);
+        self.lag.advance(frames, step);
     }
 
     /// The time is over at `now_ns`. Does anything still leave? Otherwise what was planned and not taken will never leave.
     pub fn goes_on(&mut self, now_ns: u64) -> bool {
-        let Some(left) = fine(self.last).checked_sub(self.next) else {
+        let Some(left) = self.last.checked_sub(self.plan.next()) else {
+            self.lag.settle();
+            return false;
+        };
+        let Some(followers) = self.plan.all_followers(self.last) else {
             self.lag.settle();
             return false;
         };
         let now = now_ns.saturating_sub(self.start_ns) << FRACTION;
         let late = now.saturating_sub(self.last);
-        if self.lag.fits((left >> FINE) as u64, late) {
+        if self.lag.fits(left, late) {
             return true;
         }
-        self.forgive((left / self.gap) as u64 + 1);
+        self.forgive(followers + 1);
         self.lag.settle();
         false
     }
 
     /// The sender is stopped before the end: what is owed will never leave.
     pub fn abandon(&mut self) {
-        self.forgive(self.frames(self.lag.time));
+        self.forgive(self.plan.frames(self.lag.time));
     }
 
     /// Frames that were due and will never leave.
@@ -474,36 +519,15 @@ impl Pacer {
         self.lag.made_up()
     }
 
-    fn whole_gap(&self) -> u64 {
-        (self.gap >> FINE) as u64
-    }
-
     fn slot(&self) -> u64 {
-        ((self.next >> FINE) as u64).saturating_add(self.lag.time)
-    }
-
-    /// How many gaps such a time is, a part of one counted as one. [`time`](Self::time) loses less than a unit: this finds
-    /// again how many they were.
-    fn frames(&self, time: u64) -> u64 {
-        fine(time).div_ceil(self.gap) as u64
-    }
-
-    /// How long so many gaps are, without the parts of a unit.
-    fn time(&self, frames: u64) -> u64 {
-        let time = u128::from(frames).saturating_mul(self.gap) >> FINE;
-        time.try_into().unwrap_or(u64::MAX)
-    }
-
-    fn advance(&mut self, frames: u64) {
-        self.next = self
-            .next
-            .saturating_add(u128::from(frames).saturating_mul(self.gap));
+        self.plan.next().saturating_add(self.lag.time)
     }
 
     fn forgive(&mut self, frames: u64) {
         self.not_sent += frames;
-        self.advance(frames);
-        self.lag.shorten(self.time(frames));
+        let time = self.plan.time(frames);
+        self.plan.advance(frames);
+        self.lag.shorten(time);
     }
 }
 
@@ -780,7 +804,7 @@ mod tests {
             now += 5 * MS;
         }
         // longer than all before it: whoever was due then is still owed
-        let mut frame = ((pacer.next >> FINE) as u64 >> FRACTION) / 10_000;
+        let mut frame = ((pacer.plan.next >> FINE) as u64 >> FRACTION) / 10_000;
         while pacer.due(now) > 0 {
             let (planned, intended) = (frame * 10_000, pacer.intended_ns() - START);
             let waited = pacer.departure_ns() - START - intended;
@@ -865,13 +889,16 @@ mod tests {
         let mut pacer = Pacer::new(1e5, MAKE_UP, START, u64::MAX);
         assert_eq!(pacer.due(START + 10_000_000), 1);
         pacer.set_load(1e6, START + 10_000_000);
-        assert_eq!(pacer.lag.time.div_ceil(pacer.whole_gap()), 1000);
+        assert_eq!(
+            pacer.lag.time.div_ceil((pacer.plan.gap >> FINE) as u64),
+            1000
+        );
         let now = pacer.departure_ns();
         pacer.taken(1);
         assert_eq!(pacer.departure_ns(), now + 750);
         // of 1000 frames at 100 pps a second's are owed, and no more than fit into the time that has passed
         pacer.set_load(100.0, START + 10_000_750);
-        assert_eq!(pacer.lag.time.div_ceil(pacer.whole_gap()), 1);
+        assert_eq!(pacer.lag.time.div_ceil((pacer.plan.gap >> FINE) as u64), 1);
         assert_eq!(pacer.not_sent(), 999);
     }
 

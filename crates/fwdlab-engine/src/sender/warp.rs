@@ -1,0 +1,156 @@
+//! How the times of a profile become the times of a schedule: as they are, or along a load that changes.
+//!
+//! A player counts time at one load. Under a load over time its clock goes as fast as frames are due, so that all streams keep
+//! their order and their shares to the frame. Start with [`Warp`].
+
+use fwdlab_model::procedure::Stretch;
+
+use crate::error::EngineError;
+use crate::pacer::{CATCH_UP, Curve, FRACTION, Plan};
+use crate::traffic::TrafficFrames;
+use crate::traffic::player::Player;
+
+/// From the player's times to planned ones, in 1/65536 ns after the start. The player's time is always that of its next frame.
+pub(crate) trait Warp {
+    /// When the next frame is planned, which is due then for the player.
+    fn planned(&self, due: u64) -> u64;
+
+    /// Is that not later than this?
+    fn is_by(&self, due: u64, time: u64) -> bool;
+
+    /// The player has gone on from one frame to another; returns how much later that is planned.
+    fn step(&mut self, from: u64, to: u64) -> u64;
+
+    /// What the player has due at a planned time.
+    fn of_player(&self, planned: u64) -> u64;
+
+    /// Lets the player forgive what was planned too long before this.
+    fn forgive(&mut self, player: &mut Player, now: u64);
+
+    /// By how much planned times are later than the player's, where that is all there is between them.
+    fn moved(&mut self) -> Option<&mut i64>;
+}
+
+/// As the player says; loads that changed from outside while frames were owed have moved it.
+pub(crate) struct Straight {
+    pub(super) moved: i64,
+}
+
+impl Warp for Straight {
+    #[inline]
+    fn planned(&self, due: u64) -> u64 {
+        due.wrapping_add_signed(self.moved)
+    }
+
+    fn is_by(&self, due: u64, time: u64) -> bool {
+        i128::from(due) + i128::from(self.moved) <= i128::from(time)
+    }
+
+    #[inline]
+    fn step(&mut self, from: u64, to: u64) -> u64 {
+        to.saturating_sub(from)
+    }
+
+    fn of_player(&self, planned: u64) -> u64 {
+        planned.wrapping_add_signed(-self.moved)
+    }
+
+    fn forgive(&mut self, player: &mut Player, now: u64) {
+        player.forgive(self.of_player(now), CATCH_UP);
+    }
+
+    fn moved(&mut self) -> Option<&mut i64> {
+        Some(&mut self.moved)
+    }
+}
+
+/// Along a load over time. The player's load is never below that, so that its clock lasts as long as the schedule's.
+pub(crate) struct Bent {
+    curve: Curve,
+    /// A 65536th of a gap of the player's is 2 to this.
+    shift: u32,
+    /// The player's time of the frame that the curve is at.
+    due: u64,
+}
+
+impl Bent {
+    /// And the player that it is for.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`]: streams that begin later, pause or end have times of their own, which no load scales.
+    pub(super) fn new(
+        stretches: &[Stretch],
+        frames: &TrafficFrames,
+    ) -> Result<(Player, Bent), EngineError> {
+        let ends = stretches.iter().flat_map(|s| [s.from_pps, s.to_pps]);
+        let peak_pps = ends.fold(0.0, f64::max);
+        let second = (1_000_000_000_u64 << FRACTION) as f64;
+        let gap_bits = (second / peak_pps).log2().floor().clamp(16.0, 62.0) as u32;
+        let player = Player::new(frames, Some(second / (1_u64 << gap_bits) as f64))?;
+        if !player.is_steady() {
+            return Err(EngineError::Unsupported {
+                engine: "a load that changes",
+                what: format!(
+                    "scale the times of {}: streams that begin later, pause or end have times of their own. Send it at one load, or \
+                     with streams that go on all the time",
+                    frames.traffic.name
+                ),
+            });
+        }
+        let bent = Bent {
+            curve: Curve::new(stretches),
+            shift: gap_bits - 16,
+            due: 0,
+        };
+        Ok((player, bent))
+    }
+
+    /// In 65536ths of a gap, to the nearest: the player's gaps are off by the last bit of a floating-point number.
+    fn steps(&self, due: u64) -> u64 {
+        due.saturating_add(self.half()) >> self.shift
+    }
+
+    fn half(&self) -> u64 {
+        (1 << self.shift) >> 1
+    }
+
+    fn go_on(&mut self, due: u64) {
+        let steps = self.steps(due) - self.steps(self.due);
+        self.curve.advance_steps(steps);
+        self.due = due;
+    }
+}
+
+impl Warp for Bent {
+    #[inline]
+    fn planned(&self, _due: u64) -> u64 {
+        self.curve.next()
+    }
+
+    fn is_by(&self, due: u64, time: u64) -> bool {
+        self.planned(due) <= time
+    }
+
+    #[inline]
+    fn step(&mut self, _from: u64, to: u64) -> u64 {
+        let before = self.curve.next();
+        self.go_on(to);
+        self.curve.next() - before
+    }
+
+    fn of_player(&self, planned: u64) -> u64 {
+        let steps = self.curve.steps(planned).unwrap_or(0);
+        ((self.steps(self.due) + steps) << self.shift) + self.half()
+    }
+
+    fn forgive(&mut self, player: &mut Player, now: u64) {
+        let of_now = self.of_player(now);
+        let patience = of_now - self.of_player(now.saturating_sub(CATCH_UP));
+        player.forgive(of_now, patience);
+        self.go_on(player.due().unwrap_or(self.due));
+    }
+
+    fn moved(&mut self) -> Option<&mut i64> {
+        None
+    }
+}

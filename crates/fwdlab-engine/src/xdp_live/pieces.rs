@@ -1,0 +1,352 @@
+//! A load over time as `bpf/schedule.h` wants it: pieces, in each of which frames are evenly spaced.
+//!
+//! BPF has no roots and no 128 bits, so the curve is walked here, before the trial: the first frame of each piece is planned
+//! exactly, and there are so many pieces that the others are off by next to nothing. Start with [`Pieces::new`].
+
+use fwdlab_model::procedure::Stretch;
+
+use super::sys::{MAX_PIECES, Piece};
+use crate::pacer::{Curve, FRACTION, Plan};
+
+/// How far a frame in the middle of a piece may be off, in seconds: much less than the time of a batch. Where that takes more
+/// pieces than there is room for, it is doubled.
+const OFF_S: f64 = 1e-7;
+
+/// The unit of planned times, in seconds.
+const UNIT_S: f64 = 1e-9 / (1_u64 << FRACTION) as f64;
+
+/// No gap is longer: 19 hours.
+const LONGEST: u64 = 1 << 62;
+
+/// What is planned so late never leaves, and still is no overflow when it is put off.
+const NEVER: u64 = u64::MAX - (1 << 56);
+
+/// The pieces of a schedule, to its end.
+pub(super) struct Pieces {
+    /// The last is behind them all.
+    pub(super) all: Vec<Piece>,
+    /// Position of the first frame that is planned for the end or later.
+    pub(super) end_position: u64,
+}
+
+impl Pieces {
+    /// Of a schedule that lasts so long, in the unit of planned times.
+    pub(super) fn new(stretches: &[Stretch], length: u64) -> Pieces {
+        let curve = Curve::new(stretches);
+        let mut off_s = OFF_S;
+        loop {
+            if let Some(all) = pieces(curve.clone(), length, off_s) {
+                let last = curve.steps(length.saturating_sub(1));
+                return Pieces {
+                    all,
+                    end_position: last.map_or(0, |last| last + 1),
+                };
+            }
+            off_s *= 2.0;
+        }
+    }
+
+    /// How many are to be searched.
+    pub(super) fn count(&self) -> u64 {
+        self.all.len() as u64 - 1
+    }
+
+    /// How many frames from this position on are planned before a time.
+    pub(super) fn frames(&self, position: u64, time: u64) -> u64 {
+        let piece = self.all.partition_point(|piece| piece.at < time);
+        let Some(piece) = piece.checked_sub(1) else {
+            return 0;
+        };
+        let (this, next) = (&self.all[piece], self.all.get(piece + 1));
+        let frames = (time - this.at).div_ceil(this.gap).min(u64::MAX >> 17);
+        let behind = next.map_or(u64::MAX, |next| next.from);
+        let until = this.from.saturating_add(frames << 16).min(behind);
+        until
+            .min(self.end_position)
+            .saturating_sub(position)
+            .div_ceil(1 << 16)
+    }
+}
+
+/// `None`: there are too many.
+fn pieces(mut curve: Curve, length: u64, off_s: f64) -> Option<Vec<Piece>> {
+    let all = curve.before(length);
+    let mut pieces = Vec::new();
+    let mut frame = 0;
+    while frame < all {
+        // the last frame of a stretch, and of them all, is alone
+        let most = curve.in_stretch().min(all - 1 - frame).max(1);
+        let frames = even(curve.slope(), most, off_s);
+        let mut next = curve.clone();
+        let step = next.advance(frames);
+        let gap = (step + frames / 2) / frames;
+        pieces.push(Piece {
+            at: curve.next(),
+            gap: gap.clamp(1, LONGEST),
+            from: frame << 16,
+        });
+        if pieces.len() == MAX_PIECES {
+            return None;
+        }
+        frame += frames;
+        curve = next;
+    }
+    pieces.push(Piece {
+        at: curve.next().max(length).min(NEVER),
+        gap: LONGEST,
+        from: frame << 16,
+    });
+    pieces.push(Piece {
+        at: u64::MAX,
+        gap: LONGEST,
+        from: u64::MAX,
+    });
+    Some(pieces)
+}
+
+/// How many frames may be evenly spaced, `most` at the most, when the load is so much and changes so fast.
+fn even((load, slope): (f64, f64), most: u64, off_s: f64) -> u64 {
+    // half a unit of each gap is rounded away
+    let most = (most as f64).min(2.0 * off_s / UNIT_S);
+    if slope == 0.0 {
+        return (most as u64).max(1);
+    }
+    // between two frames that are n apart a straight line is off by at most n^2 / 8 of what the gap changes by from one to the next
+    let off = |frames: f64| {
+        let square = (load * load + 2.0 * slope * frames).min(load * load);
+        frames * frames / 8.0 * slope.abs() / square.max(0.0).powf(1.5)
+    };
+    let mut frames = (8.0 * off_s * load.powi(3) / slope.abs()).sqrt().min(most);
+    while frames > 1.0 && off(frames) > off_s {
+        frames /= 2.0;
+    }
+    (frames as u64).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use aya::Ebpf;
+    use aya::maps::{Array, MapData};
+    use aya::programs::{TestRun, TestRunOptions, Xdp};
+
+    use super::super::sys::{Control, Progress};
+    use super::*;
+    use crate::pacer::{HoldUps, Pacer};
+
+    const SECOND: u64 = 1_000_000_000 << FRACTION;
+
+    fn stretch(seconds: u64, from_pps: f64, to_pps: f64) -> Stretch {
+        Stretch {
+            duration_ns: seconds * 1_000_000_000,
+            from_pps,
+            to_pps,
+        }
+    }
+
+    /// What BPF plans the frame at a position for.
+    fn planned(pieces: &Pieces, frame: u64) -> u64 {
+        let piece = pieces
+            .all
+            .partition_point(|piece| piece.from <= frame << 16)
+            - 1;
+        let piece = &pieces.all[piece];
+        piece.at + piece.gap * (frame - (piece.from >> 16))
+    }
+
+    #[test]
+    fn every_frame_is_planned_for_when_it_should_be() {
+        let loads = [
+            stretch(1, 0.0, 100_000.0),
+            stretch(1, 100_000.0, 1_000.0),
+            stretch(1, 0.0, 0.0),
+            stretch(1, 250_000.0, 250_000.0),
+        ];
+        let pieces = Pieces::new(&loads, 5 * SECOND);
+        let mut curve = Curve::new(&loads);
+        let all = curve.before(5 * SECOND);
+        assert_eq!(all, 50_000 + 50_500 + 500_000);
+        assert_eq!(pieces.end_position.div_ceil(1 << 16), all);
+        for frame in 0..all {
+            let off = planned(&pieces, frame).abs_diff(curve.next());
+            assert!(off as f64 * UNIT_S <= 2.0 * OFF_S, "frame {frame}: {off}");
+            curve.advance(1);
+        }
+        assert!(planned(&pieces, all) >= 5 * SECOND);
+        assert!(pieces.all.len() < 10_000, "{}", pieces.all.len());
+        for (from, time, frames) in [
+            (0, SECOND, 50_000),
+            (0, 0, 0),
+            (7, 3 * SECOND / 2 * 2, 100_493),
+        ] {
+            assert_eq!(pieces.frames(from << 16, time), frames);
+        }
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_is_coarser() {
+        let loads = [stretch(200_000, 1.0, 1e7)];
+        let pieces = Pieces::new(&loads, 200_000 * SECOND);
+        assert!(pieces.all.len() <= MAX_PIECES + 2);
+        assert_eq!(pieces.end_position.div_ceil(1 << 16), 1_000_000_100_000);
+    }
+
+    static OBJECT: &[u8] =
+        aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/schedule_test.o"));
+
+    const START: u64 = 1_000_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    /// A sender in BPF without frames, whose clock the test sets.
+    struct InKernel(Ebpf);
+
+    impl InKernel {
+        fn load() -> Option<InKernel> {
+            let mut programs = match Ebpf::load(OBJECT) {
+                Ok(programs) => programs,
+                Err(error) => {
+                    println!(
+                        "SKIPPED: bpf_follows_a_load_over_time: cannot load BPF programs: {error}"
+                    );
+                    return None;
+                }
+            };
+            let program = programs.program_mut("tick_over_time").unwrap();
+            <&mut Xdp>::try_from(program).unwrap().load().unwrap();
+            Some(InKernel(programs))
+        }
+
+        fn map<V: aya::Pod>(&mut self, name: &str) -> Array<&mut MapData, V> {
+            Array::try_from(self.0.map_mut(name).unwrap()).unwrap()
+        }
+
+        fn begin(&mut self, control: Control, pieces: &Pieces) {
+            self.map("control").set(0, control, 0).unwrap();
+            self.map("progress").set(0, Progress::default(), 0).unwrap();
+            let mut map = self.map::<Piece>("pieces");
+            for (key, piece) in (0..).zip(&pieces.all) {
+                map.set(key, piece, 0).unwrap();
+            }
+        }
+
+        /// All frames that leave at this time: for when they were planned, put off and all.
+        fn departures(&mut self, now: u64) -> Vec<u64> {
+            let program: &mut Xdp = self
+                .0
+                .program_mut("tick_over_time")
+                .unwrap()
+                .try_into()
+                .unwrap();
+            let mut departures = vec![];
+            loop {
+                let (mut frame, mut out) = ([0; 64], [0; 64]);
+                frame[..8].copy_from_slice(&now.to_ne_bytes());
+                let options = TestRunOptions {
+                    data_in: Some(&frame),
+                    data_out: Some(&mut out),
+                    ..TestRunOptions::new()
+                };
+                const PASS: u32 = 2;
+                if program.test_run(options).unwrap().return_value != PASS {
+                    return departures;
+                }
+                let slot = u64::from_ne_bytes(out[8..16].try_into().unwrap());
+                departures.push(START + (slot >> FRACTION));
+            }
+        }
+    }
+
+    /// Numbers below a limit, the same in each run (xorshift, Marsaglia 2003).
+    fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
+        let mut state = seed;
+        move |limit| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) % limit
+        }
+    }
+
+    /// As many frames as the library sends, each when the library sends it, under both policies; to the frame in the end.
+    #[test]
+    fn bpf_follows_a_load_over_time() {
+        let Some(mut kernel) = InKernel::load() else {
+            return;
+        };
+        let mut below = chance(11);
+        for round in 0..30 {
+            let load = |below: &mut dyn FnMut(u64) -> u64| {
+                [0, 100, 30_000, 200_000][below(4) as usize] as f64
+            };
+            let mut loads: Vec<Stretch> = (0..3)
+                .map(|_| Stretch {
+                    duration_ns: (1 + below(15)) * MS + below(1000),
+                    from_pps: load(&mut below),
+                    to_pps: load(&mut below),
+                })
+                .collect();
+            loads.push(Stretch::constant(50_000.0, 1));
+            let length = (20 + below(30)) * MS;
+            let end = START + length;
+            let makes_up = below(3) > 0;
+            let hold_ups = match makes_up {
+                true => HoldUps::MakeUp { most_pps: None },
+                false => HoldUps::Forgive,
+            };
+            let pieces = Pieces::new(&loads, length << FRACTION);
+            let mut pacer = Pacer::over(&loads, hold_ups, START, end);
+            let control = Control {
+                start_ns: START,
+                end_ns: end,
+                gap: 1,
+                catch_up_us: 100,
+                relief: hold_ups.relief(1e6),
+                end_position: pieces.end_position,
+                pieces: pieces.count(),
+                ..Control::default()
+            };
+            kernel.begin(control, &pieces);
+            let due = Curve::new(&loads).before(length << FRACTION);
+            let (mut now, mut sent, mut of_kernel, mut over) = (START, vec![], vec![], false);
+            while !over {
+                now += match below(100) {
+                    _ if round % 5 == 0 => below(50_000),
+                    0 => below(20 * MS) * below(8),
+                    1..5 => below(300_000),
+                    _ => below(40_000),
+                };
+                over = now >= end && !pacer.goes_on(now);
+                while !over && pacer.due(now) > 0 {
+                    sent.push(pacer.departure_ns());
+                    pacer.taken(1);
+                }
+                of_kernel.extend(kernel.departures(now));
+                // a frame at the edge may leave a look sooner or later, and a hold-up of 100 us be one or not
+                let (sent, of_kernel) = (sent.len(), of_kernel.len());
+                assert!(
+                    sent.abs_diff(of_kernel) <= 25,
+                    "round {round}, {} ns: {sent} {of_kernel}",
+                    now - START
+                );
+            }
+            if round % 5 == 0 {
+                // what is due after the last look before the end is not sent
+                assert_eq!(sent.len(), of_kernel.len(), "round {round}");
+                assert!(sent.len() as u64 + 20 >= due, "round {round}");
+                for (frame, (here, there)) in sent.iter().zip(&of_kernel).enumerate() {
+                    assert!(
+                        here.abs_diff(*there) <= 200,
+                        "round {round}, frame {frame}: {here} {there}"
+                    );
+                }
+            }
+            let progress: Progress = kernel.map("progress").get(&0, 0).unwrap();
+            assert_eq!(sent.len() as u64 + pacer.not_sent(), due, "round {round}");
+            assert_eq!(
+                of_kernel.len() as u64 + progress.not_sent,
+                due,
+                "round {round}"
+            );
+            assert_eq!(progress.lag, 0);
+        }
+    }
+}
