@@ -88,6 +88,14 @@ pub enum LabError {
         /// What failed.
         source: Box<LabError>,
     },
+    /// A port that is driven by hand failed.
+    #[error("{what}: {why}")]
+    OnPort {
+        /// What it was to do.
+        what: String,
+        /// What failed.
+        why: Box<LabError>,
+    },
     /// The host lacks what a run needs; nothing was changed or measured.
     #[error("{0}")]
     Preflight(String),

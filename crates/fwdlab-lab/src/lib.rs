@@ -13,6 +13,7 @@ pub mod ports;
 pub mod preflight;
 pub mod registry;
 pub mod run;
+pub mod session;
 mod snmp;
 mod sys;
 mod tester;

@@ -84,6 +84,7 @@ fn of_lab(error: &LabError) -> Code {
         LabError::Preflight(_) => Code::Preflight,
         LabError::Host(_) if error.is_missing_program() => Code::Preflight,
         LabError::Interrupted => Code::Interrupted,
+        LabError::OnPort { why, .. } => of_lab(why),
         LabError::NotApplied { .. }
         | LabError::NotSet { .. }
         | LabError::DoesNotForward { .. }

@@ -10,14 +10,15 @@ use fwdlab_engine::capture::{self, Captured};
 use fwdlab_engine::stamps::{Clock, Kind, Offers};
 use fwdlab_lab::LabError;
 use fwdlab_lab::ports::{self, look, state};
+use fwdlab_lab::session::FOR_EVER;
 use fwdlab_model::units::parse_duration;
 use fwdlab_packet::{decode, pcap};
 use fwdlab_report::number;
 use serde_json::json;
 
 use super::Global;
+use super::session::Signals;
 use super::session::options::Timestamps;
-use super::session::{FOR_EVER, Signals};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 

@@ -7,11 +7,11 @@ use clap::Args;
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
 use fwdlab_engine::stamps::{Kind, MOST};
 use fwdlab_engine::{
-    Expected, Frames, HoldUps, LoadPlan, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace,
-    TestFrames,
+    Expected, Frames, HoldUps, LoadPlan, Mode, Schedule, SignaturePlace, TestFrames,
 };
 use fwdlab_lab::LabError;
 use fwdlab_lab::ports::{Port, Role};
+use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session};
 use fwdlab_model::latency::{HeldUp, LatencySummary};
 use fwdlab_model::trial;
 use fwdlab_model::units::{FrameSize, Load, parse_duration};
@@ -21,10 +21,9 @@ use serde_json::json;
 
 use super::Global;
 use super::send::Mac;
-use super::session::back_to_back::BackToBack;
 use super::session::options::{Ports, Timestamps};
 use super::session::stamping::{self, Stamping, Taken};
-use super::session::{Receiving, SECOND, Sending, Session, Signals, Source, streams, words};
+use super::session::{SECOND, Signals, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -164,45 +163,33 @@ impl Probe {
             Some(mode) => std::slice::from_ref(mode),
             None => &PROBERS[..],
         };
-        let mut lone = LoneSender::open_among(&tx.spec, modes, &self.cpus)?;
-        lone.stamp(self.stamps)?;
-        lone.arm(&frames)?;
-        let mut receiver = LoneReceiver::open(&rx.spec, None)?;
-        receiver.stamp(self.stamps)?;
-        let mut session = Session {
-            sending: vec![Sending {
-                port: tx,
-                source: Source::Engine(Box::new(lone), Box::new(frames)),
-                schedule: Schedule {
-                    load: LoadPlan::Constant(self.load_pps),
-                    frames: Some(self.frames),
-                    at_most: self.at_most,
-                    hold_ups: HOLD_UPS,
-                    path: 0,
-                },
-                mean: self.size.into(),
-            }],
-            receiving: vec![Receiving {
-                port: rx,
-                receiver,
-                expected: Expected {
-                    nonce: self.nonce,
-                    buffer_bytes: Some(self.size.buffer_bytes()),
-                    place: SignaturePlace::UdpPayload,
-                    analysis: Some(AnalysisPlan {
-                        streams: vec![StreamPlan {
-                            id: 0,
-                            ..StreamPlan::default()
-                        }],
-                    }),
-                },
-            }],
+        let schedule = Schedule {
+            load: LoadPlan::Constant(self.load_pps),
+            frames: Some(self.frames),
             at_most: self.at_most,
-            receive_at_most: None,
-            interval: SECOND,
+            hold_ups: HOLD_UPS,
+            path: 0,
         };
-        let begun = session.begin(signals)?;
-        let whole = session.run(begun, signals, &mut |_| {})?;
+        let expected = Expected {
+            nonce: self.nonce,
+            buffer_bytes: Some(self.size.buffer_bytes()),
+            place: SignaturePlace::UdpPayload,
+            analysis: Some(AnalysisPlan {
+                streams: vec![StreamPlan {
+                    id: 0,
+                    ..StreamPlan::default()
+                }],
+            }),
+        };
+        let mut sending = Sending::open(tx, modes, &self.cpus, frames, schedule, self.size.into())?;
+        sending.stamp(self.stamps)?;
+        let mut receiving = Receiving::open(rx, None, expected)?;
+        receiving.receiver.stamp(self.stamps)?;
+        let mut session = Session::new(vec![sending], vec![receiving]);
+        session.at_most = self.at_most;
+        let control = signals.control();
+        session.start(control)?;
+        let whole = session.run(control, SECOND, &mut |_| {})?;
         let source = &mut session.sending[0].source;
         let engine = source.engine().name.to_owned();
         let found = stamping::analysis(Some(source), &mut session.receiving[0].receiver)?;

@@ -11,6 +11,7 @@ use fwdlab_engine::traffic::compile::{Setting, compile};
 use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
 use fwdlab_engine::{Counting, Expected, Frames, LoneReceiver, SignaturePlace, TrafficFrames};
 use fwdlab_lab::ports::Role;
+use fwdlab_lab::session::{FOR_EVER, Period, Receiving, Session};
 use fwdlab_packet::decode;
 use fwdlab_report::number;
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ use super::Global;
 use super::profile::{EXAMPLE, Way};
 use super::session::options::{Amount, Ports, Timestamps};
 use super::session::streams::{self, StreamEnd};
-use super::session::{FOR_EVER, Period, Receiving, SECOND, Session, Signals, words};
+use super::session::{SECOND, Signals, words};
 use crate::exit_code::{Code, Usage};
 use crate::{output, profiles};
 
@@ -107,28 +108,22 @@ impl Receive {
         } else {
             Some(Kinds::open(&port.spec, self.session)?)
         };
-        let mut session = Session {
-            sending: Vec::new(),
-            receiving: vec![Receiving {
-                port,
-                receiver,
-                expected,
-            }],
-            at_most: match self.amount {
-                Some(Amount::Time(time)) => time,
-                _ => FOR_EVER,
-            },
-            receive_at_most: match self.amount {
-                Some(Amount::Frames(frames)) => Some(frames),
-                _ => None,
-            },
-            interval: SECOND,
+        let receiving = Receiving {
+            port,
+            receiver,
+            expected,
         };
-        let begun = session.begin(&signals)?;
-        let name = session.receiving[0].receiver.receiver()?.name();
-        let rejected: Vec<String> = (session.receiving[0].receiver.rejected().iter())
-            .map(words::rejected)
-            .collect();
+        let mut session = Session::new(Vec::new(), vec![receiving]);
+        session.at_most = match self.amount {
+            Some(Amount::Time(time)) => time,
+            _ => FOR_EVER,
+        };
+        session.receive_at_most = match self.amount {
+            Some(Amount::Frames(frames)) => Some(frames),
+            _ => None,
+        };
+        session.start(signals.control())?;
+        let (name, rejected) = session.receiving[0].engine()?;
         let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
         if global.json_stream {
             let event = json!({
@@ -147,7 +142,7 @@ impl Receive {
             }
         }
         let ports = [self.port.clone()];
-        let whole = session.run(begun, &signals, &mut |second| {
+        let whole = session.run(signals.control(), SECOND, &mut |second| {
             if global.json_stream {
                 output::result(&words::period_json("second", &[], &ports, second).to_string());
             } else if !quiet && let Some(received) = second.received.first() {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{
-    Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, PortSpec, Schedule, SignaturePlace,
-    TestFrames,
+    Expected, Frames, HoldUps, Mode, PortSpec, Schedule, SignaturePlace, TestFrames,
 };
 use fwdlab_lab::ports::{Port, Role};
+use fwdlab_lab::session::{BackToBack, Period, Receiving, Sending, Session};
 use fwdlab_model::latency::LatencySummary;
 use fwdlab_model::trial;
 use fwdlab_model::units::{FrameSize, Load, parse_duration};
@@ -18,11 +18,8 @@ use serde::Serialize;
 
 use super::Global;
 use super::ping::{Probe, Probed};
-use super::session::back_to_back::BackToBack;
 use super::session::options::Ports;
-use super::session::{
-    Period, Receiving, SECOND, Sending, Session, Signals, Source, streams, words,
-};
+use super::session::{SECOND, Signals, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -284,38 +281,26 @@ impl SelfTest {
             flows: FlowSet::default_v4(FLOWS).map_err(|e| Usage(e.to_string()))?,
             nonce,
         });
-        let lone = LoneSender::open(&tx.spec, Some(mode), &self.cpus)?;
-        let receiver = LoneReceiver::open(&rx.spec, None)?;
-        let mut session = Session {
-            sending: vec![Sending {
-                port: tx,
-                source: Source::Engine(Box::new(lone), Box::new(frames)),
-                schedule: Schedule {
-                    load: load_pps.into(),
-                    frames: None,
-                    at_most: self.trial + Duration::from_secs(1),
-                    hold_ups: HOLD_UPS,
-                    path: 0,
-                },
-                mean: size.into(),
-            }],
-            receiving: vec![Receiving {
-                port: rx,
-                receiver,
-                expected: Expected {
-                    nonce,
-                    buffer_bytes: Some(size.buffer_bytes()),
-                    place: SignaturePlace::UdpPayload,
-                    analysis: None,
-                },
-            }],
-            at_most: self.trial,
-            receive_at_most: None,
-            interval: SECOND,
+        let schedule = Schedule {
+            load: load_pps.into(),
+            frames: None,
+            at_most: self.trial + Duration::from_secs(1),
+            hold_ups: HOLD_UPS,
+            path: 0,
         };
-        let begun = session.begin(signals)?;
-        let period = session.run(begun, signals, &mut |_| {})?;
-        let name = session.receiving[0].receiver.receiver()?.name();
+        let expected = Expected {
+            nonce,
+            buffer_bytes: Some(size.buffer_bytes()),
+            place: SignaturePlace::UdpPayload,
+            analysis: None,
+        };
+        let sending = Sending::open(tx, &[mode], &self.cpus, frames, schedule, size.into())?;
+        let receiving = Receiving::open(rx, None, expected)?;
+        let mut session = Session::new(vec![sending], vec![receiving]);
+        session.at_most = self.trial;
+        session.start(signals.control())?;
+        let period = session.run(signals.control(), SECOND, &mut |_| {})?;
+        let (name, _) = session.receiving[0].engine()?;
         Ok((period, name.into()))
     }
 

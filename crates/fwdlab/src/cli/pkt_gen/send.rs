@@ -2,14 +2,14 @@
 
 use fwdlab_engine::traffic::TrafficFrames;
 use fwdlab_engine::traffic::reach;
-use fwdlab_engine::{Frames, HoldUps, LoneSender, Schedule};
+use fwdlab_engine::{Frames, HoldUps, Mode, Schedule};
 use fwdlab_lab::ports::{Role, destinations};
+use fwdlab_lab::session::{FOR_EVER, Period, Sending, Session};
 use fwdlab_model::link::MeanSize;
 
 use super::arguments::Function;
 use super::lines::{self, Counted, Place, place};
 use super::{Job, frames};
-use crate::cli::session::{FOR_EVER, Period, Sending, Session, Source};
 use crate::exit_code::Code;
 
 /// Sends until everything is sent or a signal comes.
@@ -32,7 +32,6 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         Some(least) => u64::from(least) + u64::from(size - 1),
         None => 2 * u64::from(size),
     };
-    let lone = LoneSender::open(&port.spec, job.engine, &job.cpus())?;
     let schedule = Schedule {
         load: arguments.rate_pps.map(|rate| rate as f64).into(),
         frames: arguments.frames,
@@ -41,18 +40,11 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         path: 0,
     };
     let frames = Frames::Traffic(TrafficFrames { traffic, nonce: 0 });
-    let mut session = Session {
-        sending: vec![Sending {
-            port,
-            source: Source::Engine(Box::new(lone), Box::new(frames)),
-            schedule,
-            mean: MeanSize::new(bytes + 8, 2).ok_or_else(|| super::wrong("bad pktsize"))?,
-        }],
-        receiving: vec![],
-        at_most: FOR_EVER,
-        receive_at_most: None,
-        interval: arguments.report,
-    };
+    let mean = MeanSize::new(bytes + 8, 2).ok_or_else(|| super::wrong("bad pktsize"))?;
+    let engines = job.engine.as_ref();
+    let engines = engines.map_or(&Mode::ALL[..], std::slice::from_ref);
+    let sending = Sending::open(port, engines, &job.cpus(), frames, schedule, mean)?;
+    let mut session = Session::new(vec![sending], vec![]);
 
     log.print(&lines::opened("Sending on", &job.shown, 1, arguments.cpus));
     let (source, destination) = &arguments.addresses_typed;
@@ -80,13 +72,14 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     log.message(start, "start, fd 3 main_fd 3");
 
     let mut printed = false;
-    let result = session.begin(job.signals).and_then(|begun| {
+    let control = job.signals.control();
+    let result = session.start(control).and_then(|()| {
         if arguments.verbose {
             let engine = session.sending[0].source.engine();
             log.remark(&format!("sent by {}", engine.mode));
             (engine.not_taken.iter()).for_each(|reason| log.remark(reason));
         }
-        session.run(begun, job.signals, &mut |period| {
+        session.run(control, arguments.report, &mut |period| {
             let (counted, us) = of(period, bytes);
             log.rate(counted, us);
             printed = true;
@@ -96,7 +89,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         Ok(whole) => whole,
         Err(error) => {
             log.message(place::OUCH, "ouch, thread 0 exited with error");
-            return Err(error);
+            return Err(error.into());
         }
     };
     let (counted, us) = of(&whole, bytes);

@@ -16,8 +16,9 @@ use clap::Args;
 use fwdlab_engine::replay::{Pace, Replay};
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::traffic::expect::Expectation;
-use fwdlab_engine::{Expected, LoadPlan, LoneReceiver, LoneSender, Mode, Schedule, SignaturePlace};
+use fwdlab_engine::{Expected, LoadPlan, LoneSender, Mode, Schedule, SignaturePlace};
 use fwdlab_lab::ports::{Port, Role};
+use fwdlab_lab::session::{FOR_EVER, Receiving, Sending, Sent, Session, Source};
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::procedure::Stretch;
 use fwdlab_model::units::{UnitError, parse_duration};
@@ -30,7 +31,7 @@ use super::session::options::{Amount, OnHoldUp, Ports, Timestamps};
 use super::session::range::Range;
 use super::session::stamping::{Stamping, Taken};
 use super::session::streams::{self, StreamEnd};
-use super::session::{FOR_EVER, Receiving, SECOND, Sending, Sent, Session, Signals, Source, words};
+use super::session::{SECOND, Signals, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -239,21 +240,16 @@ impl Send {
             receiving.push(receiver);
             checked.push(expectation);
         }
-        let mut session = Session {
-            sending,
-            receiving,
-            // the senders end by themselves
-            at_most: self.at_most().saturating_add(SECOND),
-            receive_at_most: None,
-            interval: SECOND,
-        };
-        let begun = session.begin(&signals)?;
+        let mut session = Session::new(sending, receiving);
+        // the senders end by themselves
+        session.at_most = self.at_most().saturating_add(SECOND);
+        session.start(signals.control())?;
         self.tell_begin(global, &mut session, &loads);
         let senders = &self.ports;
         let receivers: Vec<String> = counted.iter().map(|c| c.interface.clone()).collect();
         let began = SystemTime::now();
         let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
-        let whole = session.run(begun, &signals, &mut |second| {
+        let whole = session.run(signals.control(), SECOND, &mut |second| {
             if global.json_stream {
                 output::result(
                     &words::period_json("second", senders, &receivers, second).to_string(),
@@ -349,11 +345,8 @@ impl Send {
         }
         let rx = self.where_.spec(&counted.interface);
         let stamping = Stamping::choose(self.timestamps, &sending.port.spec, &rx, &self.engine)?;
-        if let (Source::Engine(lone, frames), true) =
-            (&mut sending.source, stamping.kind != Kind::User)
-        {
-            lone.stamp(stamping.kind)?;
-            lone.arm(frames)?;
+        if stamping.kind != Kind::User {
+            sending.stamp(stamping.kind)?;
         }
         Ok(Some(stamping))
     }
@@ -370,21 +363,17 @@ impl Send {
             Some(sending) => Port::of_ours(&sending.port.spec)?,
             None => self.where_.take(&counted.interface, &[Role::Receive])?,
         };
-        let receiver = LoneReceiver::open(&port.spec, None)?;
         let place = match &sending[counted.sender.unwrap_or(0)].source {
             Source::Engine(_, frames) => place_of(frames),
             Source::Replay(_) => SignaturePlace::UdpPayload,
         };
-        Ok(Receiving {
-            port,
-            receiver,
-            expected: Expected {
-                nonce: self.session,
-                buffer_bytes: None,
-                place,
-                analysis: expectation.map(Expectation::plan),
-            },
-        })
+        let expected = Expected {
+            nonce: self.session,
+            buffer_bytes: None,
+            place,
+            analysis: expectation.map(Expectation::plan),
+        };
+        Ok(Receiving::open(port, None, expected)?)
     }
 
     /// What a port that sends is taken for.

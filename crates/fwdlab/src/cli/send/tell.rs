@@ -3,6 +3,7 @@
 //! Start with [`Send::tell_begin`] and [`Send::tell_end`].
 
 use fwdlab_engine::Frames;
+use fwdlab_lab::session::{Period, Received, Sending, Sent, Session, Source};
 use fwdlab_packet::IpVersion;
 use fwdlab_report::number;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use super::{End, Send};
 use crate::cli::Global;
 use crate::cli::session::options::Amount;
 use crate::cli::session::streams::StreamEnd;
-use crate::cli::session::{Period, Received, Sending, Sent, Session, Source, words};
+use crate::cli::session::words;
 use crate::output;
 
 impl Send {

@@ -7,10 +7,10 @@ use fwdlab_engine::analysis::Analysis;
 use fwdlab_engine::stamps::{Kind, Log, Offers, choose};
 use fwdlab_engine::{EngineError, LoneReceiver, Mode, PortSpec};
 use fwdlab_lab::ports;
+use fwdlab_lab::session::Source;
 use fwdlab_report::number;
 use serde_json::{Value, json};
 
-use super::Source;
 use super::options::Timestamps;
 use crate::exit_code::Usage;
 

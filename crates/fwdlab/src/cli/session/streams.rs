@@ -10,12 +10,12 @@ use fwdlab_engine::stamps::Origins;
 use fwdlab_engine::traffic::Stream;
 use fwdlab_engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
 use fwdlab_engine::{Frames, LoneReceiver};
+use fwdlab_lab::session::Source;
 use fwdlab_model::latency::{HeldUp, LatencySummary};
 use fwdlab_report::number;
 use fwdlab_store::hdr;
 use serde_json::{Value, json};
 
-use super::Source;
 use super::stamping::{self, Taken};
 use super::words::short_time;
 use crate::exit_code::Usage;

@@ -2,11 +2,10 @@
 //!
 //! Start with [`sent_line`] and [`received_line`].
 
-use fwdlab_engine::{Histogram, Rejected};
+use fwdlab_engine::Histogram;
+use fwdlab_lab::session::{Period, Received, Sent};
 use fwdlab_report::number;
 use serde_json::{Value, json};
-
-use super::{Period, Received, Sent};
 
 /// One second of a sender.
 pub fn sent_line(port: &str, at_s: f64, sent: &Sent) -> String {
@@ -64,15 +63,6 @@ pub fn bits(received: &Received, width: usize) -> String {
             number::bits_per_second(l2)
         ),
         _ => String::new(),
-    }
-}
-
-/// An engine that was not taken, and why.
-pub fn rejected(rejected: &Rejected) -> String {
-    let reason = rejected.reason.to_string();
-    match reason.starts_with(rejected.engine) {
-        true => reason,
-        false => format!("{}: {reason}", rejected.engine),
     }
 }
 

@@ -8,8 +8,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use fwdlab_engine::PortSpec;
-use fwdlab_lab::LabError;
-use fwdlab_lab::ports::{Port, private};
+
+use crate::error::LabError;
+use crate::ports::{Port, private};
 
 /// Two ports, `a` and `b`, of one veth pair.
 pub struct BackToBack {
@@ -48,7 +49,7 @@ impl BackToBack {
     ///
     /// # Errors
     /// The pair is gone.
-    pub fn ports(&self) -> anyhow::Result<(Port, Port)> {
+    pub fn ports(&self) -> Result<(Port, Port), LabError> {
         let port = |interface: &str| {
             Port::of_ours(&PortSpec {
                 netns: Some(self.netns.clone()),

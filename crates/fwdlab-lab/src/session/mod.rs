@@ -1,0 +1,528 @@
+//! Driving ports by hand, as a library: senders and receivers on ports, started, read, steered and stopped, told as values.
+//!
+//! What is sent, and how a second reads on a screen, is the caller's; here is only the driving, the same for a command, a server
+//! or a dashboard. Ports are taken with all checks and locks ([`Port::take`]), and nothing is left on one when its [`Session`] is
+//! gone. Start with [`Session::start`], then [`Session::read`] now and then, and [`Session::stop`]; or [`Session::run`] does all
+//! three until it is over. [`figures`] has what is told; [`BackToBack`] is a cable of one's own.
+
+mod back_to_back;
+pub mod figures;
+
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::replay::Replay;
+use fwdlab_engine::stamps::Kind;
+use fwdlab_engine::{
+    Counting, EngineError, Expected, Frames, Histogram, LoadPlan, LoneReceiver, LoneSender, Mode,
+    Rejected, Schedule, Sender,
+};
+use fwdlab_model::link::MeanSize;
+
+pub use self::back_to_back::BackToBack;
+use self::figures::Snapshot;
+pub use self::figures::{Period, Received, Sent};
+use crate::error::LabError;
+use crate::ports::counters::{self, Counters};
+use crate::ports::{Port, state};
+use crate::run::Control;
+
+/// How often we look whether something is over.
+const POLL: Duration = Duration::from_millis(2);
+/// A sender that has begun is given this time until its frames show in the port's counters.
+const FIRST_FRAMES: Duration = Duration::from_millis(250);
+/// Frames may be under way when the last one was sent.
+const DRAIN_QUIET: Duration = Duration::from_millis(50);
+const DRAIN_AT_MOST: Duration = Duration::from_secs(2);
+/// What is left of the last interval is told when it is longer than this.
+const REST: Duration = Duration::from_millis(20);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// As good as for ever, and far from the end of any clock.
+pub const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// What puts frames on a port.
+pub enum Source {
+    /// An engine, and what it sends.
+    Engine(Box<LoneSender>, Box<Frames>),
+    /// A recording.
+    Replay(Box<Replay>),
+}
+
+impl Source {
+    /// What sends.
+    pub fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
+        match self {
+            Source::Engine(lone, _) => lone.sender(),
+            Source::Replay(replay) => Ok(replay.as_mut()),
+        }
+    }
+
+    /// The engine that sends.
+    pub fn engine(&mut self) -> Engine {
+        match self {
+            Source::Replay(_) => Engine {
+                name: Mode::AfPacket.name(),
+                mode: Mode::AfPacket.name().into(),
+                not_taken: Vec::new(),
+            },
+            Source::Engine(lone, _) => {
+                let not_taken = words(lone.rejected());
+                let capabilities = lone.sender().map(|sender| sender.capabilities());
+                Engine {
+                    name: capabilities.as_ref().map_or("none", |c| c.mode.name()),
+                    mode: capabilities.map_or("none".into(), |c| c.reached()),
+                    not_taken,
+                }
+            }
+        }
+    }
+}
+
+/// An engine for results.
+pub struct Engine {
+    /// Its name.
+    pub name: &'static str,
+    /// The name and what it reached on this port: `af-xdp copy, 2 queues, need-wakeup`.
+    pub mode: String,
+    /// Why others were not taken.
+    pub not_taken: Vec<String>,
+}
+
+/// A port that sends.
+pub struct Sending {
+    /// Where.
+    pub port: Port,
+    /// What.
+    pub source: Source,
+    /// How much, and for how long.
+    pub schedule: Schedule,
+    /// Mean size of its frames, for bits per second.
+    pub mean: MeanSize,
+}
+
+impl Sending {
+    /// A port with the first of these engines that can send such frames there, prepared to.
+    ///
+    /// # Errors
+    /// None of them can.
+    pub fn open(
+        port: Port,
+        engines: &[Mode],
+        cpus: &[usize],
+        frames: Frames,
+        schedule: Schedule,
+        mean: MeanSize,
+    ) -> Result<Sending, LabError> {
+        let mut lone = LoneSender::open_among(&port.spec, engines, cpus)?;
+        lone.arm(&frames)?;
+        Ok(Sending {
+            port,
+            source: Source::Engine(Box::new(lone), Box::new(frames)),
+            schedule,
+            mean,
+        })
+    }
+
+    /// Takes such departures, with the next engine when this one cannot. A recording has none.
+    ///
+    /// # Errors
+    /// The engine asked for cannot, or none can.
+    pub fn stamp(&mut self, kind: Kind) -> Result<(), LabError> {
+        if let Source::Engine(lone, frames) = &mut self.source {
+            lone.stamp(kind)?;
+            lone.arm(frames)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), LabError> {
+        if let Source::Engine(lone, frames) = &mut self.source {
+            lone.arm(frames).map_err(|source| LabError::OnPort {
+                what: format!("prepare to send into {}", self.port.spec.interface),
+                why: Box::new(source.into()),
+            })?;
+        }
+        Ok(self.source.sender()?.start(self.schedule.clone())?)
+    }
+}
+
+/// A port that receives.
+pub struct Receiving {
+    /// Where.
+    pub port: Port,
+    /// What counts.
+    pub receiver: LoneReceiver,
+    /// What is expected.
+    pub expected: Expected,
+}
+
+impl Receiving {
+    /// A port with this receiver, or the one of lowest cost that works there.
+    ///
+    /// # Errors
+    /// It does not open, or none does.
+    pub fn open(
+        port: Port,
+        counting: Option<Counting>,
+        expected: Expected,
+    ) -> Result<Receiving, LabError> {
+        let receiver = LoneReceiver::open(&port.spec, counting)?;
+        Ok(Receiving {
+            port,
+            receiver,
+            expected,
+        })
+    }
+
+    /// What counts, by its name, and why others do not.
+    ///
+    /// # Errors
+    /// There is none, after one could not find what is expected.
+    pub fn engine(&mut self) -> Result<(&'static str, Vec<String>), LabError> {
+        let name = self.receiver.receiver()?.name();
+        Ok((name, words(self.receiver.rejected())))
+    }
+}
+
+/// Engines that were not taken, and why.
+fn words(rejected: &[Rejected]) -> Vec<String> {
+    let words = |Rejected { engine, reason }: &Rejected| {
+        let reason = reason.to_string();
+        match reason.starts_with(engine) {
+            true => reason,
+            false => format!("{engine}: {reason}"),
+        }
+    };
+    rejected.iter().map(words).collect()
+}
+
+/// Ports, and how long they work.
+pub struct Session {
+    /// Ports that send.
+    pub sending: Vec<Sending>,
+    /// Ports that receive.
+    pub receiving: Vec<Receiving>,
+    /// The end, when the senders have no end of their own.
+    pub at_most: Duration,
+    /// The end when so many frames of ours have come, or frames of any kind where none of ours is expected.
+    pub receive_at_most: Option<u64>,
+    /// Absent before the start.
+    readings: Option<Readings>,
+}
+
+/// Readings of a session that has begun.
+struct Readings {
+    begin: Snapshot,
+    /// The last that was told.
+    last: Snapshot,
+}
+
+/// What a session that is over has counted.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    /// Since the last reading, where that is worth a line of its own.
+    pub rest: Option<Period>,
+    /// Since the begin.
+    pub whole: Period,
+}
+
+impl Session {
+    /// These ports, until they are done or stopped.
+    pub fn new(sending: Vec<Sending>, receiving: Vec<Receiving>) -> Session {
+        Session {
+            sending,
+            receiving,
+            at_most: FOR_EVER,
+            receive_at_most: None,
+            readings: None,
+        }
+    }
+
+    /// Starts everything, and takes the next engine where frames do not get as far as the wire.
+    ///
+    /// # Errors
+    /// An engine failed, or none works.
+    pub fn start(&mut self, control: &Control) -> Result<(), LabError> {
+        for receiving in &mut self.receiving {
+            receiving.receiver.expect(&receiving.expected)?;
+        }
+        let mut begin = self.snapshot()?;
+        self.sending.iter_mut().try_for_each(Sending::start)?;
+        begin.at = self.wait_for_first_frames(&begin, control)?;
+        begin.senders_started();
+        self.readings = Some(Readings {
+            last: begin.clone(),
+            begin,
+        });
+        Ok(())
+    }
+
+    /// Is everything sent, everything that was waited for received, or the time over?
+    ///
+    /// # Errors
+    /// An engine failed.
+    pub fn is_over(&mut self) -> Result<bool, LabError> {
+        let begin = self.readings()?.begin.at;
+        Ok(begin.elapsed() >= self.at_most || self.is_done()?)
+    }
+
+    /// What happened since the last reading, or since the begin.
+    ///
+    /// # Errors
+    /// An engine failed, or a port went down or away.
+    pub fn read(&mut self) -> Result<Period, LabError> {
+        self.check_ports()?;
+        let now = self.snapshot()?;
+        let readings = self.readings()?;
+        let (begin, last) = (readings.begin.clone(), readings.last.clone());
+        let period = self.period(&begin, &last, &now)?;
+        if let Some(readings) = &mut self.readings {
+            readings.last = now;
+        }
+        Ok(period)
+    }
+
+    /// Another load for one of the ports that send, from now on. Loads that are known before are in its schedule.
+    ///
+    /// # Errors
+    /// There is no such port, it sends flat out or with stretches, or its engine cannot.
+    pub fn set_load(&mut self, port: usize, load_pps: f64) -> Result<(), LabError> {
+        let Some(sending) = self.sending.get_mut(port) else {
+            let what = format!("there is no sending port {port}");
+            return Err(EngineError::Frames(what).into());
+        };
+        sending.source.sender()?.set_load(load_pps)?;
+        sending.schedule.load = LoadPlan::Constant(load_pps);
+        Ok(())
+    }
+
+    /// Ends sending, waits for frames that are under way, and says what was counted. It can be started again.
+    ///
+    /// # Errors
+    /// An engine failed, or a port went down or away.
+    pub fn stop(&mut self, control: &Control) -> Result<Totals, LabError> {
+        let begin = self.readings()?.begin.at;
+        let ended = self.ended(begin);
+        let lateness = self.lateness()?;
+        for at in 0..self.sending.len() {
+            let sending = &mut self.sending[at];
+            if let Err(error) = sending.source.sender()?.stop() {
+                let what = format!("sending into {} ended", sending.port.spec.interface);
+                let why = Box::new(self.cause(error));
+                return Err(LabError::OnPort { what, why });
+            }
+        }
+        let mut end = self.drain(control)?;
+        end.at = ended;
+        let Some(Readings { begin, last }) = self.readings.take() else {
+            return Ok(Totals::default());
+        };
+        let rest = match end.at.saturating_duration_since(last.at) > REST && last.at > begin.at {
+            true => Some(self.period(&begin, &last, &end)?),
+            false => None,
+        };
+        let mut whole = self.period(&begin, &begin, &end)?;
+        for (sent, lateness) in whole.sent.iter_mut().zip(lateness) {
+            sent.lateness = lateness;
+        }
+        Ok(Totals { rest, whole })
+    }
+
+    /// Goes on from [`start`](Self::start) until it is over or stopped; tells every interval and returns the whole.
+    ///
+    /// # Errors
+    /// As of [`read`](Self::read) and [`stop`](Self::stop); whatever was attached is detached when the session is dropped.
+    pub fn run(
+        &mut self,
+        control: &Control,
+        interval: Duration,
+        each_interval: &mut dyn FnMut(&Period),
+    ) -> Result<Period, LabError> {
+        let mut next = self.readings()?.begin.at + interval;
+        loop {
+            std::thread::sleep(POLL.min(next.saturating_duration_since(Instant::now())));
+            if control.is_stopped() || self.is_over()? {
+                break;
+            }
+            if Instant::now() >= next {
+                next += interval;
+                each_interval(&self.read()?);
+            }
+        }
+        let Totals { rest, whole } = self.stop(control)?;
+        if let Some(rest) = rest {
+            each_interval(&rest);
+        }
+        Ok(whole)
+    }
+
+    fn readings(&self) -> Result<&Readings, LabError> {
+        let none = || EngineError::Frames("the session has not begun; start it first".into());
+        Ok(self.readings.as_ref().ok_or_else(none)?)
+    }
+
+    /// The clock starts with the first frame, so that no rate counts the time in which an engine gets ready. An engine whose
+    /// frames do not show in the port's counters does not send, whatever it counts: the next one is taken.
+    fn wait_for_first_frames(
+        &mut self,
+        begin: &Snapshot,
+        control: &Control,
+    ) -> Result<Instant, LabError> {
+        let mut first = None;
+        for (sending, (_, before)) in self.sending.iter_mut().zip(&begin.sent) {
+            loop {
+                let started = Instant::now();
+                let mut handed_over = 0;
+                while started.elapsed() < FIRST_FRAMES && !control.is_stopped() {
+                    handed_over = sending.source.sender()?.counts()?.total();
+                    if handed_over > 0 {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // we may look late
+                let since = sending.schedule.load.due_after(handed_over);
+                first.get_or_insert_with(|| before_now(since.unwrap_or_default()));
+                // a load below some frames per second has its first frame later; and not every engine sends into a port
+                let is_for_a_port = sending.source.sender()?.capabilities().counts_at_driver;
+                if handed_over == 0 || sending.port.facts.kind.is_none() || !is_for_a_port {
+                    break;
+                }
+                let left = |port: Counters| port.tx_packets + port.tx_dropped;
+                let mut on_the_wire = 0;
+                while on_the_wire == 0 && started.elapsed() < 2 * FIRST_FRAMES {
+                    on_the_wire = left(counters::read(&sending.port.spec)?.since(*before));
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let Source::Engine(lone, frames) = &mut sending.source else {
+                    break;
+                };
+                if on_the_wire > 0 || control.is_stopped() {
+                    break;
+                }
+                let sender = lone.sender()?;
+                let name = sender.capabilities().mode.name();
+                let handed_over = sender.stop()?.total();
+                lone.reject(
+                    EngineError::Unsupported {
+                        engine: name,
+                        what: format!(
+                            "send into {}: of {handed_over} frames that the kernel took none left the port (the other end of \
+                             a veth needs NAPI for live frames: ethtool -K PEER gro on)",
+                            sending.port.spec.interface
+                        ),
+                    },
+                    frames,
+                )?;
+                lone.sender()?.start(sending.schedule.clone())?;
+                first = None;
+            }
+        }
+        Ok(first.unwrap_or_else(Instant::now))
+    }
+
+    /// When the senders ended. Those whose time was over sent for as long as they were to, whenever we saw that they were done:
+    /// a look that comes 2 ms late would make a load of 10 s wrong by 0.02 %.
+    fn ended(&self, begin: Instant) -> Instant {
+        let now = Instant::now();
+        let length = (self.sending.iter().map(|sending| sending.schedule.at_most)).max();
+        match length.and_then(|length| begin.checked_add(length)) {
+            Some(end) if end < now + POLL * 5 && now < end + SECOND => end,
+            _ => now,
+        }
+    }
+
+    fn is_done(&mut self) -> Result<bool, LabError> {
+        if let Some(frames) = self.receive_at_most {
+            let mut all = 0;
+            for receiving in &mut self.receiving {
+                all += receiving.receiver.receiver()?.counts()?.received;
+            }
+            if all >= frames {
+                return Ok(true);
+            }
+        }
+        if self.sending.is_empty() {
+            return Ok(false);
+        }
+        for sending in &mut self.sending {
+            if !sending.source.sender()?.is_done() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A port that is down carries nothing, and nobody may notice.
+    fn check_ports(&self) -> Result<(), LabError> {
+        let sending = self.sending.iter().map(|sending| &sending.port);
+        let receiving = self.receiving.iter().map(|receiving| &receiving.port);
+        sending
+            .chain(receiving)
+            .try_for_each(|port| state::check(&port.spec))
+    }
+
+    /// Why a sender failed: that its port is gone says more than what the system call answered.
+    fn cause(&self, error: EngineError) -> LabError {
+        match self.check_ports() {
+            Err(port) => port,
+            Ok(()) => error.into(),
+        }
+    }
+
+    fn lateness(&mut self) -> Result<Vec<Option<Histogram>>, LabError> {
+        self.sending
+            .iter_mut()
+            .map(|sending| Ok(sending.source.sender()?.lateness()?))
+            .collect()
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, LabError> {
+        let at = Instant::now();
+        let mut snapshot = Snapshot {
+            at,
+            sent: Vec::new(),
+            received: Vec::new(),
+        };
+        for sending in &mut self.sending {
+            let port = counters::read(&sending.port.spec)?;
+            snapshot
+                .sent
+                .push((sending.source.sender()?.counts()?, port));
+        }
+        for receiving in &mut self.receiving {
+            let port = counters::read(&receiving.port.spec)?;
+            snapshot
+                .received
+                .push((receiving.receiver.receiver()?.counts()?, port));
+        }
+        Ok(snapshot)
+    }
+
+    /// Waits until nothing arrives any more, and reads everything for the last time. The counters of hardware follow some time
+    /// behind.
+    fn drain(&mut self, control: &Control) -> Result<Snapshot, LabError> {
+        let began = Instant::now();
+        let mut quiet_since = began;
+        let mut last = self.snapshot()?;
+        while began.elapsed() < DRAIN_AT_MOST
+            && quiet_since.elapsed() < DRAIN_QUIET
+            && !self.sending.is_empty()
+            && !control.is_stopped()
+        {
+            std::thread::sleep(POLL);
+            let now = self.snapshot()?;
+            if now.received != last.received || now.sent != last.sent {
+                quiet_since = Instant::now();
+            }
+            last = now;
+        }
+        Ok(last)
+    }
+}
+
+/// So long ago, a second at the most.
+fn before_now(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(time.min(SECOND)).unwrap_or(now)
+}
