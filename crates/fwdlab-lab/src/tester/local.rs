@@ -87,10 +87,6 @@ impl Rig for Tester {
         Ok(Tester::renew(self)?)
     }
 
-    fn set_load(&mut self, load_pps: f64) -> Result<(), LabError> {
-        Ok(Tester::set_load(self, load_pps)?)
-    }
-
     fn is_done(&self) -> bool {
         Tester::is_done(self)
     }

@@ -47,9 +47,6 @@ pub(crate) trait Rig: Send {
     /// Goes on from other memory after a pause of the returned length.
     fn renew(&mut self) -> Result<Duration, LabError>;
 
-    /// Sends with another intended load from now on.
-    fn set_load(&mut self, load_pps: f64) -> Result<(), LabError>;
-
     /// Has everything been sent, or the time run out?
     fn is_done(&self) -> bool;
 
