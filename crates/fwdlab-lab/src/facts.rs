@@ -1,16 +1,17 @@
-//! Facts of the host, read once at the start of a run and kept with it.
+//! Facts of a host, read once at the start of a run and kept with it.
 //!
-//! It judges nothing (`preflight` does). A fact that cannot be read stays absent.
+//! It judges nothing (`preflight` does). A fact that cannot be read stays absent. Start with [`of`].
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use fwdlab_model::facts::Facts;
 
+use crate::host::Host;
 use crate::placement::Placement;
 
-/// Reads the facts of this host. What concerns the test bed is filled in when it stands.
-pub fn host(placement: &Placement, privileged: bool) -> Facts {
+/// Reads the facts of a host. What concerns the test bed is filled in when it stands.
+pub fn of(host: &dyn Host, placement: &Placement, privileged: bool) -> Facts {
+    let text = |path: &str| text(host, path);
     let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
     let dut_cpu = placement.dut_cpus.first().copied().unwrap_or(0);
     Facts {
@@ -21,13 +22,14 @@ pub fn host(placement: &Placement, privileged: bool) -> Facts {
             .lines()
             .filter(|l| l.starts_with("processor"))
             .count() as u32,
-        threads_per_core: threads_per_core(),
+        threads_per_core: text("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+            .and_then(|siblings| threads_per_core(&siblings)),
         cpu_governor: text(&format!(
             "/sys/devices/system/cpu/cpu{dut_cpu}/cpufreq/scaling_governor"
         )),
         virtual_machine: cpuinfo_field(&cpuinfo, "flags")
             .is_some_and(|flags| flags.split_whitespace().any(|f| f == "hypervisor")),
-        mitigations: mitigations(),
+        mitigations: mitigations(host),
         memory_bytes: memory_bytes(&text("/proc/meminfo").unwrap_or_default()),
         clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         privileged,
@@ -37,11 +39,10 @@ pub fn host(placement: &Placement, privileged: bool) -> Facts {
     }
 }
 
-fn text(path: &str) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()
-        .map(|t| t.trim().to_owned())
-        .filter(|t| !t.is_empty())
+fn text(host: &dyn Host, path: &str) -> Option<String> {
+    let bytes = host.read(path).ok()?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    (!text.is_empty()).then_some(text)
 }
 
 fn cpuinfo_field(cpuinfo: &str, name: &str) -> Option<String> {
@@ -61,8 +62,7 @@ fn memory_bytes(meminfo: &str) -> u64 {
 }
 
 /// `0-1` or `0,4` in the first CPU's list of siblings are two threads.
-fn threads_per_core() -> Option<u32> {
-    let siblings = text("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")?;
+fn threads_per_core(siblings: &str) -> Option<u32> {
     let mut threads = 0;
     for part in siblings.split(',') {
         threads += match part.split_once('-') {
@@ -73,22 +73,54 @@ fn threads_per_core() -> Option<u32> {
     Some(threads)
 }
 
-fn mitigations() -> BTreeMap<String, String> {
-    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else {
-        return BTreeMap::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            Some((name, text(entry.path().to_str()?)?))
-        })
+fn mitigations(host: &dyn Host) -> BTreeMap<String, String> {
+    let folder = "/sys/devices/system/cpu/vulnerabilities/";
+    let all = host.ask("grep", &["-r", "", folder]).unwrap_or_default();
+    let lines = all.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .filter_map(|(file, state)| Some((file.strip_prefix(folder)?.into(), state.trim().into())))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::scripted::{Fails, Scripted};
+
+    #[test]
+    fn facts_are_those_of_the_host_and_absent_where_it_does_not_tell() {
+        let router = || {
+            Scripted::new(|command, _| match command {
+                "read /proc/cpuinfo" => {
+                    "processor\t: 0\nprocessor\t: 1\nmodel name\t: ARM\n".into()
+                }
+                "read /proc/sys/kernel/osrelease" => "6.12.1\n".into(),
+                "read /sys/devices/system/cpu/cpu0/topology/thread_siblings_list" => "0-1\n".into(),
+                _ if command.starts_with("grep -r") => {
+                    "/sys/devices/system/cpu/vulnerabilities/mds:Not affected\n".into()
+                }
+                _ => String::new(),
+            })
+        };
+        let facts = of(&router(), &Placement::default(), true);
+        assert_eq!((&*facts.kernel, facts.cpus), ("6.12.1", 2));
+        assert_eq!(
+            (&*facts.cpu_model, facts.threads_per_core),
+            ("ARM", Some(2))
+        );
+        assert_eq!(facts.mitigations["mds"], "Not affected");
+        assert_eq!(facts.clock_source, None);
+        let lost = of(
+            &router().failing(0, Fails::Lost),
+            &Placement::default(),
+            true,
+        );
+        assert_eq!(
+            (&*lost.kernel, lost.cpus, lost.threads_per_core),
+            ("", 0, None)
+        );
+        assert!(lost.mitigations.is_empty());
+    }
 
     #[test]
     fn fields_are_found() {

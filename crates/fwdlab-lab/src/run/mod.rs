@@ -41,6 +41,7 @@ use jiff::Timestamp;
 use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::error::LabError;
+use crate::host::Local;
 use crate::placement::Placement;
 use crate::preflight::Watch;
 use crate::registry;
@@ -238,7 +239,7 @@ impl<'a> Run<'a> {
             parameters: values,
             facts: Facts {
                 link: parameters.line.map(|line| line.to_string()),
-                ..crate::facts::host(&parameters.placement, parameters.privileged)
+                ..crate::facts::of(&Local, &parameters.placement, parameters.privileged)
             },
         };
         let writer = RunWriter::create(runs, &info)
