@@ -14,7 +14,6 @@ use fwdlab_engine::PathSpec;
 
 pub(crate) use networks::mac;
 pub use networks::{End, Networks, Side};
-pub(crate) use veth::within;
 
 use crate::dut::linux::{counters_of, ports_amiss, read_counters};
 use crate::dut::{Counted, Dut, PortPair};

@@ -12,7 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use fwdlab_engine::{PathSpec, PortSpec};
@@ -21,7 +20,8 @@ use super::networks::{Management, mac};
 use super::{Bed, Networks};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
-use crate::host::{Command, Failure, Host, Limit, Local, Netns};
+use crate::host::netns::within;
+use crate::host::{Command, Failure, Host, Limit, Local, Netns, netns};
 use crate::placement::Placement;
 use crate::registry::Registry;
 
@@ -325,15 +325,10 @@ impl Bed {
     }
 }
 
-/// Path of a named namespace.
-pub(crate) fn netns(name: &str) -> Option<PathBuf> {
-    crate::host::netns::file(name)
-}
-
 /// The way through each DUT, and the way back.
 fn paths(generator: &str, duts: usize, both_ways: bool) -> Vec<PathSpec> {
     let port = |interface: String| PortSpec {
-        netns: netns(generator),
+        netns: netns::file(generator),
         interface,
     };
     let mut paths: Vec<PathSpec> = (0..duts)
@@ -349,22 +344,6 @@ fn paths(generator: &str, duts: usize, both_ways: bool) -> Vec<PathSpec> {
         });
     }
     paths
-}
-
-/// Runs `work` on a thread inside a named namespace.
-pub(crate) fn within<T: Send>(
-    name: &str,
-    work: impl FnOnce() -> Result<T, LabError> + Send,
-) -> Result<T, LabError> {
-    std::thread::scope(|scope| {
-        scope
-            .spawn(|| {
-                fwdlab_engine::port::enter(&netns(name))?;
-                work()
-            })
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// Threads of the kernel that serve an interface named eth0 or eth1, of whatever namespace, oldest first. Two labs that build at the same

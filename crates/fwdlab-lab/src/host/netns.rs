@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::confinement::Confinement;
 use super::local::{Going, Local, in_its_place, run_as};
 use super::{Address, Command, Failure, Host, HostError, Limit, Output, Process};
+use crate::error::LabError;
 use crate::registry;
 
 /// What the shell of an unconfined command does first. `ip netns exec` gives it a mount namespace of its own.
@@ -119,16 +120,8 @@ impl Netns {
         work: impl FnOnce() -> std::io::Result<Vec<u8>> + Send,
     ) -> Result<Vec<u8>, HostError> {
         let error = |why: String| HostError::new(&self.namespace, &what, Failure::File(why));
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                fwdlab_engine::port::enter(&file(&self.namespace))
-                    .map_err(|e| error(e.to_string()))?;
-                work().map_err(|e| error(e.to_string()))
-            });
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        let worked = within(&self.namespace, || Ok(work())).map_err(|e| error(e.to_string()))?;
+        worked.map_err(|e| error(e.to_string()))
     }
 }
 
@@ -185,6 +178,23 @@ impl Host for Netns {
 /// The file of a named namespace.
 pub fn file(namespace: &str) -> Option<PathBuf> {
     Some(PathBuf::from("/run/netns").join(namespace))
+}
+
+/// Runs `work` on a thread inside a named namespace: for what is of this machine by its nature, such as its sockets. A DUT is asked by
+/// commands and files.
+pub(crate) fn within<T: Send>(
+    namespace: &str,
+    work: impl FnOnce() -> Result<T, LabError> + Send,
+) -> Result<T, LabError> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            fwdlab_engine::port::enter(&file(namespace))?;
+            work()
+        });
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 #[cfg(test)]

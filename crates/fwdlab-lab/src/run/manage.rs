@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use fwdlab_model::procedure::Queries;
 use fwdlab_model::result::TrialRecord;
 
-use crate::bed::{Bed, within};
+use crate::bed::Bed;
 use crate::dut::{Agent, Dut};
 use crate::error::LabError;
+use crate::host::netns::within;
 use crate::host::{Heard, Process};
 use crate::snmp::{get_up_time, parse};
 

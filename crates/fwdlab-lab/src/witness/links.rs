@@ -8,8 +8,9 @@ use std::os::fd::OwnedFd;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use crate::bed::{Bed, within};
+use crate::bed::Bed;
 use crate::error::LabError;
+use crate::host::netns::within;
 
 /// How an event ends that says that a link went down.
 pub(crate) const WENT_DOWN: &str = "went down";
