@@ -321,3 +321,30 @@ fn package(program: &str) -> Option<&'static str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shell is the judge.
+    #[test]
+    fn words_are_quoted_as_a_shell_reads_them() {
+        for word in [
+            "",
+            "plain",
+            "a b",
+            "it's",
+            "$HOME",
+            "`x`",
+            "*",
+            "a\nb",
+            "--x=1,2:/y",
+        ] {
+            let line = format!("printf %s {}", quoted(word));
+            let said = Local.run(&Command::shell(&line), Limit::OURS).unwrap();
+            assert_eq!(String::from_utf8_lossy(&said.stdout), word);
+        }
+        let command = Command::new("ip", &["route", "show", "to", "a b"]);
+        assert_eq!(command.to_string(), "ip route show to 'a b'");
+    }
+}

@@ -331,6 +331,20 @@ mod tests {
         assert!(amiss[0].contains("1 changes could not") && amiss[0].contains("newer"));
     }
 
+    /// Lines as the first version of this wrote them: records outlive programs.
+    #[test]
+    fn lines_of_before_are_read() {
+        let text = r#"
+{"undo":{"number":1,"step":{"host":{"namespace":"fwdlab-ab3d-dut0"},"what":"3 rules","command":{"words":["nft","-f","-"],"input":"add table ip x\n"}}}}
+{"undo":{"number":2,"step":{"host":"this-machine","what":"y","command":{"words":["sh","-c","export A=1\ntrue"],"shown":"true"}}}}
+{"done":{"number":1}}"#;
+        let left = Left::of(text);
+        assert_eq!((left.steps.len(), left.unknown), (1, 0));
+        let (number, step) = &left.steps[0];
+        assert_eq!((*number, &step.host), (2, &Address::ThisMachine));
+        assert_eq!(step.command.to_string(), "true");
+    }
+
     #[test]
     fn nothing_is_changed_that_cannot_be_written_down() {
         let full = File::options().write(true).open("/dev/full").unwrap();
