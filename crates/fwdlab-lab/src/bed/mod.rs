@@ -167,6 +167,12 @@ impl Bed {
         Ok(amiss)
     }
 
+    /// From now on its DUT is one of which only the name is known.
+    #[cfg(test)]
+    pub(crate) fn forget_how_to_log_in(&mut self, name: &str) {
+        self.duts = vec![Arc::new(crate::dut::BlackBox::new(name))];
+    }
+
     /// Lets the bed stand when the process ends; `fwdlab bed down` removes it.
     pub fn leave_standing(self) {
         self.registration.leave_standing();

@@ -243,3 +243,52 @@ fn a_sender_that_falls_short_does_not_make_the_trial_longer() {
         assert!(!answer.ended_early);
     }
 }
+
+/// Its frames are counted all the same, what its ports count is said to be not read, and what should be done to it is refused.
+#[test]
+fn a_dut_that_nobody_can_log_into_is_measured_from_outside() {
+    const TEST: &str = "a_dut_that_nobody_can_log_into_is_measured_from_outside";
+    if !rustix::process::geteuid().is_root() {
+        return skipped(TEST, "not root");
+    }
+    let version = IpVersion::Ipv4;
+    let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
+    let plain = Question::constant(
+        stream.frame_size_bytes,
+        LOAD_PPS,
+        SECOND / 5,
+        Purpose::Measure,
+        "",
+    );
+    let with_reset = Question {
+        reset_at_ns: Some(SECOND / 10),
+        reset: Some("interface".into()),
+        sample_ns: Some(SECOND / 10),
+        ..plain.clone()
+    };
+    let (made, refused) = on_bed(&stream, |device| {
+        device.bed.forget_how_to_log_in("fw1");
+        let made = device.trial(&stream, &plain)?;
+        let refused = device.trial(&stream, &with_reset).err();
+        Ok((made.unwrap(), refused.unwrap()))
+    })
+    .unwrap();
+    assert!(made.counters.generator_sent > 0 && made.counters.receiver_received > 0);
+    for stage in [Stage::DutInput, Stage::DutOutput] {
+        assert_eq!(made.counters.chain.passed(&stage), None);
+    }
+    let ledger = balance(&made.counters, None);
+    assert!(
+        ledger
+            .not_exact
+            .iter()
+            .any(|m| m.stage == Stage::DutInput && !m.is_read)
+    );
+    assert_eq!(ledger.frames_unexplained, 0, "{ledger:?}");
+    let words = refused.to_string();
+    assert!(
+        words.contains("the reset `interface`")
+            && words.contains("on fw1: fwdlab cannot log into it"),
+        "{words}"
+    );
+}
