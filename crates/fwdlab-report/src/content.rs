@@ -559,3 +559,49 @@ pub(crate) fn configuration_name(summary: &Summary, index: u32) -> String {
         _ => format!("#{index}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::loss::{NotExact, Stage};
+
+    use super::*;
+
+    /// What lies between the two ends is said, and what was not read has no number.
+    #[test]
+    fn a_meter_that_was_not_read_is_said_to_be_not_read() {
+        let ledger = Ledger {
+            frames_sent: 1000,
+            frames_received: 970,
+            frames_lost: 30,
+            losses: vec![Loss {
+                place: Place::Between(Stage::GeneratorPort, Stage::ReceiverPort),
+                frames: 30,
+                counter: "tx_packets less rx_packets".into(),
+                reasons: Vec::new(),
+            }],
+            not_exact: vec![NotExact {
+                stage: Stage::DutInput,
+                is_read: false,
+                why: "a black box".into(),
+            }],
+            ..Ledger::default()
+        };
+        let told = losses(&ledger).text(200);
+        let words: Vec<&str> = told.split_whitespace().collect();
+        let told = words.join(" ");
+        for wanted in [
+            "3.0 % 30 between the generator's port and the receiver's port",
+            "not read the DUT's input",
+            "a black box",
+        ] {
+            assert!(told.contains(wanted), "{told}");
+        }
+        let fates = [("64 B".to_owned(), ledger)];
+        let sentences = counters(&fates);
+        assert_eq!(
+            sentences.last().map(String::as_str),
+            Some("The DUT's input: not read: a black box.")
+        );
+        assert_eq!(places(&fates).len(), 1);
+    }
+}

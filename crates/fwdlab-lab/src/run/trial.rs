@@ -611,7 +611,7 @@ pub(super) fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
         receiver_port_rx_packets: since(after.rx.0, before.rx.0),
     };
     let mut chain = counts.chain();
-    if after.dut.is_none() {
+    if before.dut.is_none() || after.dut.is_none() {
         chain.not_read(
             &[Stage::DutInput, Stage::DutOutput],
             "nobody can read the counters of this DUT",
@@ -636,4 +636,49 @@ pub(super) fn sum(counts: &[u64]) -> u64 {
 
 fn seconds(from: &Reading, to: &Reading) -> f64 {
     (to.at_ns - from.at_ns) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_measure::conservation::objections;
+
+    use super::*;
+
+    fn ports(frames: u64, dut: Option<DutPorts>) -> PortCounters {
+        PortCounters {
+            tx: (frames, 0),
+            dut,
+            rx: (frames, 0),
+        }
+    }
+
+    #[test]
+    fn the_ports_of_a_black_box_are_absent_and_the_trial_counts() {
+        let chain = chain(&ports(7, None), &ports(107, None));
+        assert_eq!(chain.passed(&Stage::GeneratorPort), Some(100));
+        assert_eq!(chain.passed(&Stage::DutInput), None);
+        let counters = Counters {
+            generator_sent: 100,
+            receiver_received: 100,
+            chain,
+            ..Counters::default()
+        };
+        assert!(is_settled(&counters));
+        let ledger = balance(&counters, None);
+        assert!(objections(&ledger, &counters).is_empty());
+        assert_eq!(ledger.not_exact.len(), 2);
+    }
+
+    #[test]
+    fn a_port_that_went_away_has_no_frames_below_zero() {
+        let dut = |frames| {
+            Some(DutPorts {
+                input: (frames, 0),
+                output: (frames, 0),
+            })
+        };
+        let chain = chain(&ports(107, dut(107)), &ports(207, dut(7)));
+        assert_eq!(chain.passed(&Stage::GeneratorPort), Some(100));
+        assert_eq!(chain.passed(&Stage::DutInput), Some(0));
+    }
 }
