@@ -391,6 +391,22 @@ mod tests {
         let ms: Vec<u64> = planned.iter().take(8).map(|at| at / 1_000_000).collect();
         // the frame that falls on the begin of the second pause leaves after it
         assert_eq!(ms, [1000, 1250, 1500, 1750, 3000, 3500, 4000, 4500]);
+        // and is not counted before, neither at its begin nor in it
+        let paused = curve(&[(SECOND, 4, 4), (SECOND, 0, 0), (SECOND, 2, 2)]);
+        for (ms, due) in [
+            (999, 4),
+            (1000, 4),
+            (1500, 4),
+            (1999, 4),
+            (2000, 5),
+            (2500, 6),
+        ] {
+            assert_eq!(
+                paused.before((ms * 1_000_000 + 1) << FRACTION),
+                due,
+                "{ms} ms"
+            );
+        }
         let falling = times(curve(&[(SECOND, 10, 0)]), u64::MAX >> FRACTION);
         assert_eq!(falling.len(), 5);
     }
