@@ -10,9 +10,11 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::Context;
+use serde_json::Value;
 
 use crate::check;
 
+mod links;
 mod programs;
 
 /// Runs everything; `true` if nothing failed. One failure keeps nothing else from running.
@@ -37,6 +39,7 @@ pub fn all(root: &Path) -> anyhow::Result<bool> {
     match built.programs {
         None => tally.failed.push("cargo could not build all tests".into()),
         Some(all) => {
+            links(root, &built.messages, &mut tally)?;
             println!("{} programs; each is shown when it ends", all.len());
             programs::run(all, &mut |ended| show(&ended, &mut tally));
             documentation(root, lints, &mut tally)?;
@@ -62,6 +65,20 @@ fn show(ended: &programs::Ended, tally: &mut Tally) {
         tally.failed.push(format!("{name}: {last}"));
     }
     tally.add(reader.tally);
+}
+
+/// Links in the documentation of the crates, with the libraries of the test build.
+fn links(root: &Path, messages: &[Value], tally: &mut Tally) -> anyhow::Result<()> {
+    println!("== links in doc comments");
+    let output = cargo(root)
+        .args(["metadata", "--format-version=1", "--offline"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("run cargo metadata")?;
+    let metadata =
+        serde_json::from_slice(&output.stdout).context("read what cargo metadata says")?;
+    tally.count("links in doc comments", links::check(messages, &metadata)?);
+    Ok(())
 }
 
 /// Examples in the documentation of the crates.

@@ -26,8 +26,8 @@ pub enum EngineError {
     Frames(String),
     /// A port does not take such frames. Nothing was sent.
     #[error(
-        "{port} has an MTU of {mtu} bytes and takes no frames of {bytes} bytes without FCS; make the frames shorter, or raise the \
-         MTU at both ends: ip link set {port} mtu {needed}"
+        "{port} has an MTU of {mtu} bytes and cannot send frames of {bytes} bytes without FCS; use shorter frames, or raise \
+         the MTU at both ends: ip link set {port} mtu {needed}"
     )]
     TooLong {
         /// The port.
@@ -40,7 +40,7 @@ pub enum EngineError {
         needed: usize,
     },
     /// A recording could not be sent to its end.
-    #[error("the recording broke off, and what is before that was sent: {0}")]
+    #[error("the recording broke off; the frames before that were sent: {0}")]
     Recording(String),
     /// Not with this engine; another may.
     #[error("{engine} cannot {what}")]

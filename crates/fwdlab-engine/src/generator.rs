@@ -127,24 +127,24 @@ impl Capabilities {
         let departures = match (offers.tx_timestamp, self.copies) {
             (false, _) => "not used: the device does not offer it",
             (true, Copies::ZeroCopy) => "used for departures of --timestamps hardware",
-            (true, _) => "not used: in copy mode the kernel writes when it freed a frame",
+            (true, _) => "not used: in copy mode the kernel records when it freed a frame",
         };
         [
             ("tx-timestamp", offers.tx_timestamp, departures),
             (
                 "tx-checksum",
                 offers.tx_checksum,
-                "not used: checksums are in the frames, and cost next to nothing there",
+                "not used: checksums are already in the frames, and cost next to nothing there",
             ),
             (
                 "tx-launch-time",
                 offers.tx_launch_time,
-                "not used: it needs a queueing discipline and the card's clock; frames are paced by the sender",
+                "not used: it needs a queueing discipline and the card's clock; the sender paces frames",
             ),
             (
                 "xdp-rx-timestamp",
                 offers.rx_timestamp,
-                "not used for latencies: the card's times of arrival come through SO_TIMESTAMPING",
+                "not used for latencies: the card's arrival times come through SO_TIMESTAMPING",
             ),
         ]
     }

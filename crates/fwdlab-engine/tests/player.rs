@@ -636,9 +636,9 @@ fn what_cannot_be_played_says_why() {
         (|s| s.pattern.push(3), "kind 3, and it has 3"),
         (
             |s| s.timing.mode = Emission::Burst { frames: 0 },
-            "burst of no frames",
+            "burst without frames",
         ),
-        (|s| s.timing.next = Some(1), "no stream 1"),
+        (|s| s.timing.next = Some(1), "the next stream 1"),
         (|s| s.timing.waits = true, "waits for another"),
         (|s| s.kinds[0].template.truncate(20), "beyond the template"),
     ] {

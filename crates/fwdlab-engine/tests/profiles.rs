@@ -687,7 +687,7 @@ fn the_signature_goes_where_all_frames_have_room() {
     assert_eq!(
         notes,
         [
-            "stream 1: frames of 64, 65 bytes have no room for a signature: they are neither counted one by one nor timed"
+            "stream 1: frames of 64, 65 bytes have no room for a signature: they are neither counted individually nor timed"
         ]
     );
 }
@@ -761,7 +761,7 @@ fn rates_shares_and_chains() {
         .to_string();
     assert!(
         error.starts_with(
-            "test:17:16: stream rated: 50% is of the line, and the speed of the link is not known"
+            "test:17:16: stream rated: 50% refers to the line rate, but the speed of the link is not known"
         ),
         "{error}"
     );
@@ -781,7 +781,7 @@ fn what_is_impossible_is_said_with_its_place() {
         ),
         (
             "[[stream]]\nlayers = ['ipv4', 'payload', 'udp']",
-            "test:2:1: a payload is the last layer",
+            "test:2:1: a payload must be the last layer",
         ),
         (
             "[[stream]]\nlayers = ['ipv6', 'udp']\nsize = 64",
@@ -805,7 +805,7 @@ fn what_is_impossible_is_said_with_its_place() {
         ),
         (
             "[[stream]]\nvary = [{ field = 'ipv4.source', from = '2001:2::1', count = 2 }]",
-            "test:2:41: 2001:2::1 is no value of a field of 4 bytes",
+            "test:2:41: 2001:2::1 is not a value of a field of 4 bytes",
         ),
         (
             "[[stream]]\nvary = [{ field = 'ipv4.source', from = '198.18.0.0', to = '255.255.255.255' }, { field = 'udp.source-port', from = 0, to = 65535 }]",
@@ -825,11 +825,11 @@ fn what_is_impossible_is_said_with_its_place() {
         ),
         (
             "[[stream]]\nflows = 4294967291",
-            "test:2:9: 4294967291 flows are no product of addresses and ports in range; 4294967289 are",
+            "test:2:9: 4294967291 flows are not a product of addresses and ports in range; 4294967289 are",
         ),
         (
             "[[stream]]\nlayers = ['arp']\nflows = 5",
-            "test:3:9: flows differ in their addresses, and this frame has no IP layer",
+            "test:3:9: flows differ in their addresses, but this frame has no IP layer",
         ),
         (
             "[[stream]]\npcap = 'x.pcap'",
@@ -837,7 +837,8 @@ fn what_is_impossible_is_said_with_its_place() {
         ),
         (
             "[[stream]]\nlayers = ['ipv6', { routing = { body = '0001 00000000 20010002000080100000000000000009' } }, 'udp']",
-            "test:2:1: checksums behind a routing header with segments left cannot follow what varies; leave none, or say checksums = false",
+            "test:2:1: checksums behind a routing header with segments left cannot follow the varying fields; leave no \
+             segments, or set checksums = false",
         ),
         (
             "[[stream]]\ndirection = 'reverse'",
@@ -845,7 +846,7 @@ fn what_is_impossible_is_said_with_its_place() {
         ),
         (
             "[[stream]]\nburst = 1\nnext = 'b'\n[[stream]]\nname = 'b'\ndirection = 'reverse'",
-            "test:3:8: stream 1: stream b does not go this way",
+            "test:3:8: stream 1: stream b does not go in this direction",
         ),
         (
             "[[stream]]\nsize = [9000, 9001]\nlayers = ['ipv4', 'udp', { payload = { bytes = 9100 } }]",
@@ -877,7 +878,7 @@ fn what_is_impossible_is_said_with_its_place() {
     let error = compile(&straddles, &setting(Direction::Reverse))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("partly a source or destination"), "{error}");
+    assert!(error.contains("overlap a source or destination"), "{error}");
 }
 
 #[test]

@@ -69,8 +69,8 @@ pub enum LabError {
     },
     /// A reset DUT did not come back.
     #[error(
-        "the DUT does not forward {waited_s:.0} s after the reset `{what}`: none of {sent} test frames came back. Look at what the \
-         reset leaves behind; `fwdlab bed up` gives the same bed by hand"
+        "the DUT does not forward {waited_s:.0} s after the reset `{what}`: none of {sent} test frames came back. Check what \
+         the reset leaves behind; `fwdlab bed up` builds the same bed by hand"
     )]
     NotBack {
         /// As typed.

@@ -26,8 +26,8 @@ impl Placement {
     /// # Errors
     /// A CPU asked for is not there, or not ours to use.
     pub fn choose(dut_cpus: &[usize]) -> Result<Placement, LabError> {
-        let ours =
-            sched_getaffinity(None).map_err(|e| LabError::system("ask which CPUs are ours", e))?;
+        let ours = sched_getaffinity(None)
+            .map_err(|e| LabError::system("find out which CPUs are available", e))?;
         let available: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
             .filter(|&cpu| ours.is_set(cpu))
             .collect();
@@ -37,7 +37,7 @@ impl Placement {
     fn among(available: &[usize], wanted: &[usize]) -> Result<Placement, LabError> {
         if let Some(missing) = wanted.iter().find(|cpu| !available.contains(cpu)) {
             return Err(LabError::Preflight(format!(
-                "CPU {missing} is not available; these are: {}",
+                "CPU {missing} is not available; available are: {}",
                 list(available)
             )));
         }
@@ -58,7 +58,8 @@ impl Placement {
             notes.insert(
                 "generator".into(),
                 format!(
-                    "shares CPU {generator} with the DUT: the DUT cannot be overloaded, figures compare nothing but settings on this machine"
+                    "shares CPU {generator} with the DUT: the DUT cannot be overloaded, and figures only compare settings on \
+                     this machine"
                 ),
             );
         }

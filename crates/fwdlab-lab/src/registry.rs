@@ -419,8 +419,8 @@ impl fmt::Display for Left {
                 namespace,
             } => write!(
                 f,
-                "process {pid} ({name}) runs in {namespace}, was not started by fwdlab and was left alone: the namespace is gone for \
-                 all others, and its ports are"
+                "process {pid} ({name}) runs in {namespace}, was not started by fwdlab and was left alone: the namespace no \
+                 longer has a name or ports"
             ),
             Left::Change { what, record } => write!(
                 f,

@@ -32,13 +32,13 @@ pub(crate) struct Response {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     /// Not a message, or not one of this version and community.
-    #[error("it is no SNMPv2c message: {0}")]
+    #[error("it is not an SNMPv2c message: {0}")]
     Malformed(&'static str),
     /// The agent says that it failed.
     #[error("its error-status is {0}")]
     Status(i32),
     /// Another object, or more than one.
-    #[error("it is not of sysUpTime.0 alone")]
+    #[error("it contains more than sysUpTime.0")]
     OtherObject,
     /// Another type; those from 0x80 are exceptions: noSuchObject, noSuchInstance, endOfMibView.
     #[error("its value is of type {0:#04x}, not TimeTicks (0x43)")]
@@ -88,7 +88,7 @@ pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, Unfit> 
     let mut rest = message;
     let mut message = take(&mut rest, SEQUENCE)?;
     if !rest.is_empty() {
-        return Err(Unfit::Malformed("octets follow its end"));
+        return Err(Unfit::Malformed("octets follow after its end"));
     }
     if take_integer(&mut message)? != VERSION_2C {
         return Err(Unfit::Malformed("another version"));
@@ -124,7 +124,7 @@ fn up_time(mut pdu: &[u8]) -> Result<u32, Unfit> {
 fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Result<&'a [u8], Unfit> {
     match take_any(bytes)? {
         (found, contents) if found == tag => Ok(contents),
-        _ => Err(Unfit::Malformed("a field of another type than is due")),
+        _ => Err(Unfit::Malformed("a field of an unexpected type")),
     }
 }
 
@@ -142,7 +142,7 @@ fn take_any<'a>(bytes: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Unfit> {
             rest = after;
             octets.iter().fold(0, |n, byte| n << 8 | usize::from(*byte))
         }
-        _ => return Err(Unfit::Malformed("a length that no datagram has")),
+        _ => return Err(Unfit::Malformed("a length that exceeds a datagram")),
     };
     let (contents, rest) = rest.split_at_checked(length).ok_or(SHORT)?;
     *bytes = rest;
@@ -153,7 +153,7 @@ fn take_integer(bytes: &mut &[u8]) -> Result<i32, Unfit> {
     let contents = take(bytes, INTEGER)?;
     let mut value = match contents.first() {
         Some(first) if contents.len() <= 4 => i32::from(*first as i8),
-        _ => return Err(Unfit::Malformed("a number that is not of 32 bits")),
+        _ => return Err(Unfit::Malformed("a number that does not fit 32 bits")),
     };
     for byte in &contents[1..] {
         value = value << 8 | i32::from(*byte);
@@ -168,7 +168,7 @@ fn unsigned(contents: &[u8]) -> Result<u32, Unfit> {
         all => all,
     };
     if digits.is_empty() || digits.len() > 4 {
-        return Err(Unfit::Malformed("a time that is not of 32 bits"));
+        return Err(Unfit::Malformed("a time that does not fit 32 bits"));
     }
     Ok(digits.iter().fold(0, |n, byte| n << 8 | u32::from(*byte)))
 }

@@ -11,9 +11,9 @@ use crate::error::LabError;
 use crate::sys::unshare_user_mount_and_network;
 
 /// What is missing without root, for people.
-pub const MISSING: &str = "no root: frames come from a socket (AF_XDP or AF_PACKET) and may not overload the DUT as XDP \
-     live frames do, the DUT's thread is neither pinned nor raised in priority, and the generator has no priority over \
-     others' work. Run with sudo for the full arrangement";
+pub const MISSING: &str = "no root: frames are sent from a socket (AF_XDP or AF_PACKET) and may not overload the DUT as XDP \
+    live frames do, the DUT's thread is neither pinned nor raised in priority, and the generator has no priority over other \
+    processes. Run with sudo for the full test bed";
 
 /// Are we root of the host (or of the container)?
 pub fn is_root() -> bool {
@@ -30,7 +30,7 @@ pub fn enter() -> Result<(), LabError> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     unshare_user_mount_and_network().map_err(|e| {
         LabError::Preflight(format!(
-            "we are not root, and this host does not allow user namespaces ({e}). Run with sudo, or allow them: \
+            "not root, and this host does not allow user namespaces ({e}). Run with sudo, or allow them: \
              sysctl -w kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
         ))
     })?;

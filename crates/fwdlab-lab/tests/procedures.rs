@@ -183,7 +183,7 @@ fn a_confirmation_at_full_length_catches_what_buffers_hide() {
 fn throughput_at_the_ends() {
     let (outcome, found) = throughput_of("capacity=1e9", |_| {});
     assert_eq!(found.throughput_pps, Some(LINE));
-    assert_eq!(outcome.verdict, "no loss at the rate of the line");
+    assert_eq!(outcome.verdict, "no loss at line rate");
     assert!(!found.tester_bound);
     let (outcome, found) = throughput_of("capacity=1e9,generator=8Mpps", |p| {
         p.setup.max_load_pps = 8e6
@@ -417,7 +417,8 @@ fn back_to_back_finds_the_buffer() {
         outcome.verdict
     };
     assert!(
-        verdict("capacity=1e9", LINE, &|_| {}).contains("not applicable: the DUT forwards all")
+        verdict("capacity=1e9", LINE, &|_| {})
+            .contains("not applicable: the DUT forwards everything")
     );
     assert!(verdict("capacity=1e6", 0.0, &|_| {}).contains("not applicable: no throughput"));
     assert!(
@@ -516,7 +517,7 @@ fn recovery_and_reset_take_the_time_they_take() {
     };
     assert!(verdict("capacity=1e6,recovery=2min", 1e6).contains("did not recover"));
     assert!(verdict("capacity=1e9", LINE).contains("cannot overload"));
-    assert!(verdict("capacity=1e9", 1e6).contains("no overload"));
+    assert!(verdict("capacity=1e9", 1e6).contains("not an overload"));
 
     for reboot in [2u64, 45, 120] {
         let p = reset::Parameters::standard(setup(LINE), "OS reboot", 1e5);
@@ -906,7 +907,7 @@ fn what_cannot_be_measured_is_told_before_any_traffic() {
     wrong(suite(good(), &|p| p.resolution = 1e-9), "below one frame");
     wrong(
         suite(good(), &|p| p.resolution = 1.5),
-        "no finer than the largest load",
+        "not finer than the largest load",
     );
     wrong(
         suite(good(), &|p| p.search_ns = 2 * p.final_ns),

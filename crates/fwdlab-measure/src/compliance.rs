@@ -40,7 +40,7 @@ pub struct Conditions {
 /// What keeps a line from being the medium that standards speak of: an emulated one has neither clock nor gaps of its own.
 pub fn no_medium(line: Option<Line>) -> Option<String> {
     line.filter(|line| !line.simulated)
-        .map(|line| format!("{line}, no medium"))
+        .map(|line| format!("{line}, not a medium"))
 }
 
 impl Conditions {
@@ -93,18 +93,18 @@ impl Conditions {
             .count();
         if known < FEWEST_SIZES {
             shortened.push(format!(
-                "{known} of the frame sizes of RFC 2544 §9.1, which asks for {FEWEST_SIZES} or more"
+                "{known} of the frame sizes of RFC 2544 §9.1, which requires at least {FEWEST_SIZES}"
             ));
         }
         for (met, words) in [
             (self.both_directions, "one direction"),
             (
                 self.single_and_random,
-                "not both with one address pair and with random destinations",
+                "not both one address pair and random destinations",
             ),
             (
                 self.reaches_line_rate,
-                "the tester does not reach the rate of the line",
+                "the tester does not reach line rate",
             ),
             (!self.simulated, "the DUT is simulated"),
         ] {
@@ -152,7 +152,7 @@ mod tests {
             (&|c| c.simulated = true, "simulated"),
             (
                 &|c| c.line = Some(emulated),
-                "emulated link 1 Gbit/s, no medium",
+                "emulated link 1 Gbit/s, not a medium",
             ),
         ];
         for (change, words) in changes {

@@ -294,13 +294,13 @@ pub fn objections(ledger: &Ledger, counters: &Counters) -> Vec<String> {
     }
     if counters.receiver_wrong_length > 0 {
         reasons.push(format!(
-            "{} frames came back with another length than they were sent with",
+            "{} frames came back with a length other than sent",
             counters.receiver_wrong_length
         ));
     }
     if counters.receiver_late > 0 {
         reasons.push(format!(
-            "{} frames of an earlier trial came in",
+            "{} frames of an earlier trial arrived",
             counters.receiver_late
         ));
     }
@@ -315,8 +315,8 @@ pub fn overcount(sent: u64, not_sent: u64, load_pps: f64, elapsed_s: f64) -> Opt
     // one frame at time zero, one of rounding
     (counted > due * 1.001 + 2.0).then(|| {
         format!(
-            "the generator counted {sent} frames sent and {not_sent} not sent, and no more than {} were due: \
-             its counters are wrong",
+            "the generator counted {sent} frames sent and {not_sent} not sent, but no more than {} were due: its counters are \
+             wrong",
             due.ceil()
         )
     })

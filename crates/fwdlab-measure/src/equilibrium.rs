@@ -98,8 +98,8 @@ impl Procedure for Equilibrium {
             let p = &self.parameters;
             let trend = match self.went_up {
                 None => "half of the largest load",
-                Some(true) => "it all came out: up",
-                Some(false) => "not all came out: down",
+                Some(true) => "everything came out: up",
+                Some(false) => "not everything came out: down",
             };
             let reason = format!("{trend}, step {}", self.step);
             Question {
@@ -133,7 +133,9 @@ impl Procedure for Equilibrium {
         if self.steps.len() == 1 && rate < self.step {
             (self.load, self.step, self.went_up) = (rate, rate / 2, Some(false));
             self.is_done = rate == 0;
-            return format!("{rate} frames/s came out, much less than offered: go on from there");
+            return format!(
+                "{rate} frames/s came out, much less than offered: continue from there"
+            );
         }
         let up = rate >= self.share(1.0 - self.parameters.tolerance);
         self.has_turned |= self.went_up.is_some_and(|before| before != up);

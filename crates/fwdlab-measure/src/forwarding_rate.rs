@@ -63,8 +63,8 @@ impl ForwardingRate {
         let trimmed = p.trim_start_ns.saturating_add(p.trim_end_ns);
         if p.duration_ns < trimmed.saturating_add(FEWEST * p.sample_ns) {
             return Err(format!(
-                "a trial of {} has fewer than {FEWEST} samples of {} when {} at its ends are not used: make it longer, or samples \
-                 or trims shorter",
+                "a trial of {} has fewer than {FEWEST} samples of {} when {} at its ends are not used: use a longer trial, or \
+                 shorter samples or trims",
                 time(p.duration_ns),
                 time(p.sample_ns),
                 time(trimmed)
@@ -137,7 +137,7 @@ impl Procedure for ForwardingRate {
                     p.load_pps,
                     p.duration_ns,
                     Purpose::Measure,
-                    "what comes out when more goes in than can come out",
+                    "the output in overload",
                 )
             });
         }
@@ -150,7 +150,7 @@ impl Procedure for ForwardingRate {
                 load,
                 LOWER_NS.min(p.duration_ns),
                 Purpose::Confirm,
-                "a little more than came out: does the DUT forward less in overload?",
+                "slightly more than came out: does the DUT forward less in overload?",
             )
         })
     }
@@ -195,7 +195,7 @@ impl Procedure for ForwardingRate {
         let mut warnings = Vec::new();
         if not_saturated {
             warnings.push(
-                "not saturated: less than 1.1 times of what came out was offered, so the DUT may forward more".into(),
+                "not saturated: less than 1.1 times the output was offered, so the DUT may forward more".into(),
             );
         }
         let is_livelock = lower
@@ -203,8 +203,8 @@ impl Procedure for ForwardingRate {
             .is_some_and(|((_, lower), rate)| lower > LIVELOCK * rate.median);
         if let (Some((load, lower)), Some(rate), true) = (lower, rate, is_livelock) {
             warnings.push(format!(
-                "livelock: of {load:.0} frames/s {lower:.0} came out, of {:.0} only {:.0}: this is what the DUT forwards in overload, \
-                 not the most that it can; a ramp or a search shows that",
+                "livelock: of {load:.0} frames/s {lower:.0} came out, of {:.0} only {:.0}: this is what the DUT forwards in \
+                 overload, not its maximum; a ramp or a search shows the maximum",
                 offered.unwrap_or(p.load_pps),
                 rate.median
             ));

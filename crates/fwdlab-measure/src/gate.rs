@@ -90,7 +90,7 @@ impl Gate {
         );
         if let Some(slow) = &slow {
             words += &format!(
-                "; slowed the CPU does {:.1} to {:.1}, half of the time below {:.1}",
+                "; when slowed, the CPU does {:.1} to {:.1}, half of the time below {:.1}",
                 slow.low, slow.high, slow.centre
             );
         }

@@ -70,7 +70,7 @@ impl Limit {
 
     fn smallest(&self, Rate(load): Rate) -> Result<f64, String> {
         let pps = load.on_line("the smallest load", self.mean, self.line)?;
-        pps.ok_or_else(|| "min: say a load such as 9001 or 10kpps".into())
+        pps.ok_or_else(|| "min: give a load such as 9001 or 10kpps".into())
     }
 }
 
@@ -122,7 +122,7 @@ pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Strin
     let limits = limits.to_vec();
     let by_size = sweep.parameter == "size";
     if matches!(&asked.procedure, campaign::Procedure::Rfc2544(_)) {
-        return Err("a sweep compares one figure: take throughput instead of rfc2544".into());
+        return Err("a sweep compares one figure: use throughput instead of rfc2544".into());
     }
     Ok(Box::new(sweep::Sweep::new(sweep::Parameters {
         frame_size: first.frame_size,
@@ -164,7 +164,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
                 load(p.load)?,
                 duration_ns,
                 Purpose::Measure,
-                "as asked for",
+                "as requested",
             );
             Box::new(Single::new(Question {
                 sample_ns: p.sample.map(|sample| sample.ns()),
@@ -222,7 +222,8 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
         })?),
         Of::Soak(p) => {
             let Some(load_pps) = limit.pps("the load", p.load)? else {
-                return Err("a soak needs a load such as 1Mpps; at the largest it measures overload (plr finds the load)".into());
+                return Err("a soak needs a load such as 1Mpps; at the largest load it measures overload (plr finds the \
+                    load)".into());
             };
             Box::new(soak::Soak::new(soak::Parameters {
                 duration_ns: p.duration.ns(),
@@ -260,12 +261,14 @@ fn suite(
     limits: &[Limit],
 ) -> Result<Box<dyn Procedure>, String> {
     if only.is_some() && !p.tests.is_empty() {
-        return Err("tests are listed where the id is rfc2544; this id names its test".into());
+        return Err(
+            "tests can only be listed with the id rfc2544; this id names its own test".into(),
+        );
     }
     let plan = suite_plan(p, only);
     let tests = &plan.tests;
     if !p.burst.is_empty() && !tests.contains(&Test::Bursts) {
-        return Err("burst says how long bursts are, and no test of bursts is asked for".into());
+        return Err("burst sets the length of bursts, but no bursts test is requested".into());
     }
     let named = only.is_some() || !p.tests.is_empty();
     let resets = tests.contains(&Test::Reset);
@@ -274,10 +277,11 @@ fn suite(
     }
     match &p.reset {
         Some(_) if !resets => {
-            return Err("reset says what is reset, and no reset test is asked for".into());
+            return Err("reset sets the kind of reset, but no reset test is requested".into());
         }
         None if named && resets => {
-            return Err("reset: say in words what is reset: forwarding, interface, 'command: ...', or of a simulated DUT whatever it is".into());
+            return Err("reset: give what is reset: forwarding, interface, 'command: ...', or any words for a simulated \
+                DUT".into());
         }
         _ => {}
     }
@@ -389,7 +393,7 @@ mod tests {
             mean: FrameSize::MIN.into(),
             line: None,
             max_load_pps: 1e6,
-            source: "as asked for".into(),
+            source: "as requested".into(),
         }
     }
 
@@ -478,7 +482,7 @@ mod tests {
             (
                 "id = 'trial'\nload = '50%'",
                 &of(None, 2e6),
-                "say --link 1G",
+                "add --link 1G",
             ),
         ] {
             let error = make(&asked(keys), std::slice::from_ref(limit))
@@ -493,7 +497,7 @@ mod tests {
             machine.next_trial().unwrap();
             let label = machine.outcomes()[0].compliance.label();
             assert_eq!(
-                label.contains("emulated link 100 Mbit/s, no medium"),
+                label.contains("emulated link 100 Mbit/s, not a medium"),
                 says,
                 "{label}"
             );
@@ -506,14 +510,14 @@ mod tests {
             ("id = 'soak'", "a soak needs a load"),
             ("id = 'soak'\nload = 'max'", "a soak needs a load"),
             ("id = 'plr'\nmin = 2e6", "smallest"),
-            ("id = 'mlrsearch'\ngoals = ['npr']", "`npr` is no goal"),
-            ("id = 'mlrsearch'\nmin = 'max'", "min: say a load"),
+            ("id = 'mlrsearch'\ngoals = ['npr']", "`npr` is not a goal"),
+            ("id = 'mlrsearch'\nmin = 'max'", "min: give a load"),
             ("id = 'mlrsearch'\nmin = 10", "below one frame"),
             (
                 "id = 'latency'\ntests = ['latency']",
-                "tests are listed where",
+                "tests can only be listed",
             ),
-            ("id = 'reset'", "say in words what is reset"),
+            ("id = 'reset'", "give what is reset"),
             ("id = 'latency'\nreset = 'x'", "no reset test"),
             ("id = 'forwarding-rate'\nfor = '5s'", "fewer than 3 samples"),
             (
@@ -533,7 +537,7 @@ mod tests {
             make(&real, &[limit()])
                 .err()
                 .unwrap()
-                .contains("cannot be reset")
+                .contains("is not a reset")
         );
         assert!(make(&real, &[]).is_err());
     }

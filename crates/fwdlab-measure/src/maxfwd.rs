@@ -35,7 +35,7 @@ const OFFERED_SHARE: f64 = 0.98;
 /// A window is contended when the DUT's thread waited for its CPU for more than this share of it.
 pub const WAITED_SHARE: f64 = 0.02;
 
-const NOT_SATURATED: &str = "the generator is the limit: less than 1.1 times of what came out was offered, so the DUT may forward more";
+const NOT_SATURATED: &str = "the generator is the limit: less than 1.1 times the output was offered, so the DUT may forward more";
 
 /// Offered load must exceed the forwarding rate by this factor, or the DUT was not saturated.
 const SATURATION: f64 = 1.1;

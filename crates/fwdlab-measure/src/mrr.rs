@@ -72,11 +72,7 @@ impl Procedure for Mrr {
         let p = &self.parameters;
         let made = self.rates_pps.len() as u32;
         (made < p.trials && self.course.failure.is_none()).then(|| {
-            let reason = format!(
-                "what comes back at the largest load, {} of {}",
-                made + 1,
-                p.trials
-            );
+            let reason = format!("output at the largest load, {} of {}", made + 1, p.trials);
             Question::constant(
                 p.frame_size,
                 p.max_load_pps,
@@ -108,8 +104,7 @@ impl Procedure for Mrr {
         let mut warnings = Vec::new();
         if !tester_bound && rate.is_some_and(|rate| rate.mean > limit_pps / 1.1) {
             warnings.push(
-                "less than 1.1 times of what came back was offered: the DUT may forward more"
-                    .into(),
+                "less than 1.1 times the output was offered: the DUT may forward more".into(),
             );
         }
         let is_done = self.rates_pps.len() as u32 >= p.trials;
@@ -117,7 +112,7 @@ impl Procedure for Mrr {
             Some(rate) if rate.max == 0.0 => "nothing came back",
             _ if is_done && tester_bound => TESTER_BOUND,
             _ if is_done => "measured",
-            _ => "not all trials were made",
+            _ => "not all trials were run",
         };
         vec![Outcome {
             variant: Variant::default(),

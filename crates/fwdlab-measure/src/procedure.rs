@@ -124,7 +124,7 @@ impl Session {
             self.told.push(Told::Answer(Box::new(answer.clone())));
             if fell_short.is_some() {
                 says.push_str(
-                    "; more than the generator can offer, what it did not send counts as lost",
+                    "; more than the generator can offer: what it did not send counts as lost",
                 );
             }
             return Recorded {
@@ -200,7 +200,7 @@ pub fn is_lossless(question: &Question, answer: &Answer) -> bool {
 const TESTERS_SHARE: f64 = 0.98;
 
 /// Words for a result that is the tester's.
-pub(crate) const TESTER_BOUND: &str = "the tester is the limit, the DUT may do more";
+pub(crate) const TESTER_BOUND: &str = "the tester is the limit, the DUT may forward more";
 
 /// Is a rate that was found the limit of the tester, the largest load it could offer or was allowed to, rather than the DUT's?
 pub fn is_tester_bound(found_pps: f64, limit_pps: f64) -> bool {
@@ -215,7 +215,7 @@ pub fn ended_too_early(question: &Question, answer: &Answer) -> Option<String> {
             if answer.ended_early && answer.frames_lost() <= frames as i64 =>
         {
             Some(format!(
-                "it ended early, and then no more than {} frames were lost: made again to its end",
+                "it ended early, but no more than {} frames were lost: repeated to its end",
                 answer.frames_lost().max(0)
             ))
         }
@@ -246,8 +246,8 @@ pub(crate) fn held_up<'a>(trials: impl Iterator<Item = &'a Delays>) -> Option<St
     let longest_ns = held_up.iter().map(|held_up| held_up.longest_ns).max()?;
     let sum = |of: fn(&HeldUp) -> u64| held_up.iter().map(of).sum::<u64>();
     Some(format!(
-        "the sender was held up, for {:.1} ms at most: {} frames were due meanwhile, and {} of them never left, in {} of the trials; \
-         delays with * may say more of that than of the DUT",
+        "the sender stalled, for up to {:.1} ms: {} frames were due during stalls, and {} of them never left, in {} of the \
+         trials; latencies with * may describe the sender rather than the DUT",
         longest_ns as f64 / 1e6,
         sum(|of| of.frames),
         sum(|of| of.not_sent),
@@ -290,7 +290,7 @@ pub(crate) fn check_duration(what: &str, ns: u64, pps: f64) -> Result<(), String
         return Ok(());
     }
     Err(format!(
-        "{what} of {} at {pps} frames per second is {frames:.2} frames: less than one frame means nothing, make it longer or \
+        "{what} of {} at {pps} frames per second is {frames:.2} frames: less than one frame is meaningless; make it longer or \
          raise the load",
         time(ns)
     ))
@@ -430,7 +430,7 @@ mod tests {
         let told = warnings(3).concat();
         assert!(
             told.contains(
-                "for 2.2 ms at most: 3 frames were due meanwhile, and 2 of them never left"
+                "for up to 2.2 ms: 3 frames were due during stalls, and 2 of them never left"
             ),
             "{told}"
         );
@@ -479,7 +479,7 @@ mod tests {
             ..answer(100, 100)
         };
         let recorded = session.record(&early);
-        assert!(recorded.validity.reasons[0].contains("made again to its end"));
+        assert!(recorded.validity.reasons[0].contains("repeated to its end"));
         assert_eq!(session.next_trial().unwrap().0.ending, None);
         assert!(session.record(&answer(1000, 1000)).validity.is_valid());
     }

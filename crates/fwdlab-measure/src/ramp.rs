@@ -47,7 +47,7 @@ pub struct Parameters {
     pub ramp_ns: u64,
     /// How long it stays at the target.
     pub hold_ns: u64,
-    /// Ramp down again and find the edge a second time.
+    /// Ramp down again and find the onset of loss a second time.
     pub up_down: bool,
     /// Loss ratio from which on a sample counts as lossy.
     pub loss_threshold: f64,
@@ -170,9 +170,11 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
         from_s: None,
         until_s: None,
         reason: match begin {
-            Some(_) => format!("more than {} % lost from there on", percent(threshold)),
-            None if short => "the generator fell short of the load: the DUT may do more".into(),
-            None => "no lasting loss up to the target: the DUT may do more".into(),
+            Some(_) => format!("more than {} % lost from that point on", percent(threshold)),
+            None if short => {
+                "the generator did not reach the load: the DUT may forward more".into()
+            }
+            None => "no lasting loss up to the target: the DUT may forward more".into(),
         },
     }
 }
@@ -210,8 +212,8 @@ impl Ramp {
         let step = p.resolution_pps() * (p.sample_ns as f64 / 1e9);
         if step < 1.0 {
             return Err(format!(
-                "the load rises by {step:.3} frames a sample: below one frame that means nothing, make the ramp shorter or the \
-                 target higher"
+                "the load rises by {step:.3} frames per sample: below one frame this is meaningless; make the ramp shorter or \
+                 the target higher"
             ));
         }
         Ok(Ramp {
@@ -303,7 +305,8 @@ impl Procedure for Ramp {
                 >= STREAK
         {
             warnings.push(
-                "frames were lost even in the warm-up: look for the fault before the figure".into(),
+                "frames were lost even in the warm-up: look for a fault before using the figure"
+                    .into(),
             );
         }
         if let (Some(up), Some(down)) = (
@@ -417,7 +420,7 @@ mod tests {
         );
         let found = of(&rise(60, 100_000, &[]));
         assert_eq!((found.saturation_pps, found.at_s), (Some(60_000.0), None));
-        assert!(found.reason.contains("may do more"));
+        assert!(found.reason.contains("may forward more"));
         assert_eq!(of(&rise(60, 0, &[])).saturation_pps, None);
         // counters read with a jitter of half a frame in a thousand make no loss
         let jitter: Vec<(u64, u64)> = (1..60u64)

@@ -58,7 +58,7 @@ impl Sweep {
         let p = &parameters;
         if p.values.len() < 2 || p.runs == 0 {
             return Err(format!(
-                "a sweep over {} needs two values and one run or more",
+                "a sweep over {} needs at least two values and one run",
                 p.parameter
             ));
         }
@@ -194,7 +194,7 @@ impl Procedure for Sweep {
             && (last / first - 1.0).abs() > DRIFT
         {
             warnings.push(format!(
-                "the reference changed by {:+.1} % from the begin to the end: the machine drifts, the cost is not to be trusted",
+                "the reference changed by {:+.1} % from beginning to end: the machine drifts, do not trust the cost",
                 100.0 * (last / first - 1.0)
             ));
         }
@@ -204,7 +204,7 @@ impl Procedure for Sweep {
             .filter(|point| point.median_pps.is_some())
             .count();
         let verdict = match (is_done, measured) {
-            (false, _) => "not all runs were made".to_owned(),
+            (false, _) => "not all runs were completed".to_owned(),
             (true, all) if all == points.len() => "measured".into(),
             (true, some) => format!("{some} of {} values have a result", points.len()),
         };

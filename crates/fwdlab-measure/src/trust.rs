@@ -49,7 +49,7 @@ pub fn of_values(values: &[f64], what: &str) -> Option<String> {
     if values.len() < FEWEST_VALUES {
         let plural = if values.len() == 1 { "" } else { "s" };
         return Some(format!(
-            "{} usable {what}{plural}, and {FEWEST_VALUES} are the fewest that show how far they vary",
+            "{} usable {what}{plural}; at least {FEWEST_VALUES} are needed to show their variation",
             values.len()
         ));
     }
@@ -58,7 +58,7 @@ pub fn of_values(values: &[f64], what: &str) -> Option<String> {
     // not a number where every value is 0: nothing is surer
     (percent > WIDEST_PERCENT).then(|| {
         format!(
-            "its {what}s tell it to ±{percent:.0} % only, and ±{WIDEST_PERCENT:.0} % is the most"
+            "its {what}s determine it only to ±{percent:.0} %; the limit is ±{WIDEST_PERCENT:.0} %"
         )
     })
 }
@@ -86,7 +86,7 @@ pub fn of_comparison(comparison: &Comparison) -> Option<String> {
         }
         None => Some("its values give no interval".into()),
         Some(detectable) if detectable > WIDEST_PERCENT && !proven => Some(format!(
-            "a difference of {detectable:.0} % would not have shown, and {WIDEST_PERCENT:.0} % is the most"
+            "a difference of {detectable:.0} % would not have shown; the limit is {WIDEST_PERCENT:.0} %"
         )),
         Some(_) => None,
     }
@@ -150,8 +150,8 @@ pub fn of_trials(
     let mut doubts = doubts_of_trials(gate, trials.iter());
     doubts.extend(contradictions);
     let verdict = format!(
-        "{quiet} of {all} trials had {} before and after; lost frames of the others may be the machine's, and a search without loss finds \
-         the luckiest trials{}",
+        "{quiet} of {all} trials had {} before and after; the machine may have caused losses in the others, and a search for \
+         zero loss selects the luckiest trials{}",
         of_state(gate),
         slowed_words(gate)
     );
@@ -185,7 +185,7 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Com
     if doubtful.len() == cases.len() {
         doubts.extend(doubtful.iter().map(told));
     } else {
-        verdict += &format!(", iterations vary by {worst:.1} % at most");
+        verdict += &format!(", iterations vary by up to {worst:.1} %");
     }
     if !doubtful.is_empty() && doubts.is_empty() {
         let told: Vec<String> = doubtful.iter().map(told).collect();
@@ -274,8 +274,8 @@ fn slowed_words(gate: Option<&Gate>) -> String {
     let states = gate.map(Gate::states).unwrap_or_default();
     match states.first() {
         Some(state) if state.slowed => format!(
-            "; full speed was rare, so figures are of the state that this machine was in most often: something outside of it, as a \
-             neighbour on the same core, slowed the CPU to {:.1} additions/ns, and at full speed the DUT forwards more",
+            "; full speed was rare, so figures are for the most common state of this machine: something outside it, such as a \
+             neighbour on the same core, slowed the CPU to {:.1} additions/ns; at full speed the DUT forwards more",
             state.additions_per_ns
         ),
         _ => String::new(),
@@ -313,9 +313,9 @@ pub fn advice(summary: &Summary, busy: Option<&str>) -> Vec<String> {
         return Vec::new();
     }
     let who = match busy {
-        Some(busy) => format!("others used the CPUs meanwhile: {busy}"),
-        None => "no other process of this machine was busy; what disturbs it comes from outside, such as the neighbours of a virtual machine, \
-                 and nothing here can stop it"
+        Some(busy) => format!("other processes used the CPUs: {busy}"),
+        None => "no other process of this machine was busy; the disturbance comes from outside, such as the neighbours of a \
+            virtual machine, and cannot be stopped from here"
             .into(),
     };
     let mut advice = vec![who];
@@ -343,16 +343,16 @@ fn compared(summary: &Summary) -> Vec<&Comparison> {
 fn advice_on_cases(cases: &[CaseSummary], control: Option<&Comparison>) -> Vec<String> {
     let shown = control.and_then(|control| control.detectable_percent);
     let shown = shown.map_or(String::new(), |percent| {
-        format!("; even the whole iterations of this run would have shown {percent:.1} %, and slices show less")
+        format!("; even the whole iterations of this run would have shown {percent:.1} %, and slices detect smaller differences")
     });
     let mut advice = vec![format!(
-        "what a configuration costs can be told all the same: fwdlab quick --vs 'COMMAND' compares it with the plain DUT by slices \
-         of 20 ms in turns, which noise hits alike{shown}"
+        "the cost of a configuration can still be measured: fwdlab quick --vs 'COMMAND' compares it with the plain DUT in \
+         alternating slices of 20 ms, which noise affects equally{shown}"
     )];
     let needed = cases.iter().filter_map(iterations_needed).max();
     if let Some(needed) = needed.filter(|needed| *needed <= MOST_ITERATIONS) {
         advice.push(format!(
-            "more iterations: by how much these vary, -n {} would do",
+            "more iterations: with this variation, -n {} would be enough",
             needed.next_multiple_of(5)
         ));
     }
@@ -360,7 +360,7 @@ fn advice_on_cases(cases: &[CaseSummary], control: Option<&Comparison>) -> Vec<S
         .iter()
         .any(|case| case.iterations_pps.len() < FEWEST_VALUES)
     {
-        advice.push("longer trials find more quiet windows where there are few: --trial 5s".into());
+        advice.push("longer trials find more quiet windows: --trial 5s".into());
     }
     advice
 }
@@ -379,11 +379,11 @@ fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
     let needed = needed.map(|n| n.next_multiple_of(comparisons.len() + 2));
     match needed.filter(|n| *n <= MOST_ITERATIONS) {
         Some(needed) => vec![format!(
-            "more rebuilds (--rebuilds, with --for longer by as much; iterations in a campaign): by how much these vary, {needed} would show \
-             a difference of {WIDEST_PERCENT:.0} %"
+            "more rebuilds (--rebuilds {needed}, with --for increased in proportion; iterations in a campaign): with this variation they \
+             would show a difference of {WIDEST_PERCENT:.0} %"
         )],
         None => vec![format!(
-            "another hour: even {MOST_ITERATIONS} rebuilds like these would not show a difference of {WIDEST_PERCENT:.0} %"
+            "try at another time: even {MOST_ITERATIONS} rebuilds like these would not show a difference of {WIDEST_PERCENT:.0} %"
         )],
     }
 }
@@ -391,8 +391,8 @@ fn advice_on_comparisons(comparisons: &[&Comparison]) -> Vec<String> {
 /// A search and a procedure believe each of their trials.
 fn advice_on_trials() -> Vec<String> {
     vec![
-        "a search needs every one of its trials undisturbed; fwdlab quick needs some windows only, and chooses the quiet ones: it tells \
-         the forwarding rate under overload, and with --vs 'COMMAND' what a configuration costs"
+        "a search needs all of its trials undisturbed; fwdlab quick only needs some windows, and selects the quiet ones: it \
+         measures the forwarding rate under overload, and with --vs 'COMMAND' the cost of a configuration"
             .into(),
     ]
 }
@@ -404,7 +404,7 @@ fn in_words(doubts: &[String], fit: &str, verdict: &str) -> String {
         // `for 5 of 6 test cases` follows without a colon
         (true, _) if verdict.starts_with("for ") => format!("{fit} {verdict}"),
         (true, _) => format!("{fit}: {verdict}"),
-        (false, _) => format!("not to be relied on: {}. {}", doubts.join("; "), verdict),
+        (false, _) => format!("too noisy: {}. {}", doubts.join("; "), verdict),
     }
 }
 
@@ -415,8 +415,8 @@ pub fn far_below<'a>(labels: impl Iterator<Item = &'a str>, search: &SearchOutco
         .filter_map(|(label, goal)| {
             let (pps, best) = (goal.relevant_lower_bound_pps?, search.far_above(goal)?);
             Some(format!(
-                "{label}: {pps:.0} frames/s met it, and {best:.0} came out of a higher load: this DUT loses a little long before it is \
-                 overloaded, or the trials in between were disturbed (--explain tells them)"
+                "{label}: {pps:.0} frames/s met it, but {best:.0} came out of a higher load: this DUT loses a little long \
+                 before it is overloaded, or the trials in between were disturbed (--explain lists them)"
             ))
         })
         .collect()
@@ -451,8 +451,8 @@ pub fn contradictions(outcomes: &[Outcome]) -> Vec<String> {
             let size = outcome.frame_size_bytes;
             if above > 0.0 {
                 found.push(format!(
-                    "tests contradict each other: {size} B had a throughput of {most:.0} frames/s, and lost nothing of {above:.0} in the \
-                     test of frame loss"
+                    "tests contradict each other: {size} B had a throughput of {most:.0} frames/s, but lost nothing of \
+                     {above:.0} in the frame loss test"
                 ));
             }
             let below = (loss.points.iter().filter(|point| !clean(point)))
@@ -461,8 +461,8 @@ pub fn contradictions(outcomes: &[Outcome]) -> Vec<String> {
                 .fold(f64::INFINITY, f64::min);
             if below.is_finite() {
                 found.push(format!(
-                    "tests contradict each other: {size} B had a throughput of {most:.0} frames/s, and lost frames at {below:.0} in the \
-                     test of frame loss"
+                    "tests contradict each other: {size} B had a throughput of {most:.0} frames/s, but lost frames at \
+                     {below:.0} in the frame loss test"
                 ));
             }
         }
@@ -497,7 +497,7 @@ mod tests {
         // Student, five values: ±10 % is a CV of 8.05 %
         assert_eq!(of_values(&around(0.080), "iteration"), None);
         let doubt = of_values(&around(0.082), "iteration").unwrap();
-        assert!(doubt.contains("±10 % is the most"), "{doubt}");
+        assert!(doubt.contains("the limit is ±10 %"), "{doubt}");
         // a DUT that forwards nothing is no noise
         assert_eq!(of_values(&[0.0; 5], "iteration"), None);
     }

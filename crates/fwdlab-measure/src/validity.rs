@@ -27,12 +27,12 @@ pub fn objections(question: &Question, answer: &Answer) -> Vec<String> {
             ));
         }
     };
-    stray(answer.frames_duplicate, "second copies of frames");
+    stray(answer.frames_duplicate, "duplicate frames");
     if answer.frames_foreign > FEW_FOREIGN {
-        stray(answer.frames_foreign, "frames that are not ours");
+        stray(answer.frames_foreign, "foreign frames");
     }
     let extra = answer.frames_lost().min(0).unsigned_abs();
-    stray(extra, "frames more came back than were sent");
+    stray(extra, "more frames came back than were sent");
     if question.frames() > 0 && answer.frames_sent == 0 {
         reasons.push("nothing was sent".into());
     }
@@ -55,7 +55,7 @@ pub fn fell_short(question: &Question, answer: &Answer) -> Option<String> {
     let intended = answer.frames_intended as f64;
     (question.needs_load && (answer.frames_sent as f64) < OFFERED_SHARE * intended).then(|| {
         format!(
-            "the generator fell short: it sent {} of {} frames",
+            "the generator did not reach the load: it sent {} of {} frames",
             answer.frames_sent, answer.frames_intended
         )
     })
@@ -92,14 +92,14 @@ mod tests {
         check(&|_| {}, "");
         check(&|a| a.frames_received = 0, "");
         check(&|a| a.frames_duplicate = 10, "");
-        check(&|a| a.frames_duplicate = 11, "second copies");
-        check(&|a| a.frames_foreign = 11, "not ours");
+        check(&|a| a.frames_duplicate = 11, "duplicate");
+        check(&|a| a.frames_foreign = 11, "foreign");
         check(
             &|a| (a.frames_sent, a.frames_received, a.frames_foreign) = (1000, 1000, 10),
             "",
         );
         check(&|a| a.frames_received = 1_000_010, "");
-        check(&|a| a.frames_received = 1_000_011, "more came back");
+        check(&|a| a.frames_received = 1_000_011, "more frames came back");
         check(&|a| a.objections.push("the clock was set".into()), "clock");
         check(&|a| a.frames_lost_by_receiver = 900, "");
         check(&|a| a.frames_lost_by_receiver = 901, "receiver lost 901");

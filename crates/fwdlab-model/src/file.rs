@@ -140,7 +140,7 @@ fn in_plain_words(message: &str) -> String {
         }
     }
     if message == "invalid type: map, expected a sequence" {
-        return "a list is expected; a stream begins with [[stream]], in double brackets".into();
+        return "expected a list; a stream begins with [[stream]], in double brackets".into();
     }
     let expected = match expected.trim() {
         "u8" => "a number from 0 to 255",
@@ -153,13 +153,15 @@ fn in_plain_words(message: &str) -> String {
         "a boolean" => "true or false",
         other => other,
     };
+    let is_value = told.starts_with("invalid type: ") || told.starts_with("invalid value: ");
     let told = told
         .replace("invalid type: ", "")
         .replace("invalid value: ", "")
         .replace("missing field", "missing key");
     match expected {
         "" => told,
-        expected => format!("{told} where there should be {expected}"),
+        expected if is_value => format!("found {told}, expected {expected}"),
+        expected => format!("{told}, expected {expected}"),
     }
 }
 
@@ -167,7 +169,7 @@ fn in_plain_words(message: &str) -> String {
 pub(crate) fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
     match nearest(wrong, known) {
         Some(right) => format!("did you mean `{right}`?"),
-        None if known.is_empty() => "none are known here".to_owned(),
+        None if known.is_empty() => "no keys are allowed here".to_owned(),
         None => {
             let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
             format!("known are {}", names.join(", "))

@@ -89,7 +89,7 @@ impl Genome {
                 None => {
                     let letter = free
                         .next()
-                        .ok_or_else(|| wrong("there are only 26 letters for sizes of one's own"))?;
+                        .ok_or_else(|| wrong("only 26 letters are available for custom sizes"))?;
                     letter_of.insert(size, letter);
                     genome.custom.insert(letter, size);
                     letter
@@ -179,7 +179,7 @@ fn how_many(count: u64) -> String {
     if count == 0 {
         "no frames; a sequence is letters such as 7a4dg".to_owned()
     } else {
-        "more than 10^9 frames; a longer sequence is told by its proportions".to_owned()
+        "more than 10^9 frames; give a longer sequence by its proportions".to_owned()
     }
 }
 
@@ -249,8 +249,8 @@ impl FromStr for Genome {
         for (&letter, &at) in &parser.used {
             if standard_size(letter).is_none() && !parser.custom.contains_key(&letter) {
                 let why = match letter {
-                    'z' => "`z` is a frame of the MTU's size, which is not known here; say it behind the sequence: z=1518".into(),
-                    _ => format!("`{letter}` has no size; say it behind the sequence: {letter}=594"),
+                    'z' => "`z` is a frame of the MTU's size, which is not known here; add it after the sequence: z=1518".into(),
+                    _ => format!("`{letter}` has no size; add it after the sequence: {letter}=594"),
                 };
                 return Err(parser.wrong(at, why));
             }
@@ -295,7 +295,7 @@ impl Parser<'_> {
             let Some((at, c)) = self.rest.next() else {
                 return match (number, opened) {
                     (Some((at, _)), _) => {
-                        Err(self.wrong(at, "a run length without a letter behind it"))
+                        Err(self.wrong(at, "a run length without a letter after it"))
                     }
                     (None, Some(opened)) => Err(self.wrong(opened, "this `(` is never closed")),
                     (None, None) => Ok(runs),
@@ -304,9 +304,7 @@ impl Parser<'_> {
             let times = number.map_or(1, |(_, times)| times);
             match c {
                 '(' if depth == DEEPEST => {
-                    return Err(
-                        self.wrong(at, format!("more than {DEEPEST} groups within each other"))
-                    );
+                    return Err(self.wrong(at, format!("more than {DEEPEST} nested groups")));
                 }
                 '(' => {
                     let inner = self.sequence(Some(at), depth + 1)?;
@@ -319,7 +317,7 @@ impl Parser<'_> {
                 ')' => {
                     return match number {
                         Some((at, _)) => {
-                            Err(self.wrong(at, "a run length without a letter behind it"))
+                            Err(self.wrong(at, "a run length without a letter after it"))
                         }
                         None => Ok(runs),
                     };
@@ -328,7 +326,7 @@ impl Parser<'_> {
                     if number.is_some() || opened.is_some() {
                         return Err(self.wrong(
                             at,
-                            "the table of sizes stands behind the sequence, each after a blank",
+                            "the table of sizes follows the sequence, each size after a space",
                         ));
                     }
                     self.table_entry(at, c)?;
@@ -353,13 +351,13 @@ impl Parser<'_> {
         let size = match self.number(LARGEST_BYTES)? {
             Some((_, size)) if size > 0 => size,
             _ => {
-                return Err(self.wrong(at, format!("`{letter}=` wants a size of 1 to 65535 bytes")));
+                return Err(self.wrong(at, format!("`{letter}=` needs a size of 1 to 65535 bytes")));
             }
         };
         if let Some(&(at, c)) = self.rest.peek()
             && !is_blank(c)
         {
-            return Err(self.wrong(at, "a blank must follow a size of the table"));
+            return Err(self.wrong(at, "a space must follow a size of the table"));
         }
         // at most 65535
         match self.custom.insert(letter, size as u32) {
@@ -515,10 +513,10 @@ mod tests {
             ("A A=0", 3, "1 to 65535"),
             ("A A=", 3, "1 to 65535"),
             ("A A=65536", 5, "above 65535"),
-            ("A A=84B", 7, "blank"),
+            ("A A=84B", 7, "space"),
             ("A A=84 A=90", 8, "twice"),
-            ("2A=84", 2, "behind the sequence"),
-            ("(A=84)", 2, "behind the sequence"),
+            ("2A=84", 2, "after the sequence"),
+            ("(A=84)", 2, "after the sequence"),
             ("a=64", 2, "`=`"),
             ("A=84", 1, "no frames"),
             ("1000000001a", 1, "above 1000000000"),

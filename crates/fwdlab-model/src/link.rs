@@ -173,7 +173,7 @@ impl FromStr for LinkSpeed {
 
     /// `10G`, `2.5G`, `100M`, `10Gbps`, `10Gbit/s`, `10GbE`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        const RIGHT: &str = "say 1G, 2.5G or 100M (bit/s on the wire)";
+        const RIGHT: &str = "for example 1G, 2.5G or 100M (bit/s on the wire)";
         let bad = |why: &str| UnitError::new(text, "link speed", why);
         let (number, unit) = decimal::split(text);
         let (exponent, unit) = match unit.chars().next() {
@@ -278,8 +278,8 @@ impl LinkLoad {
             (LinkLoad::Load(load), None) => return Ok(load.pps(frames)),
             (LinkLoad::Share(_), None) => {
                 return Err(format!(
-                    "{what}: {self} of what? These links are virtual and have no speed: say --link 1G (in a campaign link = \"1G\" \
-                     in [bed]), or a load such as 1Mpps"
+                    "{what}: {self} needs a link speed, and these links are virtual: add --link 1G (in a campaign, link \
+                     = \"1G\" in [bed]), or give a load such as 1Mpps"
                 ));
             }
             (load, Some(line)) => (load, line),
@@ -317,7 +317,7 @@ impl FromStr for LinkLoad {
             _ => Err(UnitError::new(
                 text,
                 "load",
-                "a share of the line is above 0% and at most 1000%",
+                "a share of the line rate must be above 0% and at most 1000%",
             )),
         }
     }
@@ -546,7 +546,7 @@ mod tests {
         assert_eq!(on("max", gigabit), Ok(None));
         assert_eq!(on("max", None), Ok(None));
         let error = on("50%", None).unwrap_err();
-        assert!(error.contains("the load: 50% of what?") && error.contains("--link 1G"));
+        assert!(error.contains("the load: 50% needs a link speed") && error.contains("--link 1G"));
         for text in ["200%", "100.001%", "1488096pps", "1.1Gbps", "1Gbps-l2"] {
             let error = on(text, gigabit).unwrap_err();
             let words = "is more than the emulated link 1 Gbit/s carries: 1488095 frames per second of 64 bytes";

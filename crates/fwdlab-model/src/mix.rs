@@ -54,7 +54,7 @@ pub const NAMED: [NamedMix; 10] = [
     NamedMix {
         name: "bimodal",
         parts: &[(64, 44), (1518, 37)],
-        source: "a measurement of 2006, what is between folded into the two",
+        source: "a measurement of 2006, sizes in between distributed over the two",
     },
     NamedMix {
         name: "ipsec-imix",
@@ -132,7 +132,7 @@ impl Mix {
         for (size_bytes, weight) in pairs {
             if !(1..=Self::LARGEST_BYTES).contains(&size_bytes) {
                 let why = format!(
-                    "a frame has 1 to {} bytes, FCS counted",
+                    "a frame has 1 to {} bytes, including the FCS",
                     Self::LARGEST_BYTES
                 );
                 return Err(UnitError::new(name, "mix of frame sizes", why));
@@ -148,7 +148,7 @@ impl Mix {
         if (1..=Self::HEAVIEST).contains(&total) {
             Ok(mix)
         } else {
-            let why = "the weights must be 1 to 10^12 together";
+            let why = "the sum of the weights must be 1 to 10^12";
             Err(UnitError::new(name, "mix of frame sizes", why))
         }
     }
@@ -248,14 +248,16 @@ impl FromStr for Mix {
             let bytes = (typed.parse().ok())
                 .filter(|bytes| (1..=largest).contains(bytes))
                 .ok_or_else(|| {
-                    refused(format!("a frame has 64 to {largest} bytes, FCS counted"))
+                    refused(format!(
+                        "a frame has 64 to {largest} bytes, including the FCS"
+                    ))
                 })?;
             return Mix::new(&bytes.to_string(), [(bytes, 1)]);
         }
         match typed.parse::<Genome>() {
             Ok(genome) => Ok(Mix::from(&genome)),
             Err(error) => Err(refused(format!(
-                "say a size such as 64, a genome (RFC 6985) such as 7a4dg, or one of {}; as a genome, {error}",
+                "use a size such as 64, a genome (RFC 6985) such as 7a4dg, or one of {}; as a genome, {error}",
                 NAMED.map(|named| named.name).join(", ")
             ))),
         }

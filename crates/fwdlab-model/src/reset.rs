@@ -28,8 +28,8 @@ impl Reset {
                 Ok(Reset::Command(command.trim().to_owned()))
             }
             _ => Err(format!(
-                "`{typed}` cannot be reset here: say forwarding (off for a second), interface (the DUT's output port down for a \
-                 second), or 'command: ...' (for sh in the DUT's namespace)"
+                "`{typed}` is not a reset for this DUT: use forwarding (off for a second), interface (the DUT's output port \
+                 down for a second), or 'command: ...' (run by sh in the DUT's namespace)"
             )),
         }
     }
@@ -63,7 +63,7 @@ mod tests {
             assert_eq!(Reset::parse(&reset.to_string()), Ok(reset));
         }
         for wrong in ["OS reboot", "", "command:", "command:  "] {
-            assert!(Reset::parse(wrong).unwrap_err().contains("say forwarding"));
+            assert!(Reset::parse(wrong).unwrap_err().contains("use forwarding"));
         }
     }
 }

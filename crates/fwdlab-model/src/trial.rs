@@ -51,7 +51,7 @@ impl fmt::Display for IpVersion {
 pub struct Stream {
     /// Network layer.
     pub ip_version: IpVersion,
-    /// Frame size in bytes, FCS counted.
+    /// Frame size in bytes, including the FCS.
     pub frame_size_bytes: FrameSize,
     /// Distinct pairs of source and destination (RFC 2544 §12 asks for one and for many).
     pub flows: u32,
@@ -69,7 +69,7 @@ impl Stream {
                 text: size.to_string(),
                 what: "frame size for this stream",
                 why: format!(
-                    "{ip_version} with UDP and the 18-byte signature needs {smallest} bytes or more"
+                    "{ip_version} with UDP and the 18-byte signature needs at least {smallest} bytes"
                 ),
             });
         }

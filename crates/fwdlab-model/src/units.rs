@@ -22,6 +22,12 @@ pub const ETHERNET_OVERHEAD_BYTES: u64 = 18;
 /// Bytes of the frame check sequence: counted in the frame size, never in a buffer.
 pub const FCS_BYTES: u16 = 4;
 
+/// A count with its noun: `1 trial`, `24 trials`.
+pub fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 /// Why a text is not a value of the unit asked for. Displays as a sentence that names the text and shows right ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: {why}")]
@@ -93,7 +99,7 @@ impl FrameSize {
             Err(UnitError::new(
                 &bytes.to_string(),
                 "frame size",
-                "64 to 1518 bytes, FCS counted (what pkt-gen calls 60 is 64 here)",
+                "64 to 1518 bytes, including the FCS (what pkt-gen calls 60 is 64 here)",
             ))
         }
     }
@@ -135,9 +141,9 @@ impl FromStr for FrameSize {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let advice = match text.contains("imix") {
             true => {
-                "a number of bytes such as 64; mixes are profiles, as in fwdlab trial --profile imix"
+                "use use a number of bytes such as 64; mixes are profiles, as in fwdlab trial --profile imix"
             }
-            false => "a number of bytes such as 64",
+            false => "use a number of bytes such as 64",
         };
         let bytes = text.trim().parse();
         let bytes = bytes.map_err(|_| UnitError::new(text, "frame size", advice))?;
@@ -203,7 +209,7 @@ impl FromStr for Load {
     /// 1024); case of `bps` and `pps` is free.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const WHAT: &str = "load";
-        const RIGHT: &str = "say max, 1.5Mpps, 10Gbps (on the wire, L1) or 9.4Gbps-l2";
+        const RIGHT: &str = "use max, 1.5Mpps, 10Gbps (on the wire, L1) or 9.4Gbps-l2";
         let bad = |why: &str| UnitError::new(text, WHAT, why);
         let typed = text.trim();
         if typed.eq_ignore_ascii_case("max") {
@@ -211,12 +217,12 @@ impl FromStr for Load {
         }
         if typed.ends_with('%') {
             return Err(bad(
-                "a percentage needs a link speed, and these links are virtual; say 1.5Mpps",
+                "a percentage needs a link speed, and these links are virtual; use a rate such as 1.5Mpps",
             ));
         }
         if typed.contains(',') {
             return Err(bad(
-                "a comma may part decimals or thousands; write 1.488Mpps, or 1488kpps",
+                "a comma is ambiguous (decimals or thousands); write 1.488Mpps, or 1488kpps",
             ));
         }
         let (number, unit) = decimal::split(typed);
@@ -232,7 +238,7 @@ impl FromStr for Load {
             "bps" | "bps-l1" | "bit/s" => Load::BitsL1(value),
             "bps-l2" => Load::BitsL2(value),
             "bps-l3" => Load::BitsL3(value),
-            "" => return Err(bad(&format!("a bare number has no unit; {RIGHT}"))),
+            "" => return Err(bad(&format!("the number has no unit; {RIGHT}"))),
             _ => return Err(bad(RIGHT)),
         };
         if value > 0.0 && value <= 1e12 {
@@ -273,7 +279,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
         .unwrap_or(typed.len());
     let (number, unit) = typed.split_at(digits);
-    let bad = || UnitError::new(text, WHAT, "say 30s, 500ms or 2m");
+    let bad = || UnitError::new(text, WHAT, "for example 30s, 500ms or 2m");
     let number: f64 = number.parse().map_err(|_| bad())?;
     let seconds = match unit.trim() {
         "ms" => number / 1e3,

@@ -89,7 +89,7 @@ impl Modifiers {
         match self.0.iter().find(|m| **m != Modifier::Broadcast) {
             None => Ok(()),
             Some(modifier) => Err(format!(
-                "a simulated DUT has neither rules nor routes nor management, so that {modifier} means nothing; measure on the test bed"
+                "a simulated DUT has no rules, routes or management, so {modifier} does not apply; measure on the test bed"
             )),
         }
     }
@@ -162,7 +162,7 @@ impl FromStr for Modifiers {
                     .any(|known| std::mem::discriminant(known) == kind)
                 {
                     return Err(format!(
-                        "{modifier} and another of its kind: say one of them"
+                        "{modifier} conflicts with another modifier of its kind: use one of them"
                     ));
                 }
                 modifiers.push(modifier);
@@ -173,7 +173,8 @@ impl FromStr for Modifiers {
 }
 
 typed!(Modifiers, Numbers::No, "modifiers in quotes, such as \"broadcast\"", {
-    "description": "Modifiers of RFC 2544 §11, with commas between them: none, broadcast, management, filters=1, filters=25, updates, updates=10s, all",
+    "description": "Modifiers of RFC 2544 §11, separated by commas: none, broadcast, management, filters=1, filters=25, \
+     updates, updates=10s, all",
     "type": "string"
 });
 
@@ -250,7 +251,7 @@ impl Variant {
         }
         if self.has(|m| *m == Modifier::Management) {
             deviations.push(
-                "SNMP queries over a port of their own, not as first frames of the test ports' seconds (§11.2)".into(),
+                "SNMP queries over a port of their own, not as the first frames of each second on the test ports (§11.2)".into(),
             );
         }
         if self.has(|m| matches!(m, Modifier::Updates { .. })) {
@@ -355,7 +356,7 @@ mod tests {
             ("", "there is no ``"),
             ("filters=2", "there is no `filters=2`; there are broadcast"),
             ("broadcast,none", "there is no `none`"),
-            ("filters=1,filters=25", "filters=25 and another of its kind"),
+            ("filters=1,filters=25", "filters=25 conflicts with another"),
             ("updates=0s", "above 0"),
         ] {
             let error = of(text).unwrap_err();

@@ -138,7 +138,7 @@ pub enum FlowError {
         flows: u128,
     },
     /// The number of flows has a prime factor larger than any dimension.
-    #[error("{flows} flows are no product of addresses and ports in range; {nearest} are")]
+    #[error("{flows} flows are not a product of addresses and ports in range; {nearest} are")]
     NotAProduct {
         /// How many flows were asked for.
         flows: u32,
@@ -619,7 +619,7 @@ pub(crate) mod tests {
         let error = FlowSet::default_v4(2_000_006).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "2000006 flows are no product of addresses and ports in range; 2000005 are"
+            "2000006 flows are not a product of addresses and ports in range; 2000005 are"
         );
         assert!(FlowSet::default_v4(2_000_005).is_ok());
         assert_eq!(

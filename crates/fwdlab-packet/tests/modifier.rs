@@ -414,9 +414,9 @@ fn what_cannot_run() {
     );
     assert_eq!(
         one(up(0, 0, 8, 0)),
-        "variable x: the step is 0; it is at least 1"
+        "variable x: the step is 0; it must be at least 1"
     );
-    assert!(one(up(0, 0, 255, 3)).contains("256 values are no multiple of the step 3"));
+    assert!(one(up(0, 0, 255, 3)).contains("256 values are not a multiple of the step 3"));
     assert!(one(counter(Direction::Decrement, 5, 0, 7, 3)).contains("no room for 1 more"));
 
     let x = || variable("x", Width::Four, up(0, 0, 9, 1));
@@ -433,14 +433,14 @@ fn what_cannot_run() {
     assert!(with(Instruction::FixIpv4 { offset: 14 }).contains("no IPv4 header"));
     assert_eq!(
         error(program(vec![x(), x()], vec![])),
-        "two variables are called x; give each a name of its own"
+        "two variables are called x; each needs its own name"
     );
 
     let mut linked = x();
     linked.next = Some("y".to_owned());
-    assert!(error(program(vec![linked.clone()], vec![])).contains("right behind it"));
+    assert!(error(program(vec![linked.clone()], vec![])).contains("directly after it"));
     let y = variable("y", Width::One, up(0, 0, 9, 1));
-    assert!(error(program(vec![linked, y], vec![])).contains("cannot itself be split"));
+    assert!(error(program(vec![linked, y], vec![])).contains("cannot be split"));
 
     let ten = (0..10)
         .map(|n| variable(&format!("t{n}"), Width::Four, tuple(0)))

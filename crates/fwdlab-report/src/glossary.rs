@@ -11,12 +11,14 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "apart",
-        "Round trip of a cache line between the generator's CPU and the DUT's: where a hypervisor has put them. Together with the speed of \
-         the DUT's CPU it is the state of the machine; figures are of one state, and windows of another are a stratum of their own.",
+        "Round trip of a cache line between the generator's CPU and the DUT's: where a hypervisor has placed them. Together \
+         with the speed of the DUT's CPU it is the state of the machine; figures are for one state, and windows in another \
+         state are a separate stratum.",
     ),
     (
         "contended",
-        "Windows beside which the DUT's CPU did not have its full speed, because something outside the test bed used the machine.",
+        "Windows before or after which the DUT's CPU did not have its full speed, because something outside the test bed used \
+         the machine.",
     ),
     (
         "CV",
@@ -32,7 +34,7 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "flows",
-        "Distinct pairs of source and destination address; RFC 2544 section 12 asks for one and for many.",
+        "Distinct pairs of source and destination address; RFC 2544 section 12 requires one and many.",
     ),
     (
         "forwarding rate",
@@ -53,7 +55,7 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "not offered",
-        "Windows in which the generator was held up and did not send the intended load; they count in no result.",
+        "Windows in which the sender stalled and did not send the intended load; they are not used in any result.",
     ),
     (
         "offered load",
@@ -69,17 +71,17 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "quiet",
-        "Windows before and after which the DUT's CPU had its full speed and its commonest distance from the generator's, by probes that \
-         never look at the result.",
+        "Windows before and after which the DUT's CPU had its full speed and its most common distance from the generator's, by \
+         probes that never look at the result.",
     ),
     (
         "rebuild",
-        "All namespaces, links and threads made anew, with the configurations in other places: a rebuild has a spread of \
-         its own.",
+        "One build of the whole test bed: all namespaces, links and threads are new, with the configurations in other places. \
+         Each rebuild gives a slightly different result.",
     ),
     (
         "size",
-        "Frame size in bytes from destination address to FCS, FCS counted (RFC 1242 section 3.5, RFC 2544 section 9.1).",
+        "Frame size in bytes from destination address to FCS, inclusive (RFC 1242 section 3.5, RFC 2544 section 9.1).",
     ),
     (
         "trial",
@@ -95,7 +97,7 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "used",
-        "Iterations with a valid result, of all that were made.",
+        "Iterations with a valid result, of all that were run.",
     ),
     (
         "validity",
@@ -103,7 +105,7 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "95 % interval",
-        "Confidence interval of the mean by Student's distribution: 95 of 100 such intervals hold the true value.",
+        "Confidence interval of the mean by Student's distribution: 95 of 100 such intervals contain the true value.",
     ),
 ];
 
@@ -132,7 +134,11 @@ mod tests {
             sorted,
             "all but the number at the end"
         );
-        assert!(meaning("rebuilds").unwrap().starts_with("All namespaces"));
+        assert!(
+            meaning("rebuilds")
+                .unwrap()
+                .starts_with("One build of the whole test bed")
+        );
         assert_eq!(meaning("started"), None);
     }
 }

@@ -6,7 +6,7 @@
 use fwdlab_model::import::{ImportedCase, ImportedSeries};
 use fwdlab_model::result::{RunInfo, Summary};
 
-use crate::number::{Prefix, bits_per_second, percent, rate};
+use crate::number::{Prefix, bits_per_second, counted, percent, rate};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
 use crate::text::width;
 use crate::words::several;
@@ -43,7 +43,7 @@ pub fn text(info: &RunInfo, summary: &Summary) -> String {
     if more > 0 {
         text.push_str(&paragraph(
             "",
-            &format!("{more} more warnings in report.html"),
+            &format!("{} in report.html", counted(more as u64, "more warning")),
         ));
     }
     text.push_str(&paragraph("method", METHOD));
@@ -59,8 +59,8 @@ fn paragraph(name: &str, text: &str) -> String {
 
 /// How the numbers came about.
 pub(crate) const METHOD: &str = "A run's value is the median of the receiver's samples. Ours: samples from 5 s after the first \
-     frame received to 2 s before the last sent. Theirs, the archive's own rule: all lines of the log but the first 15 and the \
-     last 10. Rules: ours against theirs. Loss: lost over sent, where both totals are in the logs.";
+     frame received to 2 s before the last sent. Theirs, the archive's own rule: all lines of the log except the first 15 and \
+     the last 10. Rules: ours against theirs. Loss: lost over sent, where the logs have both totals.";
 
 /// The set in one sentence.
 pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> String {

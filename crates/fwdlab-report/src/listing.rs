@@ -6,7 +6,7 @@ use fwdlab_model::import::ImportedCase;
 use fwdlab_model::outcome::{Figure, Found, Outcome, Unit};
 use fwdlab_model::result::Summary;
 
-use crate::number::{bits_per_second, count, delay, percent, rate, rate_with_interval, seconds};
+use crate::number::{bits_per_second, counted, delay, percent, rate, rate_with_interval, seconds};
 use crate::table::{Cell, Column, Mark, Table, shorten};
 
 /// Columns of a result: longer ones are cut.
@@ -154,7 +154,7 @@ fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
         Unit::FramesPerSecond => rate_with_interval(value, half_width),
         Unit::Nanoseconds => delay(value),
         Unit::Seconds => seconds(value),
-        Unit::Frames => format!("{} frames", count(value.round() as i64)),
+        Unit::Frames => counted(value.round() as i64, "frame"),
         Unit::Percent => percent(value),
     }
 }

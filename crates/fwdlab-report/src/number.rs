@@ -195,6 +195,13 @@ pub fn count(number: impl Into<i128>) -> String {
     text
 }
 
+/// A count with its noun: `1 frame`, `2,000 frames`.
+pub fn counted(number: impl Into<i128>, noun: &str) -> String {
+    let number = number.into();
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count(number))
+}
+
 /// A p-value: `0.012`, `<0.001`.
 pub fn p_value(p: f64) -> String {
     if p < 0.001 {

@@ -193,7 +193,7 @@ impl Question {
         let mut warnings: Vec<String> = mix.padded().iter().map(ToString::to_string).collect();
         if rate.exceeds_line() {
             warnings.push(format!(
-                "more than the line: a {link} link carries {} of {} and no more",
+                "above line rate: a {link} link carries at most {} of {}",
                 frames_per_second(rate.line_rate_pps()),
                 frames_words(mix)
             ));
@@ -429,7 +429,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     );
     if let Some(clock) = &said.clock {
         let words = format!(
-            "of a core of {} a frame; at line rate {}",
+            "of a core of {} per frame; at line rate {}",
             hertz(clock.clock_hz),
             figure(clock.core_cycles_per_frame_at_line_rate)
         );
@@ -453,7 +453,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     }
     if let Some(energy) = &said.energy {
         let words = format!(
-            "a frame at {} W; {} W for each Gbit/s (L2)",
+            "per frame at {} W; {} W per Gbit/s (L2)",
             energy.watts,
             figure(energy.watts_per_gbps_l2)
         );
@@ -462,7 +462,12 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
         if let (Some(marginal), Some(idle)) = (energy.marginal_joules_per_frame, energy.idle_watts)
         {
             let (value, unit) = split_unit(&joules(marginal));
-            line("", value, &unit, format!("a frame above the idle {idle} W"));
+            line(
+                "",
+                value,
+                &unit,
+                format!("per frame above the idle {idle} W"),
+            );
         }
     }
     let mut text = format!(
@@ -523,19 +528,16 @@ fn sizes_words(mix: &Mix) -> String {
 
 fn estimate_words(estimate: &Estimate) -> String {
     let limit = if estimate.line_limited {
-        format!(
-            "all the line carries of it, {}",
-            frames_per_second(estimate.rate_pps)
-        )
+        format!("line rate, {}", frames_per_second(estimate.rate_pps))
     } else {
         format!(
-            "as many frames of it. (The formulas of talks, without padding, FCS and gap, say {} L3, {} L2)",
+            "the same number of frames. (The formulas of talks, without padding, FCS and gap, give {} L3, {} L2)",
             number::bits_per_second(estimate.talk_l3_bps),
             number::bits_per_second(estimate.talk_l2_without_fcs_bps)
         )
     };
     format!(
-        "assumed that a frame costs the same whatever its size, and not measured: a simple IMIX would get {} L2, {limit}",
+        "not measured, assuming that a frame costs the same whatever its size: a simple IMIX would get {} L2, {limit}",
         number::bits_per_second(estimate.l2_bps),
     )
 }
@@ -567,13 +569,14 @@ fn line_rate_text(mixes: &[Mix], links: &[LinkSpeed]) -> String {
         }
         table.push(Mark::None, cells);
     }
-    let mut text = "Line rate, frames per second one way\n".to_owned();
+    let mut text = "Line rate, frames per second in one direction\n".to_owned();
     text += &table.text(WIDTH);
     let buffers: Vec<String> = (mixes.iter())
         .filter_map(|mix| frames(mix).buffer_bytes)
         .map(|bytes| bytes.to_string())
         .collect();
-    let mut note = "link / ((size + 20) * 8), rounded down; sizes in bytes with the FCS".to_owned();
+    let mut note =
+        "link / ((size + 20) * 8), rounded down; sizes in bytes including the FCS".to_owned();
     if !buffers.is_empty() {
         note += &format!(". pkt-gen's -l is 4 less: {}", buffers.join(", "));
     }
@@ -626,7 +629,7 @@ fn mixes_text(named: &[(&NamedMix, Mix)], link: LinkSpeed) -> String {
         );
     }
     let mut text = format!(
-        "Mixes, for --size: bytes with the FCS, line rate of {link} one way\n{}",
+        "Mixes, for --size: bytes including the FCS, line rate of {link} in one direction\n{}",
         table.text(WIDTH)
     );
     if padded {
@@ -672,8 +675,8 @@ fn routers_text(routers: &[MinimumRouter]) -> String {
         cells.extend(rates.map(|pps| Cell::text(number::count(pps))));
         table.push(Mark::None, cells);
     }
-    let note = "Talks count the IMIX without padding, FCS and gap (354.33 bytes a frame), and so more of it than the line \
-                carries. They round: 1G 1.48 M, 3 M, 350 K, 700 K; 10G 14.8 M, 30 M, 3.5 M, 7 M.";
+    let note = "Talks count the IMIX without padding, FCS and gap (354.33 bytes per frame), which gives more than the line \
+        carries. They round: 1G 1.48 M, 3 M, 350 K, 700 K; 10G 14.8 M, 30 M, 3.5 M, 7 M.";
     format!(
         "Minimum router: frames per second it must forward to fill its link\n{}{}",
         table.text(WIDTH),

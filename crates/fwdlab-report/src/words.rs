@@ -10,7 +10,8 @@ use fwdlab_model::result::{CaseSummary, Noise, RunInfo, RunState, Summary};
 use fwdlab_model::trial::Stream;
 
 use crate::number::{
-    bits_per_second, count, difference, interval, percent, rate, rate_with_interval, seconds, share,
+    bits_per_second, count, counted, difference, interval, percent, rate, rate_with_interval,
+    seconds, share,
 };
 use crate::table::shorten;
 
@@ -52,14 +53,12 @@ impl Labels {
 
 /// `1 flow`, `2,000 flows`.
 pub(crate) fn flows(flows: u32) -> String {
-    let plural = if flows == 1 { "" } else { "s" };
-    format!("{} flow{plural}", count(flows))
+    counted(flows, "flow")
 }
 
 /// `1 trial`, `2 trials`.
 pub(crate) fn several(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", count(number as u64))
+    counted(number as u64, what)
 }
 
 /// The test case that stands for the run: the smallest frames; of these the first with the most flows.
@@ -196,7 +195,7 @@ fn forwarding(summary: &Summary) -> String {
         stream.ip_version
     );
     if does_not_forward(&case.ledger) {
-        return format!("The DUT does not forward: every one of the {what} was lost");
+        return format!("The DUT does not forward: all of the {what} were lost");
     }
     let value = |pps| rate_with_interval(pps, case.interval_half_width_pps);
     let is_doubtful = case.doubt.is_some() || summary.noise.too_noisy;
@@ -211,10 +210,7 @@ fn forwarding(summary: &Summary) -> String {
             several(case.iterations_pps.len(), "iteration")
         ),
         Some(pps) if is_doubtful => {
-            format!(
-                "Too noisy to tell: about {} of {what}, not to be relied on",
-                value(pps)
-            )
+            format!("Too noisy to tell: about {} of {what}", value(pps))
         }
         Some(pps) if case.not_saturated => {
             format!(
@@ -250,8 +246,8 @@ fn doubted(summary: &Summary, answer: String) -> String {
         return answer;
     }
     match &summary.noise.doubts[..] {
-        [] => format!("Too noisy to tell: {answer}, not to be relied on"),
-        doubts => format!("Not to be relied on, {}: {answer}", doubts.join(" and ")),
+        [] => format!("Too noisy to tell: {answer}"),
+        doubts => format!("Too noisy, {}: {answer}", doubts.join(" and ")),
     }
 }
 
@@ -330,8 +326,8 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
         return "does not forward".into();
     }
     match comparison.verdict {
-        Verdict::Less if comparison.control => "slower than itself: it should not be".into(),
-        Verdict::More if comparison.control => "faster than itself: it should not be".into(),
+        Verdict::Less if comparison.control => "slower than itself, which should not happen".into(),
+        Verdict::More if comparison.control => "faster than itself, which should not happen".into(),
         Verdict::Less => "proven slower".into(),
         Verdict::More => "proven faster".into(),
         Verdict::NoDifference => match shown {
@@ -353,7 +349,7 @@ pub(crate) fn short_verdict(comparison: &Comparison) -> &'static str {
     match comparison.verdict {
         Verdict::Less if comparison.control => "differs from itself",
         Verdict::More if comparison.control => "differs from itself",
-        Verdict::NoDifference if comparison.control => "no difference, as it should",
+        Verdict::NoDifference if comparison.control => "no difference, as expected",
         Verdict::Less => "proven slower",
         Verdict::More => "proven faster",
         Verdict::NoDifference => "no difference proven",
@@ -365,14 +361,14 @@ pub(crate) fn short_verdict(comparison: &Comparison) -> &'static str {
 pub(crate) fn control_words(control: &Comparison) -> String {
     let (Some(value), Some(ends)) = (control.difference_percent, control.interval_percent) else {
         return format!(
-            "the same DUT was to be measured twice; {} cannot tell",
+            "the same DUT, measured twice; {} cannot tell",
             several(control.values_percent.len(), "usable pair")
         );
     };
     let judgement = match control.verdict {
-        Verdict::NoDifference => "as it should, no difference",
+        Verdict::NoDifference => "no difference, as expected",
         Verdict::Less | Verdict::More => {
-            "it should not; distrust every difference of that size in this run"
+            "unexpected; distrust every difference of that size in this run"
         }
         Verdict::CannotTell => "too few values to judge",
     };
@@ -402,8 +398,8 @@ pub(crate) fn windows_words(cases: &[CaseSummary]) -> Option<String> {
     let of_all = |windows: u64| percent(share(windows as f64, all as f64));
     (all > 0).then(|| {
         format!(
-            "{} windows: {} quiet, {} contended, {apart}{} with less than the intended load",
-            count(all),
+            "{}: {} quiet, {} contended, {apart}{} with less than the intended load",
+            counted(all, "window"),
             of_all(quiet),
             of_all(contended),
             of_all(held_up)
@@ -422,7 +418,7 @@ pub(crate) fn noise(summary: &Summary) -> impl Iterator<Item = (&'static str, St
 pub(crate) fn state_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String> {
     let (of, others) = noise.states.split_first()?;
     if others.is_empty() {
-        return Some(format!("the CPUs were {of} all the time"));
+        return Some(format!("the CPUs were {of} throughout"));
     }
     let labels = Labels::of(cases);
     let told = |state: &MachineState| {
@@ -443,7 +439,7 @@ pub(crate) fn state_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String
     };
     let others: Vec<String> = others.iter().map(told).collect();
     Some(format!(
-        "figures are of CPUs {of}, as in {} of readings; also {}",
+        "figures are for CPUs {of}, as in {} of readings; also {}",
         percent(of.percent),
         others.join("; ")
     ))
@@ -497,14 +493,14 @@ pub(crate) fn imix_words(summary: &Summary) -> Option<String> {
 pub(crate) fn procedure_words(summary: &Summary) -> String {
     match summary.procedure.as_str() {
         "maxfwd" => "maximum forwarding rate in overload".into(),
-        "paired" => "paired slices: the DUTs side by side, the generator switches between them, everything rebuilt \
-                     several times"
+        "paired" => "paired slices: the DUTs side by side, the generator alternates between them, everything rebuilt several \
+         times"
             .into(),
         "mlrsearch" => "MLRsearch: for every goal the load at which it stops being met".into(),
         "rfc2544" => "RFC 2544: throughput, latency, frame loss rate, back-to-back frames, recovery and reset".into(),
-        "ramp" => "ramp: the load rises slowly, and loss shows where it begins".into(),
-        "soak" => "soak: one load for long, or the load whose average loss is a given share".into(),
-        "trial" => "one trial: one load for some time".into(),
+        "ramp" => "ramp: the load rises slowly until loss begins".into(),
+        "soak" => "soak: one load for a long time, or the load whose average loss is a given share".into(),
+        "trial" => "one trial: one load for a given time".into(),
         other => other.into(),
     }
 }
@@ -561,7 +557,7 @@ pub(crate) fn signs_words(summary: &Summary) -> Option<&'static str> {
     if !summary.test_cases.is_empty() {
         Some("rate: median of the iterations; ± half of the 95 % interval of their mean (Student)")
     } else if !summary.comparisons.is_empty() {
-        Some("the interval holds the difference with 95 % confidence (Student, over rebuilds)")
+        Some("the interval contains the difference with 95 % confidence (Student, over rebuilds)")
     } else {
         None
     }

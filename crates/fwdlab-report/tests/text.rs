@@ -101,7 +101,7 @@ fn a_run_without_tables_explains_none() {
     for mut run in [common::normal(), common::comparison()] {
         let words = [
             "rate: median of the iterations",
-            "the interval holds the difference",
+            "the interval contains the difference",
         ];
         let explains = |run: &Run| {
             let text = fwdlab_report::text::quick(&run.info, &run.summary);
@@ -155,7 +155,7 @@ fn states_of_the_machine_are_named() {
     let words = words.join(" ");
     assert!(
         words.contains(
-            "figures are of CPUs 118 ns apart, as in 65.0 % of readings; also 475 ns apart (35.0 % of readings): 84 B 498.0 kpps"
+            "figures are for CPUs 118 ns apart, as in 65.0 % of readings; also 475 ns apart (35.0 % of readings): 84 B 498.0 kpps"
         ),
         "{text}"
     );
@@ -175,7 +175,7 @@ fn states_of_the_machine_are_named() {
     run.summary.noise.states.truncate(1);
     let text = fwdlab_report::text::quick(&run.info, &run.summary);
     assert!(
-        text.contains("the CPUs were 118 ns apart all the time"),
+        text.contains("the CPUs were 118 ns apart throughout"),
         "{text}"
     );
 }

@@ -2,7 +2,7 @@
 //!
 //! A leaf: no I/O, no clock, no terminal, none of our other crates; randomness has a seed the caller
 //! gives. Values carry the caller's unit, percentages say so in their name. Start at [`Sample`],
-//! then [`compare`] for two independent samples and [`compare_paired`] for values taken in turns.
+//! then [`compare()`] for two independent samples and [`compare_paired`] for values taken in turns.
 
 mod bootstrap;
 mod change_point;

@@ -2,7 +2,7 @@
 //!
 //! Two configurations take turns within fractions of a second, so that drift meets both alike and
 //! cancels in the ratio; one rebuild of the arrangement gives one value. Not for samples measured
-//! one after the other: that is [`compare`](crate::compare). Start at [`compare_paired`];
+//! one after the other: that is [`compare`](crate::compare()). Start at [`compare_paired`];
 //! [`compare_pairs`] has every choice.
 
 use crate::compare::{

@@ -1,7 +1,7 @@
 //! Measured values and what is computed from one set of them.
 //!
 //! A [`Sample`] holds at least one value, all finite, in the order of measurement; its numbers carry
-//! whatever unit the caller measured in. Comparing two samples is [`compare`](crate::compare)'s task.
+//! whatever unit the caller measured in. Comparing two samples is [`compare`](crate::compare())'s task.
 //! Start at [`Sample::new`].
 
 use crate::student;

@@ -34,7 +34,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A name that cannot be the name of a file of the run.
-    #[error("cannot keep {what} under the name `{name}`: {why}")]
+    #[error("cannot store {what} under the name `{name}`: {why}")]
     BadName {
         /// What was to be kept.
         what: &'static str,
@@ -79,7 +79,7 @@ pub enum StoreError {
         there_is: String,
     },
     /// More than one run has this name.
-    #[error("`{name}` is short for {} runs: {}", candidates.len(), candidates.join(", "))]
+    #[error("`{name}` is ambiguous, it matches {} runs: {}", candidates.len(), candidates.join(", "))]
     Ambiguous {
         /// What was typed.
         name: String,
@@ -94,7 +94,7 @@ pub enum StoreError {
     },
     /// Nothing says where runs live.
     #[error(
-        "no place to keep runs: neither HOME nor XDG_DATA_HOME is set. Name one with --runs DIR or FWDLAB_RUNS"
+        "no directory for runs: neither HOME nor XDG_DATA_HOME is set. Name one with --runs DIR or FWDLAB_RUNS"
     )]
     NoRoot,
 }
@@ -120,10 +120,12 @@ fn advice(error: &io::Error) -> &'static str {
     };
     match error.kind() {
         StorageFull | QuotaExceeded => {
-            ". Free some space there, or keep runs elsewhere with --runs DIR"
+            ". Free some space there, or store runs elsewhere with --runs DIR"
         }
-        ReadOnlyFilesystem | PermissionDenied => ". Keep runs where you may write, with --runs DIR",
-        Unsupported => ". Keep runs on a local file system, with --runs DIR",
+        ReadOnlyFilesystem | PermissionDenied => {
+            ". Store runs in a writable directory, with --runs DIR"
+        }
+        Unsupported => ". Store runs on a local file system, with --runs DIR",
         _ => "",
     }
 }

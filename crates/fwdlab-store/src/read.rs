@@ -79,14 +79,14 @@ impl StoredRun {
                 // told already where it is read
                 Ok(_) if [TRIALS, EVENTS].contains(&name.as_str()) => {}
                 Ok(found) if found == *sum => {}
-                Ok(_) => changed.push(format!("{name} is not as it was when the run ended")),
+                Ok(_) => changed.push(format!("{name} has changed since the run ended")),
                 Err(error) => changed.push(error.to_string()),
             }
         }
         match seal::names(&self.path) {
             Ok(names) => changed.extend(
                 (names.into_iter().filter(|name| !listed.contains_key(name)))
-                    .map(|name| format!("{name} was not there when the run ended")),
+                    .map(|name| format!("{name} did not exist when the run ended")),
             ),
             Err(error) => changed.push(error.to_string()),
         }
@@ -141,7 +141,7 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         // every line may be whole, and some of them gone
         if damage.is_empty() && listed.get(name).is_some_and(|listed| *listed != sum) {
             run.problems.push(format!(
-                "{name} is not as it was when the run ended: lines of it are missing, or were added"
+                "{name} has changed since the run ended: lines are missing or were added"
             ));
         }
         run.problems.extend(damage);
@@ -187,7 +187,9 @@ pub(crate) fn listed(
     }
     for name in [TRIALS, EVENTS] {
         if !sums.contains_key(name) {
-            problems.push(format!("{CHECKSUMS} is damaged: it says nothing of {name}"));
+            problems.push(format!(
+                "{CHECKSUMS} is damaged: it has no entry for {name}"
+            ));
         }
     }
     sums
@@ -229,7 +231,7 @@ pub(crate) fn head(dir: &Path) -> Result<Head, StoreError> {
                 state = info.state;
                 if state == RunState::Running {
                     state = RunState::Interrupted;
-                    problems.push("its process ended without a word".to_owned());
+                    problems.push("its process ended without a report".to_owned());
                 }
             }
             Err(error) => problems.push(format!("cannot tell whether it still runs: {error}")),
@@ -237,13 +239,13 @@ pub(crate) fn head(dir: &Path) -> Result<Head, StoreError> {
     }
     if dir.file_name().is_some_and(|name| name != info.id.as_str()) {
         problems.push(format!(
-            "its directory has another name than the run: {}",
+            "its directory and the run have different names: {}",
             info.id
         ));
     }
     if seal == Seal::Broken {
         problems.push(format!(
-            "{}; what it says of the run may be wrong",
+            "{}; its information about the run may be wrong",
             changed(&path)
         ));
     }
@@ -264,7 +266,7 @@ fn changed(path: &Path) -> StoreError {
 }
 
 /// What a checksum that does not fit says.
-const CHANGED: &str = "its checksum says that it is not what was written";
+const CHANGED: &str = "its checksum does not match";
 
 /// The summary, if there is one; what is wrong with it is added to the problems. One that is not what was written is left out:
 /// its figures may be wrong.
@@ -302,7 +304,7 @@ pub(crate) fn summary(
 }
 
 /// Where there should be a checksum and is none.
-const NO_CHECKSUM: &str = "it has no checksum, which all of this run had";
+const NO_CHECKSUM: &str = "it has no checksum, unlike all others of this run";
 
 /// Parses a file that says its format; what a newer program added inside the same format is ignored.
 fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, StoreError> {
@@ -403,12 +405,8 @@ fn read_lines<T>(
                 break;
             } else if !line.ends_with(b"\n") {
                 let why = match length as u64 == LINE_CAP_BYTES || file.get_ref().limit() == 0 {
-                    true => {
-                        "longer than any that was ever written, and what follows it was left out"
-                    }
-                    false => {
-                        "incomplete and was left out: its writer was stopped in the middle of it"
-                    }
+                    true => "too long to be valid, and everything after it was left out",
+                    false => "incomplete and was left out: its writer was stopped while writing it",
                 };
                 found
                     .problems

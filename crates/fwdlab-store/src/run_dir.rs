@@ -178,7 +178,7 @@ impl RunWriter {
                 latencies: of_one,
             })
             .collect();
-        let about = format!("fwdlab: delays in ns, {test_case}, trial {trial}");
+        let about = format!("fwdlab: latencies in ns, {test_case}, trial {trial}");
         let log = hdr::log(&about, began, &intervals);
         self.raw(test_case, trial, LATENCY, log.as_bytes())?;
         let path = raw_path(Path::new(""), test_case, trial, LATENCY);
@@ -200,7 +200,7 @@ impl RunWriter {
         }
         let path = self.dir.join(INPUTS).join(name);
         if path.exists() {
-            return Err(bad("another input of the run has it"));
+            return Err(bad("another input of the run has this name"));
         }
         self.keep(&path, bytes)
     }
@@ -290,7 +290,7 @@ impl StagedRun {
             return Err(StoreError::BadName {
                 what: "a derived file",
                 name: name.to_owned(),
-                why: "it must be the name of a file, and another than the run's own",
+                why: "it must be a file name that differs from the run's own files",
             });
         }
         replace(&path, bytes, false)
@@ -394,7 +394,7 @@ fn reserve(path: &Path) -> Result<(), StoreError> {
         }
     };
     take().map_err(StoreError::system(
-        "reserve room for the last words in",
+        "reserve space for the final records in",
         path,
     ))
 }

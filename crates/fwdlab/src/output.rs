@@ -125,7 +125,7 @@ pub fn look() {
 /// Words that begin a headline that is no plain answer.
 const IN_DOUBT: [&str; 8] = [
     "Too ",
-    "Not to be relied on",
+    "Too noisy",
     "No result",
     "Nothing was",
     "Interrupted",
@@ -216,9 +216,10 @@ impl Screen {
                     },
                 ));
                 self.line(&format!(
-                    "run       {}  seed {}  {steps} steps, about {}",
+                    "run       {}  seed {}  {}, about {}",
                     info.id,
                     info.seed,
+                    fwdlab_report::number::counted(*steps, "step"),
                     fwdlab_report::number::seconds(*estimate_s)
                 ));
                 if let Some(bar) = &self.bar {
@@ -267,9 +268,9 @@ impl Screen {
                     .map(|d| format!("{d:+.2} %"))
                     .collect();
                 let words = format!(
-                    "rebuild {}  {} blocks  differences {}{}",
+                    "rebuild {}  {}  differences {}{}",
                     record.rebuild,
-                    record.blocks,
+                    fwdlab_report::number::counted(record.blocks, "block"),
                     differences.join("  "),
                     invalid(&record.validity.reasons)
                 );
@@ -351,7 +352,7 @@ impl Screen {
             .map(|(reason, times)| format!("{times} x {reason}"))
             .collect();
         self.line(&format!(
-            "invalid   {} of the trials, repeated and never used (-v tells each): {}",
+            "invalid   {} of the trials, repeated and not used (-v lists each): {}",
             self.invalid,
             reasons.join("; ")
         ));
@@ -397,10 +398,10 @@ impl Screen {
             sorted.sort_by(f64::total_cmp);
             let median = sorted.get(sorted.len() / 2).copied();
             let text = format!(
-                "{:<30} {}  ({} iterations)",
+                "{:<30} {}  ({})",
                 record.test_case,
                 words(median),
-                sorted.len()
+                fwdlab_report::number::counted(sorted.len() as u64, "iteration")
             );
             self.line(&text);
         }

@@ -89,7 +89,7 @@ impl Loaded {
         let folder = self.path.as_deref().and_then(Path::parent);
         let file = std::fs::File::open(folder.unwrap_or(Path::new("")).join(name))?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no file"));
+            return Err(io::Error::other("it is not a file"));
         }
         Ok(Box::new(file))
     }
@@ -117,8 +117,8 @@ pub fn load_from(folder: &Path, name: &str) -> anyhow::Result<Loaded> {
             path: None,
         }),
         None => Err(Usage(format!(
-            "there is no profile `{name}`, neither shipped nor as {}; fwdlab profile ls lists them, and a file of your own \
-             ends in .toml",
+            "there is no profile `{name}`, neither shipped nor as {}; `fwdlab profile ls` lists them, and the name of your own \
+             file must end in .toml",
             local.display()
         ))
         .into()),
@@ -131,13 +131,13 @@ fn read(path: &Path) -> anyhow::Result<Loaded> {
         std::fs::metadata(path).map_err(|error| Usage(format!("cannot read {shown}: {error}")))?;
     if !metadata.is_file() || metadata.len() > LARGEST_FILE as u64 {
         return Err(Usage(format!(
-            "{shown} is no profile: a file of at most {LARGEST_FILE} bytes is"
+            "{shown} is not a profile: a profile has at most {LARGEST_FILE} bytes"
         ))
         .into());
     }
     let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let text = String::from_utf8(text)
-        .map_err(|_| Usage(format!("{shown} is no profile: it is not text (UTF-8)")))?;
+        .map_err(|_| Usage(format!("{shown} is not a profile: it is not text (UTF-8)")))?;
     let mut profile = Profile::parse(&shown.to_string(), &text)?;
     let stem = path
         .file_stem()

@@ -56,6 +56,8 @@ pub struct Built {
     pub programs: Option<Vec<Program>>,
     /// What the compiler, or clippy in its place, does not like about our crates.
     pub warnings: usize,
+    /// What cargo said of everything it built.
+    pub messages: Vec<Value>,
 }
 
 /// Builds all test programs, and the benchmarks to see that they build; shows what the compiler says.
@@ -74,7 +76,7 @@ pub fn build(mut cargo: Command) -> anyhow::Result<Built> {
         .spawn()
         .context("run cargo")?;
     let output = child.stdout.take().context("read what cargo says")?;
-    let (mut programs, mut warnings) = (Vec::new(), 0);
+    let (mut programs, mut warnings, mut messages) = (Vec::new(), 0, Vec::new());
     for line in BufReader::new(output).lines() {
         let line = line.context("read what cargo says")?;
         programs.extend(program(&line));
@@ -82,12 +84,14 @@ pub fn build(mut cargo: Command) -> anyhow::Result<Built> {
             println!("{}", told.trim_end());
             warnings += 1;
         }
+        messages.extend(serde_json::from_str::<Value>(&line).ok());
     }
     let succeeded = child.wait().context("wait for cargo")?.success();
     programs.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(Built {
         programs: succeeded.then_some(programs),
         warnings,
+        messages,
     })
 }
 

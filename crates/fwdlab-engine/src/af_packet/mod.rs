@@ -2,7 +2,7 @@
 //!
 //! The sender gives frames to the driver with `sendmmsg`, past the queueing discipline; the receiver counts with a
 //! classic BPF filter and copies almost nothing. Neither is fast: a frame costs as much to send as a router needs to
-//! forward it, so this sender alone cannot overload a DUT. Start with [`sender`] and [`PacketCount`].
+//! forward it, so this sender alone cannot overload a DUT. Start with [`sender()`] and [`PacketCount`].
 
 mod analyse;
 mod filter;

@@ -134,7 +134,7 @@ impl Receiver for PacketCount {
         if let Some(reason) = offers.against_arrivals(kind) {
             return Err(EngineError::Unsupported {
                 engine: self.name(),
-                what: format!("tell {} timestamps: {reason}", kind.name()),
+                what: format!("provide {} timestamps: {reason}", kind.name()),
             });
         }
         self.stamps = match (kind, offers.clock) {

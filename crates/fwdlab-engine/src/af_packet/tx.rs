@@ -34,7 +34,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     timestamps: Timestamps::Software,
     ..Capabilities::plain(
         Mode::AfPacket,
-        "AF_PACKET: sendmmsg of up to 64 frames past the queueing discipline, one thread",
+        "AF_PACKET: sendmmsg of up to 64 frames, bypassing the queueing discipline, one thread",
     )
 };
 
@@ -256,7 +256,10 @@ impl Transmit for PacketTransmit {
             if let Some(departing) = &mut socket.departing {
                 departing.begin().map_err(|e| {
                     EngineError::system(
-                        format!("stamp frames that leave {}", socket.spec.interface),
+                        format!(
+                            "timetimetimetimestamp frames that leave {}",
+                            socket.spec.interface
+                        ),
                         e,
                     )
                 })?;
@@ -366,11 +369,17 @@ impl Transmit for PacketTransmit {
             if let Some(reason) = offers.against_departures(kind) {
                 return Err(EngineError::Unsupported {
                     engine: Mode::AfPacket.name(),
-                    what: format!("tell {} timestamps: {reason}", kind.name()),
+                    what: format!("provide {} timestamps: {reason}", kind.name()),
                 });
             }
             let departing = Departing::new(&socket.socket, kind, offers.clock).map_err(|e| {
-                EngineError::system(format!("stamp frames that leave {}", socket.interface()), e)
+                EngineError::system(
+                    format!(
+                        "timetimetimetimestamp frames that leave {}",
+                        socket.interface()
+                    ),
+                    e,
+                )
             })?;
             socket.departing = Some(departing);
         }

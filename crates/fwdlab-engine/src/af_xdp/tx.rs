@@ -279,13 +279,13 @@ impl Port {
             Kind::User => None,
             Kind::Software if self.options.freed_stamps => None,
             Kind::Software => refuse(
-                "has no socket that the kernel would tell when the driver takes a frame; use --engine af-packet",
+                "has no socket through which the kernel reports when the driver takes a frame; use --engine af-packet",
             ),
             Kind::Hardware if !self.offers.tx_timestamp => {
                 refuse("offers none in metadata (netdev: no tx-timestamp in xsk-features)")
             }
             Kind::Hardware if !self.zero_copy => refuse(
-                "is in copy mode, in which the kernel writes when it freed a frame, and not when that left",
+                "is in copy mode, where the kernel records when it freed a frame, not when the frame left",
             ),
             Kind::Hardware => None,
         }
@@ -453,7 +453,7 @@ impl Transmit for XdpTransmit {
             if let Some(reason) = port.against_departures(kind) {
                 return Err(EngineError::Unsupported {
                     engine: Mode::AfXdp.name(),
-                    what: format!("tell {} timestamps: {reason}", kind.name()),
+                    what: format!("provide {} timestamps: {reason}", kind.name()),
                 });
             }
             let origin = match (kind, stamps::Offers::of(&port.spec)?.clock) {

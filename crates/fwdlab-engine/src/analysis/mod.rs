@@ -156,7 +156,7 @@ impl Analysis {
             return Err(EngineError::NoStamps {
                 kind: came.kind.name(),
                 reason: format!(
-                    "departures count on {} and arrivals on {}: times of two clocks are not subtracted",
+                    "departures use {} and arrivals {}: times from two clocks cannot be subtracted",
                     left.clock, came.clock
                 ),
                 instead: "--timestamps user",
@@ -288,7 +288,8 @@ impl AnalysisPlan {
     ) -> Result<(), EngineError> {
         let refuse = |what: String| Err(EngineError::Unsupported { engine, what });
         if expected.place == SignaturePlace::FlowLabel {
-            return refuse("analyse frames whose signature is a flow label: it says nothing of streams, numbers and times; use frames of 84 bytes or more".into());
+            return refuse("analyse frames whose signature is a flow label: it contains no streams, numbers or times; use \
+                frames of at least 84 bytes".into());
         }
         if !(1..=MAX_STREAMS).contains(&self.streams.len()) {
             return refuse(format!(

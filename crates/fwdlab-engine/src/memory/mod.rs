@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(counts.sent, [0, 100_000]);
         let lateness = sender.lateness().expect("counters").expect("a load");
         assert!((1..=100_000).contains(&lateness.len()));
-        assert!(sender.set_load(1e6).is_err(), "it does not run");
+        assert!(sender.set_load(1e6).is_err(), "it is not running");
     }
 
     /// However busy this machine is: what was intended was sent, or it is said that it was not.

@@ -28,7 +28,7 @@ use crate::sys::{become_preferred, monotonic_ns};
 
 const CAPABILITIES: Capabilities = Capabilities::plain(
     Mode::AfPacket,
-    "AF_PACKET: sendmmsg past the queueing discipline, each frame at its own time, one thread",
+    "AF_PACKET: sendmmsg bypassing the queueing discipline, each frame at its own time, one thread",
 );
 
 /// Time for the thread to start.
@@ -134,13 +134,13 @@ impl Sender for Replay {
     fn arm(&mut self, _frames: &Frames) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: "replay",
-            what: "send other frames than those of its recording".into(),
+            what: "send frames other than those of its recording".into(),
         })
     }
 
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
         if self.running.is_some() {
-            return Err(EngineError::Frames("the sender still runs".into()));
+            return Err(EngineError::Frames("the sender is still running".into()));
         }
         let load_pps = match (self.pace, &schedule.load) {
             (Pace::Own { .. }, _) | (_, LoadPlan::FlatOut) => None,

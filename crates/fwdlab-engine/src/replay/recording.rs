@@ -253,7 +253,7 @@ impl Recording {
         let feed = match self.rest.take() {
             None if self.round_ns == 0 => {
                 return Err(EngineError::Frames(
-                    "a recording that is read while it is sent is sent once".into(),
+                    "a recording that is read while it is sent can only be sent once".into(),
                 ));
             }
             None => Feed::Head {

@@ -57,9 +57,9 @@ impl RxMetadata {
             let interface = interface_index(&port.interface)?;
             let program = program::assemble(function, &map);
             let loaded = sys::load(&program, interface)
-                .map_err(|e| failed("load a program that asks for times of arrival", e))?;
+                .map_err(|e| failed("load a program that asks for arrival times", e))?;
             sys::attach(&loaded, interface)
-                .map_err(|e| failed("attach a program that asks for times of arrival", e))
+                .map_err(|e| failed("attach a program that asks for arrival times", e))
         })?;
         let counts = MapData::from_fd(map)
             .and_then(|map| Array::try_from(Map::Array(map)))
@@ -111,10 +111,10 @@ impl Answers {
         }
         let mut reasons = Vec::new();
         if frames == 0 {
-            reasons.push("no frame came for which the driver could be asked".to_owned());
+            reasons.push("no frame arrived for which the driver could be asked".to_owned());
         }
         if self.stamped > 0 && clock.is_none() {
-            reasons.push("the driver has times, and no clock that is known".to_owned());
+            reasons.push("the driver has times, but on an unknown clock".to_owned());
         }
         if self.empty > 0 {
             reasons.push(format!("a time of zero for {} of {frames}", self.empty));

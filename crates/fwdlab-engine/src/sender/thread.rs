@@ -146,7 +146,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
 
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
         let Some(transmit) = &mut self.transmit else {
-            return Err(EngineError::Frames("the sender still runs".into()));
+            return Err(EngineError::Frames("the sender is still running".into()));
         };
         let outline = Outline::of(frames)?;
         if outline.paths > self.paths {
@@ -171,7 +171,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
         schedule.load.check()?;
         let source = AnySource::new(frames, &schedule)?;
         let Some(mut transmit) = self.transmit.take() else {
-            return Err(EngineError::Frames("the sender still runs".into()));
+            return Err(EngineError::Frames("the sender is still running".into()));
         };
         prepare_interrupts();
         let shared = Arc::new(Shared::new(self.paths, *streams));
@@ -222,12 +222,12 @@ impl<T: Transmit> Sender for SocketSender<T> {
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
         if !(load_pps > 0.0 && load_pps.is_finite()) {
             return Err(EngineError::Frames(format!(
-                "{load_pps} frames/s is no load; it must be a positive number"
+                "{load_pps} frames/s is not a load; it must be a positive number"
             )));
         }
         if self.thread.is_none() {
             return Err(EngineError::Frames(
-                "the sender does not run; start it with this load".into(),
+                "the sender is not running; start it with this load".into(),
             ));
         }
         if !matches!(self.load, LoadPlan::Constant(_)) {
@@ -270,7 +270,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
     fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
         match &mut self.transmit {
             Some(transmit) => transmit.stamp(kind),
-            None => Err(EngineError::Frames("the sender still runs".into())),
+            None => Err(EngineError::Frames("the sender is still running".into())),
         }
     }
 

@@ -27,12 +27,12 @@ pub const KEYS: [(&str, &str, &str); 26] = [
     (
         "livelock",
         "0.3",
-        "share of the capacity lost for every 100 % of overload",
+        "share of the capacity lost per 100 % of overload",
     ),
     (
         "collapse",
         "30%",
-        "share of what is sent that it forwards when that is above the capacity",
+        "share of the load forwarded when the load exceeds the capacity",
     ),
     ("loss", "1e-6", "share of frames lost at random"),
     (
@@ -40,7 +40,7 @@ pub const KEYS: [(&str, &str, &str); 26] = [
         "0.1%",
         "share of frames lost, the same in every trial, in whole frames",
     ),
-    ("burst", "20/10", "frames lost in every so-many-th trial"),
+    ("burst", "20/10", "frames lost in every Nth trial"),
     (
         "losses",
         "20@3+all@7",
@@ -55,45 +55,45 @@ pub const KEYS: [(&str, &str, &str); 26] = [
     (
         "slow-start",
         "2s",
-        "traffic after which it has its full capacity; it begins with half of it",
+        "duration of traffic until full capacity; it starts with half of it",
     ),
-    ("stall", "20ms/1s", "it stops for so long in every period"),
-    ("generator", "12Mpps", "most that the tester can send"),
+    ("stall", "20ms/1s", "stops for this long in every period"),
+    ("generator", "12Mpps", "maximum rate of the tester"),
     (
         "link",
         "10Gbps",
-        "speed of the tester's link; it sends no more than line rate",
+        "speed of the tester's link; the load never exceeds line rate",
     ),
     ("latency", "20us", "time through an idle DUT"),
     (
         "jitter",
         "5us",
-        "mean of what every frame takes longer, exponentially distributed",
+        "mean additional delay per frame, exponentially distributed",
     ),
     (
         "drop-every",
         "100000",
-        "one of so many frames is lost, periodically",
+        "one frame in N is lost, periodically",
     ),
     (
         "recovery",
         "200ms",
-        "after overload it forwards a tenth of its capacity for so long",
+        "after overload it forwards a tenth of its capacity for this long",
     ),
     (
         "reboot",
         "30s",
-        "after a reset it forwards nothing for so long",
+        "after a reset it forwards nothing for this long",
     ),
     (
         "cost",
         "20ns",
-        "what every rule, table entry or state costs a frame (sweeps)",
+        "cost per frame of each rule, table entry or state (sweeps)",
     ),
     (
         "cliff",
         "1000/50%",
-        "above so many of them it has only this share of its capacity",
+        "above this number of them, only this share of its capacity remains",
     ),
     (
         "counters",
@@ -105,8 +105,8 @@ pub const KEYS: [(&str, &str, &str); 26] = [
         "3@dut-output",
         "frames of others in every trial, and the port where they join: generator-port, dut-input, dut-output, receiver-port",
     ),
-    ("flap", "7", "the link goes down in every so-many-th trial"),
-    ("seed", "7", "seed of all chance"),
+    ("flap", "7", "the link goes down in every Nth trial"),
+    ("seed", "7", "seed of all random choices"),
 ];
 
 /// A simulated DUT and the tester in front of it.
@@ -247,7 +247,7 @@ impl Default for Dut {
 }
 
 impl Dut {
-    /// The most that the tester can send in frames of this size; `None` when there is no limit.
+    /// The maximum rate of the tester in frames of this size; `None` when there is no limit.
     pub fn tester_limit_pps(&self, size: impl Into<MeanSize>) -> Option<f64> {
         let size = size.into();
         let line_rate = self.link.map(|link| link.line_rate_pps(size));
@@ -269,7 +269,7 @@ impl Dut {
     pub fn set_link(&mut self, speed: LinkSpeed) -> Result<(), String> {
         match self.link.replace(speed) {
             Some(own) if own != speed => Err(format!(
-                "the link is {speed}, and link= of the simulated DUT says {own}: say one of them"
+                "the link is {speed}, but link= of the simulated DUT is {own}: give only one of them"
             )),
             _ => Ok(()),
         }
@@ -303,7 +303,7 @@ impl Dut {
             let typed = item.trim();
             let Some((key, value)) = typed.split_once('=') else {
                 return Err(error(format!(
-                    "`{typed}` is no key=value; such as capacity=1e6,buffer=1000. Keys: {}",
+                    "`{typed}` is not key=value, such as capacity=1e6,buffer=1000. Keys: {}",
                     keys()
                 )));
             };
@@ -357,7 +357,7 @@ impl Dut {
                         every_trials: within(trials, 1, 1_000_000)? as u32,
                     })
                 });
-                self.burst = Some(burst.ok_or("it must be frames / trials, both 1 or more")?);
+                self.burst = Some(burst.ok_or("it must be frames / trials, both at least 1")?);
             }
             "losses" => {
                 let losses = value.split('+').map(|one| {
@@ -370,7 +370,7 @@ impl Dut {
                     Some(Losses { frames, trial })
                 });
                 let mut losses = (losses.collect::<Option<Vec<_>>>())
-                    .ok_or("it must be frames or `all`, @, the number of the trial from 1, and + between several")?;
+                    .ok_or("it must be frames or `all`, then @ and the number of the trial (from 1), separated by +")?;
                 losses.sort_by_key(|losses| losses.trial);
                 if losses.windows(2).any(|pair| pair[0].trial == pair[1].trial) {
                     return Err("a trial is named twice");
@@ -403,7 +403,7 @@ impl Dut {
                 self.stall = Some(
                     stall
                         .filter(|s| s.length < s.period && s.period >= shortest)
-                        .ok_or("it must be length / period, the length shorter, the period 1ms or more")?,
+                        .ok_or("it must be length / period, the length shorter, the period at least 1ms")?,
                 );
             }
             "generator" => {
@@ -423,7 +423,7 @@ impl Dut {
             "cost" => self.cost = duration(value).ok_or(TIME)?,
             "drop-every" => {
                 let every = within(value, 2, 1_000_000_000_000);
-                self.drop_every = Some(every.ok_or("it must be a number of frames, 2 or more")?);
+                self.drop_every = Some(every.ok_or("it must be a number of frames, at least 2")?);
             }
             "cliff" => {
                 let cliff = value.split_once('/').and_then(|(units, left)| {
@@ -457,7 +457,7 @@ impl Dut {
             }
             "flap" => {
                 let trials = within(value, 1, 1_000_000);
-                self.flap = Some(trials.ok_or("it must be a number of trials, 1 or more")? as u32);
+                self.flap = Some(trials.ok_or("it must be a number of trials, at least 1")? as u32);
             }
             _ => self.seed = within(value, 0, u64::MAX).ok_or("it must be a whole number")?,
         }
@@ -773,7 +773,7 @@ mod tests {
             ("stall=1s", 1, "length / period"),
             ("slow-start=2", 1, "slow-start=2s"),
             ("latency=20", 1, "latency=20us"),
-            ("burst=1/0", 1, "1 or more"),
+            ("burst=1/0", 1, "at least 1"),
             ("seed=x", 1, "whole number"),
             ("cliff=100", 1, "units / share"),
             ("drop-every=1", 1, "2 or more"),
@@ -781,7 +781,7 @@ mod tests {
             ("counters=all", 1, "`none`"),
             ("foreign=3", 1, "dut-output"),
             ("foreign=3@dut", 1, "dut-output"),
-            ("flap=0", 1, "1 or more"),
+            ("flap=0", 1, "at least 1"),
             ("reboot=5", 1, "reboot=30s"),
             ("capacity=1e6,", 14, "key=value"),
             ("ä=1,b", 1, "no key `ä`"),

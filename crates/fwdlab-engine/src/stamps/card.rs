@@ -32,7 +32,11 @@ impl Setting {
 /// # Errors
 /// The card has no stamps, or no such port.
 pub fn read(port: &PortSpec) -> Result<Setting, EngineError> {
-    ask(port, "ask how the card stamps frames of", sys::read_card)
+    ask(
+        port,
+        "read the timestamping configuration of",
+        sys::read_card,
+    )
 }
 
 /// Sets a port's card; returns what the driver made of it, which may stamp more than was asked for.
@@ -40,7 +44,7 @@ pub fn read(port: &PortSpec) -> Result<Setting, EngineError> {
 /// # Errors
 /// The card cannot, or no CAP_NET_ADMIN.
 pub fn set(port: &PortSpec, setting: Setting) -> Result<Setting, EngineError> {
-    ask(port, "set how the card stamps frames of", |interface| {
+    ask(port, "set the timestamping configuration of", |interface| {
         sys::set_card(interface, setting)
     })
 }

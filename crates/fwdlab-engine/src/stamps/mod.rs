@@ -345,6 +345,6 @@ impl Departing {
 pub(crate) fn no_stamps(engine: &'static str, kind: Kind) -> EngineError {
     EngineError::Unsupported {
         engine,
-        what: format!("tell {} timestamps; --engine af-packet can", kind.name()),
+        what: format!("provide {} timestamps; --engine af-packet can", kind.name()),
     }
 }

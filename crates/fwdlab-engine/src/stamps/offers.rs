@@ -35,7 +35,7 @@ impl Offers {
     /// # Errors
     /// There is no such port, or it is of another namespace that may not be entered.
     pub fn of(port: &PortSpec) -> Result<Offers, EngineError> {
-        let what = || format!("ask {} for its timestamps", port.interface);
+        let what = || format!("read the timestamping capabilities of {}", port.interface);
         let (info, driver) = within(&port.netns, || {
             let info = sys::ts_info(&port.interface).map_err(|e| EngineError::system(what(), e))?;
             Ok((info, sys::driver(&port.interface).unwrap_or_default()))
@@ -125,7 +125,7 @@ fn against(kind: Kind, tx: &Offers, rx: &Offers) -> Option<String> {
             tx.named()
         )),
         Kind::Software if !rx.rx_software => Some(format!(
-            "{} does not stamp frames that arrive (ethtool -T: no software-receive)",
+            "{} does not timestamp frames that arrive (ethtool -T: no software-receive)",
             rx.named()
         )),
         Kind::Software => None,
@@ -137,17 +137,19 @@ fn against(kind: Kind, tx: &Offers, rx: &Offers) -> Option<String> {
                 );
             };
             if !tx.tx_hardware {
-                return Some(tx.without("does not stamp frames that leave"));
+                return Some(tx.without("does not timestamp frames that leave"));
             }
             if !rx.rx_hardware {
-                return Some(rx.without("does not stamp frames that arrive"));
+                return Some(rx.without("does not timestamp frames that arrive"));
             }
             if !rx.rx_all_frames {
-                return Some(rx.without("stamps only PTP frames that arrive, and ours are not"));
+                return Some(
+                    rx.without("timestamps only arriving PTP frames, and ours are not PTP"),
+                );
             }
             (ours != theirs).then(|| {
                 format!(
-                    "{} counts on /dev/ptp{ours} and {} on /dev/ptp{theirs}: times of two clocks are not subtracted",
+                    "{} uses /dev/ptp{ours} and {} uses /dev/ptp{theirs}: times from two clocks cannot be subtracted",
                     tx.named(),
                     rx.named()
                 )
@@ -261,7 +263,7 @@ mod tests {
                     rx_all_frames: false,
                     ..whole.clone()
                 },
-                "only PTP",
+                "only arriving PTP",
             ),
         ] {
             let refused = choose(Some(Kind::Hardware), &tx, &rx)

@@ -169,7 +169,7 @@ impl Traffic {
         ids.sort_unstable();
         if ids.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(EngineError::Frames(format!(
-                "two streams of {} have one number",
+                "two streams of {} have the same number",
                 self.name
             )));
         }

@@ -139,7 +139,7 @@ impl Player {
         let timeline = Timeline::new(traffic, load_pps);
         if timeline.first.is_none() {
             return Err(EngineError::Frames(format!(
-                "in {} every stream waits for another; let one start by itself",
+                "in {} every stream waits for another; at least one must start by itself",
                 traffic.name
             )));
         }
@@ -458,10 +458,10 @@ fn check(stream: &Stream, streams: usize) -> Result<(), String> {
         bursts: Some(0), ..
     } = timing.mode
     {
-        return Err("a burst of no frames; it must have at least one".into());
+        return Err("a burst without frames; it must have at least one".into());
     }
     match timing.next {
-        Some(next) if next >= streams => Err(format!("there is no stream {next} to be next")),
+        Some(next) if next >= streams => Err(format!("the next stream {next} does not exist")),
         _ => Ok(()),
     }
 }

@@ -275,7 +275,7 @@ fn length(frames: &TrafficFrames) -> Result<u32, EngineError> {
     };
     match Player::new(&unsigned, None)?.cycle() {
         None => Err(unsupported(format!(
-            "keep the frames of {name}: they do not repeat, or the rates of its streams are in no whole proportion"
+            "keep the frames of {name}: they do not repeat, or the rates of its streams have no common multiple"
         ))),
         Some(frames) if frames > MOST_LINES => Err(unsupported(format!(
             "keep the {frames} frames of {name}: it has room for {MOST_LINES}"

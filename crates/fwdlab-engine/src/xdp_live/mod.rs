@@ -148,7 +148,7 @@ impl XdpLive {
     pub fn open(paths: &[PathSpec], cpus: &[usize]) -> Result<Self, EngineError> {
         let Some(first) = paths.first().filter(|_| paths.len() <= MAX_PATHS) else {
             return Err(EngineError::Frames(format!(
-                "this sender takes 1 to {MAX_PATHS} paths, not {}",
+                "this sender supports 1 to {MAX_PATHS} paths, not {}",
                 paths.len()
             )));
         };
@@ -271,7 +271,7 @@ impl Sender for XdpLive {
 
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
         if self.running.is_some() {
-            return Err(EngineError::Frames("the sender still runs".into()));
+            return Err(EngineError::Frames("the sender is still running".into()));
         }
         self.armed = None;
         self.armed = Some(match frames {
@@ -285,7 +285,7 @@ impl Sender for XdpLive {
         let armed = match (&self.armed, &self.running) {
             (Some(armed), None) => armed.clone(),
             (None, _) => return Err(EngineError::Frames("the sender is not armed".into())),
-            (_, Some(_)) => return Err(EngineError::Frames("the sender still runs".into())),
+            (_, Some(_)) => return Err(EngineError::Frames("the sender is still running".into())),
         };
         schedule.load.check()?;
         let peak_pps = schedule.load.peak_pps();
@@ -371,7 +371,7 @@ impl Sender for XdpLive {
 
     fn renew(&mut self) -> Result<Duration, EngineError> {
         let Some(running) = &mut self.running else {
-            return Err(EngineError::Frames("the sender does not run".into()));
+            return Err(EngineError::Frames("the sender is not running".into()));
         };
         if running.pieces.is_some() {
             // its load over time would begin anew

@@ -380,7 +380,7 @@ fn a_load_changes_without_a_gap() {
                 return skip("no room for a capture");
             }
             sender.arm(&frames).unwrap();
-            assert!(sender.set_load(1e4).is_err(), "it does not run");
+            assert!(sender.set_load(1e4).is_err(), "it is not running");
             sender.start(schedule(Some(1e4), None)).unwrap();
             assert!(sender.set_load(0.0).is_err() && sender.set_load(f64::NAN).is_err());
             wait_until(|| sender.counts().unwrap().sent[0] > 500);

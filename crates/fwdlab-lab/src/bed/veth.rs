@@ -380,7 +380,7 @@ mod tests {
         }
         let bed = Bed::up(2, &Placement::default(), false).unwrap();
         if fwdlab_engine::netdev::napi_threads("lo").is_err() {
-            return println!("SKIPPED: {test}: this kernel does not tell (before Linux 6.8)");
+            return println!("SKIPPED: {test}: this kernel does not report it (before Linux 6.8)");
         }
         let threads: Vec<u32> = bed
             .built

@@ -56,7 +56,8 @@ impl Configuration {
                 let steps = steps_of_set(path).map_err(|e| bad(e.to_string()))?;
                 if steps.is_empty() {
                     return Err(bad(
-                        "this directory has none of etc/sysctl.d/*.conf, etc/sysctl.conf, etc/nftables.conf and an executable `apply`".into(),
+                        "this directory contains none of etc/sysctl.d/*.conf, etc/sysctl.conf, etc/nftables.conf or an \
+                         executable `apply`".into(),
                     ));
                 }
                 (steps, vec![path.to_owned()])

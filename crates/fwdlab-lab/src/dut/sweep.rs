@@ -53,7 +53,7 @@ impl Swept {
         let (swept, least, most) = match (sweep.parameter.as_str(), &sweep.apply) {
             ("flows" | "size" | "rules" | "routes" | "cores", Some(_)) => {
                 return Err(format!(
-                    "{} is set by fwdlab itself; give what apply does another name",
+                    "{} is set by fwdlab itself; choose another name for the parameter of apply",
                     sweep.parameter
                 ));
             }
@@ -72,7 +72,7 @@ impl Swept {
             }
             (name, None) => {
                 return Err(format!(
-                    "nothing is known of `{name}`: fwdlab sets flows, size, rules, routes and cores; for anything else say \
+                    "unknown parameter `{name}`: fwdlab sets flows, size, rules, routes and cores; for anything else give \
                      apply = \"a command with {{}}\""
                 ));
             }
@@ -83,7 +83,7 @@ impl Swept {
             .find(|value| !(least..=most).contains(value))
         {
             Some(value) if swept == Swept::Cores && !simulated => Err(format!(
-                "{value} cores: the DUT has {dut_cpus} of the CPUs of this machine; give it more by dut-cpus in [bed]"
+                "{value} cores: the DUT has {dut_cpus} of the CPUs of this machine; give it more with dut-cpus in [bed]"
             )),
             Some(value) => Err(format!(
                 "{value} {}: it must be {least} to {most}",
@@ -97,11 +97,14 @@ impl Swept {
     pub fn words(&self) -> Option<String> {
         match self {
             Swept::Stream | Swept::Units => None,
-            Swept::Cores => Some("packet steering spreads flows over the first N of its CPUs".into()),
+            Swept::Cores => {
+                Some("packet steering spreads flows over the first N of its CPUs".into())
+            }
             Swept::Rules => Some(
-                "N rules of nftables that match nothing, in a chain of their own at the forward hook".into(),
+                "N nftables rules that match nothing, in a chain of their own at the forward hook"
+                    .into(),
             ),
-            Swept::Routes => Some("N routes to networks that no frame goes to".into()),
+            Swept::Routes => Some("N routes to networks that no frame is sent to".into()),
             Swept::Command { apply, .. } => Some(format!("{apply}   with every value for {{}}")),
         }
     }
@@ -208,7 +211,7 @@ mod tests {
         assert_eq!(of("states", &[0, 2], None, true), Ok(Swept::Units));
         assert_eq!(of("cores", &[1, 2], None, false), Ok(Swept::Cores));
         for (parameter, values, apply, words) in [
-            ("states", &[0, 2][..], None, "nothing is known of `states`"),
+            ("states", &[0, 2][..], None, "unknown parameter `states`"),
             ("rules", &[0, 2], Some("x {}"), "another name"),
             ("rules", &[0, 1_000_000], None, "0 to 100000"),
             ("cores", &[1, 4], None, "has 2 of the CPUs"),

@@ -68,7 +68,7 @@ impl Confinement {
     pub fn begin(namespace: &str, mark: &str) -> Result<Confinement, String> {
         let impossible = |why: String| {
             format!(
-                "cannot keep a configuration of the DUT apart from the host: {why}. --set-unconfined applies it without"
+                "cannot isolate a configuration of the DUT from the host: {why}. --set-unconfined applies it without isolation"
             )
         };
         let network = super::netns::file(namespace)
@@ -86,7 +86,7 @@ impl Confinement {
         start_read_only(&mut command, network, WRITABLE);
         let mut holder = command.spawn().map_err(|e| {
             impossible(format!(
-                "`unshare` does not start in mounts of its own: {e}"
+                "`unshare` does not start in its own mount namespace: {e}"
             ))
         })?;
         let (output, errors) = (holder.stdout.take(), holder.stderr.take());

@@ -108,7 +108,7 @@ impl Walk {
         let Onward::Ports(mut ports) = onward(&self.namespaces[at].links, &master) else {
             return Ok(());
         };
-        let way = format!("{master}, of which {name}, the other end of {from}, is a port");
+        let way = format!("{master}, which has {name}, the other end of {from}, as a port");
         self.add(at, &master, way, false)?;
         ports.retain(|port| port != name);
         self.leave_by_ports(at, &master, ports)

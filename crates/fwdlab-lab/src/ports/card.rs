@@ -131,8 +131,8 @@ impl<C: Cards> Held<C> {
         let got = held.cards.set(port, Setting::ALL)?;
         if got.tx_type != Setting::ALL.tx_type || got.rx_filter != Setting::ALL.rx_filter {
             return Err(LabError::Preflight(format!(
-                "the card of {} was told to stamp all frames, and set itself to transmit type {} and receive filter {} instead; it \
-                 has been put back. Use --timestamps software",
+                "the card of {} was asked to timestamp all frames, but set itself to transmit type {} and receive filter {} \
+                 instead; its previous configuration has been restored. Use --timestamps software",
                 port.interface, got.tx_type, got.rx_filter
             )));
         }

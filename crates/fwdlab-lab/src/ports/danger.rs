@@ -14,7 +14,7 @@ use super::look::Facts;
 pub enum Danger {
     /// A default route goes out of it.
     DefaultRoute,
-    /// It has an address that is not one for tests.
+    /// It has an address that is not a test address.
     Address,
     /// Somebody talks through it now.
     InUse,
@@ -30,12 +30,12 @@ impl Danger {
     /// What a user says to accept it.
     pub fn flag(self) -> &'static str {
         match self {
-            Danger::DefaultRoute => "--even-with-default-route",
-            Danger::Address => "--even-with-address",
-            Danger::InUse => "--even-in-use",
-            Danger::Member => "--even-in-bridge",
-            Danger::XdpProgram => "--even-with-xdp-program",
-            Danger::TestBed => "--even-in-test-bed",
+            Danger::DefaultRoute => "--allow-default-route",
+            Danger::Address => "--allow-address",
+            Danger::InUse => "--allow-in-use",
+            Danger::Member => "--allow-in-bridge",
+            Danger::XdpProgram => "--allow-xdp-program",
+            Danger::TestBed => "--allow-in-test-bed",
         }
     }
 }
@@ -50,7 +50,7 @@ pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
     for address in facts.addresses.iter().filter(|a| is_somebodys(**a)) {
         danger(
             Danger::Address,
-            format!("it has the address {address}, which is not one for tests"),
+            format!("it has the address {address}, which is not a test address"),
         );
     }
     if let Some(connection) = facts.connections.first() {
@@ -68,7 +68,7 @@ pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
     {
         danger(
             Danger::InUse,
-            format!("this host talks to {neighbour} through it"),
+            format!("{neighbour} is an active neighbour of it"),
         );
     }
     if let Some(master) = &facts.master {
@@ -188,7 +188,7 @@ mod tests {
         flags.sort_unstable();
         flags.dedup();
         assert_eq!(flags.len(), 6);
-        assert!(flags.iter().all(|flag| flag.starts_with("--even-")));
+        assert!(flags.iter().all(|flag| flag.starts_with("--allow-")));
     }
 
     #[test]

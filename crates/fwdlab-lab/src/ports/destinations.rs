@@ -103,7 +103,7 @@ pub fn check_sources(ranges: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Resu
 pub fn check_reach(reach: &[Reach]) -> Result<(), LabError> {
     reach.iter().try_for_each(|reach| {
         let layer = match reach.destination.inside {
-            Some(_) => format!(" ({}, which a DUT may unpack)", reach.destination),
+            Some(_) => format!(" ({}, which a DUT may decapsulate)", reach.destination),
             None => String::new(),
         };
         check_range("to", reach.to, &layer)?;
@@ -124,8 +124,8 @@ pub fn check_mac(destination: [u8; 6]) -> Result<(), LabError> {
         return Ok(());
     }
     Err(LabError::Preflight(
-        "nothing is sent to the Ethernet address of everybody (ff:ff:ff:ff:ff:ff): whoever is on the network would have to look \
-         at it. Say --dst-mac of the next hop; or, if everybody there is yours, say --to-any-address"
+        "refusing to send to the broadcast address (ff:ff:ff:ff:ff:ff): every host on the network would receive the frames. \
+         Use --dst-mac of the next hop, or, on an isolated network, --to-any-address"
             .into(),
     ))
 }
@@ -149,8 +149,9 @@ fn check_range(way: &str, (first, last): (IpAddr, IpAddr), layer: &str) -> Resul
         format!("{first} to {last}")
     };
     Err(LabError::Preflight(format!(
-        "nothing is sent {way} {range}{layer}, only {way} addresses for benchmarks (198.18.0.0/15, 2001:2::/48), documentation, \
-         private and link-local use (RFC 6815). Take such addresses; or, if these are yours, say --to-any-address"
+        "refusing to send {way} {range}{layer}, which is not a test address: those are for benchmarking (198.18.0.0/15, \
+         2001:2::/48), documentation, private and link-local use (RFC 6815). Use such addresses, or, if these are yours, \
+         --to-any-address"
     )))
 }
 
@@ -212,7 +213,7 @@ mod tests {
         .unwrap();
         for bad in ["8.8.8.8", "0.0.0.0 0.0.0.9", "2a00::1"] {
             let error = check_sources([range(bad)]).unwrap_err().to_string();
-            assert!(error.starts_with("nothing is sent from "), "{error}");
+            assert!(error.starts_with("refusing to send from "), "{error}");
             assert!(error.contains("--to-any-address"), "{error}");
         }
         let mut frame = [0; 34];

@@ -62,7 +62,7 @@ impl Lock {
                     Role::Receive => "receives",
                 },
                 spec.interface,
-                holder.map_or("a process that begins or ends just now".into(), process)
+                holder.map_or("a process that is just starting or ending".into(), process)
             ))
         })
     }

@@ -103,7 +103,7 @@ pub(super) fn within<T: Send>(
 ) -> Result<T, LabError> {
     if let Some(path) = netns.as_ref().filter(|path| !path.exists()) {
         return Err(LabError::Preflight(format!(
-            "there is no network namespace {}; `ip netns` lists those with a name",
+            "there is no network namespace {}; `ip netns` lists the named ones",
             path.display()
         )));
     }

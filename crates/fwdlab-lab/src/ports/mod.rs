@@ -140,9 +140,9 @@ fn in_netns(spec: &PortSpec) -> String {
 
 fn refusal(spec: &PortSpec, roles: &[Role], found: &[(Danger, String)]) -> LabError {
     let what = if roles.contains(&Role::Send) {
-        "nothing is sent on"
+        "refusing to send on"
     } else {
-        "nothing is attached to"
+        "refusing to attach to"
     };
     let reasons: Vec<&str> = found.iter().map(|(_, words)| words.as_str()).collect();
     let mut flags: Vec<&str> = Vec::new();
@@ -152,7 +152,7 @@ fn refusal(spec: &PortSpec, roles: &[Role], found: &[(Danger, String)]) -> LabEr
         }
     }
     LabError::Preflight(format!(
-        "{what} {}: {}. Take another port; or, if nobody needs this one, say {}",
+        "{what} {}: {}. Use another port, or, if nobody needs this one, add {}",
         spec.interface,
         reasons.join("; "),
         flags.join(" ")
@@ -187,8 +187,8 @@ mod tests {
         let words = refusal(&spec, &[Role::Send], &found).to_string();
         assert_eq!(
             words,
-            "nothing is sent on eth0: it has the address 10.0.0.5; it has the address 10.0.0.6; it carries the default \
-             route. Take another port; or, if nobody needs this one, say --even-with-address --even-with-default-route"
+            "refusing to send on eth0: it has the address 10.0.0.5; it has the address 10.0.0.6; it carries the default \
+             route. Use another port, or, if nobody needs this one, add --allow-address --allow-default-route"
         );
     }
 }

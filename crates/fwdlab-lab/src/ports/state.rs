@@ -16,7 +16,7 @@ pub fn check(spec: &PortSpec) -> Result<(), LabError> {
     let name = &spec.interface;
     let failed = |what: &str, code| {
         let source = std::io::Error::from_raw_os_error(code);
-        LabError::system(format!("go on with {name}: {what}"), source)
+        LabError::system(format!("continue with {name}: {what}"), source)
     };
     let flags = within(&spec.netns, || {
         sys::interface_flags(name).map_err(|e| match e.raw_os_error() {

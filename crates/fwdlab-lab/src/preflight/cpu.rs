@@ -47,7 +47,7 @@ fn count(cpus: usize) -> Check {
     match cpus {
         0 | 1 => Check::warn(
             NAME,
-            "1: generator and DUT take turns on it, so the DUT cannot be overloaded and figures say little",
+            "1: generator and DUT share it, so the DUT cannot be overloaded and figures mean little",
             "give this machine, container or process a second CPU",
         ),
         2 | 3 => Check::ok(
@@ -68,7 +68,7 @@ fn governor(governors: &[(usize, String)]) -> Check {
     match (governors, &slow[..]) {
         ([], _) => Check::skip(
             NAME,
-            "none: this kernel does not set the frequency (usual in virtual machines)",
+            "none: this kernel does not control the frequency (usual in virtual machines)",
         ),
         (_, []) => Check::ok(NAME, "performance"),
         (_, [(_, name), ..]) => {
@@ -76,7 +76,7 @@ fn governor(governors: &[(usize, String)]) -> Check {
             Check::warn(
                 NAME,
                 format!(
-                    "{name} on CPU {}: the clock follows the load, and so do the figures",
+                    "{name} on CPU {}: the clock frequency follows the load, and so do the figures",
                     cpus.join(",")
                 ),
                 format!("echo performance | sudo tee {FOLDER}/cpu*/cpufreq/scaling_governor"),
@@ -94,7 +94,7 @@ fn threads(siblings: &[usize], dut_cpu: usize, generator_cpus: &[usize]) -> Chec
         .map(usize::to_string)
         .collect();
     if siblings.is_empty() {
-        return Check::skip(NAME, "this kernel does not tell");
+        return Check::skip(NAME, "this kernel does not report it");
     }
     if others.is_empty() {
         return Check::ok(
@@ -144,7 +144,8 @@ fn hypervisor(cpuinfo: &str, product: Option<&str>) -> Check {
         ..Check::warn(
             NAME,
             format!(
-                "this is a virtual machine{product}: neighbours take its CPUs' time; figures compare settings here, not machines"
+                "this is a virtual machine{product}: neighbours use its CPU time; figures compare settings on this machine, \
+                 not machines"
             ),
             "",
         )

@@ -26,10 +26,7 @@ pub(super) fn check(runs: &Path) -> Check {
             disk.f_bavail.saturating_mul(disk.f_frsize),
             disk.f_flag.contains(StatVfsMountFlags::RDONLY),
         ),
-        Err(error) => Check::skip(
-            "disk",
-            format!("cannot look at {}: {error}", there.display()),
-        ),
+        Err(error) => Check::skip("disk", format!("cannot check {}: {error}", there.display())),
     }
 }
 
@@ -39,8 +36,8 @@ fn judge(folder: &str, free_bytes: u64, read_only: bool) -> Check {
     if read_only {
         Check::fail(
             NAME,
-            format!("{folder} is read-only: no run can be kept"),
-            "change to a folder that can be written",
+            format!("{folder} is read-only: no run can be stored"),
+            "change to a writable directory",
         )
     } else if free_bytes < TOO_LITTLE {
         Check::fail(NAME, free, "fwdlab runs rm RUN, or change to a larger disk")

@@ -23,7 +23,7 @@ fn version(release: &str) -> Check {
         .split(|c: char| !c.is_ascii_digit())
         .map(|number| number.parse().ok());
     let (Some(Some(major)), Some(Some(minor))) = (numbers.next(), numbers.next()) else {
-        return Check::skip(NAME, format!("`{release}` is no release number we know"));
+        return Check::skip(NAME, format!("`{release}` is not a known release number"));
     };
     if (major, minor) >= LIVE_FRAMES {
         return Check::ok(NAME, format!("Linux {release}"));
@@ -45,7 +45,7 @@ fn type_information(exists: bool) -> Check {
     } else {
         Check::warn(
             NAME,
-            "no /sys/kernel/btf/vmlinux: the kernel's own reasons for dropped frames cannot be asked",
+            "no /sys/kernel/btf/vmlinux: the kernel's drop reasons cannot be read",
             "boot a kernel with CONFIG_DEBUG_INFO_BTF=y; those of Debian and Ubuntu have it",
         )
     }

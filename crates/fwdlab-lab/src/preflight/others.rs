@@ -45,15 +45,15 @@ pub(super) fn checks() -> Vec<Check> {
 pub fn labs(list: impl FnOnce() -> Result<Vec<String>, String>) -> Check {
     const NAME: &str = "labs";
     match list() {
-        Ok(labs) if labs.is_empty() => Check::ok(NAME, "no other stands on this host"),
+        Ok(labs) if labs.is_empty() => Check::ok(NAME, "no other test bed on this host"),
         Ok(labs) => Check::warn(
             NAME,
             format!(
-                "{} on this host: {}; two that measure at once disturb each other",
+                "{} on this host: {}; two measurements at the same time disturb each other",
                 labs.len(),
                 labs.join(", ")
             ),
-            "wait until they are done; one that nobody uses goes with: fwdlab bed down",
+            "wait until they finish; remove unused ones with: fwdlab bed down",
         ),
         Err(error) => Check::skip(NAME, error),
     }
@@ -98,16 +98,16 @@ fn distance(readings: &[Reading]) -> Check {
         ),
         [one] => Check::ok(
             NAME,
-            format!("generator and DUT {one} (round trip of a cache line), all the time"),
+            format!("generator and DUT {one} (round trip of a cache line), constant"),
         ),
         _ => Check::warn(
             NAME,
             format!(
-                "it changes: {}; the hypervisor moves the CPUs, and the forwarding rate goes with it. Results are of the commonest \
-                 state, and the others are shown",
+                "it changes: {}; the hypervisor moves the CPUs, and the forwarding rate changes with it. Results are for the \
+                 most common state; the others are shown",
                 shares.join(", ")
             ),
-            "have the virtual CPUs pinned by whoever runs the host (virsh vcpupin), or use a machine without a hypervisor",
+            "have the virtual CPUs pinned on the host (virsh vcpupin), or use a machine without a hypervisor",
         ),
     }
 }
@@ -142,7 +142,7 @@ fn steadiness(readings: &mut [f64]) -> Check {
         name: NAME,
         status,
         finding,
-        fix: Some("stop what else runs here (top -d1), or use a machine without neighbours".into()),
+        fix: Some("stop other processes (top -d1), or use a machine without neighbours".into()),
     }
 }
 
@@ -151,7 +151,7 @@ fn irqbalance<'a>(mut names: impl Iterator<Item = &'a str>) -> Check {
     if names.any(|name| name == "irqbalance") {
         Check::warn(
             NAME,
-            "running: it moves interrupts between CPUs while we measure",
+            "running: it moves interrupts between CPUs during measurements",
             "sudo systemctl stop irqbalance",
         )
     } else {

@@ -39,11 +39,11 @@ pub(super) fn is_root() -> bool {
 /// Judges `/proc/self/status` and `/proc/self/uid_map`.
 fn privileges(status: &str, uid_map: &str) -> Check {
     const NAME: &str = "privileges";
-    const FIX: &str = "sudo fwdlab doctor, and sudo for measuring";
+    const FIX: &str = "sudo fwdlab doctor, and sudo for measurements";
     if effective_user(status) != Some(0) {
         return Check::warn(
             NAME,
-            "not root: slower senders, nothing pinned, no frames counted in XDP",
+            "not root: slower senders, no pinning, no counting in XDP",
             FIX,
         );
     }
@@ -64,7 +64,7 @@ fn privileges(status: &str, uid_map: &str) -> Check {
         .map(|(_, name, purpose)| format!("{name} ({purpose})"))
         .collect();
     if missing.is_empty() {
-        Check::ok(NAME, "root, with all capabilities that measuring uses")
+        Check::ok(NAME, "root, with all capabilities needed for measurements")
     } else {
         Check::warn(
             NAME,
@@ -88,8 +88,8 @@ fn user_namespaces(
     let off = |sysctl: &str, value: u32| {
         Check::fail(
             NAME,
-            format!("{sysctl} forbids them, and without root nothing else is left"),
-            format!("sudo sysctl -w {sysctl}={value}, or sudo for measuring"),
+            format!("{sysctl} forbids them, and without root there is no alternative"),
+            format!("sudo sysctl -w {sysctl}={value}, or sudo for measurements"),
         )
     };
     if max == Some("0") {

@@ -58,7 +58,7 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
         Err(error) => {
             return vec![Check::fail(
                 NAMESPACES,
-                format!("cannot run unshare to try them: {error}"),
+                format!("cannot run unshare to test them: {error}"),
                 "apt-get install util-linux",
             )];
         }
@@ -100,31 +100,31 @@ fn made(child: &mut Child) -> Made {
 }
 
 fn namespace_and_ports(made: &Made, root: bool) -> Vec<Check> {
-    let namespace = Check::ok(NAMESPACES, "one was made and is gone again");
+    let namespace = Check::ok(NAMESPACES, "one was created and removed again");
     match made {
         Made::Namespace(said) if said.contains("not found") => {
-            vec![namespace, Check::skip(VETH, "cannot be tried without ip")]
+            vec![namespace, Check::skip(VETH, "cannot be tested without ip")]
         }
         Made::Nothing(said) => vec![Check::fail(
             NAMESPACES,
-            format!("cannot make one: {said}"),
+            format!("cannot create one: {said}"),
             if root {
                 "run outside of the container, or start it with --privileged"
             } else {
-                "sudo fwdlab doctor, and sudo for measuring"
+                "sudo fwdlab doctor, and sudo for measurements"
             },
         )],
         Made::Namespace(said) => vec![
             namespace,
             Check::fail(
                 VETH,
-                format!("cannot make a pair of ports: {said}"),
+                format!("cannot create a pair of ports: {said}"),
                 "sudo modprobe veth",
             ),
         ],
         Made::Ports => vec![
             namespace,
-            Check::ok(VETH, "a pair of ports was made and is gone again"),
+            Check::ok(VETH, "a pair of ports was created and removed again"),
         ],
     }
 }

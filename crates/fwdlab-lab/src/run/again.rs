@@ -1,6 +1,6 @@
 //! The result of a stored run once more, from what was measured: what `fwdlab runs verify` holds the kept one against.
 //!
-//! It measures nothing and knows no file. What cannot be derived is said, with the reason. Start with [`derive`].
+//! It measures nothing and knows no file. What cannot be derived is said, with the reason. Start with [`derive()`].
 
 use fwdlab_measure::campaign::summarise as of_iterations;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
@@ -221,7 +221,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
             Err(why) => {
                 again
                     .differences
-                    .push(format!("what was asked makes no sense: {why}"));
+                    .push(format!("the parameters are invalid: {why}"));
                 return;
             }
         };
@@ -232,7 +232,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
             let place = format!("trial {}", record.trial);
             let Some((question, _)) = session.next_trial() else {
                 again.differences.push(format!(
-                    "{place}: nothing is asked for after the trials before it"
+                    "{place}: no trial is requested after the trials before it"
                 ));
                 return;
             };
@@ -299,6 +299,7 @@ fn differences(place: &str, kept: &Value, derived: &Value, found: &mut Vec<Strin
             }
         }
         (Value::Number(a), Value::Number(b)) if same(a.as_f64(), b.as_f64()) => {}
+        (Value::String(a), Value::String(b)) if is_reworded(a, b) => {}
         _ if kept == derived => {}
         _ => found.push(told(place, Some(kept), Some(derived))),
     }
@@ -309,6 +310,17 @@ fn same(a: Option<f64>, b: Option<f64>) -> bool {
         return false;
     };
     (a - b).abs() <= TOLERANCE * a.abs().max(b.abs()).max(1.0)
+}
+
+/// Do two sentences have the same figures? The program that wrote the run may have had other words for them.
+fn is_reworded(kept: &str, derived: &str) -> bool {
+    let figures = |text: &str| -> Vec<String> {
+        let parts = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+        let trimmed = parts.map(|part| part.trim_matches('.').to_owned());
+        trimmed.filter(|part| !part.is_empty()).collect()
+    };
+    let is_sentence = |text: &str| text.contains(' ');
+    is_sentence(kept) && is_sentence(derived) && figures(kept) == figures(derived)
 }
 
 fn told(place: &str, kept: Option<&Value>, derived: Option<&Value>) -> String {
@@ -353,6 +365,18 @@ mod tests {
             [
                 "cases[0].more: the result says nothing, the trials say 1",
                 "cases[0].rate: the result says 815000.0, the trials say 855000.0",
+            ]
+        );
+        again.compare(
+            "words",
+            &["1.5 % lost, at most.", "1 frame lost", "ndr"],
+            &["lost: up to 1.5 %", "2 frames lost", "pdr"],
+        );
+        assert_eq!(
+            again.differences.split_off(2),
+            [
+                "words[1]: the result says \"1 frame lost\", the trials say \"2 frames lost\"",
+                "words[2]: the result says \"ndr\", the trials say \"pdr\"",
             ]
         );
         again.compare("n", &vec![0; 100], &vec![1; 100]);

@@ -120,7 +120,7 @@ impl Parameters {
             None => None,
         };
         if campaign.bed.engine == Engine::XdpLive && sends_bursts(&campaign.procedure) {
-            let why = "xdp-live sends no bursts; say af-packet or af-xdp, or leave engine out";
+            let why = "xdp-live cannot send bursts; use af-packet or af-xdp, or omit engine";
             return Err(campaign.error(&["bed", "engine"], why).into());
         }
         let speed = super::line(dut.as_ref(), campaign.bed.link).map(|line| line.speed);
@@ -311,8 +311,7 @@ fn profiles(
     let mut profiles: BTreeMap<String, Arc<ProfileFrames>> = BTreeMap::new();
     for case in &mut cases {
         if sends_bursts(&campaign.procedure) && case.variant.has_own_times() {
-            let why =
-                "a profile and broadcasts have times of their own; measure bursts without them";
+            let why = "profiles and broadcasts have their own timing; measure bursts without them";
             return Err(campaign.error(&["procedure"], why));
         }
         let Some(name) = &case.variant.profile else {
@@ -346,7 +345,7 @@ fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
     }
     match (campaign.seed, text.contains("seed")) {
         (Some(_), true) => {
-            let why = "seed stands in dut and in the campaign: say one of them";
+            let why = "seed is given in dut and in the campaign: give only one of them";
             return Err(wrong(why.into()));
         }
         (Some(seed), false) => dut.seed = seed,
@@ -420,8 +419,8 @@ fn changes(parameters: &Parameters) -> Vec<String> {
                  of them"
             }
             _ => {
-                "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for every iteration of \
-                 every test case, removed after it; nothing outside of them"
+                "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for \
+                 every iteration of every test case and removed after it; nothing outside them"
             }
         }
         .to_owned(),

@@ -14,6 +14,7 @@ use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Asked as Made, Question};
 use fwdlab_model::result::{HoldUps, Stratum, TrialRecord, Validity};
 use fwdlab_model::trial::Stream;
+use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
 use super::device::{self, Device};
@@ -106,7 +107,7 @@ pub(super) fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
 /// Words for trials that were invalid.
 pub(super) fn invalid(invalid: u32, all: usize) -> Option<String> {
     (invalid > 0)
-        .then(|| format!("{invalid} of {all} trials were invalid: repeated, kept, never used"))
+        .then(|| format!("{invalid} of {all} trials were invalid: repeated, kept, not used"))
 }
 
 impl Pace {
@@ -310,8 +311,9 @@ impl Course<'_> {
         }
         pace.corrected = true;
         let text = format!(
-            "now that the DUT has lost frames: about {:.0} s more, {trials} trials",
-            time.as_secs_f64()
+            "after the first lost frames: about {:.0} s more, {}",
+            time.as_secs_f64(),
+            counted(trials as usize, "trial")
         );
         Some(EventKind::Note { text })
     }

@@ -257,7 +257,10 @@ pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
         doubts.push(crate::user_namespace::MISSING.to_owned());
     }
     if !common.placement.is_separate() {
-        doubts.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
+        doubts.push(
+            "generator and DUT share a CPU: these figures only compare settings on this machine"
+                .into(),
+        );
     }
     doubts
 }
@@ -295,8 +298,8 @@ fn offer_some(bench: &mut Bench<'_>, stream: &Stream, frames: u64) -> Result<Cou
         }
     }
     Err(LabError::Preflight(format!(
-        "the generator sent no frame in {PROOFS} times {} ms at {PROOF_LOAD_PPS} frames/s: its CPU is busy (fwdlab doctor says with \
-         what): end that, or give the DUT another with --dut-cpus",
+        "the generator sent no frame in {PROOFS} times {} ms at {PROOF_LOAD_PPS} frames/s: its CPU is busy (fwdlab doctor \
+         names the processes): end them, or give the DUT another CPU with --dut-cpus",
         time.as_millis()
     )))
 }
@@ -394,7 +397,8 @@ impl Real<'_> {
                 sent: counters.generator_sent,
                 received: 0,
                 why: format!(
-                    "{} reached the DUT's input and {} left at its output; the bed routes IP without tags, labels and tunnels",
+                    "{} reached the DUT's input and {} left at its output; the bed routes only IP without tags, labels and \
+                     tunnels",
                     frames_at(counters, &Stage::DutInput),
                     frames_at(counters, &Stage::DutOutput)
                 ),
@@ -413,7 +417,7 @@ impl Real<'_> {
             return Ok(());
         }
         Err(LabError::Preflight(format!(
-            "the filters do not deny what they should: of {} frames from other addresses {} reached the DUT and {} came back",
+            "the filters do not deny what they should: of {} frames from other addresses, {} reached the DUT and {} came back",
             all.generator_sent,
             frames_at(&all, &Stage::DutInput),
             all.receiver_received
@@ -433,7 +437,7 @@ impl Real<'_> {
         let max = SUSTAINED * held;
         let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
         let source = format!(
-            "{:.0} % of the {held:.0} frames per second that the tester could hold",
+            "{:.0} % of the {held:.0} frames per second that the tester could sustain",
             100.0 * SUSTAINED
         );
         Ok(((max / digits).floor() * digits, source))
@@ -448,7 +452,7 @@ impl Real<'_> {
         for _ in 0..LOOKS {
             match look(self, run) {
                 Err(error @ LabError::Disturbed { .. }) => {
-                    run.warn(format!("while a load was sought: {error}"))?;
+                    run.warn(format!("during the search for a load: {error}"))?;
                     self.mend(run)?;
                 }
                 found => return found,

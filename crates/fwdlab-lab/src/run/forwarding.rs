@@ -73,7 +73,7 @@ pub(super) fn run(
                 );
                 run.tell(EventKind::Note {
                     text: format!(
-                        "too noisy so far, but as many iterations again may do: {} more trials, about {:.0} s",
+                        "too noisy so far, but doubling the iterations may be enough: {} more trials, about {:.0} s",
                         plan.planned(),
                         (per_trial * plan.planned() as u32).as_secs_f64()
                     ),
@@ -102,7 +102,7 @@ pub(super) fn run(
                 Some(known) => known,
                 None => match overload(parameters, &mut bench, stream) {
                     Err(error @ LabError::Disturbed { .. }) => {
-                        run.warn(format!("while a load was sought: {error}"))?;
+                        run.warn(format!("during the search for a load: {error}"))?;
                         plan.record(&planned, false);
                         standing = None;
                         continue;
@@ -241,7 +241,7 @@ pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Readi
             "not read: there is no probe, for no CPU of the DUT is this machine's".into()
         }
         _ if !placement.is_separate() => "not read: generator and DUT share a CPU".to_owned(),
-        _ => "not read: it needs real-time priority (root), and the other CPUs for microseconds"
+        _ => "not read: it needs real-time priority (root), and the other CPUs for a few microseconds"
             .into(),
     };
     facts.placement.insert("distance".into(), told);
@@ -466,7 +466,10 @@ fn summary(
         warnings.push(crate::user_namespace::MISSING.to_owned());
     }
     if !parameters.placement.is_separate() {
-        warnings.push("generator and DUT share a CPU: these figures compare settings on this machine and nothing else".into());
+        warnings.push(
+            "generator and DUT share a CPU: these figures only compare settings on this machine"
+                .into(),
+        );
     }
     let smallest = test_cases
         .iter()

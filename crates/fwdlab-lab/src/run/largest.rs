@@ -38,7 +38,7 @@ impl Bounds {
         let asked = self.asked_pps(mean).map_err(LabError::Preflight)?;
         let is_asked = asked.is_some();
         let (pps, source) = match asked {
-            Some(pps) => (pps, "as asked for".into()),
+            Some(pps) => (pps, "as requested".into()),
             None => held()?,
         };
         let mut limit = Limit::new(frame_size, mean, self.line, pps, source);
@@ -56,8 +56,8 @@ impl Bounds {
         self.largest(frame_size, mean, || match dut.tester_limit_pps(mean) {
             Some(pps) => Ok((pps, "what the simulated tester can offer".into())),
             None => Err(LabError::Preflight(
-                "the simulated tester has no limit: say --max or --link, or generator=12Mpps or link=10Gbps in --dut (in a \
-                 campaign max or link in [bed])"
+                "the simulated tester has no limit: add --max or --link, or generator=12Mpps or link=10Gbps in --dut (in a \
+                 campaign, max or link in [bed])"
                     .into(),
             )),
         })
@@ -87,7 +87,7 @@ impl Bounds {
         let line = limit.line?;
         (self.asked.is_none() && !limit.reaches_line_rate()).then(|| {
             format!(
-                "the tester does not fill the {line}: of {:.0} frames per second of {:.0} bytes the largest load is {:.0} ({})",
+                "the tester cannot fill the {line}: of {:.0} frames per second of {:.0} bytes, the largest load is {:.0} ({})",
                 line.rate_pps(limit.mean),
                 limit.mean.bytes(),
                 limit.max_load_pps,
@@ -125,7 +125,7 @@ mod tests {
         );
         assert_eq!(find(None, 5e6, 1518).unwrap(), (8127.0, at_line, false));
         assert_eq!(find(None, 9e4, 64).unwrap(), (9e4, "held".into(), true));
-        let asked = "as asked for".to_owned();
+        let asked = "as requested".to_owned();
         assert_eq!(
             find(Some("50%"), 9e4, 64).unwrap(),
             (74_404.0, asked.clone(), false)
@@ -150,7 +150,7 @@ mod tests {
         };
         let size = FrameSize::MIN;
         let error = none.on(&Dut::default(), size, size.into()).unwrap_err();
-        assert!(error.to_string().contains("no limit: say --max or --link"));
+        assert!(error.to_string().contains("no limit: add --max or --link"));
         let dut: Dut = "generator=1e5,link=100M".parse().unwrap();
         let bounds = Bounds {
             line: dut.line(),

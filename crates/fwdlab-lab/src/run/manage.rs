@@ -96,15 +96,16 @@ impl Management {
         tell(
             "management",
             format!(
-                "SNMPv2c queries, one at the begin of every second of each trial, over a management port of its own and not among the \
-                 test frames: GET sysUpTime.0 (1.3.6.1.2.1.1.3.0), community {COMMUNITY}, {} -> {} UDP port {PORT}; answers must fit one \
+                "SNMPv2c queries, one at the start of every second of each trial, over a dedicated management port and not \
+                 among the test frames: GET sysUpTime.0 (1.3.6.1.2.1.1.3.0), community {COMMUNITY}, {} -> {} UDP port {PORT}; \
+                 answers must fit one \
                  frame and come within {} ms\nagent: {}\nquery: {}\nanswer: {}\n",
                 ends.tester,
                 ends.dut,
                 PATIENCE.as_millis(),
                 match &agent {
                     Some(agent) => agent.words.as_str(),
-                    None => "one that runs on the DUT already",
+                    None => "one that already runs on the DUT",
                 },
                 hex(&get_up_time(COMMUNITY, asker.request_id)),
                 hex(&answer)
@@ -238,7 +239,7 @@ impl Asker {
         }
         if response.request_id != self.request_id {
             return Some(Said::Wrong(format!(
-                "the answer is to another request: {} instead of {}",
+                "the answer is for another request: {} instead of {}",
                 response.request_id, self.request_id
             )));
         }
@@ -332,7 +333,8 @@ pub(super) fn doubts(trials: &[TrialRecord]) -> Option<String> {
     (all.answered < all.asked).then(|| {
         let reason = all.reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
         format!(
-            "the DUT's management did not keep up: of {} SNMP queries {} had no answer and {} a wrong one{reason} (RFC 2544 §11.2)",
+            "the DUT's management did not keep up: of {} SNMP queries, {} had no answer and {} a wrong one{reason} (RFC 2544 \
+             §11.2)",
             all.asked,
             all.missing(),
             all.wrong
@@ -367,7 +369,7 @@ mod tests {
             (answer(9, 51), "another request"),
             (answer(8, 49), "fell from 50 to 49"),
             (vec![0x30; ONE_FRAME + 1], "one frame"),
-            (b"hello".to_vec(), "no SNMPv2c"),
+            (b"hello".to_vec(), "not an SNMPv2c"),
         ] {
             match asker.judge(&message) {
                 Some(Said::Wrong(why)) => assert!(why.contains(words), "{why}"),

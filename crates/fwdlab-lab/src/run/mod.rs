@@ -159,8 +159,8 @@ pub fn start<'a>(
 }
 
 /// The first thing to do where a measurement without root is not to be relied on.
-const WITHOUT_ROOT: &str = "run it with sudo: without root whatever else runs takes the CPUs of generator and DUT at any time, and the \
-                            distance of the CPUs cannot be read";
+const WITHOUT_ROOT: &str = "run it with sudo: without root, other processes take the CPUs of generator and DUT at any time, \
+    and the distance of the CPUs cannot be read";
 
 /// Does the work of a run, and closes the run when it fails.
 fn carry_out<'a>(
@@ -514,7 +514,7 @@ fn configure(
     let proof = does_forward(bed, dut, tester, stream, &with)?;
     if proof.received < proof.sent {
         let text = format!(
-            "with {with} only {} of {} test frames at a low rate came back",
+            "with {with}, only {} of {} test frames at a low rate came back",
             proof.received, proof.sent
         );
         run.warn(text)?;

@@ -13,6 +13,7 @@ use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::result::{Summary, Validity};
 use fwdlab_model::trial::Stream;
+use fwdlab_model::units::counted;
 use fwdlab_model::version::RUN_FORMAT;
 
 use super::trial::{Bench, Counted};
@@ -312,15 +313,16 @@ fn intended(
         if let Some(pps) = bench.overload(stream)?.load_pps {
             return match (parameters.within_line(Some(pps), stream), parameters.line) {
                 (Some(most), Some(line)) if most < pps => Err(LabError::Preflight(format!(
-                    "a comparison needs overload, {pps:.0} frames per second of this DUT, and the {line} carries {most:.0}. A \
-                     load below saturation can be forced with --load 100%, but shows no difference"
+                    "a comparison needs overload, {pps:.0} frames per second of this DUT, and the {line} carries {most:.0}. \
+                     --load 100% forces a load below saturation, but it shows no difference"
                 ))),
                 _ => Ok(pps),
             };
         }
     }
     Err(LabError::Preflight(
-            "the generator cannot overload this DUT, and a comparison needs overload. A load below saturation can be forced with --load 500kpps, but shows no difference".into(),
+            "the generator cannot overload this DUT, and a comparison needs overload. --load 500kpps forces a load below \
+             saturation, but it shows no difference".into(),
     ))
 }
 
@@ -369,8 +371,10 @@ fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summ
     let blocks: usize = rebuilds.iter().map(|r| r.blocks).sum();
     let left_out: usize = rebuilds.iter().map(|r| r.not_offered).sum();
     let said = format!(
-        "{} rebuilds, {blocks} blocks of slices; {left_out} blocks left out because the generator was held up",
-        rebuilds.len()
+        "{}, {} of slices; {} left out because the sender stalled",
+        counted(rebuilds.len(), "rebuild"),
+        counted(blocks, "block"),
+        counted(left_out, "block")
     );
     let noise = trust::of_comparisons(&all, &control, said);
     let mut warnings = Vec::new();

@@ -110,14 +110,14 @@ impl ProfileFrames {
         {
             if let Some(stream) = traffic.unknown().first() {
                 return Err(format!(
-                    "profile {}, stream {stream}: frames without a signature would not be known when they come back, and all would \
-                     count as lost; give them room for one (a larger size), or signature = true",
+                    "profile {}, stream {stream}: frames without a signature could not be recognised when they come back, and \
+                     all would count as lost; give them room for one (a larger size), or signature = true",
                     profile.name
                 ));
             }
             if Beside::of(traffic).share(traffic) >= 1.0 {
                 return Err(format!(
-                    "profile {}: no frame of it is one that a router forwards",
+                    "profile {}: a router forwards none of its frames",
                     profile.name
                 ));
             }
@@ -664,7 +664,7 @@ mod tests {
                 "[[stream]]\nlayers = [\"ipv4\", \"tcp\"]\nsize = 64\n",
                 "signature = true",
             ),
-            ("[[stream]]\nlayers = [\"arp\"]\n", "no frame of it"),
+            ("[[stream]]\nlayers = [\"arp\"]\n", "a router forwards none"),
         ] {
             assert!(of(text).unwrap_err().contains(words), "{text}");
         }

@@ -407,7 +407,7 @@ impl Session {
                     EngineError::Unsupported {
                         engine: name,
                         what: format!(
-                            "send into {}: of {handed_over} frames that the kernel took none left the port (the other end of \
+                            "send into {}: the kernel accepted {handed_over} frames, but none left the port (the other end of \
                              a veth needs NAPI for live frames: ethtool -K PEER gro on)",
                             sending.port.spec.interface
                         ),

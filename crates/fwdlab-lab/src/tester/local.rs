@@ -37,8 +37,10 @@ pub(crate) fn open(
         tester.capabilities().summary
     );
     match choice.mode {
-        Some(_) => words.push_str(", as asked for"),
-        None if rejected.is_empty() => words.push_str(", the fastest; it proved every path"),
+        Some(_) => words.push_str(", as requested"),
+        None if rejected.is_empty() => {
+            words.push_str(", the fastest engine that passed the path check")
+        }
         None => {
             let names: Vec<&str> = rejected.iter().map(|r| r.engine).collect();
             words.push_str(&format!("; not possible here: {}", names.join(", ")));

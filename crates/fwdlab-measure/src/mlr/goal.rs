@@ -85,7 +85,7 @@ impl Goal {
                 Ok(())
             } else {
                 Err(format!(
-                    "the {what} must be 0 or more and below 1, not {value}"
+                    "the {what} must be at least 0 and below 1, not {value}"
                 ))
             }
         };
@@ -97,13 +97,13 @@ impl Goal {
         }
         if self.expansion < 2 {
             return Err(format!(
-                "the expansion must be 2 or more, not {}",
+                "the expansion must be at least 2, not {}",
                 self.expansion
             ));
         }
         if self.preceding_targets > 30 {
             return Err(format!(
-                "{} preceding targets; 30 are the most",
+                "{} preceding targets; the maximum is 30",
                 self.preceding_targets
             ));
         }

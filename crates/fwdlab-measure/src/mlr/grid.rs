@@ -40,7 +40,7 @@ impl Grid {
             n = wanted.ceil();
             if n > MOST_STEPS {
                 return Err(format!(
-                    "no grid between {min} and {max} frames per second suits the widths {widths:?}"
+                    "no grid between {min} and {max} frames per second fits the widths {widths:?}"
                 ));
             }
         }

@@ -62,7 +62,7 @@ pub struct Planned {
 pub enum Reason {
     /// To warm the DUT up.
     WarmUp,
-    /// The first look: what comes out at the largest load.
+    /// The first look: the output at the largest load.
     Maximum,
     /// The first guesses from the forwarding rate seen.
     Estimate,
@@ -96,10 +96,10 @@ impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Strategy::Halve => "halve the interval of the coarser target",
-            Strategy::RefineLow => "measure its lower end longer",
-            Strategy::RefineHigh => "measure its upper end longer",
-            Strategy::ExtendDown => "no load met it yet: go down",
-            Strategy::ExtendUp => "every load met it yet: go up",
+            Strategy::RefineLow => "measure its lower bound longer",
+            Strategy::RefineHigh => "measure its upper bound longer",
+            Strategy::ExtendDown => "no load has met it yet: go down",
+            Strategy::ExtendUp => "every load has met it so far: go up",
             Strategy::Bisect => "between its bounds",
         })
     }

@@ -45,7 +45,7 @@ pub fn check_width(goals: &[Named], min_load_pps: f64) -> Result<(), String> {
         if frames < 1.0 {
             return Err(format!(
                 "goal {}: a width of {} at the smallest load of {min_load_pps} frames per second is {frames:.2} frames in a trial of \
-                 {seconds} s; a resolution below one frame means nothing: raise --min or the width, or make trials longer",
+                 {seconds} s; a resolution below one frame is meaningless: raise --min or the width, or use longer trials",
                 named.name, named.goal.width
             ));
         }
@@ -57,7 +57,7 @@ pub fn check_width(goals: &[Named], min_load_pps: f64) -> Result<(), String> {
 pub fn reason(planned: &Planned, goals: &[Named]) -> String {
     match planned.reason {
         Reason::WarmUp => "warms the DUT up; its result is not used".into(),
-        Reason::Maximum => "first look: what comes out at the largest load".into(),
+        Reason::Maximum => "first look: the output at the largest load".into(),
         Reason::Estimate => "a guess from the forwarding rate seen before".into(),
         Reason::Goal { goal, strategy } => format!("{}: {strategy}", goals[goal].label),
     }
@@ -84,7 +84,7 @@ pub fn says(search: &Search, planned: &Planned, goals: &[Named], loss_ratio: f64
             };
             let known = match classify(made, target) {
                 Class::Lower => "this load meets it",
-                Class::Upper => "this load does not meet it",
+                Class::Upper => "this load fails it",
                 Class::Undecided => "this load is open",
             };
             format!("{}: {quality}, {known}", named.label)
@@ -109,13 +109,13 @@ pub fn goals(search: &Search, goals: &[Named], short_from_pps: Option<f64>) -> V
             let mut verdict = match (lower, upper) {
                 (None, None) => "nothing is known".to_owned(),
                 (None, Some(0)) => "not even the smallest load meets it".into(),
-                (None, Some(_)) => "no load is known that meets it".into(),
+                (None, Some(_)) => "no load is known to meet it".into(),
                 (Some(_), None) if lower == Some(grid.last()) => {
                     "the largest load meets it: the DUT may do more".into()
                 }
-                (Some(_), None) => "no load is known that does not meet it".into(),
+                (Some(_), None) => "no load is known to fail it".into(),
                 (Some(_), Some(_)) if outcome.is_regular => "found".into(),
-                (Some(_), Some(_)) => "between its bounds, which are wider than asked for".into(),
+                (Some(_), Some(_)) => "between its bounds, which are wider than requested".into(),
             };
             if near_limit && upper.is_some() {
                 verdict.push_str("; ");
@@ -160,11 +160,11 @@ pub fn course(search: &Search) -> Vec<SearchStep> {
 pub fn failure(search: &Search, goals: &[Named]) -> Option<String> {
     search.failure().map(|failure| match failure {
         Failure::MinimumLoad { goal } => format!(
-            "the smallest load does not meet {}: look for the fault, or search from a smaller load",
+            "the smallest load fails {}: look for a fault, or search from a smaller load",
             goals[*goal].label
         ),
         Failure::TimeLimit => {
-            "the time limit came first; bounds that are known are given".to_owned()
+            "the time limit was reached; the bounds known so far are given".to_owned()
         }
     })
 }
@@ -218,7 +218,10 @@ pub fn shortened(goals: &[Named], line: Option<Line>, simulated: bool) -> Vec<St
         &|goal| goal.final_trial.as_nanos() < MINUTE_NS,
         "trials shorter than 60 s",
     );
-    points.push("no wait of 2 s for late frames and of 5 s after a trial, addresses are not learned in every trial".into());
+    points.push(
+        "no wait of 2 s for late frames and 5 s after a trial, no address learning in every trial"
+            .into(),
+    );
     points.push("one frame size, not all of RFC 2544 §9".into());
     if simulated {
         points.push("the DUT is simulated".into());
@@ -292,11 +295,7 @@ mod tests {
         let all = goals(&search, &named, None);
         assert_eq!(all[0].verdict, "not even the smallest load meets it");
         assert_eq!(all[0].relevant_upper_bound_index, Some(0));
-        assert!(
-            failure(&search, &named)
-                .unwrap()
-                .contains("does not meet ndr")
-        );
+        assert!(failure(&search, &named).unwrap().contains("fails ndr"));
 
         // loses at low loads and not at high ones: a lower bound above an upper one does not count
         let (search, named) = searched("ndr", |load| if load < 2e6 { 0.1 } else { 0.0 });

@@ -23,7 +23,7 @@ pub struct Named {
     pub goal: Goal,
 }
 
-/// Reads goals, parted by `;`. One part is a list of presets, or a definition: `key=value` parted by commas, which may
+/// Reads goals, separated by `;`. One part is a list of presets, or a definition: `key=value` separated by commas, which may
 /// begin with the preset that it changes (`pdr,width=0.01`). What is not said is as in `ndr`.
 ///
 /// # Errors
@@ -57,13 +57,13 @@ pub fn parse(text: &str) -> Result<Vec<Named>, String> {
     }
     if goals.is_empty() {
         return Err(format!(
-            "no goal is named; there are {}, and definitions: {KEYS}",
+            "no goal is given; presets: {}; keys of definitions: {KEYS}",
             PRESETS.join(", ")
         ));
     }
     for (index, named) in goals.iter().enumerate() {
         if goals[..index].iter().any(|other| other.goal == named.goal) {
-            return Err(format!("the goal `{}` is there twice", named.name));
+            return Err(format!("the goal `{}` is given twice", named.name));
         }
     }
     Ok(goals)
@@ -72,7 +72,7 @@ pub fn parse(text: &str) -> Result<Vec<Named>, String> {
 fn preset(name: &str) -> Result<Goal, String> {
     Goal::preset(name).ok_or_else(|| {
         format!(
-            "`{name}` is no goal: there are {}, and definitions: {KEYS}",
+            "`{name}` is not a goal; presets: {}; keys of definitions: {KEYS}",
             PRESETS.join(", ")
         )
     })
@@ -85,7 +85,7 @@ fn definition(text: &str, label: String) -> Result<Named, String> {
         let Some((key, value)) = item.split_once('=') else {
             if place > 0 {
                 return Err(format!(
-                    "goal `{text}`: `{item}` is no key=value; presets of their own are parted by `;`"
+                    "goal `{text}`: `{item}` is not key=value; separate goals by `;`"
                 ));
             }
             goal = preset(item)?;
@@ -221,11 +221,11 @@ mod tests {
     #[test]
     fn wrong_goals_say_what_is_right() {
         for (text, words) in [
-            ("", "no goal is named; there are ndr"),
-            ("; ,", "`` is no goal"),
+            ("", "no goal is given; presets: ndr"),
+            ("; ,", "`` is not a goal"),
             (
                 "npr",
-                "`npr` is no goal: there are ndr, pdr, rfc2544, tst009, strict",
+                "`npr` is not a goal; presets: ndr, pdr, rfc2544, tst009, strict",
             ),
             ("ndr,ndr", "twice"),
             ("loss=0;ndr", "twice"),
@@ -233,11 +233,11 @@ mod tests {
             ("loss=x", "loss=0.005"),
             ("los=0", "no key `los`. Keys: loss=0"),
             ("loss=0,loss=1", "`loss` is given twice"),
-            ("loss=0,pdr", "parted by `;`"),
+            ("loss=0,pdr", "separate goals by `;`"),
             ("final=10s,sum=5s", "shorter than one final trial"),
             ("initial=2s", "shorter than the initial"),
             ("width=0", "never reached"),
-            ("expansion=1", "2 or more"),
+            ("expansion=1", "at least 2"),
             ("preceding=-1", "whole number"),
             ("final=0", "above 0"),
             ("fail-fast=1", "yes or no"),

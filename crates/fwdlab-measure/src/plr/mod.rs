@@ -106,7 +106,7 @@ impl Plr {
         let least: u64 = (1..=6).map(|k| LENGTH_STEP_NS * (k + LENGTH_OFFSET)).sum();
         if p.duration_ns < least {
             return Err(format!(
-                "six trials are the least, and take {:.1} s",
+                "at least six trials are needed, which take {:.1} s",
                 least as f64 / 1e9
             ));
         }
@@ -271,7 +271,7 @@ impl Procedure for Plr {
             let stdev = deviation.unwrap_or(0.0);
             if change < -3.0 * stdev.max(1e-3) {
                 warnings.push(format!(
-                    "the estimates fell by {:.1} % in the second half: the DUT drifts, and the method assumes that it does not",
+                    "the estimates fell by {:.1} % in the second half: the DUT drifts, but the method assumes a stable DUT",
                     -100.0 * change
                 ));
             }
@@ -282,14 +282,14 @@ impl Procedure for Plr {
                 "nothing was lost at any load: the critical load is above the largest".into()
             }
             () if !clean && upper.is_some_and(|pps| pps < p.min_load_pps) => {
-                "more than the ratio is lost even at the smallest load".into()
+                "the loss ratio is exceeded even at the smallest load".into()
             }
             () if objection.is_some() => format!(
-                "not found: {}, and the method asks for a DUT that stays as it is",
+                "not found: {}, and the method requires a stable DUT",
                 objection.unwrap_or_default()
             ),
             () if !is_bounded => format!(
-                "not found: what the DUT forwards differs so much from trial to trial that there need be no such load; if there is one, \
+                "not found: the forwarding rate varies so much from trial to trial that such a load may not exist; if it does, \
                  it is below {:.0} frames/s",
                 upper.unwrap_or(p.max_load_pps)
             ),
@@ -298,8 +298,8 @@ impl Procedure for Plr {
         let between = belief.as_ref().map(|belief| belief.between);
         if both.is_some() && between.is_some_and(|share| share > 0.5) {
             warnings.push(
-                "the capacity differs from trial to trial: so rare a loss is known by the shape of the distribution alone, and the interval \
-                 allows for several"
+                "the capacity varies from trial to trial: a loss this rare can only be estimated from the shape of the \
+                 distribution, and the interval allows for several shapes"
                     .into(),
             );
         }

@@ -174,7 +174,7 @@ impl Procedure for BackToBack {
         let p = &self.parameters;
         if let Some(load) = self.refinement() {
             let reason = format!(
-                "the throughput more exactly than to {:.1} % of what is above it",
+                "a more exact throughput than {:.1} % of the gap above it",
                 100.0 * (p.lossy_pps.unwrap_or(load) - p.throughput_pps)
                     / (p.setup.largest_pps() - p.throughput_pps)
             );
@@ -225,7 +225,7 @@ impl Procedure for BackToBack {
         let frames = question.frames();
         if !is_clean && self.attempts < p.verifications {
             self.attempts += 1;
-            return "lost frames; once more, one clean burst is enough".into();
+            return "lost frames; once more, one burst without loss is enough".into();
         }
         self.attempts = 0;
         match (is_clean, self.high) {
@@ -281,14 +281,14 @@ impl Procedure for BackToBack {
         let verdict = match () {
             () if p.throughput_pps <= 0.0 => "not applicable: no throughput was found".to_owned(),
             () if !self.applies() => {
-                "not applicable: the DUT forwards all that can be offered, its buffer is never filled".into()
+                "not applicable: the DUT forwards everything that can be offered, its buffer is never filled".into()
             }
             () if self.near_limit() => format!(
-                "invalid: bursts of the limit of {} frames lost nothing, raise the limit",
+                "invalid: bursts at the limit of {} frames lost nothing; raise the limit",
                 p.limit_frames
             ),
-            () if !self.is_done() => "not all repetitions were made".into(),
-            () if self.found.iter().all(|&burst| burst == 0) => "even a single frame is lost now and then".into(),
+            () if !self.is_done() => "not all repetitions were run".into(),
+            () if self.found.iter().all(|&burst| burst == 0) => "even a single frame is lost occasionally".into(),
             () => "measured".into(),
         };
         let mut further = Vec::new();
@@ -296,11 +296,11 @@ impl Procedure for BackToBack {
             further.push(format!("{} repetitions instead of 50", p.repetitions));
         }
         if p.step_frames > 1 {
-            further.push(format!("bursts known to {} frames", p.step_frames));
+            further.push(format!("burst lengths known to {} frames", p.step_frames));
         }
         if p.setup.line_rate_pps.is_none() {
             further.push(
-                "there is no line: bursts at the largest load of the tester, not at minimum gap"
+                "there is no line rate: bursts at the largest load of the tester, not at minimum gap"
                     .into(),
             );
         }

@@ -58,19 +58,20 @@ impl Bursty {
         let p = &parameters;
         p.setup.check()?;
         let Some(longest) = p.frames.iter().max() else {
-            return Err("no length of a burst was given: RFC 2544 §21 has 16,64,256,1024".into());
+            return Err("no burst length was given: RFC 2544 §21 has 16,64,256,1024".into());
         };
         if p.frames.iter().any(|frames| *frames < 2) {
-            return Err("a burst has at least two frames".into());
+            return Err("a burst needs at least two frames".into());
         }
         if !(p.resolution > 0.0 && p.resolution < 1.0) {
-            return Err(format!("a resolution of {} is none", p.resolution));
+            return Err(format!("{} is not a valid resolution", p.resolution));
         }
         let burst_ns = f64::from(*longest) / p.setup.largest_pps() * 1e9;
         let needed = FEWEST_BURSTS * (p.longest_gap_ns + burst_ns as u64);
         if p.trial_ns < needed {
             return Err(format!(
-                "trials of {} are too short for {FEWEST_BURSTS} bursts of {longest} frames with gaps of up to {}: make them {} or longer",
+                "trials of {} are too short for {FEWEST_BURSTS} bursts of {longest} frames with gaps of up to {}: make them at \
+                 least {} long",
                 time(p.trial_ns),
                 time(p.longest_gap_ns),
                 time(needed)
@@ -101,7 +102,7 @@ impl Bursty {
         match (self.clean, self.lossy) {
             (None, _) => (
                 self.parameters.longest_gap_ns as f64,
-                "the longest gap: one burst must pass alone".into(),
+                "the longest gap: a single burst must pass".into(),
             ),
             (Some(_), None) => (shortest, "no gap at all: the full load".into()),
             // gaps are of many magnitudes
@@ -196,14 +197,14 @@ impl Procedure for Bursty {
             (false, _) => "not all lengths were measured".to_owned(),
             (true, true) => "measured".into(),
             (true, false) => format!(
-                "bursts of {} frames lose some however far apart they are: they do not fit the DUT's buffer",
+                "bursts of {} frames lose frames at any gap: they do not fit into the DUT's buffer",
                 too_long.join(", ")
             ),
         };
         let mut further = Vec::new();
         if p.setup.line_rate_pps.is_none() {
             further.push(
-                "there is no line: bursts at the largest load of the tester, not at minimum gap"
+                "there is no line rate: bursts at the largest load of the tester, not at minimum gap"
                     .into(),
             );
         }

@@ -120,7 +120,7 @@ impl Procedure for FrameLoss {
         self.not_offered += u32::from(!is_clean && loss == 0.0);
         self.clean = if is_clean { self.clean + 1 } else { 0 };
         match self.clean {
-            0 if loss == 0.0 => "no loss, but less than the load was offered: down".into(),
+            0 if loss == 0.0 => "no loss, but the load was not reached: down".into(),
             0 => format!("{} % lost: down", (1e6 * loss).round() / 1e4),
             1 => "no loss: one more".into(),
             _ => "no loss twice: done".into(),
@@ -150,7 +150,7 @@ impl Procedure for FrameLoss {
         }
         if self.not_offered > 0 {
             warnings.push(format!(
-                "at {} loads without loss the generator offered less than it should: they do not count as clean",
+                "at {} loads without loss, the generator did not reach the load: they do not count as free of loss",
                 self.not_offered
             ));
         }

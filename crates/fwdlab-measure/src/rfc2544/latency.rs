@@ -96,7 +96,7 @@ impl Latency {
         }
         if p.tag_from_ns >= p.trial_ns || (p.mode == LatencyMode::Rfc8219 && p.tagged == 0) {
             return Err(format!(
-                "tagging from {} on in a trial of {} finds no frame",
+                "tagging from {} on finds no frame in a trial of {}",
                 time(p.tag_from_ns),
                 time(p.trial_ns)
             ));
@@ -145,7 +145,7 @@ impl Procedure for Latency {
         let p = &self.parameters;
         let point = &self.points[self.current()?];
         let reason = format!(
-            "delay at {} % of the throughput, {} of {}",
+            "latency at {} % of the throughput, {} of {}",
             point.percent,
             point.repetitions.len() + 1,
             p.repetitions
@@ -222,7 +222,7 @@ impl Procedure for Latency {
         let mut warnings = Vec::new();
         if lossy > 0 {
             warnings.push(format!(
-                "{lossy} of the trials lost frames: their delays are those of a full buffer, not of the DUT"
+                "{lossy} of the trials lost frames: their latencies are those of a full buffer, not of the DUT"
             ));
         }
         let timed = || self.points.iter().flat_map(|point| &point.repetitions);
@@ -232,7 +232,7 @@ impl Procedure for Latency {
             && delays.told_p999_ns().is_none()
         {
             warnings.push(format!(
-                "the worst case of {} frames is nearly their largest: 99.9 % needs 10000",
+                "the worst case of {} frames is nearly their maximum: 99.9 % needs 10000",
                 delays.frames
             ));
         }
@@ -248,7 +248,7 @@ impl Procedure for Latency {
                     "the mean of all frames of a trial instead of one tagged frame".to_owned()
                 }
                 LatencyMode::Rfc8219 => format!(
-                    "all frames of a trial timed, from its begin on, instead of {TAGGED} tagged ones or more from 60 s on"
+                    "all frames of a trial timed, from its start, instead of at least {TAGGED} tagged ones from 60 s on"
                 ),
             });
         }
@@ -275,9 +275,9 @@ impl Procedure for Latency {
             }
         };
         let verdict = match (applies, is_done) {
-            (false, _) => "not applicable: no throughput was found to measure it at",
-            (true, false) => "not all repetitions were made",
-            (true, true) if all_were_timed => "measured, with the delays of all frames",
+            (false, _) => "not applicable: no throughput was found at which to measure it",
+            (true, false) => "not all repetitions were run",
+            (true, true) if all_were_timed => "measured, with the latencies of all frames",
             (true, true) => "measured",
         };
         vec![Outcome {

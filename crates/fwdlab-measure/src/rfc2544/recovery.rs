@@ -123,14 +123,14 @@ impl Procedure for Recovery {
         let end_ns = question.stretches[0].duration_ns;
         let Some(last_ns) = answer.last_lost_ns else {
             self.not_overloaded += 1;
-            return "no frame lost: this was no overload".into();
+            return "no frame lost: this was not an overload".into();
         };
         let after_ns = last_ns.saturating_sub(end_ns);
         let rest_ns = self.parameters.rest_ns;
         // within a hundredth of the end it would have gone on
         if after_ns >= rest_ns - rest_ns / 100 {
             self.unended += 1;
-            return "frames were lost until the end of the trial: it has not recovered".into();
+            return "frames were lost until the end of the trial: the DUT did not recover".into();
         }
         self.times_s.push(after_ns as f64 / 1e9);
         format!(
@@ -149,13 +149,13 @@ impl Procedure for Recovery {
         let verdict = match () {
             () if p.throughput_pps <= 0.0 => "not applicable: no throughput was found".to_owned(),
             () if !self.applies() => "not applicable: the tester cannot overload the DUT".into(),
-            () if !is_done => "not all repetitions were made".into(),
+            () if !is_done => "not all repetitions were run".into(),
             () if self.unended > 0 => format!(
                 "in {} of {} trials it did not recover before the end",
                 self.unended, self.course.trials
             ),
             () if self.times_s.is_empty() => {
-                "110 % of the throughput lost no frame: it was no overload".into()
+                "110 % of the throughput lost no frame: it was not an overload".into()
             }
             () if self.times_s.iter().all(|s| *s == 0.0) => {
                 "no frame was lost after the overload".into()
@@ -165,7 +165,7 @@ impl Procedure for Recovery {
         let mut warnings = Vec::new();
         if self.not_overloaded > 0 && !self.times_s.is_empty() {
             warnings.push(format!(
-                "{} of {} trials lost no frame in their overload: they are not used",
+                "{} of {} trials lost no frame in overload: they are not used",
                 self.not_overloaded, self.course.trials
             ));
         }

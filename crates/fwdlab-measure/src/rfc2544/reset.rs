@@ -85,7 +85,7 @@ impl Reset {
         check_load("the load of the reset test", p.load_pps)?;
         if p.load_pps > p.setup.largest_pps() {
             return Err(format!(
-                "a load of {} frames per second: the tester offers {} at most",
+                "a load of {} frames per second: the tester offers at most {}",
                 p.load_pps,
                 p.setup.largest_pps()
             ));
@@ -157,8 +157,8 @@ impl Procedure for Reset {
             .and_then(|outage| Some((outage.first_after_ns? - outage.last_before_ns) as f64 / 1e9));
         self.times_s.push((by_loss, by_timestamp));
         match by_timestamp {
-            Some(seconds) => format!("{by_loss:.3} s by lost frames, {seconds:.3} s by moments"),
-            None => format!("it did not come back within {}", time(p.longest_ns)),
+            Some(seconds) => format!("{by_loss:.3} s by lost frames, {seconds:.3} s by timestamps"),
+            None => format!("the DUT did not come back within {}", time(p.longest_ns)),
         }
     }
 
@@ -178,7 +178,7 @@ impl Procedure for Reset {
         let mut warnings = Vec::new();
         if self.lossy_before > 0 {
             warnings.push(format!(
-                "{} trials lost frames before the reset: the load is more than the DUT carries",
+                "{} trials lost frames before the reset: the load is more than the DUT forwards",
                 self.lossy_before
             ));
         }
@@ -189,13 +189,14 @@ impl Procedure for Reset {
             .any(|(loss, stamp)| (loss - stamp).abs() > 0.02 * stamp + near_s);
         if differ {
             warnings.push(
-                "lost frames and moments give different times: the outage was interrupted, or frames were lost besides".into(),
+                "lost frames and timestamps give different times: the outage was interrupted, or other frames were lost as \
+                 well".into(),
             );
         }
         let verdict = match () {
-            () if !is_done => "not all repetitions were made".to_owned(),
+            () if !is_done => "not all repetitions were run".to_owned(),
             () if gone > 0 => format!(
-                "after {gone} of {} resets it did not come back within {}",
+                "after {gone} of {} resets the DUT did not come back within {}",
                 self.times_s.len(),
                 time(p.longest_ns)
             ),

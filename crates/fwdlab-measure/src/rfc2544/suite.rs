@@ -19,7 +19,7 @@ pub struct Plan {
     pub tests: Vec<Test>,
     /// Duration of the trials that guide a search.
     pub search_ns: u64,
-    /// Duration of the trials that are results.
+    /// Duration of the trials that give results.
     pub final_ns: u64,
     /// Resolution of the throughput relative to itself.
     pub resolution: f64,

@@ -81,15 +81,15 @@ impl Throughput {
         let frames = resolution * largest * (search_ns as f64 / 1e9);
         if !(frames >= 1.0 && resolution.is_finite()) {
             return Err(format!(
-                "a resolution of {} % is {frames:.2} frames in a trial of {} at the largest load: below one frame it means \
-                 nothing, take a coarser resolution or longer trials",
+                "a resolution of {} % is {frames:.2} frames in a trial of {} at the largest load: below one frame it is \
+                 meaningless; use a coarser resolution or longer trials",
                 percent(resolution),
                 time(search_ns)
             ));
         }
         if resolution >= 1.0 {
             return Err(format!(
-                "a resolution of {} % is no finer than the largest load",
+                "a resolution of {} % is not finer than the largest load",
                 percent(resolution)
             ));
         }
@@ -137,7 +137,7 @@ impl Throughput {
             let largest = p.setup.largest_pps();
             let is_first = self.low == 0.0;
             let reason = if is_first {
-                "the largest load first: if nothing is lost there, the search is over"
+                "the largest load first: if nothing is lost there, the search ends"
             } else {
                 "confirm the largest load at full length"
             };
@@ -147,13 +147,13 @@ impl Throughput {
             let seconds = p.search_ns as f64 / 1e9;
             let middle = ((self.low + high) / 2.0 * seconds).round() / seconds;
             let reason = format!(
-                "half way between {:.0} without and {high:.0} with loss",
+                "halfway between {:.0} without and {high:.0} with loss",
                 self.low
             );
             return Some((middle, false, reason));
         }
         (self.low > 0.0).then(|| {
-            let reason = "confirm at full length what the search found".to_owned();
+            let reason = "confirm the result of the search at full length".to_owned();
             (self.low, true, reason)
         })
     }
@@ -192,7 +192,7 @@ impl Procedure for Throughput {
         };
         if !is_clean && self.attempts < self.parameters.verifications {
             self.attempts += 1;
-            return format!("lost frames{early}; once more, one clean trial is enough");
+            return format!("lost frames{early}; once more, one trial without loss is enough");
         }
         self.attempts = 0;
         let is_full = self.parameters.search_ns >= self.parameters.final_ns;
@@ -207,7 +207,7 @@ impl Procedure for Throughput {
             self.step_down *= 2.0;
             self.is_confirmed = false;
             return format!(
-                "lost frames{early}: a short trial had passed, so further down to {:.0}",
+                "lost frames{early}: a short trial had passed, so down to {:.0}",
                 self.low
             );
         }
@@ -237,13 +237,13 @@ impl Procedure for Throughput {
         let mut warnings = Vec::new();
         if self.failed > 0 {
             warnings.push(format!(
-                "confirming trials that failed: {}; buffers hide an excess in short trials, or the DUT is noisy",
+                "confirming trials that failed: {}; buffers hide overload in short trials, or the DUT is noisy",
                 self.failed
             ));
         }
         let verdict = match throughput {
             Some(_) if tester_bound => TESTER_BOUND.into(),
-            Some(pps) if pps >= largest => "no loss at the rate of the line".into(),
+            Some(pps) if pps >= largest => "no loss at line rate".into(),
             Some(_) => "found".to_owned(),
             None if self.is_done || self.low == 0.0 && self.high.is_some() => format!(
                 "frames were lost at every load down to {:.0} frames/s",

@@ -24,7 +24,7 @@ const MOST_CASES: usize = 10_000;
 pub(super) struct Matrix {
     /// Names of configurations, and plain; by default all that are defined, or plain where there are none
     configuration: Option<Several<String>>,
-    /// Frame sizes in bytes, FCS counted; by default the smallest of the IP version
+    /// Frame sizes in bytes, including the FCS; by default the smallest of the IP version
     size: Option<Several<u16>>,
     /// Numbers of flows; by default 2000
     flows: Option<Several<u32>>,
@@ -142,7 +142,7 @@ impl Campaign {
             ("size", matrix.size.is_some()),
         ] {
             if is_said && swept(key) {
-                let why = format!("{key} is what the sweep varies: leave it out of the matrix");
+                let why = format!("the sweep varies {key}: omit it from the matrix");
                 return Err(self.error(&["matrix", key], why));
             }
         }
@@ -164,7 +164,7 @@ impl Campaign {
         }
         for (n, excluded) in matrix.exclude.iter().enumerate() {
             if !cases.iter().any(|case| excluded.leaves_out(case)) {
-                let why = "no test case is so, or it was left out before".into();
+                let why = "no test case matches, or it was excluded before".into();
                 return Err(self.item("exclude", n, why));
             }
             cases.retain(|case| !excluded.leaves_out(case));
@@ -173,7 +173,7 @@ impl Campaign {
             }
         }
         if swept("flows") && matrix.destinations.is_some() {
-            let why = "flows are what the sweep varies: leave destinations out of the matrix";
+            let why = "the sweep varies flows: omit destinations from the matrix";
             return Err(self.error(&["matrix", "destinations"], why));
         }
         if let (true, Some(first)) = (swept("size"), cases.first()) {
@@ -215,14 +215,14 @@ impl Campaign {
             let said = lists.iter().filter(|(_, n)| *n > 1);
             let said: Vec<String> = said.map(|(key, n)| format!("{n} of {key}")).collect();
             let why = format!(
-                "{} are {count} test cases; {MOST_CASES} are the most",
+                "{} are {count} test cases; the maximum is {MOST_CASES}",
                 said.join(" times ")
             );
             return Err(self.error(&["matrix"], why));
         }
         if matrix.exclude.len() > MOST_CASES {
             let why = format!(
-                "{} are excluded; {MOST_CASES} are the most",
+                "{} are excluded; the maximum is {MOST_CASES}",
                 matrix.exclude.len()
             );
             return Err(self.error(&["matrix", "exclude"], why));
@@ -289,7 +289,7 @@ impl Campaign {
             ("destinations", matrix.destinations.is_some()),
         ] {
             if is_said {
-                let why = format!("profiles say what is sent: leave {key} out, or profile");
+                let why = format!("profiles define what is sent: omit {key} or profile");
                 return Err(self.error(&["matrix", key], why));
             }
         }
@@ -297,7 +297,7 @@ impl Campaign {
             Some(sweep) if matches!(sweep.parameter.as_str(), "flows" | "size") => Err(self.error(
                 &["procedure", "sweep", "parameter"],
                 format!(
-                    "profiles say what is sent, {} too: sweep something else, or leave profile out",
+                    "profiles define what is sent, {} included: sweep something else, or omit profile",
                     sweep.parameter
                 ),
             )),
@@ -349,11 +349,11 @@ impl Campaign {
         let wrong = |why: String| Err(self.error(&["matrix", key], why));
         if values.is_empty() {
             return wrong(format!(
-                "no {key} at all: there would be no test case; leave {key} out for the default"
+                "{key} is empty, so there would be no test case; omit {key} for the default"
             ));
         }
         match first_twice(values) {
-            Some(twice) => wrong(format!("{twice} is there twice")),
+            Some(twice) => wrong(format!("{twice} is listed twice")),
             None => Ok(()),
         }
     }

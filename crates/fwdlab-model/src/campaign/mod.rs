@@ -62,7 +62,7 @@ const NOT_YET: [(&[&str], &str); 5] = [
     (&["telemetry"], "telemetry of the DUT"),
     (&["hooks"], "commands before and after"),
     (&["threshold"], "limits that set the exit code"),
-    (&["resume"], "going on after a crash"),
+    (&["resume"], "resuming after a crash"),
     (&["bed", "host"], "test beds on other hosts"),
 ];
 
@@ -130,7 +130,7 @@ pub enum Order {
 pub struct Bed {
     /// What sends: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
     pub engine: Engine,
-    /// What the simulated DUT is like: capacity=1e6,buffer=1000
+    /// Properties of the simulated DUT: capacity=1e6,buffer=1000
     pub dut: Option<String>,
     /// CPUs of the DUT; by default the last one
     pub dut_cpus: Vec<usize>,
@@ -311,24 +311,24 @@ impl Campaign {
         if !is_name(&self.name) {
             return wrong(
                 &["campaign"],
-                "a name has letters, digits, -, _ and ., and at most 64 of them",
+                "a name consists of at most 64 letters, digits, -, _ and .",
             );
         }
         if !(1..=1000).contains(&self.iterations) {
-            return wrong(&["iterations"], "iterations are 1 to 1000");
+            return wrong(&["iterations"], "iterations must be 1 to 1000");
         }
         for (name, parts) in &self.configurations {
             let way = ["configuration", name];
             if name == PLAIN {
                 return wrong(
                     &way,
-                    "plain is the router without any configuration; take another name",
+                    "plain is the router without any configuration; use another name",
                 );
             }
             if !is_name(name) {
                 return wrong(
                     &way,
-                    "a name has letters, digits, -, _ and ., and at most 64 of them",
+                    "a name consists of at most 64 letters, digits, -, _ and .",
                 );
             }
             if parts.is_empty() || parts.iter().any(|part| part.trim().is_empty()) {
@@ -369,7 +369,7 @@ impl Campaign {
             .map(|(count, what, _)| format!("{count} {what}"))
             .collect();
         let why = format!(
-            "{} are {all} trials at least; {MOST_TRIALS} are the most",
+            "{} are at least {all} trials; the maximum is {MOST_TRIALS}",
             said.join(" times ")
         );
         let most = words.iter().max_by_key(|(count, ..)| *count);
@@ -382,14 +382,14 @@ impl Campaign {
         if matches!(bed.max, Some(Rate(LinkLoad::Load(Load::Max)))) {
             return wrong(
                 &["bed", "max"],
-                "say a load such as \"1Mpps\", or leave max out",
+                "give a load such as \"1Mpps\", or omit max",
             );
         }
         if !self.is_simulated() {
             return match bed.dut {
                 Some(_) => wrong(
                     &["bed", "dut"],
-                    "this describes a simulated DUT: say engine = \"sim\", too",
+                    "this describes a simulated DUT: add engine = \"sim\"",
                 ),
                 None => Ok(()),
             };
@@ -397,7 +397,7 @@ impl Campaign {
         if !bed.dut_cpus.is_empty() {
             return wrong(
                 &["bed", "dut-cpus"],
-                "a simulated DUT has no CPUs; leave this out",
+                "a simulated DUT has no CPUs; omit this",
             );
         }
         match self.configurations.is_empty() {
@@ -417,7 +417,7 @@ impl Campaign {
         if sweep.parameter.trim().is_empty() {
             return wrong(
                 "parameter",
-                "what is swept has a name, such as rules".into(),
+                "the swept parameter needs a name, such as rules".into(),
             );
         }
         if let Err((key, why)) = sweep.check_counts() {
@@ -426,17 +426,17 @@ impl Campaign {
         if sweep.values.len() < 2 {
             return wrong(
                 "values",
-                "a sweep has two values or more, the reference first".into(),
+                "a sweep needs at least two values, the reference first".into(),
             );
         }
         if let Some(twice) = first_twice(&sweep.values) {
             return wrong(
                 "values",
-                format!("{twice} is there twice; runs = 3 measures every value three times"),
+                format!("{twice} is listed twice; runs = 3 measures every value three times"),
             );
         }
         if sweep.undo.is_some() && sweep.apply.is_none() {
-            return wrong("undo", "undo goes with apply".into());
+            return wrong("undo", "undo requires apply".into());
         }
         match &sweep.apply {
             Some(_) if self.is_simulated() => wrong(
@@ -444,7 +444,7 @@ impl Campaign {
                 "commands are for the test bed; a simulated DUT has cost= and cliff=".into(),
             ),
             Some(apply) if !apply.contains("{}") => {
-                wrong("apply", "{} stands for the value, and is missing".into())
+                wrong("apply", "{} stands for the value, but is missing".into())
             }
             _ => Ok(()),
         }
@@ -463,12 +463,12 @@ fn not_yet(origin: &Origin, root: &DeTable<'_>) -> Result<(), FileError> {
         }
         if is_there {
             let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
-            return Err(origin.error(&way, format!("not yet: {what} will come; leave this out")));
+            return Err(origin.error(&way, format!("not supported yet: {what}; omit this")));
         }
     }
     let bed = root.get("bed").map(|bed| bed.get_ref());
     if bed.is_some_and(|bed| bed.as_str().is_some()) {
-        let why = "not yet: test beds of their own will come; leave bed out for the embedded one, or say [bed] and engine";
+        let why = "not supported yet: other test beds; omit bed for the embedded one, or use [bed] and engine";
         return Err(origin.error(&[Step::Key("bed")], why));
     }
     Ok(())

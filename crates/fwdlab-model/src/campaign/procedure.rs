@@ -216,14 +216,14 @@ impl Procedure {
 fn check_trials(key: &'static str, count: u32) -> Result<(), (&'static str, String)> {
     match (1..=MOST_TRIALS).contains(&count) {
         true => Ok(()),
-        false => Err((key, format!("{key} are 1 to {MOST_TRIALS}"))),
+        false => Err((key, format!("{key} must be 1 to {MOST_TRIALS}"))),
     }
 }
 
 fn check_items(key: &'static str, count: usize) -> Result<(), (&'static str, String)> {
     match count <= MOST_ITEMS {
         true => Ok(()),
-        false => Err((key, format!("{count} items; {MOST_ITEMS} are the most"))),
+        false => Err((key, format!("{count} items; the maximum is {MOST_ITEMS}"))),
     }
 }
 
@@ -234,7 +234,7 @@ fn check_samples(parts: &[Period], sample: Period) -> Result<(), (&'static str, 
         count => Err((
             "sample",
             format!(
-                "{count} samples in one trial; {MOST_SAMPLES} are the most, so make them longer"
+                "{count} samples in one trial; the maximum is {MOST_SAMPLES}, so make them longer"
             ),
         )),
     }
@@ -247,18 +247,18 @@ impl Sweep {
     /// The key, and what is wrong with it.
     pub fn check_counts(&self) -> Result<(), (&'static str, String)> {
         if self.values.len() > MOST_VALUES {
-            let why = format!("{} values; {MOST_VALUES} are the most", self.values.len());
+            let why = format!("{} values; the maximum is {MOST_VALUES}", self.values.len());
             return Err(("values", why));
         }
         if !(1..=MOST_TRIALS).contains(&self.runs) {
-            return Err(("runs", format!("runs are 1 to {MOST_TRIALS}")));
+            return Err(("runs", format!("runs must be 1 to {MOST_TRIALS}")));
         }
         match self.measurements() {
             ..=SWEPT => Ok(()),
             count => Err((
                 "runs",
                 format!(
-                    "{} runs at each of {} values are {count} measurements; {SWEPT} are the most",
+                    "{} runs at each of {} values are {count} measurements; the maximum is {SWEPT}",
                     self.runs,
                     self.values.len()
                 ),
@@ -284,7 +284,7 @@ pub struct Trial {
     pub duration: Period,
     /// Count frames in intervals of this length
     pub sample: Option<Period>,
-    /// Measure the delay of frames
+    /// Measure the latency of frames
     pub delays: bool,
 }
 
@@ -340,7 +340,7 @@ pub struct Ramp {
     pub warm_up: Period,
     /// How long the load stays at the target
     pub hold: Period,
-    /// Ramp down again and find the edge a second time
+    /// Ramp down again and find the onset of loss a second time
     pub up_down: bool,
     /// Loss from which on a sample counts as lossy
     pub threshold: Share,
@@ -416,9 +416,9 @@ impl Test {
 pub struct Rfc2544 {
     /// Which tests, where the id is rfc2544; by default all that apply
     pub tests: Vec<Test>,
-    /// Times, waits and repetitions of the RFCs
+    /// Use the durations, waits and repetitions of the RFCs
     pub full: bool,
-    /// Duration of the trials that are results; by default 5s, or 60s in full
+    /// Duration of the trials that give results; by default 5s, or 60s in full
     pub trial: Option<Period>,
     /// Duration of the trials that guide a search; by default 1s, or 60s in full
     pub search: Option<Period>,
@@ -648,7 +648,7 @@ pub(super) fn read(
     let ids = || Procedure::IDS.join(", ");
     let Some(table) = table else {
         let why = format!(
-            "there is no [procedure]; say [procedure] and id = one of {}",
+            "there is no [procedure]; add [procedure] with id = one of {}",
             ids()
         );
         return Err(at(&[], why));
@@ -656,7 +656,7 @@ pub(super) fn read(
     let mut table = table.clone();
     let span = table.span();
     let DeValue::Table(keys) = table.get_mut() else {
-        let why = "a procedure has keys of its own: begin with [procedure] and id = \"mrr\"";
+        let why = "a procedure is a table: begin with [procedure] and id = \"mrr\"";
         return Err(at(&["procedure"], why.into()));
     };
     let mut take = |key: &str| keys.remove(key);
@@ -671,7 +671,7 @@ pub(super) fn read(
     let Some(id) = id.get_ref().as_str() else {
         return Err(at(
             &["procedure", "id"],
-            "an id is a text, such as \"mrr\"".into(),
+            "an id is a string, such as \"mrr\"".into(),
         ));
     };
     let rest = Spanned::new(span, DeValue::Table(std::mem::take(keys)));

@@ -121,12 +121,12 @@ fn mistakes_are_told_with_their_place() {
         (
             "iterations = 3",
             "iterations = 0",
-            "5:14: iterations are 1 to 1000",
+            "5:14: iterations must be 1 to 1000",
         ),
         (
             "iterations = 3",
             "iterations = '3'",
-            "5:14: string \"3\" where there should be a number from 0 to 4294967295",
+            "5:14: found string \"3\", expected a number from 0 to 4294967295",
         ),
         (
             "\"grouped\"",
@@ -136,14 +136,14 @@ fn mistakes_are_told_with_their_place() {
         (
             "\"firewalls\"",
             "\"fire walls\"",
-            "3:12: a name has letters",
+            "3:12: a name consists of",
         ),
         (
             "dut-cpus = [1]",
             "dut = 'capacity=1e6'",
-            "11:7: this describes a simulated DUT: say engine = \"sim\", too",
+            "11:7: this describes a simulated DUT: add engine = \"sim\"",
         ),
-        ("\"1Mpps\"", "\"max\"", "12:7: say a load"),
+        ("\"1Mpps\"", "\"max\"", "12:7: give a load"),
         ("\"1Mpps\"", "\"1Mps\"", "12:7: `1Mps` is not a load"),
         (
             "\"af-packet\"",
@@ -164,7 +164,7 @@ fn mistakes_are_told_with_their_place() {
         (
             "\"stateless\", \"both\"]",
             "\"stateless\", \"plain\"]",
-            "19:1: plain is there twice",
+            "19:1: plain is listed twice",
         ),
         ("[84, 512]", "[84, 63]", "20:13: `63` is not a frame size"),
         (
@@ -172,14 +172,14 @@ fn mistakes_are_told_with_their_place() {
             "[64, 512]",
             "20:9: `64` is not a frame size for this stream: IPv6",
         ),
-        ("[84, 512]", "[]", "20:1: no size at all"),
+        ("[84, 512]", "[]", "20:1: size is empty"),
         ("[1, 2000]", "[1, 0]", "21:13: `0` is not a number of flows"),
         (
             "[\"ipv4\", \"ipv6\"]",
             "\"ipv5\"",
             "22:6: unknown name `ipv5`; did you mean",
         ),
-        ("size = 512 }", "size = 64 }", "23:12: no test case is so"),
+        ("size = 512 }", "size = 64 }", "23:12: no test case matches"),
         (
             "{ configuration = \"both\", size = 512 }",
             "{}",
@@ -194,7 +194,7 @@ fn mistakes_are_told_with_their_place() {
         (
             "trial = \"10s\"",
             "trial = 10",
-            "27:9: integer `10` where there should be a time in quotes",
+            "27:9: found integer `10`, expected a time in quotes",
         ),
         (
             "trial = \"10s\"",
@@ -207,16 +207,16 @@ fn mistakes_are_told_with_their_place() {
             "28:1: unknown key `resolutoin`; did you mean `resolution`?",
         ),
         ("\"1%\"", "\"200%\"", "28:14: `200%` is not a share"),
-        ("[0, 10, 100]", "[0, 10, 10]", "33:1: 10 is there twice"),
-        ("[0, 10, 100]", "[0]", "33:1: a sweep has two values"),
-        ("runs = 2", "runs = 0", "34:8: runs are 1 to 10000"),
-        ("runs = 2", "undo = 'x'", "34:8: undo goes with apply"),
-        ("runs = 2", "apply = 'x'", "34:9: {} stands for the value"),
+        ("[0, 10, 100]", "[0, 10, 10]", "33:1: 10 is listed twice"),
         (
-            "\"rules\"",
-            "\"flows\"",
-            "21:1: flows is what the sweep varies",
+            "[0, 10, 100]",
+            "[0]",
+            "33:1: a sweep needs at least two values",
         ),
+        ("runs = 2", "runs = 0", "34:8: runs must be 1 to 10000"),
+        ("runs = 2", "undo = 'x'", "34:8: undo requires apply"),
+        ("runs = 2", "apply = 'x'", "34:9: {} stands for the value"),
+        ("\"rules\"", "\"flows\"", "21:1: the sweep varies flows"),
         (
             "[bed]",
             "[hooks]\nbefore = 'x'\n[bed]",
@@ -225,7 +225,7 @@ fn mistakes_are_told_with_their_place() {
         (
             "dut-cpus = [1]",
             "host = 'x'",
-            "11:8: not yet: test beds on other hosts",
+            "11:8: not supported yet: test beds on other hosts",
         ),
         (
             "seed = 7",
@@ -243,16 +243,16 @@ fn mistakes_are_told_with_their_place() {
     for (text, told) in [
         (
             "campaign = 'c'",
-            "there is no [procedure]; say [procedure] and id = one of trial, ",
+            "there is no [procedure]; add [procedure] with id = one of trial, ",
         ),
         ("[procedure]\nid = 'mrr'", "missing key `campaign`"),
         (
             "campaign = 'c'\nprocedure = 'mrr'",
-            "a procedure has keys of its own",
+            "a procedure is a table",
         ),
         (
             "bed = 'apu2'\ncampaign = 'c'",
-            "not yet: test beds of their own",
+            "not supported yet: other test beds",
         ),
         (
             "campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'rules'",
@@ -322,15 +322,15 @@ fn traffic_of_the_matrix() {
     for (more, told) in [
         (
             "[matrix]\nprofile = 'imix'\nsize = 64",
-            "4:8: profiles say what is sent: leave size out, or profile",
+            "4:8: profiles define what is sent: omit size or profile",
         ),
         (
             "[matrix]\nprofile = []",
-            "no profile at all: there would be no test case; leave profile out for the default",
+            "profile is empty, so there would be no test case; omit profile for the default",
         ),
         (
             "[matrix]\nmodifier = ['none', 'none']",
-            "none is there twice",
+            "none is listed twice",
         ),
         (
             "[matrix]\nmodifier = 'brodcast'",
@@ -338,12 +338,12 @@ fn traffic_of_the_matrix() {
         ),
         (
             "[bed]\nengine = 'sim'\n[matrix]\nmodifier = ['none', 'filters=1']",
-            "5:21: a simulated DUT has neither rules nor routes",
+            "5:21: a simulated DUT has no rules, routes",
         ),
         ("[matrix]\ndirections = 'tow'", "3:14: unknown name `tow`"),
         (
             "[matrix]\nprofile = 'imix'\n[procedure.sweep]\nparameter = 'flows'\nvalues = [1, 2]",
-            "profiles say what is sent, flows too",
+            "profiles define what is sent, flows included",
         ),
     ] {
         let error = parse(&least(more)).unwrap_err().to_string();
@@ -367,37 +367,40 @@ fn counts_have_bounds_and_so_have_their_products() {
     };
     let procedure = |keys: &str| format!("campaign = 'c'\n[procedure]\n{keys}\n");
     for (text, told) in [
-        (sweep("[0, 1]", 2_147_483_647), "9:8: runs are 1 to 10000"),
+        (
+            sweep("[0, 1]", 2_147_483_647),
+            "9:8: runs must be 1 to 10000",
+        ),
         (
             sweep(&many(0, 1000), 1),
-            "8:1: 1001 values; 1000 are the most",
+            "8:1: 1001 values; the maximum is 1000",
         ),
         (
             sweep(&many(0, 999), 100),
-            "9:8: 100 runs at each of 1000 values are 99903 measurements; 10000 are the most",
+            "9:8: 100 runs at each of 1000 values are 99903 measurements; the maximum is 10000",
         ),
         (
             format!(
                 "iterations = 1000\n{}",
                 sweep("[0, 1]", 9000).replace("iterations = 1\n", "")
             ),
-            "9:8: 1000 iterations times 9003 measurements of a sweep are 9003000 trials at least; 1000000 are the most",
+            "9:8: 1000 iterations times 9003 measurements of a sweep are at least 9003000 trials; the maximum is 1000000",
         ),
         (
             procedure("id = 'mrr'\ntrials = 4294967295"),
-            "4:10: trials are 1 to 10000",
+            "4:10: trials must be 1 to 10000",
         ),
         (
             procedure("id = 'mrr'\ntrials = 0"),
-            "4:10: trials are 1 to 10000",
+            "4:10: trials must be 1 to 10000",
         ),
         (
             procedure("id = 'back-to-back'\nrepetitions = 4294967295"),
-            "4:15: repetitions are 1 to 10000",
+            "4:15: repetitions must be 1 to 10000",
         ),
         (
             procedure("id = 'trial'\nsample = '0.001ms'\nfor = '10s'"),
-            "4:10: 10000000 samples in one trial; 1000000 are the most",
+            "4:10: 10000000 samples in one trial; the maximum is 1000000",
         ),
         (
             procedure("id = 'ramp'\nramp = '0.1s'\nhold = '24h'\nsample = '0.01ms'"),
@@ -409,26 +412,26 @@ fn counts_have_bounds_and_so_have_their_products() {
         ),
         (
             procedure(&format!("id = 'latency'\nlatency-at = {}", many(1, 101))),
-            "4:1: 101 items; 100 are the most",
+            "4:1: 101 items; the maximum is 100",
         ),
         (
             procedure(&format!(
                 "id = 'latency'\nrepetitions = 10000\nlatency-at = {hundred}"
             )),
-            "2:2: 5 iterations times 1000000 trials or repetitions are 5000000 trials at least",
+            "2:2: 5 iterations times 1000000 trials or repetitions are at least 5000000 trials",
         ),
         (
             format!(
                 "campaign = 'c'\n[matrix]\nsize = {thousand}\nflows = {hundred}\n[procedure]\nid = 'mrr'"
             ),
-            "2:2: 1000 of size times 100 of flows are 100000 test cases; 10000 are the most",
+            "2:2: 1000 of size times 100 of flows are 100000 test cases; the maximum is 10000",
         ),
         (
             format!(
                 "campaign = 'c'\niterations = 200\n[matrix]\nflows = {}\n[procedure]\nid = 'soak'",
                 many(1, 10_000)
             ),
-            "3:2: 10000 test cases times 200 iterations are 2000000 trials at least",
+            "3:2: 10000 test cases times 200 iterations are at least 2000000 trials",
         ),
     ] {
         let error = parse(&text).unwrap_err().to_string();

@@ -90,7 +90,7 @@ impl FromStr for Share {
             _ => Err(UnitError::new(
                 text,
                 "share",
-                "say 0.5% or 0.005; it is from 0 to 1",
+                "for example 0.5% or 0.005; it must be from 0 to 1",
             )),
         }
     }
@@ -106,7 +106,7 @@ impl FromStr for Percent {
             _ => Err(UnitError::new(
                 text,
                 "percentage",
-                "say 50%; it is above 0 and at most 1000",
+                "for example 50%; it must be above 0 and at most 1000",
             )),
         }
     }

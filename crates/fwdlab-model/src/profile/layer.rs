@@ -406,17 +406,14 @@ impl Layer {
     /// Which key has a value that its field cannot hold, and why.
     pub(super) fn wrong(&self) -> Option<(&'static str, String)> {
         let most = |key, value: u32, most: u32| {
-            (value > most).then(|| {
-                (
-                    key,
-                    format!("{value} is above {most}, the largest there is"),
-                )
-            })
+            (value > most).then(|| (key, format!("{value} is above the maximum, {most}")))
         };
         let options = |options: &Hex| match options.0.len() {
             len if len > 40 || !len.is_multiple_of(4) => Some((
                 "options",
-                format!("{len} bytes of options; they are a multiple of 4 and at most 40"),
+                format!(
+                    "{len} bytes of options; the length must be a multiple of 4 and at most 40"
+                ),
             )),
             _ => None,
         };
@@ -427,7 +424,7 @@ impl Layer {
                     None | Some(0x8100 | 0x88a8 | 0x9100) => None,
                     Some(_) => Some((
                         "announced-by",
-                        "a tag is announced by 0x8100, 0x88a8 or 0x9100".into(),
+                        "a tag must be announced by 0x8100, 0x88a8 or 0x9100".into(),
                     )),
                 }),
             Layer::Mpls(mpls) => most("label", mpls.label, 0xf_ffff)
@@ -447,7 +444,7 @@ impl Layer {
                 let empty = payload.text.as_ref().is_some_and(String::is_empty)
                     || payload.hex.as_ref().is_some_and(|hex| hex.0.is_empty());
                 if ways.iter().filter(|way| **way).count() > 1 {
-                    Some(("text", "one of text, hex and random is enough".to_owned()))
+                    Some(("text", "use only one of text, hex and random".to_owned()))
                 } else if payload.repeat && empty {
                     Some(("repeat", "there is nothing to repeat".to_owned()))
                 } else {
@@ -477,7 +474,7 @@ impl<'de> Deserialize<'de> for Layer {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Layer, A::Error> {
                 let Some(Name(mut layer)) = map.next_key()? else {
                     return Err(de::Error::custom(
-                        "an empty layer; say { ipv4 = { ttl = 10 } }",
+                        "an empty layer; write { ipv4 = { ttl = 10 } }",
                     ));
                 };
                 match &mut layer {
@@ -503,7 +500,7 @@ impl<'de> Deserialize<'de> for Layer {
                 match map.next_key::<IgnoredAny>()? {
                     None => Ok(layer),
                     Some(_) => Err(de::Error::custom(
-                        "two layers in one pair of braces; each has its own",
+                        "two layers in one pair of braces; each needs its own",
                     )),
                 }
             }

@@ -113,7 +113,7 @@ pub struct Stream {
     /// The load as a share of that of all streams with a share; by default 1
     #[schemars(range(min = 0.0))]
     pub share: Option<f64>,
-    /// So many frames and no more
+    /// Maximum number of frames
     #[schemars(range(min = 1))]
     pub burst: Option<u64>,
     /// Groups of frames with pauses between them
@@ -358,7 +358,7 @@ impl Profile {
         if !starts {
             return Err(self.error(
                 &["stream".into()],
-                "all streams wait for another one to end, so none ever starts; let one say waits = false",
+                "all streams wait for another one to end, so none ever starts; set waits = false for one",
             ));
         }
         Ok(())
@@ -382,14 +382,14 @@ impl Stream {
         }
         match &self.layers {
             Some(layers) if layers.is_empty() => {
-                return wrong("layers", "no layers; leave layers out for UDP over IPv4");
+                return wrong("layers", "no layers; omit layers for UDP over IPv4");
             }
             Some(layers) if layers.len() > 32 => return wrong("layers", "more than 32 layers"),
             _ => {}
         }
         if self.pcap.is_some() {
             if self.layers.is_some() {
-                return wrong("layers", "frames are either of layers or of a capture file");
+                return wrong("layers", "use either layers or a capture file");
             }
             if self.size.is_some() {
                 return wrong("size", "frames of a capture file have their own sizes");
@@ -397,7 +397,7 @@ impl Stream {
             if self.flows.is_some() {
                 return wrong(
                     "flows",
-                    "frames of a capture file have their own flows; say vary",
+                    "frames of a capture file have their own flows; use vary",
                 );
             }
             if self.plan != Plan::Default {
@@ -409,19 +409,19 @@ impl Stream {
             } else {
                 "keep-macs"
             };
-            return wrong(key, "this goes with pcap");
+            return wrong(key, "this requires pcap");
         }
         if self.frame == Some(0) {
-            return wrong("frame", "frames are counted from 1 on, as Wireshark does");
+            return wrong("frame", "frames are numbered from 1, as in Wireshark");
         }
         if self.flows == Some(0) {
-            return wrong("flows", "0 flows; a stream has at least 1");
+            return wrong("flows", "0 flows; a stream needs at least 1");
         }
         if self.cache == Some(0) {
             return wrong("cache", "frames cannot repeat after 0");
         }
         if self.flows.is_some() && !self.vary.is_empty() {
-            return wrong("flows", "flows is short for vary; one of them is enough");
+            return wrong("flows", "flows is short for vary; use only one of them");
         }
         if self.vary.len() > 64 {
             return wrong("vary", "more than 64 entries");
@@ -449,48 +449,42 @@ impl Stream {
     fn wrong_timing(&self) -> Option<(Vec<Step<'static>>, String)> {
         let wrong = |key: &'static str, why: &str| Some((vec![Step::Key(key)], why.to_owned()));
         if self.rate.is_some() && self.share.is_some() {
-            return wrong("share", "either rate or share, not both");
+            return wrong("share", "use either rate or share, not both");
         }
         if let Some(share) = self.share
             && !(share.is_finite() && share > 0.0 && share <= 1e12)
         {
-            return wrong("share", "a share is above 0; leave the stream out instead");
+            return wrong("share", "a share must be above 0; omit the stream instead");
         }
         if self.burst.is_some() && self.bursts.is_some() {
-            return wrong("bursts", "either burst or bursts, not both");
+            return wrong("bursts", "use either burst or bursts, not both");
         }
         if self.burst == Some(0) {
-            return wrong("burst", "a burst of 0 frames; leave the stream out instead");
+            return wrong("burst", "a burst of 0 frames; omit the stream instead");
         }
         if self.burst.is_some_and(|frames| frames > MOST_FRAMES) {
-            return wrong(
-                "burst",
-                "more than 10^15 frames; leave burst out, and they have no end",
-            );
+            return wrong("burst", "more than 10^15 frames; omit burst for no end");
         }
         if let Some(Bursts { frames, count, .. }) = self.bursts {
             if frames.saturating_mul(count.unwrap_or(1)) > MOST_FRAMES {
-                return wrong(
-                    "bursts",
-                    "more than 10^15 frames; leave count out, and they have no end",
-                );
+                return wrong("bursts", "more than 10^15 frames; omit count for no end");
             }
             if frames == 0 {
-                return wrong("bursts", "bursts of 0 frames; leave the stream out instead");
+                return wrong("bursts", "bursts of 0 frames; omit the stream instead");
             }
             if count == Some(0) {
-                return wrong("bursts", "0 bursts; leave the stream out instead");
+                return wrong("bursts", "0 bursts; omit the stream instead");
             }
         }
         let ends = self.burst.is_some() || self.bursts.is_some_and(|bursts| bursts.count.is_some());
         if self.next.is_some() && !ends {
             return wrong(
                 "next",
-                "this stream never ends, so nothing comes next; say burst, or bursts with a count",
+                "this stream never ends, so nothing can follow it; use burst, or bursts with a count",
             );
         }
         if self.runs == Some(0) {
-            return wrong("runs", "0 runs; leave the stream out instead");
+            return wrong("runs", "0 runs; omit the stream instead");
         }
         None
     }

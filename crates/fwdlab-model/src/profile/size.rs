@@ -71,7 +71,7 @@ fn fits(size: u64) -> Result<u32, String> {
     bytes
         .filter(|bytes| (SMALLEST..=LARGEST).contains(bytes))
         .ok_or_else(|| {
-            format!("a frame has {SMALLEST} to {LARGEST} bytes, FCS counted (what pkt-gen calls 60 is 64 here), not {size}")
+            format!("a frame has {SMALLEST} to {LARGEST} bytes, including the FCS (what pkt-gen calls 60 is 64 here), not {size}")
         })
 }
 
@@ -84,7 +84,7 @@ impl Size {
     fn of(name: String, sizes: Vec<u64>) -> Result<Size, String> {
         let sizes: Vec<u32> = sizes.into_iter().map(fits).collect::<Result<_, _>>()?;
         match sizes.len() {
-            0 => Err("no sizes; say one, such as 64".to_owned()),
+            0 => Err("no sizes; give at least one, such as 64".to_owned()),
             1..=LONGEST_PATTERN => Ok(Size::Pattern(Pattern {
                 name,
                 sizes,
@@ -178,10 +178,10 @@ impl<'de> Deserialize<'de> for Size {
                     }
                 }
                 if range.from > range.to {
-                    return wrong(format!("from {} is above to {}", range.from, range.to));
+                    return wrong(format!("from = {} is above to = {}", range.from, range.to));
                 }
                 if range.step == 0 {
-                    return wrong("the step is 0; it is at least 1".to_owned());
+                    return wrong("the step is 0; it must be at least 1".to_owned());
                 }
                 Ok(Size::Range(range))
             }
@@ -199,7 +199,8 @@ impl JsonSchema for Size {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let range = generator.subschema_for::<Range>();
         json_schema!({
-            "description": "Frame sizes in bytes, FCS counted: 64, [64, 512], a mix such as imix, a genome (RFC 6985) such as 7a4dg, or a range",
+            "description": "Frame sizes in bytes, including the FCS: 64, [64, 512], a mix such as imix, a genome (RFC 6985) \
+             such as 7a4dg, or a range",
             "anyOf": [
                 { "type": "integer", "minimum": SMALLEST, "maximum": LARGEST },
                 { "type": "string" },

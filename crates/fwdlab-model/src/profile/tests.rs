@@ -23,27 +23,29 @@ fn errors_say_where_and_what() {
         ),
         (
             "[stream]\nsize = 64",
-            "p.toml:1:1: a list is expected; a stream begins with [[stream]], in double brackets",
+            "p.toml:1:1: expected a list; a stream begins with [[stream]], in double brackets",
         ),
         (
             "[[stream]]\nsize = ",
-            "p.toml:2:8: string values must be quoted where there should be literal string",
+            "p.toml:2:8: string values must be quoted, expected literal string",
         ),
         (
             "[[stream]]\nsize = 0",
-            "p.toml:2:8: a frame has 64 to 65535 bytes, FCS counted (what pkt-gen calls 60 is 64 here), not 0",
+            "p.toml:2:8: a frame has 64 to 65535 bytes, including the FCS (what pkt-gen calls 60 is 64 here), not 0",
         ),
         (
             "[[stream]]\nsize = 70000",
-            "p.toml:2:8: a frame has 64 to 65535 bytes, FCS counted (what pkt-gen calls 60 is 64 here), not 70000",
+            "p.toml:2:8: a frame has 64 to 65535 bytes, including the FCS (what pkt-gen calls 60 is 64 here), not 70000",
         ),
         (
             "[[stream]]\nsize = 'imx'",
-            "p.toml:2:8: `imx` is not a frame size or mix: say a size such as 64, a genome (RFC 6985) such as 7a4dg, or one of imix, imix570, imix6, imix-trexbench, imix512, bimodal, ipsec-imix, tcp-imix, standard-imix, ipv6-imix; as a genome, character 2: `m` is none of the letters a to j (64 to 16000 bytes), z, and A to Z",
+            "p.toml:2:8: `imx` is not a frame size or mix: use a size such as 64, a genome (RFC 6985) such as 7a4dg, or one of \
+             imix, imix570, imix6, imix-trexbench, imix512, bimodal, ipsec-imix, tcp-imix, standard-imix, ipv6-imix; as a \
+             genome, character 2: `m` is none of the letters a to j (64 to 16000 bytes), z, and A to Z",
         ),
         (
             "[[stream]]\nsize = { from = 128, to = 64 }",
-            "p.toml:2:8: from 128 is above to 64",
+            "p.toml:2:8: from = 128 is above to = 64",
         ),
         (
             "[[stream]]\nlayers = ['ipv4', 'ucp']",
@@ -55,7 +57,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "[[stream]]\nlayers = [{ ipv4 = { ttl = 300 } }]",
-            "p.toml:2:28: integer `300` where there should be a number from 0 to 255",
+            "p.toml:2:28: found integer `300`, expected a number from 0 to 255",
         ),
         (
             "[[stream]]\nlayers = [{ ipv4 = { source = '1.2.3' } }]",
@@ -63,11 +65,11 @@ fn errors_say_where_and_what() {
         ),
         (
             "[[stream]]\nlayers = [{ vlan = { id = 4096 } }]",
-            "p.toml:2:27: 4096 is above 4095, the largest there is",
+            "p.toml:2:27: 4096 is above the maximum, 4095",
         ),
         (
             "[[stream]]\nlayers = [{ vlan = {}, udp = {} }]",
-            "p.toml:2:11: two layers in one pair of braces; each has its own",
+            "p.toml:2:11: two layers in one pair of braces; each needs its own",
         ),
         (
             "[[stream]]\nrate = '0pps'",
@@ -75,15 +77,15 @@ fn errors_say_where_and_what() {
         ),
         (
             "[[stream]]\nrate = '0%'",
-            "p.toml:2:8: `0%` is not a load: a share of the line is above 0% and at most 1000%",
+            "p.toml:2:8: `0%` is not a load: a share of the line rate must be above 0% and at most 1000%",
         ),
         (
             "[[stream]]\nrate = 1000",
-            "p.toml:2:8: integer `1000` where there should be a load in quotes, such as \"1kpps\" or \"10%\"",
+            "p.toml:2:8: found integer `1000`, expected a load in quotes, such as \"1kpps\" or \"10%\"",
         ),
         (
             "[[stream]]\nrate = '1kpps'\nshare = 2",
-            "p.toml:3:9: either rate or share, not both",
+            "p.toml:3:9: use either rate or share, not both",
         ),
         (
             "[[stream]]\nburst = 1\nnext = 'b'",
@@ -95,23 +97,23 @@ fn errors_say_where_and_what() {
         ),
         (
             "[[stream]]\nnext = '1'",
-            "p.toml:2:8: this stream never ends, so nothing comes next; say burst, or bursts with a count",
+            "p.toml:2:8: this stream never ends, so nothing can follow it; use burst, or bursts with a count",
         ),
         (
             "[[stream]]\nburst = 1000000000000001",
-            "p.toml:2:9: more than 10^15 frames; leave burst out, and they have no end",
+            "p.toml:2:9: more than 10^15 frames; omit burst for no end",
         ),
         (
             "[[stream]]\nbursts = { frames = 9223372036854775807, pause = '1ms', count = 9223372036854775807 }",
-            "p.toml:2:1: more than 10^15 frames; leave count out, and they have no end",
+            "p.toml:2:1: more than 10^15 frames; omit count for no end",
         ),
         (
             "[[stream]]\nburst = 0",
-            "p.toml:2:9: a burst of 0 frames; leave the stream out instead",
+            "p.toml:2:9: a burst of 0 frames; omit the stream instead",
         ),
         (
             "[[stream]]\nwaits = true",
-            "p.toml:1:3: all streams wait for another one to end, so none ever starts; let one say waits = false",
+            "p.toml:1:3: all streams wait for another one to end, so none ever starts; set waits = false for one",
         ),
         (
             "[[stream]]\nname = 'a'\n[[stream]]\nname = 'a'",
@@ -123,7 +125,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "[[stream]]\nvary = [{ field = 'ipv4.ttl' }]",
-            "p.toml:2:19: which values? Say from and to, from and count, or values",
+            "p.toml:2:19: values are missing: use from and to, from and count, or values",
         ),
         (
             "[[stream]]\nvary = [{ field = 'ipv4.ttl', from = 'x', count = 2 }]",
@@ -131,7 +133,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "[[stream]]\nvary = [{ at = 26, count = 2 }]",
-            "p.toml:2:16: with at belongs bytes: 1, 2, 4 or 8",
+            "p.toml:2:16: at requires bytes: 1, 2, 4 or 8",
         ),
         (
             "[[stream]]\nvary = [\n  { field = 'ipv4.source', count = 1000000 },\n  { field = 'udp.source-port', count = 60000 },\n]",
@@ -139,13 +141,13 @@ fn errors_say_where_and_what() {
         ),
         (
             "[[stream]]\nflows = 2\nvary = [{ field = 'ipv4.ttl', count = 2 }]",
-            "p.toml:2:9: flows is short for vary; one of them is enough",
+            "p.toml:2:9: flows is short for vary; use only one of them",
         ),
         (
             "[[stream]]\npcap = 'x.pcap'\nsize = 64",
             "p.toml:3:8: frames of a capture file have their own sizes",
         ),
-        ("[[stream]]\nframe = 1", "p.toml:2:9: this goes with pcap"),
+        ("[[stream]]\nframe = 1", "p.toml:2:9: this requires pcap"),
         (
             "[[stream]]\nchecksums = ['ip']",
             "p.toml:2:13: unknown name `ip`; known are ipv4, udp, tcp, icmp, icmpv6, gre",
@@ -156,7 +158,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "[[stream]]\nflows = 5000000000",
-            "p.toml:2:9: integer `5000000000` where there should be a number from 0 to 4294967295",
+            "p.toml:2:9: found integer `5000000000`, expected a number from 0 to 4294967295",
         ),
     ] {
         let error = parse(text).expect_err(text).to_string();

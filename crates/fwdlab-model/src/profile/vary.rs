@@ -157,11 +157,11 @@ impl Vary {
         let has_range = self.from.is_some() || self.to.is_some() || self.count.is_some();
         let nowhere = self.field.is_empty() && self.at.is_none();
         if !self.field.is_empty() && self.at.is_some() {
-            return wrong("at", "either field or at says where, not both");
+            return wrong("at", "use either field or at, not both");
         }
         if self.at.is_some() && self.bytes.is_none() && self.ports.is_none() && self.uses.is_none()
         {
-            return wrong("at", "with at belongs bytes: 1, 2, 4 or 8");
+            return wrong("at", "at requires bytes: 1, 2, 4 or 8");
         }
         if let Some(bytes) = self.bytes
             && !matches!(bytes, 1 | 2 | 4 | 8)
@@ -169,7 +169,7 @@ impl Vary {
             return wrong("bytes", "a value has 1, 2, 4 or 8 bytes");
         }
         if self.bytes.is_some() && !self.field.is_empty() && self.uses.is_none() {
-            return wrong("bytes", "the field tells its width; bytes goes with at");
+            return wrong("bytes", "the field has a fixed width; bytes requires at");
         }
         if (self.mask.is_some() || self.shift.is_some()) && self.bytes == Some(8) {
             return wrong("mask", "a masked field has 1, 2 or 4 bytes");
@@ -182,48 +182,54 @@ impl Vary {
         if self.uses.is_some() {
             let moves = has_values || has_range || self.change != Change::Increment;
             if moves || self.next.is_some() || self.name.is_some() || self.ports.is_some() {
-                return wrong("use", "what uses another entry's value has none of its own");
+                return wrong(
+                    "use",
+                    "an entry that uses another entry's value cannot have its own",
+                );
             }
             return match nowhere {
-                true => wrong("use", "where is it written? Say field or at"),
+                true => wrong("use", "field or at is missing"),
                 false => None,
             };
         }
         if nowhere && self.name.is_none() {
             return wrong(
                 "field",
-                "where is it written? Say field, such as \"ipv4.source\", or at and bytes",
+                "field (such as \"ipv4.source\"), or at and bytes, is missing",
             );
         }
         if nowhere && self.bytes.is_none() && self.ports.is_none() {
             return wrong(
                 "name",
-                "an entry without field says how many bytes its value has",
+                "an entry without field needs bytes, the width of its value",
             );
         }
         if has_values && has_range {
-            return wrong("values", "either a list of values, or from, to and count");
+            return wrong(
+                "values",
+                "use use either a list of values, or from, to and count",
+            );
         }
         if self.to.is_some() && self.count.is_some() {
-            return wrong("count", "either to or count says where it ends, not both");
+            return wrong("count", "use either to or count, not both");
         }
         if !has_values && self.to.is_none() && self.count.is_none() {
             return wrong(
                 "field",
-                "which values? Say from and to, from and count, or values",
+                "values are missing: use from and to, from and count, or values",
             );
         }
         if self.values.as_ref().is_some_and(Vec::is_empty) {
             return wrong("values", "the list has no values");
         }
         if self.count == Some(0) {
-            return wrong("count", "the count is 0; it is at least 1");
+            return wrong("count", "the count is 0; it must be at least 1");
         }
         if self.step.is_some_and(|step| step.bits() == 0) {
-            return wrong("step", "the step is 0; it is at least 1");
+            return wrong("step", "the step is 0; it must be at least 1");
         }
         if self.limit == Some(0) {
-            return wrong("limit", "the limit is 0; it is at least 1");
+            return wrong("limit", "the limit is 0; it must be at least 1");
         }
         if let (Some(from), Some(to)) = (self.from, self.to)
             && from.bits() > to.bits()
@@ -235,7 +241,7 @@ impl Vary {
                 return wrong("ports", "the last port is below the first");
             }
             if ports.field.is_empty() == ports.at.is_none() {
-                return wrong("ports", "where are they written? Say field, or at");
+                return wrong("ports", "field or at is missing");
             }
             if has_values
                 || self.change != Change::Increment
@@ -244,13 +250,13 @@ impl Vary {
             {
                 return wrong(
                     "ports",
-                    "addresses with ports go upwards from one to another, one by one",
+                    "addresses with ports must count upwards in steps of one",
                 );
             }
         } else if self.limit.is_some() && (self.change != Change::Random || has_values) {
             return wrong(
                 "limit",
-                "a limit is for random values between from and to, and for ports",
+                "limit applies only to random values between from and to, and to ports",
             );
         }
         if self.change == Change::Random {
@@ -258,13 +264,13 @@ impl Vary {
                 return wrong("change", "random values have neither step nor start");
             }
             if self.next.is_some() && self.limit.is_none() {
-                return wrong("next", "random values without limit never start anew");
+                return wrong("next", "random values without limit never start again");
             }
         }
         if self.start.is_some() && has_values {
             return wrong(
                 "start",
-                "a list starts at its begin, or going down at its end",
+                "a list starts at its beginning, or, when counting down, at its end",
             );
         }
         None

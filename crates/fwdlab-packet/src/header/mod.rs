@@ -50,7 +50,7 @@ pub enum Error {
     #[error("wrong header checksum")]
     Checksum,
     /// Possible, but `Repr` has no field for it: reserved bits, other versions, other kinds of addresses.
-    #[error("has reserved bits set or is of a kind that is not represented")]
+    #[error("has reserved bits set or an unsupported type")]
     Unsupported,
 }
 

@@ -133,7 +133,7 @@ pub enum Instruction {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModifierError {
     /// Two variables, or values of groups, have the same name.
-    #[error("two variables are called {name}; give each a name of its own")]
+    #[error("two variables are called {name}; each needs its own name")]
     Twice {
         /// The name.
         name: String,
@@ -209,7 +209,7 @@ impl Program {
     /// # Panics
     /// When `threads` is 0.
     pub fn split(&self, template: &[u8], threads: u32) -> Result<Vec<Machine>, ModifierError> {
-        assert!(threads > 0, "a program runs on at least one thread");
+        assert!(threads > 0, "a program needs at least one thread");
         (0..threads)
             .map(|thread| Machine::new(self, template, thread, threads))
             .collect()

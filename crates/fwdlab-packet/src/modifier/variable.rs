@@ -263,7 +263,7 @@ impl Variable {
         };
         let wrong = match &self.source {
             Source::Counter { step: 0, .. } | Source::List { step: 0, .. } => {
-                Some("the step is 0; it is at least 1".to_owned())
+                Some("the step is 0; it must be at least 1".to_owned())
             }
             Source::Counter {
                 initial, min, max, ..
@@ -281,7 +281,9 @@ impl Variable {
                 }
             }
             Source::Random { min, max, .. } => range(*min, *max),
-            Source::RandomLimit { limit: 0, .. } => Some("the limit is 0; it is at least 1".into()),
+            Source::RandomLimit { limit: 0, .. } => {
+                Some("the limit is 0; it must be at least 1".into())
+            }
             Source::RandomLimit { min, max, .. } => range(*min, *max),
             Source::Tuple {
                 ip_min,
@@ -302,18 +304,18 @@ impl Variable {
                 Source::Counter { .. } | Source::List { .. } | Source::RandomLimit { .. }
             );
             match after {
-                _ if !may => Some("it never wraps, so no variable can be next to it".to_owned()),
+                _ if !may => Some("it never wraps, so no variable can follow it".to_owned()),
                 Some(after) if after.name != *next => {
-                    Some(format!("{next} must be the variable right behind it"))
+                    Some(format!("{next} must be the variable directly after it"))
                 }
-                None => Some(format!("{next} must be the variable right behind it")),
-                Some(after) if after.split => Some(format!(
-                    "{next} moves on with it and cannot itself be split"
-                )),
+                None => Some(format!("{next} must be the variable directly after it")),
+                Some(after) if after.split => {
+                    Some(format!("{next} advances with it and cannot be split"))
+                }
                 Some(Variable {
                     source: Source::Tuple { .. } | Source::Grid { .. },
                     ..
-                }) => Some(format!("{next} is a group and moves on with every frame")),
+                }) => Some(format!("{next} is a group and advances with every frame")),
                 Some(_) => None,
             }
         })
@@ -400,7 +402,7 @@ impl Counter {
         };
         if !is_list && more > u128::from(room) {
             return Err(format!(
-                "{size} values are no multiple of the step {step}, and there is no room for {more} more; \
+                "{size} values are not a multiple of the step {step}, and there is no room for {more} more; \
                  choose another range or step"
             ));
         }

@@ -56,7 +56,7 @@ impl Section {
             let order = big
                 .into_iter()
                 .find(|order| order.word(head, 8) == BYTE_ORDER);
-            self.order = order.ok_or("a section header without byte order")?;
+            self.order = order.ok_or("a section header without a byte order")?;
             self.interfaces.clear();
             self.begun = true;
         }
@@ -132,7 +132,7 @@ impl Section {
     /// An enhanced packet block, or an obsolete one, which differ in the first word.
     fn packet<'a>(&self, body: &'a [u8], number: u32) -> Result<Frame<'a>, &'static str> {
         let interface = self.interfaces.get(number as usize);
-        let interface = interface.ok_or("a frame of an interface that was not described")?;
+        let interface = interface.ok_or("a frame of an interface without a description")?;
         let word = |at| self.order.word(body, at);
         let captured = word(12) as usize;
         let bytes = body.get(20..).and_then(|data| data.get(..captured));
@@ -153,7 +153,7 @@ impl Section {
     /// A simple packet block: of the first interface, without a timestamp.
     fn simple_packet<'a>(&self, body: &'a [u8]) -> Result<Frame<'a>, &'static str> {
         let interface = self.interfaces.first();
-        let interface = interface.ok_or("a frame of an interface that was not described")?;
+        let interface = interface.ok_or("a frame of an interface without a description")?;
         let original_len = self.order.word(body, 0);
         let kept = if interface.kept == 0 {
             u32::MAX

@@ -145,7 +145,7 @@ pub(super) fn all_rows<'a>(
         return Err(CompareError::NoMetric {
             metric: options.metric.clone(),
             there_is: if metrics.is_empty() {
-                "no value at all".into()
+                "no values".into()
             } else {
                 list(metrics)
             },
@@ -173,7 +173,7 @@ pub(super) fn all_rows<'a>(
         .iter()
         .map(|name| of_column(&all, &by, name))
         .collect();
-    // What remains tells rows apart; but where every run has one column only, runs stand for each other.
+    // The remaining labels form the rows; but where every run has one column only, runs stand for each other.
     let mut rows = rows(&all, &columns, &row_keys(&columns, &by, true), options);
     let has_two = |row: &Line<'_>| row.cells.iter().filter(|cell| !cell.is_empty()).count() > 1;
     if !rows.iter().any(has_two) {
@@ -213,7 +213,7 @@ fn one_column(sources: &[Source], arranged: &Arranged<'_>) -> CompareError {
             "name another run or file".into()
         } else {
             format!(
-                "name another run or file, or say which label tells columns apart: --by {varying}"
+                "name another run or file, or give the label that separates columns: --by {varying}"
             )
         },
     }

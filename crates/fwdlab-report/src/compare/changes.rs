@@ -106,9 +106,7 @@ fn groups(
         .collect::<Result<Vec<_>, _>>()?;
     let partition = fwdlab_stats::partition(&samples)
         .filter(|found| found.bits.is_finite())
-        .ok_or_else(|| {
-            error("change points are found in values that are not negative, and there must be one")
-        })?;
+        .ok_or_else(|| error("change points need at least one value and no negative values"))?;
     let mut groups: Vec<Group> = Vec::new();
     for found in &partition.groups {
         let difference_percent = groups

@@ -197,12 +197,12 @@ pub fn ministat(outcome: &Outcome, model: Model) -> Result<Vec<u8>, CompareError
         };
         let level = Level::from_percent(outcome.confidence_percent).ok_or_else(|| {
             let levels: Vec<String> = Level::ALL.iter().map(|l| l.percent().to_string()).collect();
-            error(format!("it knows the confidences {}", levels.join(", ")))
+            error(format!("it supports the confidences {}", levels.join(", ")))
         })?;
         let cells: Vec<_> = row.cells.iter().flatten().collect();
         if cells.len() > MAX_SETS {
             return Err(error(format!(
-                "it takes {MAX_SETS} sets, and these are {}",
+                "it supports {MAX_SETS} sets, but there are {}",
                 cells.len()
             )));
         }

@@ -161,7 +161,7 @@ fn cell_warnings(side: &Values<'_>) -> Vec<String> {
     }
     if side.series.len() > 1 {
         warnings.push(format!(
-            "the values of {} series stand one after the other here",
+            "the values of {} series follow one another here",
             side.series.len()
         ));
     }
@@ -223,7 +223,7 @@ fn of_two_states(baseline: &Values<'_>, other: &Values<'_>) -> Option<String> {
     let (a, b) = (state(baseline)?, state(other)?);
     (!a.is_like(&b)).then(|| {
         format!(
-            "the difference may be the machine's: figures of {} are of CPUs {a}, those of {} of CPUs {b}",
+            "the difference may be due to the machine: figures of {} are for CPUs {a}, those of {} for CPUs {b}",
             baseline.column, other.column
         )
     })
@@ -273,7 +273,7 @@ fn independent(
     let not_normal = assumption == Assumption::Normal && !choice.because.is_empty();
     if options.test == TestChoice::Auto && not_normal && main.test != Test::Exact {
         warnings.push(
-            "ranks would be the test for such values, but could prove nothing with so few".into(),
+            "ranks would be the test for such values, but cannot prove anything with so few".into(),
         );
     }
     let beside = others
@@ -341,7 +341,7 @@ fn shared_rebuilds(a: &[&Series], b: &[&Series]) -> Option<Paired> {
     Some(Paired {
         ln_ratios: Sample::new(ln_ratios).ok()?,
         baseline: Sample::new(baseline).ok()?,
-        why: "rebuilds of one run, measured in turns",
+        why: "rebuilds of one run, measured alternately",
         allowance: true,
     })
 }
@@ -355,7 +355,7 @@ fn by_order(line: &Line<'_>, a: &Values<'_>, b: &Values<'_>) -> Result<Paired, C
     let (x, y) = (a.sample.values(), b.sample.values());
     if x.len() != y.len() {
         let why = format!(
-            "there are {} and {}, one of each makes a pair",
+            "there are {} and {}; pairs need equal numbers",
             x.len(),
             y.len()
         );
@@ -363,7 +363,7 @@ fn by_order(line: &Line<'_>, a: &Values<'_>, b: &Values<'_>) -> Result<Paired, C
     }
     if a.sample.min() <= 0.0 || b.sample.min() <= 0.0 {
         return Err(error(
-            "pairs are compared by their ratio, and not all values are positive".into(),
+            "pairs are compared by their ratio, but not all values are positive".into(),
         ));
     }
     let ln: Vec<f64> = x.iter().zip(y).map(|(x, y)| (y / x).ln()).collect();
@@ -541,9 +541,9 @@ fn assumption_of(test: Test) -> &'static str {
     match test {
         Test::Student => "normal values, all with the same spread",
         Test::Welch => "normal values, each column with its own spread",
-        Test::MannWhitney => "nothing but that one column is the other shifted",
-        Test::Exact => "no spread at all: the values themselves differ or do not",
+        Test::MannWhitney => "only that one column is the other shifted",
+        Test::Exact => "no spread: the values are compared directly",
         Test::PairedT => "normal differences within pairs",
-        Test::SignedRank => "nothing but that differences within pairs spread alike to both sides",
+        Test::SignedRank => "only that differences within pairs are symmetric",
     }
 }

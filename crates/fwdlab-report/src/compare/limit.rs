@@ -26,7 +26,8 @@ pub struct Limit {
 
 /// Why a text is no limit, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{expected} at character {} of the limit\n  {text}\n  {blanks}^\nwrite it like 'forwarding-rate < -2%'", .position + 1, blanks = " ".repeat(*.position))]
+#[error("{expected} at character {} of the limit\n  {text}\n  {blanks}^\nwrite for example 'forwarding-rate < \
+    -2%'", .position + 1, blanks = " ".repeat(*.position))]
 pub struct LimitError {
     /// What was typed.
     pub text: String,
@@ -166,7 +167,7 @@ impl Limit {
                 ));
             }
             None => judged.blind.push(format!(
-                "{name}: what would have shown cannot be said of these values"
+                "{name}: the smallest detectable difference is unknown for these values"
             )),
         }
     }
@@ -186,7 +187,8 @@ impl Judged {
             format!("{}: could not be judged", self.limit)
         } else if !self.passed {
             format!(
-                "{}: NOT PASSED, nothing that could be seen breaks it, and not all could (--accept-blind takes that for kept)",
+                "{}: NOT PASSED: no comparison that could be judged exceeds it, but not all could be judged (--accept-blind \
+                 accepts that)",
                 self.limit
             )
         } else {
@@ -248,7 +250,7 @@ mod tests {
                 .unwrap_err()
                 .to_string(),
             "expected `<` or `>` at character 17 of the limit\n  forwarding-rate = -2%\n                  ^\n\
-             write it like 'forwarding-rate < -2%'"
+             write for example 'forwarding-rate < -2%'"
         );
     }
 }

@@ -84,7 +84,7 @@ pub enum CompareError {
         there_is: String,
     },
     /// The label is unknown.
-    #[error("no series has a label `{key}`; --by takes {there_is}")]
+    #[error("no series has a label `{key}`; --by accepts {there_is}")]
     NoLabel {
         /// What was asked for.
         key: String,
@@ -130,7 +130,7 @@ pub enum CompareError {
         why: String,
     },
     /// A value is not finite, or so large or small that its square is not.
-    #[error("{column}: value {place} is {value}, which is beyond what can be compared")]
+    #[error("{column}: value {place} is {value}, which is outside the range that can be compared")]
     Value {
         /// Where it is.
         column: String,

@@ -9,7 +9,7 @@ use fwdlab_model::comparison::Verdict;
 
 use super::judge::name_of;
 use super::{Cell, Changes, Compared, Drift, Judged, Outcome, Row};
-use crate::number::{Prefix, decimals, difference, interval, p_value};
+use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten};
 use crate::text::{paragraph, width};
 
@@ -147,7 +147,7 @@ pub(crate) fn difference_cell(compared: &Compared) -> [String; 2] {
 fn p_cell(compared: &Compared) -> [String; 2] {
     let p = compared.p_value_adjusted.or(compared.p_value);
     let n = match (&compared.pairs, compared.n) {
-        (Some(pairs), _) => format!("{} pairs", pairs.n),
+        (Some(pairs), _) => counted(pairs.n as u64, "pair"),
         (None, [one, other]) => format!("n {one}, {other}"),
     };
     [p.map_or(String::new(), p_value), n]
@@ -288,8 +288,8 @@ pub(crate) fn notes(
     first("test", tests(outcome));
     if all(outcome).any(|(_, c)| !c.is_proven() && c.verdict == Verdict::NoDifference) {
         let sentence = format!(
-            "no difference proven at {} % confidence; beside it the smallest one that so many values of this spread \
-             would show with 80 % probability",
+            "no difference proven at {} % confidence; next to it, the smallest difference that this number of values with this \
+             spread would show with 80 % probability",
             outcome.confidence_percent
         );
         first("~", vec![sentence]);
@@ -311,7 +311,7 @@ pub(crate) fn notes(
     let unmatched = outcome.unmatched.iter().map(|row| {
         let (only, missing) = (row.only_in.join(", "), row.missing_in.join(", "));
         match row.only_in.is_empty() {
-            true => format!("{}: no valid value at all", row.test_case),
+            true => format!("{}: no valid value", row.test_case),
             false => format!("{}: in {only}, not in {missing}", row.test_case),
         }
     });
@@ -456,7 +456,7 @@ fn warnings(outcome: &Outcome) -> Vec<String> {
     if warnings.len() > WARNINGS {
         let more = warnings.len() - WARNINGS;
         warnings.truncate(WARNINGS);
-        warnings.push(format!("{more} more; all of them are in --json"));
+        warnings.push(format!("{more} more; --json has all of them"));
     }
     warnings
 }
@@ -490,7 +490,7 @@ pub fn changes(changes: &Changes) -> String {
                 format!("{} of {} %", group.shift, difference(percent, None))
             });
             let wait = if group.unconfirmed {
-                "; wait for the next before an alarm"
+                "; wait for the next value before raising an alarm"
             } else {
                 ""
             };

@@ -40,7 +40,7 @@ pub fn comparison(outcome: &Outcome, judged: &[Judged]) -> String {
                 table(m, &crate::compare::table(outcome));
             });
         });
-        section(m, "Read with this in mind", |m| {
+        section(m, "Notes", |m| {
             m.within("ul", &[("class", "keys")], |m| {
                 let mut last = "";
                 for (name, sentence) in notes(outcome, judged, true, usize::MAX) {

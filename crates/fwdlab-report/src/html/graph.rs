@@ -451,7 +451,7 @@ fn frame_loss(m: &mut Markup, outcomes: &[&Outcome]) {
     graph(
         m,
         &Graph {
-            title: "What came out".into(),
+            title: "Forwarding rate".into(),
             across: across(),
             up: Axis::rates(&forwarded),
             curves: &forwarded,
@@ -607,7 +607,7 @@ pub(super) fn search(m: &mut Markup, search: &SearchOutcome) {
     let shown = course.iter().filter(|step| near.contains(&step.load_pps));
     let left_out = match course.len() - shown.clone().count() {
         0 => String::new(),
-        far => format!(", without {} far off", several(far, "trial")),
+        far => format!(", without {} outliers", several(far, "trial")),
     };
     let number = |index: usize| (index + 1) as f64;
     let trials = course.iter().enumerate();
@@ -772,7 +772,7 @@ fn sweep(m: &mut Markup, outcomes: &[&Outcome]) {
     graph(
         m,
         &Graph {
-            title: "What came out".into(),
+            title: "Forwarding rate".into(),
             across: Axis::parameter(&parameter, &rates),
             up: Axis::rates(&rates),
             curves: &rates,

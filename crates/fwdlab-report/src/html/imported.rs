@@ -21,7 +21,7 @@ pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         let warnings = warnings(summary);
         if !warnings.is_empty() {
             m.within("div", &[("class", "warnings")], |m| {
-                m.leaf("strong", &[], "Read with this in mind");
+                m.leaf("strong", &[], "Notes");
                 m.within("ul", &[], |m| {
                     for warning in &warnings {
                         m.leaf("li", &[], warning);
@@ -38,7 +38,7 @@ pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         m.leaf("p", &[], METHOD);
     });
     section(m, "What was sent", |m| table(m, &traffic(summary)));
-    section(m, "Where it comes from", |m| {
+    section(m, "Source", |m| {
         m.within("ul", &[], |m| {
             for (key, value) in &info.parameters {
                 let text = value

@@ -38,7 +38,7 @@ pub enum ShownFacts {
     /// What a reader needs to judge the figures.
     #[default]
     Brief,
-    /// And the kernel's command line, which may name disks, hosts and keys of the machine.
+    /// Also the kernel's command line, which may name disks, hosts and keys of the machine.
     Full,
 }
 
@@ -141,7 +141,7 @@ fn head(
         let mut warnings = all_warnings(summary);
         warnings.extend(procedures::doubts(&summary.outcomes));
         warnings.extend(campaign::doubts(&summary.cases));
-        listed(m, "Read with this in mind", &warnings);
+        listed(m, "Notes", &warnings);
     });
 }
 
@@ -346,8 +346,8 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
         m.leaf(
             "p",
             &[],
-            "Every frame sent was received, or lost at a named place, or is unexplained; the counters must add up to the \
-             last frame. Overload is the method: the DUT is offered more than it can forward.",
+            "Every frame sent was received, lost at a named place, or is unexplained; the counters must add up to the last \
+             frame. Overload is intended: the DUT is offered more than it can forward.",
         );
         m.within("figure", &[], |m| {
             charts::fates(m, &fates);
@@ -372,7 +372,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         }
         if !summary.noise.calibration.is_empty() {
             let threshold = summary.noise.probe_threshold.map_or_else(String::new, |t| {
-                format!(" Full speed is from {t:.2} additions/ns on.")
+                format!(" Full speed begins at {t:.2} additions/ns.")
             });
             let words = format!(
                 "Contention probe: {}.{threshold}",

@@ -10,7 +10,7 @@ use fwdlab_model::variant::Variant;
 
 use self::tables::{cost, losses_side_by_side};
 use crate::markdown;
-use crate::number::{clock, count, delay, percent, rate, seconds};
+use crate::number::{clock, count, counted, delay, percent, rate, seconds};
 use crate::table::{Cell, Column, Mark, Table, wrap};
 use crate::text::{all_warnings, paragraph, width};
 use crate::words::{self, several};
@@ -118,7 +118,7 @@ fn figure(outcome: &Outcome) -> String {
             )
         }),
         Found::BackToBack(found) => found.burst_frames.map_or_else(verdict, |burst| {
-            format!("{} frames", count(burst.mean.round() as i128))
+            counted(burst.mean.round() as i128, "frame")
         }),
         Found::Recovery(found) => found
             .recovery_s
@@ -234,7 +234,7 @@ pub(crate) fn methods(outcomes: &[Outcome]) -> Vec<String> {
             .filter(|point| !common.contains(point));
         let own: Vec<String> = own.cloned().collect();
         let label = match (own.is_empty(), common.is_empty()) {
-            (true, false) => format!("{} procedure, shortened as said", compliance.standard),
+            (true, false) => format!("{} procedure, shortened as listed", compliance.standard),
             _ => Compliance {
                 shortened: own,
                 ..compliance.clone()
@@ -417,7 +417,7 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
         right("frames sent", &["frames_sent"]),
         right("lost", &["frames_lost"]),
         right("forwarded", &["forwarding_rate_pps"]),
-        Column::prose("asked for, and what it said", &["reason"]),
+        Column::prose("intended, and its result", &["reason"]),
     ]);
     for record in trials {
         let Some(asked) = &record.asked else { continue };
@@ -465,7 +465,7 @@ fn why(record: &TrialRecord) -> String {
     }
     if asked.answer.ended_early {
         text += match asked.question.reset_at_ns {
-            None => ". Ended early: its verdict could not change any more",
+            None => ". Ended early: its verdict could no longer change",
             Some(_) => ". Ended when the DUT had been back for a while",
         };
     }
@@ -477,7 +477,7 @@ fn why(record: &TrialRecord) -> String {
 
 /// Every trial with its reason and its meaning.
 pub(crate) fn explain(trials: &[TrialRecord]) -> String {
-    let mut text = String::from("Why each trial was made, and what it said:\n\n");
+    let mut text = String::from("Why each trial was made, and its result:\n\n");
     for record in trials {
         let Some(asked) = &record.asked else { continue };
         let (question, answer) = (&asked.question, &asked.answer);
@@ -636,7 +636,7 @@ mod tests {
             methods(&both),
             [
                 "All procedures here are shortened: short",
-                "RFC X procedure, shortened as said",
+                "RFC X procedure, shortened as listed",
                 "RFC Y procedure, shortened: few"
             ]
         );

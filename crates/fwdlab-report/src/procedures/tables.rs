@@ -40,13 +40,13 @@ pub(crate) fn tables(group: &Group<'_>, all: &[Outcome], most_rows: usize) -> Ve
         }
     };
     add(
-        "delays within a trial, of several trials the median, and the largest of all".into(),
+        "latencies within a trial; for several trials the median, and the largest of all".into(),
         percentiles(outcomes),
     );
     let (table, every) = samples(outcomes, most_rows);
     let rows = match every {
         1 => String::new(),
-        n => format!(", each row {n} intervals together"),
+        n => format!(", each row combines {n} intervals"),
     };
     add(format!("over time{rows}"), table);
     let (table, every) = estimates(outcomes, most_rows);
@@ -142,7 +142,7 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
                 &["by_loss_s", "by_loss_min_s", "by_loss_max_s"],
             ),
             right(
-                "by moments [min, max]",
+                "by timestamps [min, max]",
                 &["by_timestamp_s", "by_timestamp_min_s", "by_timestamp_max_s"],
             ),
             right("known to", &["resolution_s"]),
@@ -168,7 +168,7 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             right(&found.parameter, &["value"]),
             right("median", &["median_pps"]),
             right("of reference", &["percent_of_reference"]),
-            right("time a frame", &["frame_ns"]),
+            right("time per frame", &["frame_ns"]),
         ],
         Found::Plr(_) => vec![
             right("loss sought", &["loss_ratio"]),
@@ -929,7 +929,7 @@ pub(crate) fn losses_side_by_side(outcomes: &[&Outcome]) -> Option<Table> {
 /// What a parameter costs, in words.
 pub(crate) fn cost(cost: &Cost) -> String {
     match cost {
-        Cost::Constant { frame_ns } => format!("no cost seen, {frame_ns:.1} ns a frame"),
+        Cost::Constant { frame_ns } => format!("no cost found, {frame_ns:.1} ns per frame"),
         Cost::Linear {
             unit_ns,
             unit_ns_interval: (low, high),
@@ -939,14 +939,14 @@ pub(crate) fn cost(cost: &Cost) -> String {
             doubling_ns,
             doubling_ns_interval: (low, high),
             ..
-        } => format!("{doubling_ns:.3} ns each doubling ({low:.3} to {high:.3})"),
+        } => format!("{doubling_ns:.3} ns per doubling ({low:.3} to {high:.3})"),
         Cost::Cliff {
             frame_ns,
             beyond_ns,
             last_before,
             first_after,
         } => format!(
-            "a cliff between {last_before} and {first_after}: {frame_ns:.0} to {beyond_ns:.0} ns a frame"
+            "a cliff between {last_before} and {first_after}: {frame_ns:.0} to {beyond_ns:.0} ns per frame"
         ),
     }
 }

@@ -212,7 +212,7 @@ fn trial(
         loss(
             Place::Dut,
             in_dut,
-            "rx_packets of the DUT's input less frames offered to its output",
+            "rx_packets of the DUT's input minus frames offered to its output",
             reasons,
         ),
     ];
@@ -339,7 +339,7 @@ fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
         apart: Vec::new(),
         windows_not_offered: valid.iter().map(|t| t.windows_not_offered).sum(),
         warnings: not_saturated
-            .then(|| "less than 1.1 times of what came out was offered".to_owned())
+            .then(|| "less than 1.1 times the output was offered".to_owned())
             .into_iter()
             .collect(),
         iterations_pps: rates,
@@ -498,15 +498,15 @@ pub fn noisy() -> Run {
     let mut run = maxfwd("noisy", &cases, trials);
     run.summary.noise = Noise {
         quiet_percent: Some(20.8),
-        verdict: "not to be relied on: its iterations tell it to ±25 % only, and ±10 % is the most. 150 of 720 windows had the CPU at \
+        verdict: "too noisy: its iterations determine it only to ±25 %; the limit is ±10 %. 150 of 720 windows had the CPU at \
                   full speed"
             .into(),
         too_noisy: true,
-        doubts: vec!["its iterations tell it to ±25 % only, and ±10 % is the most".into()],
+        doubts: vec!["its iterations determine it only to ±25 %; the limit is ±10 %".into()],
         ..run.summary.noise
     };
     for case in &mut run.summary.test_cases {
-        case.doubt = Some("its iterations tell it to ±25 % only, and ±10 % is the most".into());
+        case.doubt = Some("its iterations determine it only to ±25 %; the limit is ±10 %".into());
         case.warnings = vec!["the values drift: later iterations are lower".into()];
     }
     run
@@ -517,7 +517,7 @@ pub fn one_noisy() -> Run {
     let cases = usual_cases();
     let trials = trials(&cases, 5);
     let mut run = maxfwd("one-noisy", &cases, trials);
-    let doubt = "its iterations tell it to ±14 % only, and ±10 % is the most";
+    let doubt = "its iterations determine it only to ±14 %; the limit is ±10 %";
     run.summary.test_cases[3].doubt = Some(doubt.into());
     run.summary.noise.verdict = format!(
         "quiet enough for 3 of 4 test cases: 585 of 720 windows had the CPU at full speed; too noisy for the rest: {doubt}"
@@ -536,7 +536,7 @@ pub fn invalid() -> Run {
             vec!["17 frames are unexplained: the counters of the ports do not add up".into()];
     }
     trials[7].validity.reasons = vec![
-        "3 frames of an earlier trial came in".into(),
+        "3 frames of an earlier trial arrived".into(),
         "the clock was stepped".into(),
     ];
     maxfwd("invalid", &cases, trials)

@@ -129,7 +129,7 @@ fn check(dir: &Path, handed_over: u32) -> (RunState, u32) {
         assert_eq!(*event, warning(n));
     }
     let unexpected = |problem: &&String| {
-        !problem.contains("ended without a word") && !problem.contains("is incomplete")
+        !problem.contains("ended without a report") && !problem.contains("is incomplete")
     };
     assert_eq!(run.problems.iter().find(unexpected), None);
     if run.state == RunState::Finished {
@@ -162,7 +162,9 @@ fn a_journal_cut_anywhere_keeps_its_whole_lines() {
             let says = match cut {
                 _ if cut == whole.len() => "",
                 // the list of checksums knows what the lines cannot
-                _ if cut == 0 || whole[cut - 1] == b'\n' => &format!("{name} is not as it was"),
+                _ if cut == 0 || whole[cut - 1] == b'\n' => {
+                    &format!("{name} has changed since the run ended")
+                }
                 _ => &format!("line {} of {name} is incomplete", lines + 1),
             };
             let said = run.problems.join("; ");

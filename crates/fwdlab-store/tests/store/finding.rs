@@ -65,7 +65,7 @@ fn damaged_runs_and_foreign_directories_are_listed_last_and_never_fatal() {
     let expect = [
         (NEW, ""),
         (MIDDLE, "summary.json: No such file"),
-        ("copy", "another name than the run: 2026-11-20-quick-7f3k"),
+        ("copy", "different names: 2026-11-20-quick-7f3k"),
         (OLD, ""),
         ("notes", "is not a run: it has no run.json"),
         ("2026-11-23-quick-0000", "run.json: Is a directory"),
@@ -113,11 +113,11 @@ fn a_run_has_many_names() {
         ("dead", "2026-11-22-quick-dead"),
         (
             "7",
-            "`7` is short for 2 runs: 2026-11-21-quick-7g00, 2026-11-20-quick-7f3k",
+            "`7` is ambiguous, it matches 2 runs: 2026-11-21-quick-7g00, 2026-11-20-quick-7f3k",
         ),
         (
             "2026-11-21",
-            "`2026-11-21` is short for 2 runs: 2026-11-21-quick-7g00, 2026-11-21-quick-0abc",
+            "`2026-11-21` is ambiguous, it matches 2 runs: 2026-11-21-quick-7g00, 2026-11-21-quick-0abc",
         ),
         ("notes", &format!("no run is called `notes`: {there_is}")),
         ("@5", &format!("no run is called `@5`: {there_is}")),

@@ -428,7 +428,7 @@ fn a_set_says_its_cpu_its_time_and_its_traffic() {
     assert_eq!(labels, expect.into());
     let doubts = run.imported.iter().flat_map(|r| &r.warnings);
     assert!(
-        doubts.clone().any(|w| w.contains("divided by its end")),
+        doubts.clone().any(|w| w.contains("divided at its suffix")),
         "{:?}",
         run.imported[0]
     );

@@ -157,7 +157,7 @@ fn a_writer_dropped_without_a_word_leaves_an_interrupted_run() {
     let stored = load(&root.path().join(ID)).unwrap();
     assert_eq!(stored.state, RunState::Interrupted);
     assert_eq!(stored.info.state, RunState::Running);
-    assert_eq!(stored.problems, ["its process ended without a word"]);
+    assert_eq!(stored.problems, ["its process ended without a report"]);
     assert_eq!(stored.trials, [trial(1)]);
 }
 

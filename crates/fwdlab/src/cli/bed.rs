@@ -12,7 +12,7 @@ use crate::output;
 /// What to do with test beds.
 #[derive(Debug, Subcommand)]
 pub enum Bed {
-    /// Build a test bed and leave it standing, to look at or to work on with `ip netns exec`
+    /// Build a test bed and keep it, to use with `ip netns exec`
     Up {
         /// DUTs side by side
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
@@ -21,9 +21,9 @@ pub enum Bed {
         #[arg(long, value_delimiter = ',', value_name = "CPU")]
         dut_cpus: Vec<usize>,
     },
-    /// Remove test beds: those left standing and those of processes that died. Beds in use are kept
+    /// Remove test beds that were left behind, by `bed up` or by processes that died. Beds in use are kept
     Down,
-    /// List test beds of this host
+    /// List the test beds of this host
     Show,
 }
 
@@ -32,7 +32,8 @@ impl Bed {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if !user_namespace::is_root() {
             return Err(Usage(
-                "test beds outlive the command only as root (without root they vanish with their process, so there is nothing to remove). Run with sudo".into(),
+                "only root can keep a test bed after the command ends (without root it disappears with its process, so there \
+                 is nothing to remove). Run with sudo".into(),
             )
             .into());
         }
@@ -102,7 +103,7 @@ impl Bed {
                 for lab in &labs {
                     let state = match (lab.in_use, lab.record.keep) {
                         (true, _) => format!("in use by process {}", lab.record.pid),
-                        (false, true) => "left standing; remove it with: fwdlab bed down".into(),
+                        (false, true) => "kept by `bed up`; remove it with: fwdlab bed down".into(),
                         (false, false) => "its process died; the next start removes it".into(),
                     };
                     output::result(&format!(

@@ -15,7 +15,7 @@ use fwdlab_model::campaign::{Campaign, Case};
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::result::Summary;
-use fwdlab_report::number::seconds;
+use fwdlab_report::number::{counted, seconds};
 use serde_json::json;
 
 use super::Global;
@@ -24,36 +24,36 @@ use crate::exit_code::{Code, Usage};
 use crate::output;
 use crate::profiles;
 
-/// Carry out a campaign: every test case of a file, by its procedure, as often as it says, unattended
+/// Run a campaign: measure every test case of a file, unattended
 ///
-/// Test cases are measured in randomised blocks, each on a test bed of its own. One that fails is told with its reason, and the
-/// campaign goes on. See `fwdlab plan` for what it will do, docs/campaigns.md for what a file may say.
+/// Test cases are measured in randomised blocks, each on its own test bed. A test case that fails is reported with its reason,
+/// and the campaign continues. `fwdlab plan` shows what a campaign will do; docs/campaigns.md describes the file.
 #[derive(Debug, Args)]
 pub struct Run {
     /// File of the campaign
     #[arg(value_name = "CAMPAIGN.toml")]
     file: PathBuf,
-    /// Let what the campaign sets on the DUT run as processes of the host, which may write to all of its files [default: apart, with the processes of the
-    /// DUT alone, and only files below /tmp are the host's to write to]
+    /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
+    /// the host; only /tmp is shared for writing]
     #[arg(long)]
     set_unconfined: bool,
-    /// Seed of every random choice, where the file says none [default: chosen and recorded]
+    /// Seed of every random choice, if the file has none [default: chosen and recorded]
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// Show what a campaign will do: test cases in order, time needed, what is changed where; touches nothing
+/// Show what a campaign will do: test cases in order, time needed, changes to hosts; changes nothing itself
 #[derive(Debug, Args)]
 pub struct Plan {
     /// File of the campaign
     #[arg(value_name = "CAMPAIGN.toml")]
     file: PathBuf,
-    /// Seed of every random choice, where the file says none [default: chosen]
+    /// Seed of every random choice, if the file has none [default: chosen]
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// Check files, campaigns and traffic profiles; touches nothing
+/// Check campaign files and traffic profiles; changes nothing
 #[derive(Debug, Args)]
 pub struct Check {
     /// The files
@@ -114,8 +114,8 @@ impl Plan {
             parameters.seed(),
         );
         text += &format!(
-            "about {} trials in {}{}\n\n",
-            plan.trials,
+            "about {} in {}{}\n\n",
+            counted(plan.trials, "trial"),
             seconds(plan.time.as_secs_f64().round()),
             match campaign.is_simulated() {
                 true => " of simulated time",
@@ -179,7 +179,7 @@ impl Check {
 fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<Parameters> {
     let campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
     if seed.is_some() && campaign.seed.is_some() {
-        return Err(Usage("the file has a seed: say one of them".into()).into());
+        return Err(Usage("the file has a seed: give only one of them".into()).into());
     }
     let placement = match campaign.is_simulated() {
         true => Placement::default(),
@@ -247,8 +247,8 @@ fn procedure(campaign: &Campaign) -> String {
     let id = campaign.procedure.id();
     match &campaign.sweep {
         Some(sweep) => format!(
-            "{id} at {} values of {}",
-            sweep.values.len(),
+            "{id} at {} of {}",
+            several(sweep.values.len(), "value"),
             sweep.parameter
         ),
         None => id.to_owned(),
@@ -256,10 +256,7 @@ fn procedure(campaign: &Campaign) -> String {
 }
 
 fn several(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
+    counted(count as u64, what)
 }
 
 fn code(summary: &Summary) -> Code {

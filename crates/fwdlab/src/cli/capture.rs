@@ -25,19 +25,19 @@ use crate::output;
 /// How often a quiet capture looks whether it is over and whether its port is still there.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Capture frames of a port to a pcapng file with nanoseconds, and say how many were missed
+/// Capture frames of a port to a pcapng file with nanosecond timestamps, and report how many were missed
 ///
-/// Nothing is attached to the port or changed on it (but its card's stamps, with --timestamps hardware), so any port will do. Frames that an XDP program takes are not seen:
-/// those that `receive` or a measurement counts.
+/// Nothing is attached to the port or changed on it (except the card's timestamping, with --timestamps hardware), so any port
+/// can be used. Frames consumed by an XDP program, such as those that `receive` or a measurement counts, are not captured.
 #[derive(Debug, Args)]
 pub struct Capture {
     /// Interface to listen on
     #[arg(long, value_name = "IFACE")]
     port: String,
-    /// Network namespace of the port: a name, a path, or the id of a process
+    /// Network namespace of the port: a name, a path, or a process ID
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// So many frames and no more
+    /// Maximum number of frames
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// How long [default: until Ctrl-C]
@@ -49,10 +49,10 @@ pub struct Capture {
     /// Format of the file
     #[arg(long, value_enum, default_value_t = Format::Pcapng)]
     format: Format,
-    /// Which frames: all, or those with our signature
+    /// Which frames: all, or only those with our signature
     #[arg(long, value_enum, default_value_t = Filter::All)]
     filter: Filter,
-    /// Number in the signatures of frames that are ours
+    /// Session number in the signatures of our frames
     #[arg(long, value_name = "N", default_value_t = 1)]
     session: u16,
     /// Bytes kept of each frame
@@ -61,13 +61,13 @@ pub struct Capture {
     /// Only frames that arrive, not those that leave
     #[arg(long)]
     incoming: bool,
-    /// Only frames to this host, instead of all on the wire
+    /// Only frames addressed to this host, not all frames on the wire
     #[arg(long)]
     no_promiscuous: bool,
-    /// Who takes the times; user is the packet socket here, and auto software
+    /// Source of times; here user means the packet socket, and auto means software
     #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
     timestamps: Timestamps,
-    /// Memory for frames that wait to be written, in MB
+    /// Memory for frames waiting to be written, in MB
     #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     buffer: u32,
 }
@@ -146,7 +146,7 @@ impl Capture {
                     None => "as text".into(),
                 },
                 match (self.count, self.duration) {
-                    (Some(count), _) => format!("{} frames", number::count(count)),
+                    (Some(count), _) => number::counted(count, "frame"),
                     (None, Some(time)) => format!("for {}", number::seconds(time.as_secs_f64())),
                     (None, None) => "until Ctrl-C".into(),
                 }
@@ -220,8 +220,8 @@ impl Capture {
         if self.output.as_deref() == Some(Path::new("-")) || (!global.json && !global.json_stream) {
             if !quiet {
                 output::note(&format!(
-                    "captured  {} frames, {} in {}{}{}; timestamps: {}, {}{}",
-                    number::count(kept),
+                    "captured  {}, {} in {}{}{}; timestamps: {}, {}{}",
+                    number::counted(kept, "frame"),
                     number::bytes(bytes),
                     number::seconds(seconds),
                     match cut {
@@ -233,7 +233,7 @@ impl Capture {
                         ),
                     },
                     if is_closed {
-                        "; the reader has gone away"
+                        "; the reader closed the pipe"
                     } else {
                         ""
                     },
@@ -253,9 +253,9 @@ impl Capture {
         }
         if statistics.dropped > 0 {
             output::note(&format!(
-                "dropped   {} frames that the capture could not keep up with: what was captured is not all there was. A larger \
+                "dropped   {} that the capture could not keep up with: the capture is incomplete. A larger \
                  --buffer, a smaller --snap, or a faster disk may help",
-                number::count(statistics.dropped)
+                number::counted(statistics.dropped, "frame")
             ));
         }
         ended.map_err(|error: LabError| anyhow::Error::from(error))?;
@@ -424,7 +424,7 @@ fn told(name: &str, error: std::io::Error) -> Option<anyhow::Error> {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         return None;
     }
-    let what = format!("write the capture to {name}; what is there so far is kept");
+    let what = format!("write the capture to {name}; what was written so far is kept");
     Some(
         LabError::System {
             what,

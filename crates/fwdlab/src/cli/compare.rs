@@ -19,39 +19,40 @@ use crate::output::{self, Verbosity};
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Runs (id, beginning of it, @1 for the latest, directory) or files of numbers (- is standard input); the first is
-    /// the baseline. One run is compared within itself, configuration by configuration
+    /// Runs (id, beginning of an id, @1 for the latest, directory) or files of numbers (- is standard input); the first is the
+    /// baseline. For a single run, its configurations are compared
     #[arg(required = true, value_name = "RUN|FILE")]
     sources: Vec<OsString>,
     /// Label whose values become columns: configuration, image, traffic, frame_size_bytes, flows, ip_version, run ...
-    /// What remains tells rows apart [default: source, or with one run configuration]
+    /// The remaining labels form the rows [default: source, or with one run configuration]
     #[arg(long, value_name = "KEY")]
     by: Option<String>,
     /// Column that the others are compared with, or the beginning of its name [default: the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// What to compare: forwarding-rate, ndr, throughput, receive-rate ...; files of numbers are taken for it [default: that of
+    /// What to compare: forwarding-rate, ndr, throughput, receive-rate ...; files of numbers are taken as this metric [default:
+    /// that of
     /// --fail-if, else forwarding-rate, else the first that all runs have]
     #[arg(long)]
     metric: Option<String>,
     /// Test: auto is Welch's t, or ranks where outliers or two modes contradict normal values
     #[arg(long, value_enum, default_value_t)]
     test: Test,
-    /// Take the n-th values of two columns as a pair: for A B B A ... measured in turns
+    /// Take the n-th values of two columns as a pair, for alternating measurements (A B B A ...)
     #[arg(long)]
     paired: bool,
     /// Confidence of intervals and verdicts, in percent
     #[arg(long, default_value = "95", value_name = "PERCENT", value_parser = confidence)]
     confidence: Confidence,
-    /// Claim that a difference is smaller than this, where that is proven: 2%
+    /// Test whether a difference is proven to be smaller than this: 2%
     #[arg(long, value_name = "PERCENT", value_parser = margin)]
     equivalence: Option<f64>,
-    /// Exit code 6 when a proven difference is beyond a limit: 'forwarding-rate < -2%'; 5 when one of its size would not have shown
-    /// everywhere; may be repeated
+    /// Exit code 6 when a proven difference is beyond a limit: 'forwarding-rate < -2%'; 5 when a difference of that size could
+    /// have gone unnoticed anywhere; may be repeated
     #[arg(long, value_name = "LIMIT", conflicts_with = "changes")]
     fail_if: Vec<Limit>,
-    /// With --fail-if: take for kept what could not be seen, as long as anything could: test cases that are missing in a run, that have
-    /// too few values, or too noisy ones
+    /// With --fail-if: accept test cases that could not be judged (missing in a run, too few values, too noisy), as long as at
+    /// least one could
     #[arg(long, requires = "fail_if")]
     accept_blind: bool,
     /// How to print
@@ -63,7 +64,7 @@ pub struct Compare {
     /// Column of numbers in files, from 1
     #[arg(short = 'C', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     column: u32,
-    /// Find steps up and down in a series of runs, in the order given; of one file, in its values
+    /// Find change points in a series of runs, in the order given, or in the values of one file
     #[arg(long)]
     changes: bool,
 }
@@ -102,7 +103,9 @@ impl Compare {
         let format = match (global.json, self.format) {
             (false, format) => format,
             (true, Format::Text | Format::Json) => Format::Json,
-            (true, _) => return Err(Usage("--json and --format name two formats".into()).into()),
+            (true, _) => {
+                return Err(Usage("--json and --format select different formats".into()).into());
+            }
         };
         let mut sources = self.sources(global)?;
         let metric = self.metric(&sources);
@@ -228,7 +231,7 @@ impl Compare {
             Ok(metadata) if metadata.is_dir() && path.join("run.json").exists() => path.to_owned(),
             // the directory of a result set that was imported
             Ok(metadata) if metadata.is_dir() => fwdlab_store::resolve(&global.runs_root()?, &name)
-                .map_err(|error| Usage(format!("{name} is not a run, nor the directory of a result set that was imported: {error}")))?,
+                .map_err(|error| Usage(format!("{name} is neither a run nor the directory of an imported result set: {error}")))?,
             Ok(_) => {
                 let file = File::open(path)
                     .map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
@@ -254,7 +257,7 @@ impl Compare {
         };
         let values = read_values(content, &options).map_err(|error| {
             Usage(format!(
-                "{name}: {error}. A file of numbers has one number per line (--column N takes another column), # begins a \
+                "{name}: {error}. A file of numbers has one number per line (--column N selects another column); # begins a \
                  comment"
             ))
         })?;
@@ -272,7 +275,7 @@ fn changes(sources: &[Source], options: &Options, format: Format) -> anyhow::Res
     match format {
         Format::Text => output::result(&compare::changes_text(&found)),
         Format::Json => output::json(&found)?,
-        _ => return Err(Usage("--changes prints text or json".into()).into()),
+        _ => return Err(Usage("--changes supports only text and json".into()).into()),
     }
     Ok(Code::Done)
 }
@@ -286,14 +289,14 @@ fn confidence(text: &str) -> Result<Confidence, String> {
     number(text)
         .filter(|percent| *percent >= 50.0)
         .and_then(|percent| Confidence::new(percent / 100.0))
-        .ok_or_else(|| "a confidence is 50 or more and below 100, in percent: 95".into())
+        .ok_or_else(|| "the confidence must be at least 50 and below 100, in percent: 95".into())
 }
 
 /// `2%`, `0.5`.
 fn margin(text: &str) -> Result<f64, String> {
     number(text)
         .filter(|percent| *percent > 0.0 && percent.is_finite())
-        .ok_or_else(|| "a margin is more than 0, in percent: 2%".into())
+        .ok_or_else(|| "the margin must be above 0, in percent: 2%".into())
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -8,6 +8,7 @@ use fwdlab_lab::preflight::{self, Check, Status};
 use fwdlab_lab::registry::Registry;
 use fwdlab_lab::user_namespace;
 use fwdlab_lab::witness::probe::Probes;
+use fwdlab_report::number::counted;
 
 use super::Global;
 use crate::exit_code::Code;
@@ -47,15 +48,15 @@ fn total(checks: &[Check], root: bool) -> String {
     let of = |status| count(checks, status);
     let failures = match (of(Status::Fail), root) {
         (0, false) => {
-            "no failure of what can be looked at without root: for all of it, sudo fwdlab doctor"
+            "no failure among the checks that are possible without root; for all checks: sudo fwdlab doctor"
                 .into()
         }
-        (failures, _) => format!("{failures} failures"),
+        (failures, _) => counted(failures as u64, "failure"),
     };
     format!(
-        "{} ok, {} warnings, {} skipped, {failures}",
+        "{} ok, {}, {} skipped, {failures}",
         of(Status::Ok),
-        of(Status::Warn),
+        counted(of(Status::Warn) as u64, "warning"),
         of(Status::Skip)
     )
 }
@@ -120,7 +121,7 @@ mod tests {
         }];
         assert_eq!(
             total(&checks, true),
-            "0 ok, 1 warnings, 0 skipped, 0 failures"
+            "0 ok, 1 warning, 0 skipped, 0 failures"
         );
         let told = total(&checks, false);
         assert!(

@@ -135,8 +135,8 @@ mod tests {
             "fwdlab ministat --model=2015 -- -",
         );
         check(
-            "fwdlab pkt-gen -f tx -i ix0 --netns gen -NR 1k --even-in-use -v",
-            "fwdlab pkt-gen --netns gen --even-in-use -- -f tx -i ix0 -NR 1k -v",
+            "fwdlab pkt-gen -f tx -i ix0 --netns gen -NR 1k --allow-in-use -v",
+            "fwdlab pkt-gen --netns gen --allow-in-use -- -f tx -i ix0 -NR 1k -v",
         );
     }
 

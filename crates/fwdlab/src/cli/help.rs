@@ -83,7 +83,7 @@ const MORE: &[More] = &[
             ("fwdlab trial --load 100kpps", "one load for some time"),
             (
                 "fwdlab trial --load 100kpps --delays",
-                "and how long frames take",
+                "with the latency of frames",
             ),
         ],
         codes: MEASURING,
@@ -92,10 +92,7 @@ const MORE: &[More] = &[
         command: "ndr",
         examples: &[
             ("fwdlab ndr", "NDR and PDR of 64-byte frames"),
-            (
-                "fwdlab ndr --goals ndr --explain",
-                "why each trial was made",
-            ),
+            ("fwdlab ndr --goals ndr --explain", "and explain each trial"),
             (
                 "fwdlab ndr --engine sim --dut capacity=1e6",
                 "on a simulated DUT",
@@ -116,7 +113,7 @@ const MORE: &[More] = &[
     },
     More {
         command: "ramp",
-        examples: &[("fwdlab ramp", "where loss begins, and what comes after")],
+        examples: &[("fwdlab ramp", "where loss begins, and what follows")],
         codes: MEASURING,
     },
     More {
@@ -124,7 +121,7 @@ const MORE: &[More] = &[
         examples: &[
             (
                 "fwdlab rfc2544 --sizes 64,1518",
-                "a first look, shortened and labelled so",
+                "a first look, shortened and labelled as such",
             ),
             (
                 "fwdlab rfc2544 --tests throughput,latency",
@@ -132,7 +129,7 @@ const MORE: &[More] = &[
             ),
             (
                 "fwdlab rfc2544 --full --engine sim",
-                "times of the RFC, simulated",
+                "full durations of the RFC, simulated",
             ),
         ],
         codes: MEASURING,
@@ -141,7 +138,7 @@ const MORE: &[More] = &[
         command: "soak",
         examples: &[(
             "fwdlab soak --load 100kpps",
-            "is this load carried for long?",
+            "is this load sustained for a long time?",
         )],
         codes: MEASURING,
     },
@@ -149,7 +146,7 @@ const MORE: &[More] = &[
         command: "run",
         examples: &[(
             "fwdlab run examples/campaigns/rules-paired.toml",
-            "every test case as often as the file says",
+            "run the campaign",
         )],
         codes: &[
             Code::Preflight,
@@ -170,14 +167,14 @@ const MORE: &[More] = &[
     },
     More {
         command: "check",
-        examples: &[("fwdlab check *.toml", "is anything wrong with these files?")],
+        examples: &[("fwdlab check *.toml", "check these files for errors")],
         codes: &[],
     },
     More {
         command: "send",
         examples: &[(
             "fwdlab send --port eth1 --load 100kpps --for 10s",
-            "a second, a line",
+            "one line of output per second",
         )],
         codes: BY_HAND,
     },
@@ -201,7 +198,7 @@ const MORE: &[More] = &[
         command: "capture",
         examples: &[(
             "fwdlab capture --port eth2 -o c.pcapng",
-            "frames with nanoseconds",
+            "nanosecond timestamps",
         )],
         codes: BY_HAND,
     },
@@ -209,7 +206,7 @@ const MORE: &[More] = &[
         command: "pkt-gen",
         examples: &[(
             "fwdlab pkt-gen -f tx -i eth1 -n 1M -R 100k",
-            "as netmap's own",
+            "like netmap's own",
         )],
         codes: &[Code::Preflight, Code::TestBed, Code::PktGen],
     },
@@ -225,17 +222,20 @@ const MORE: &[More] = &[
         command: "doctor",
         examples: &[(
             "sudo fwdlab doctor",
-            "is this host fit for the full arrangement?",
+            "is this host fit for the full test bed?",
         )],
         codes: &[Code::Preflight],
     },
     More {
         command: "compare",
         examples: &[
-            ("fwdlab compare @2 @1", "the run before, and the last one"),
+            (
+                "fwdlab compare @2 @1",
+                "the last run against the one before it",
+            ),
             (
                 "fwdlab compare @2 @1 --fail-if 'forwarding-rate < -2%'",
-                "as a gate",
+                "fail on a proven loss of more than 2 %",
             ),
             ("fwdlab compare a.pps b.pps", "files of numbers"),
         ],
@@ -244,10 +244,10 @@ const MORE: &[More] = &[
     More {
         command: "runs",
         examples: &[
-            ("fwdlab runs ls", "what is kept"),
+            ("fwdlab runs ls", "list stored runs"),
             (
                 "fwdlab runs show @1 --format markdown",
-                "the last one again, for a mail",
+                "the latest run, for an email",
             ),
         ],
         codes: &[Code::Preflight],
@@ -255,14 +255,20 @@ const MORE: &[More] = &[
     More {
         command: "bed",
         examples: &[
-            ("sudo fwdlab bed up", "then ip netns exec, and look around"),
-            ("sudo fwdlab bed down", "take it away"),
+            (
+                "sudo fwdlab bed up",
+                "then use ip netns exec to look around",
+            ),
+            ("sudo fwdlab bed down", "remove it"),
         ],
         codes: &[Code::Preflight, Code::TestBed],
     },
     More {
         command: "import",
-        examples: &[("fwdlab import netbenches DIR --audit", "does it add up?")],
+        examples: &[(
+            "fwdlab import netbenches DIR --audit",
+            "do the published figures follow from the logs?",
+        )],
         codes: &[Code::Preflight, Code::NotValid],
     },
     More {
@@ -273,8 +279,8 @@ const MORE: &[More] = &[
     More {
         command: "profile",
         examples: &[
-            ("fwdlab profile ls", "which there are"),
-            ("fwdlab profile frames imix", "what their frames look like"),
+            ("fwdlab profile ls", "list profiles"),
+            ("fwdlab profile frames imix", "show the first frames"),
         ],
         codes: &[],
     },
@@ -282,13 +288,13 @@ const MORE: &[More] = &[
         command: "rate",
         examples: &[
             ("fwdlab rate 14.88Mpps --link 10G", "in every unit"),
-            ("fwdlab rate 10G --size imix", "a full link of a mix"),
+            ("fwdlab rate 10G --size imix", "a link full of a mix"),
         ],
         codes: &[],
     },
     More {
         command: "schema",
-        examples: &[("fwdlab schema summary", "what summary.json says")],
+        examples: &[("fwdlab schema summary", "the fields of summary.json")],
         codes: &[],
     },
 ];
@@ -296,17 +302,17 @@ const MORE: &[More] = &[
 impl Code {
     fn in_help(self) -> &'static str {
         match self {
-            Code::Done => "done, everything valid",
-            Code::Internal => "a bug of ours",
-            Code::Usage => "wrong use or wrong file",
-            Code::Preflight => "the host is not fit, nothing was measured",
+            Code::Done => "success, everything valid",
+            Code::Internal => "internal error: a bug in fwdlab",
+            Code::Usage => "wrong usage or wrong file",
+            Code::Preflight => "the preflight check failed, nothing was measured",
             Code::TestBed => "the test bed or the DUT failed",
             Code::NotValid => "measured, but not valid or too noisy; kept and explained",
-            Code::LimitBroken => "a limit of --fail-if was broken",
+            Code::LimitBroken => "a limit of --fail-if was exceeded",
             Code::SomeFailed => "some test cases failed, the others are good",
-            Code::Interrupted => "interrupted, everything undone",
-            Code::Terminated => "terminated, everything undone",
-            Code::PktGen => "wrong use, as the original has it",
+            Code::Interrupted => "interrupted, all changes undone",
+            Code::Terminated => "terminated, all changes undone",
+            Code::PktGen => "wrong usage, as in the original",
         }
     }
 }

@@ -29,20 +29,20 @@ pub enum Import {
 
 /// The netbenches archive: logs of pkt-gen, 2015 to today
 ///
-/// Every result set (a directory of logs) becomes one stored run: `fwdlab runs show`, `fwdlab compare` and report.html work on it.
-/// A run's value is the median of the receiver's samples from 5 s after the first frame received to 2 s before the last sent;
-/// the value by the archive's own rule stands beside it. Sets that were imported before are named and left alone.
+/// Every result set (a directory of logs) becomes one stored run, for use with `fwdlab runs show`, `fwdlab compare` and
+/// report.html. A run's value is the median of the receiver's samples from 5 s after the first frame received to 2 s before the
+/// last sent; the value by the archive's own rule is stored with it. Sets that were imported before are named and left alone.
 ///
-/// With --audit nothing is imported: for every ministat block of every README, and every file of values, it says whether it
-/// follows from the logs, by which generation of ministat, or what differs. Findings are results: the exit code is 0.
+/// With --audit nothing is imported. For every ministat block of every README, and every file of values, the audit says whether
+/// it follows from the logs, by which generation of ministat, or what differs. Findings are results: the exit code is 0.
 #[derive(Debug, Args)]
 pub struct Netbenches {
     /// The archive, or a directory of it
     dir: PathBuf,
-    /// Only these result sets: a path, or a pattern with * ** ?; what lies below counts too. May be repeated
+    /// Only these result sets: a path, or a pattern with * ** ?; everything below a match is included. May be repeated
     #[arg(long = "set", value_name = "PATH|GLOB")]
     sets: Vec<String>,
-    /// Say what follows from the logs, and import nothing; with --json one line per finding
+    /// Check what follows from the logs, and import nothing; with --json one line per finding
     #[arg(long)]
     audit: bool,
     /// Replace what was imported before
@@ -63,7 +63,7 @@ impl Netbenches {
     fn run(self, global: &Global) -> anyhow::Result<Code> {
         if !self.dir.is_dir() {
             return Err(Usage(format!(
-                "{} is no directory: name the archive, or a directory of it",
+                "{} is not a directory: give the archive, or a directory in it",
                 self.dir.display()
             ))
             .into());
@@ -106,7 +106,7 @@ impl Netbenches {
         counter.clear();
         if !imported.unmatched.is_empty() && imported.sets.is_empty() {
             return Err(Usage(format!(
-                "no result set of {} fits --set {}",
+                "no result set of {} matches --set {}",
                 self.dir.display(),
                 imported.unmatched.join(", --set ")
             ))
@@ -120,7 +120,7 @@ impl Netbenches {
         let failed = |set: &&netbenches::SetOutcome| matches!(set.result, SetResult::Failed(_));
         if let Some(set) = imported.sets.iter().find(failed) {
             anyhow::bail!(
-                "{} could not be kept, such as {}",
+                "{} could not be stored, such as {}",
                 count(
                     imported.sets.iter().filter(failed).count() as u64,
                     "result set"
@@ -185,7 +185,7 @@ fn told(imported: &Imported, global: &Global, seconds: f64) {
             SetResult::Changed(id) => (
                 "changed",
                 id,
-                "  has other logs; replace it with --again".to_owned(),
+                "  its logs differ; replace it with --again".to_owned(),
             ),
             SetResult::Failed(why) => ("failed", why, String::new()),
         };
@@ -203,7 +203,7 @@ fn told(imported: &Imported, global: &Global, seconds: f64) {
     }
     output::result(&text);
     for choice in &imported.unmatched {
-        output::note(&format!("warning   no result set fits --set {choice}"));
+        output::note(&format!("warning   no result set matches --set {choice}"));
     }
     problems(&imported.problems, global);
     let files: Vec<String> = imported
@@ -241,7 +241,7 @@ fn problems(problems: &[String], global: &Global) {
     }
     if problems.len() > shown {
         output::note(&format!(
-            "warning   {} more like these; --verbose shows all",
+            "warning   {} more of this kind; --verbose shows all",
             problems.len() - shown
         ));
     }
@@ -293,7 +293,7 @@ fn words(kind: netbenches::Kind) -> &'static str {
         Kind::Profile => "profiles",
         Kind::Hook => "outputs of hooks",
         Kind::LabConfiguration => "lab configurations",
-        Kind::Picture => "pictures and plots",
+        Kind::Picture => "images and plots",
         Kind::Other => "configuration sets and others",
     }
 }
@@ -367,7 +367,7 @@ fn findings(audit: &Audit, global: &Global) -> String {
         .filter(|block| block.is_exact() && !block.without_comparison.is_empty())
         .map(|block| {
             format!(
-                "  {}:{}\n         the comparison of {} is not in the block: it was cut off, or printed with -n\n",
+                "  {}:{}\n         the comparison of {} is missing in the block: it was cut off, or printed with -n\n",
                 printable(&block.readme),
                 block.line,
                 printable(&block.without_comparison.join(", "))

@@ -21,14 +21,14 @@ const ORIGINAL_OPTIONS: &str = "\
 Options of the original (they may be combined as in -ns, -w74, -C2):
   -A             Statistics only, no plot
   -n             Summary only, no plot and no comparison
-  -s             A line of its own for each set's bar of mean and standard deviation
+  -s             A separate line for each set's bar of mean and standard deviation
   -q             No names and no table head (model freebsd)
   -C COLUMN      Column of the data, from 1 [default: 1]
   -c CONFIDENCE  80, 90, 95, 98, 99 or 99.5 percent [default: 95]
   -d DELIMITERS  Characters that separate columns [default: space and tab]
-  -w WIDTH       Columns of the plot [default: 74, or what the terminal has]
+  -w WIDTH       Columns of the plot [default: 74, or the width of the terminal]
 
-FILE holds one number a line; - or no file is standard input. The first set is the reference.";
+FILE holds one number per line; - or no file is standard input. The first set is the reference.";
 
 /// Compare files of numbers as ministat(1) does, to the byte
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ FILE holds one number a line; - or no file is standard input. The first set is t
     after_help = ORIGINAL_OPTIONS
 )]
 pub struct Ministat {
-    /// Which generation of the program to be: Debian's package, FreeBSD's of 2015 or 2016, or the current one
+    /// Generation of ministat to reproduce: Debian's package, FreeBSD's of 2015 or 2016, or the current one
     #[arg(long, default_value = "freebsd", value_parser = model())]
     model: Model,
     /// Print help

@@ -39,7 +39,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
 
-/// Tells how fast a router or firewall really forwards packets, and why.
+/// Measures how fast a router or firewall really forwards packets, and explains the result.
 ///
 /// Start with `fwdlab quick`: it measures this machine's kernel in private network namespaces.
 #[derive(Debug, Parser)]
@@ -63,7 +63,7 @@ struct Global {
     /// Print the result as one JSON document
     #[arg(long, global = true)]
     json: bool,
-    /// Print one JSON event per line while it happens
+    /// Print events as they happen, one JSON object per line
     #[arg(long, global = true, conflicts_with = "json")]
     json_stream: bool,
     /// Only the result
@@ -100,7 +100,7 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure this machine's kernel forwarding now: private namespaces, no files
+    /// Measure how fast this machine's kernel forwards, in private namespaces
     Quick(Box<quick::Quick>),
     Trial(Box<trial::Trial>),
     Ndr(Box<ndr::Ndr>),
@@ -119,21 +119,21 @@ enum Command {
     PktGen(Box<pkt_gen::PktGen>),
     #[command(name = "selftest")]
     SelfTest(Box<selftest::SelfTest>),
-    /// Check this host's fitness; each failure says how to fix it
+    /// Check whether this host is fit for measurements; each failure says how to fix it
     Doctor,
-    /// Compare runs or files of numbers: what differs, by how much, and is it proven
+    /// Compare runs or files of numbers: what differs, by how much, and whether it is proven
     Compare(Box<compare::Compare>),
     /// Stored runs
     #[command(subcommand, infer_subcommands = true)]
     Runs(runs::Runs),
-    /// The embedded test bed by hand
+    /// Build, show and remove the embedded test bed by hand
     #[command(subcommand, infer_subcommands = true)]
     Bed(bed::Bed),
-    /// Read other people's measurements into stored runs, and audit them
+    /// Import published measurements as stored runs, and audit them
     #[command(subcommand, infer_subcommands = true)]
     Import(import::Import),
     Ministat(ministat::Ministat),
-    /// Traffic profiles: which there are, what they say, what their frames look like
+    /// List and show traffic profiles and their frames
     #[command(subcommand, infer_subcommands = true)]
     Profile(profile::Profile),
     Rate(rate::Rate),

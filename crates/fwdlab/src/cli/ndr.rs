@@ -1,4 +1,4 @@
-//! `fwdlab ndr`: MLRsearch, the loads up to which a DUT meets goals, such as no loss at all.
+//! `fwdlab ndr`: MLRsearch, the highest loads at which a DUT meets goals, such as no loss at all.
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Pause, Period, Rate};
@@ -10,21 +10,21 @@ use super::procedure::{Arrangement, Plan};
 use crate::exit_code::Code;
 
 const GOALS: &str = "\
-Goals. A trial is good when it loses no larger share of its frames than `loss`; a load meets the \
-goal when no larger share of its trial time than `exceed` is bad; `sum` of trial time decides.
+Goals: a trial is good when its loss ratio does not exceed `loss`; a load meets the \
+goal when at most `exceed` of its trial time is bad, over `sum` of trial time.
   ndr      loss=0,exceed=0.5,initial=1s,final=1s,sum=21s,width=0.005: no-drop rate
   pdr      loss=0.005, otherwise as ndr: partial-drop rate
   rfc2544  loss=0,exceed=0,initial=1s,final=60s,sum=60s,width=0.005: RFC 2544 throughput
   tst009   loss=0,exceed=0.5,initial=60s,final=60s,sum=120s,width=0.005: ETSI TST009
   strict   loss=0,exceed=0.005, otherwise as ndr
-A definition says what differs from ndr, or from the preset it begins with: --goal pdr,width=0.01. \
+A definition lists what differs from ndr, or from the preset it begins with: --goal pdr,width=0.01. \
 Further keys: preceding=2 (coarser targets), expansion=2 (growth of steps), fail-fast=yes.
 
 Simulated DUT (--engine sim --dut KEY=VALUE,...), in simulated time; one seed gives one result:";
 
-/// Find the no-drop rate (NDR), the partial-drop rate (PDR) or the load up to which other goals are met, by MLRsearch
+/// Find the no-drop rate (NDR), the partial-drop rate (PDR) or the highest load that meets other goals, by MLRsearch
 ///
-/// Finds, for several goals at once, the load at which each stops being met (RFC 9971). The binary search of RFC 2544 is
+/// Finds, for several goals at once, the highest load that meets each goal (RFC 9971). The binary search of RFC 2544 is
 /// `fwdlab throughput`. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 #[command(after_long_help = after_help())]
@@ -38,7 +38,7 @@ pub struct Ndr {
     /// Smallest load: 9001 (frames per second), 10kpps, 100Mbps (L1), 1% of --link
     #[arg(long, value_name = "LOAD", default_value_t = campaign::Mlrsearch::default().min)]
     min: Rate,
-    /// A first trial at the largest load whose result is not used; 0s for none
+    /// Duration of a first trial at the largest load whose result is not used; 0s for none
     #[arg(long, value_name = "TIME", default_value_t = campaign::Mlrsearch::default().warm_up)]
     warm_up: Pause,
     /// End the search when its trials have taken longer
@@ -47,7 +47,7 @@ pub struct Ndr {
     /// End a trial as soon as it is bad for every goal: the same search in less time [default: yes; on a simulated DUT no]
     #[arg(long, value_name = "yes|no", value_parser = ["yes", "no"], hide_possible_values = true)]
     early_end: Option<String>,
-    /// Frame size in bytes, FCS counted [default: the smallest]
+    /// Frame size in bytes, including the FCS [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     #[command(flatten)]
@@ -151,7 +151,7 @@ mod tests {
             (sim(&["--min", "2e7"]), "below the largest"),
             (sim(&["--min", "1e7"]), "below the largest"),
             (sim(&["--min", "0"]), "above 0"),
-            (sim(&["--min", "max"]), "--min: say a load"),
+            (sim(&["--min", "max"]), "min: give a load"),
             (sim(&["--min", "10"]), "below one frame"),
             (
                 sim(&["--goals", "npr"]),
@@ -186,7 +186,7 @@ mod tests {
             ),
             (
                 sim(&["--dut", "link=10G", "--link", "1G"]),
-                "link= of the simulated DUT says 10G",
+                "link= of the simulated DUT is 10G",
             ),
             (vec!["--dut", "capacity=1e6"], "--engine sim"),
             (vec!["--min", "10"], "below one frame"),

@@ -37,25 +37,26 @@ const PROBERS: [Mode; 3] = [Mode::AfXdp, Mode::AfPacket, Mode::XdpLive];
 const ROWS: usize = 16;
 const COLUMNS: u64 = 40;
 
-/// Measure how long frames take from one port to another: a probe of few frames, and the tester's own floor beside it
+/// Measure the latency from one port to another with a few probe frames, and the tester's own latency for comparison
 ///
-/// A frame's latency is from its departure to its arrival, both as the card or the kernel takes them where both ports offer that, or
-/// from the time at which it was due to leave (--timestamps). What the tester itself takes is measured on a cable of its own (a veth pair in a private namespace) and printed beside.
+/// Latency runs from the departure of a frame to its arrival. The card or the kernel takes both times where both ports support
+/// that; otherwise it runs from the time the frame was due to leave (--timestamps). The tester's own latency is measured over a
+/// veth pair in a private namespace and printed with the result.
 #[derive(Debug, Args)]
 pub struct Ping {
     /// Interface to send on
     #[arg(long, value_name = "IFACE")]
     port: String,
-    /// Interface at which frames come back [default: the same, from something that sends them back]
+    /// Interface on which frames come back [default: the same, from something that reflects them]
     #[arg(long, value_name = "IFACE")]
     rx_port: Option<String>,
     /// How many frames
     #[arg(short = 'c', long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// Load, such as 1kpps: low, for frames that queue behind each other measure the queue
+    /// Load, such as 1kpps; keep it low, because queued frames measure the queue
     #[arg(long, value_name = "LOAD", default_value = "1kpps")]
     load: Load,
-    /// Frame size in bytes, FCS counted [default: 64; IPv6: 84]
+    /// Frame size in bytes, including the FCS [default: 64; IPv6: 84]
     #[arg(long, value_name = "BYTES")]
     size: Option<FrameSize>,
     /// IPv6 instead of IPv4
@@ -64,25 +65,25 @@ pub struct Ping {
     /// Number of flows
     #[arg(long, value_name = "N", default_value_t = 1)]
     flows: u32,
-    /// Destination MAC address [default: whoever answers for --via, or for the first destination]
+    /// Destination MAC address [default: resolved from --via, or from the first destination]
     #[arg(long, value_name = "MAC")]
     dst_mac: Option<Mac>,
-    /// Address of the next hop, asked with ARP or neighbour discovery
+    /// Address of the next hop, resolved with ARP or neighbour discovery
     #[arg(long, value_name = "ADDRESS", conflicts_with = "dst_mac")]
     via: Option<IpAddr>,
-    /// Engine; auto takes the first that works, of those whose frames leave one by one
+    /// Engine; auto takes the first that works and sends frames one by one
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
     engine: String,
     /// CPUs of the sending thread [default: any]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     cpus: Vec<usize>,
-    /// Who takes the times of departure and arrival
+    /// Source of departure and arrival times
     #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
     timestamps: Timestamps,
-    /// Do not measure the tester's own floor
+    /// Do not measure the tester's own latency (the floor)
     #[arg(long)]
     no_floor: bool,
-    /// Longest time [default: twice what the frames need, and a second]
+    /// Maximum time [default: twice what the frames need, plus one second]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Number in the signatures
@@ -221,10 +222,9 @@ impl Ping {
         };
         let size = self.size.unwrap_or(trial_version.smallest_frame());
         trial::Stream::new(trial_version, size, self.flows)?;
-        let load_pps = self
-            .load
-            .pps(size)
-            .ok_or_else(|| Usage("--load: a probe is no flood; say 1kpps".into()))?;
+        let load_pps = self.load.pps(size).ok_or_else(|| {
+            Usage("--load: the load of a probe must be low; for example 1kpps".into())
+        })?;
         let signals = Signals::catch()?;
         let rx_name = self.rx_port.as_ref().unwrap_or(&self.port);
         let (tx, rx) = if *rx_name == self.port {
@@ -242,7 +242,7 @@ impl Ping {
             Duration::from_secs_f64(self.count as f64 / load_pps) * 2 + Duration::from_secs(1);
         if self.timestamps != Timestamps::User && self.count > MOST as u64 {
             return Err(Usage(format!(
-                "-c {}: departures are kept frame by frame, {MOST} at most; send fewer, or say --timestamps user",
+                "-c {}: departures are stored frame by frame, at most {MOST}; send fewer, or use --timestamps user",
                 self.count
             ))
             .into());
@@ -270,9 +270,9 @@ impl Ping {
             global.verbosity() == output::Verbosity::Quiet || global.json || global.json_stream;
         if !quiet {
             output::note(&format!(
-                "ping      {} to {rx_name}  {} frames of {size} B at {}",
+                "ping      {} to {rx_name}  {} of {size} B at {}",
                 self.port,
-                number::count(self.count),
+                number::counted(self.count, "frame"),
                 number::rate(load_pps)
             ));
         }
@@ -281,7 +281,7 @@ impl Ping {
             None
         } else if stamping.kind == Kind::Hardware {
             Some(Err(anyhow::anyhow!(
-                "the tester's own cable has no card to stamp frames; join two ports of the card and probe them instead"
+                "the tester's own veth pair has no card to timestamp frames; connect two ports of the card and probe them instead"
             )))
         } else {
             Some(floor(&probe, &signals))
@@ -303,7 +303,7 @@ impl Ping {
         let target = self.via.unwrap_or(first);
         fwdlab_engine::resolve::resolve(&port.spec, ours, source, target)?.ok_or_else(|| {
             LabError::Preflight(format!(
-                "nobody on {} answers for {target}. Say where frames go: --dst-mac MAC, or --via ADDRESS of the next hop",
+                "no answer for {target} on {}. Specify the next hop: --dst-mac MAC, or --via ADDRESS",
                 port.spec.interface
             ))
             .into()
@@ -363,7 +363,7 @@ impl Ping {
             (Some(latency), Some(stream)) => {
                 text += &format!("latency   {}\n", streams::percentiles(&latency));
                 if let Some(words) = streams::held_up(&latency) {
-                    text += &format!("held up   {words}\n");
+                    text += &format!("stalled   {words}\n");
                 }
                 match floor {
                     Some(Ok(floor)) => match floor.latency() {
@@ -399,7 +399,7 @@ impl Ping {
                 text += &bars(stream);
             }
             _ if probed.received == 0 => text += "latency   no frame came back\n",
-            _ => text += "latency   the engine that sends does not write departure times\n",
+            _ => text += "latency   the sending engine does not write departure times\n",
         }
         output::result(&text);
         Ok(())

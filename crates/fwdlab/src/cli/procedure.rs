@@ -34,8 +34,8 @@ pub struct Arrangement {
     /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1), 50% of --link [default: what the tester can offer]
     #[arg(long, value_name = "LOAD")]
     pub max: Option<Rate>,
-    /// Speed of the links, such as 1G: loads in percent are of it, and in each direction no more than its line rate is ever
-    /// offered; emulated on the test bed, whose links have none
+    /// Speed of the links, such as 1G: percentages refer to it, and no more than its line rate is ever offered in each
+    /// direction; emulated on the test bed
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
     /// Number of flows
@@ -47,14 +47,14 @@ pub struct Arrangement {
     /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     set: Option<String>,
-    /// Let what is set or reset on the DUT run as processes of the host, which may write to all of its files [default: apart, with the processes of the
-    /// DUT alone, and only files below /tmp are the host's to write to]
+    /// Run configurations and resets of the DUT as processes of the host, with write access to all of its files [default:
+    /// isolated from the host; only /tmp is shared for writing]
     #[arg(long)]
     set_unconfined: bool,
-    /// Engine: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
+    /// Engine: auto takes the fastest that passes the path check; sim simulates DUT and tester
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet", "sim"])]
     engine: String,
-    /// What the simulated DUT is like: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help) [default: capacity=1e6]
+    /// Properties of the simulated DUT: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help) [default: capacity=1e6]
     #[arg(long, value_name = "KEY=VALUE,...")]
     dut: Option<String>,
     /// CPUs of the DUT [default: the last one]
@@ -62,7 +62,7 @@ pub struct Arrangement {
     dut_cpus: Vec<usize>,
     #[command(flatten)]
     pub traffic: TrafficOptions,
-    /// Say in words why each trial was made and what it said
+    /// Explain why each trial was made, and its result
     #[arg(long)]
     pub explain: bool,
     /// Seed of every random choice [default: chosen and recorded; of the simulated DUT: 0]
@@ -124,7 +124,7 @@ impl Arrangement {
         let bursts = sends_bursts(&plan.procedure);
         if bursts && traffic.variants.iter().any(Variant::has_own_times) {
             return Err(Usage(
-                "--burst: a profile and broadcasts have times of their own; measure bursts without them".into(),
+                "--burst: profiles and broadcasts have their own timing; measure bursts without them".into(),
             )
             .into());
         }
@@ -221,7 +221,7 @@ impl Arrangement {
         if !self.is_simulated() {
             return match &self.dut {
                 Some(_) => Err(Usage(
-                    "--dut describes a simulated DUT: say --engine sim, too".into(),
+                    "--dut describes a simulated DUT: add --engine sim".into(),
                 )),
                 None => Ok(None),
             };
@@ -239,7 +239,9 @@ impl Arrangement {
         }
         if let Some(seed) = self.seed {
             if text.contains("seed") {
-                return Err(Usage("--seed and seed= in --dut: say one of them".into()));
+                return Err(Usage(
+                    "--seed and seed= in --dut: give only one of them".into(),
+                ));
             }
             dut.seed = seed;
         }

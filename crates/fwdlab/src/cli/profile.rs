@@ -55,20 +55,19 @@ pub struct Frames {
     /// How many frames
     #[arg(short = 'n', long, value_name = "FRAMES", default_value_t = 10)]
     count: u64,
-    /// Which way the frames go
+    /// Direction of the frames
     #[arg(long, value_enum, default_value = "forward")]
     direction: Way,
-    /// Speed of the link, for rates that are shares of it: 10G
+    /// Speed of the link, for rates given in percent: 10G
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
     /// Load of all streams together, instead of the profile's own: 1Mpps, 9.4Gbps-l2; with --link also 50%, max
     #[arg(long, value_name = "LOAD")]
     load: Option<LinkLoad>,
-    /// A VLAN tag in front of all that the profile says
+    /// A VLAN tag in front of the profile's own layers
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(0..4096))]
     vlan: Option<u16>,
-    /// Write a capture file with the times of departure: pcapng, or pcap with nanoseconds if it is called so; - is standard
-    /// output
+    /// Write a capture file with the departure times: pcapng, or nanosecond pcap if the name ends in .pcap; - is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["hex", "json"])]
     pcap: Option<PathBuf>,
     /// Print the bytes
@@ -94,7 +93,7 @@ fn mean_size(frames: &TrafficFrames) -> anyhow::Result<MeanSize> {
 /// Which of a profile's two directions.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum Way {
-    /// As the profile stands there
+    /// As written in the profile
     Forward,
     /// Sources and destinations swapped
     Reverse,
@@ -217,7 +216,7 @@ impl Frames {
             (LinkLoad::Load(load), None) => load.pps(mean),
             (LinkLoad::Share(_), None) => {
                 return Err(Usage(format!(
-                    "--load {load}: percent of what? Say --link 10G, or a load such as 1Mpps"
+                    "--load {load}: a percentage needs a link speed. Add --link 10G, or give a load such as 1Mpps"
                 ))
                 .into());
             }

@@ -30,13 +30,14 @@ const LONGEST_TRIAL: Duration = Duration::from_secs(2);
 /// Arguments of `quick`.
 #[derive(Debug, Args)]
 pub struct Quick {
-    /// Frame sizes in bytes, FCS counted [default: 64,512,1518; with --vs: the smallest]
+    /// Frame sizes in bytes, including the FCS [default: 64,512,1518; with --vs: the smallest]
     #[arg(long, value_delimiter = ',', value_name = "BYTES")]
     size: Vec<FrameSize>,
-    /// Numbers of flows: one flow uses one queue and one cache line, many flows are closer to life [default: 2000,1; with --vs: 2000]
+    /// Numbers of flows: one flow uses one queue and one cache line, many flows are more realistic [default: 2000,1; with --vs:
+    /// 2000]
     #[arg(long, value_delimiter = ',', value_name = "N")]
     flows: Vec<u32>,
-    /// Measure IPv6; together with --ipv4 both
+    /// Measure IPv6; with --ipv4, measure both
     #[arg(long)]
     ipv6: bool,
     /// Measure IPv4 (the default, unless --ipv6 is given)
@@ -45,10 +46,10 @@ pub struct Quick {
     /// Iterations of each test case
     #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     iterations: u32,
-    /// Shortest duration of a trial [default: 1s to 2s, so that the trials take some 40 s together]
+    /// Shortest duration of a trial [default: 1s to 2s, so that all trials together take about 40 s]
     #[arg(long, value_parser = parse_duration)]
     trial: Option<Duration>,
-    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2, 50% of --link [default: 1.6 times of what the DUT forwards]
+    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2, 50% of --link [default: 1.6 times what the DUT forwards]
     #[arg(long)]
     load: Option<LinkLoad>,
     /// Emulate links of this speed, such as 1G: no more than their line rate is ever offered
@@ -60,17 +61,17 @@ pub struct Quick {
     /// Compare this configuration with the plain router; may be repeated
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     vs: Vec<String>,
-    /// Let what is set on the DUT run as processes of the host, which may write to all of its files [default: apart, with the processes of the
-    /// DUT alone, and only files below /tmp are the host's to write to]
+    /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
+    /// the host; only /tmp is shared for writing]
     #[arg(long)]
     set_unconfined: bool,
-    /// Rebuilds of a comparison: its interval is taken over them
+    /// Rebuilds of a comparison; its interval is computed over them
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]
     rebuilds: u32,
     /// Time for a whole comparison
     #[arg(long = "for", default_value = "60s", value_name = "TIME", value_parser = parse_duration)]
     duration: Duration,
-    /// Engine: auto takes the fastest that proves itself on this host
+    /// Engine: auto takes the fastest that passes the path check
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
     engine: String,
     /// CPUs of the DUT [default: the last one]
@@ -105,7 +106,7 @@ impl Quick {
         let versus = self.vs.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         if versus.len() > 14 {
             return Err(Usage(format!(
-                "--vs was given {} times; 14 are the most",
+                "--vs was given {} times; the maximum is 14",
                 versus.len()
             ))
             .into());
@@ -118,13 +119,13 @@ impl Quick {
         let streams = self.streams(versions, !versus.is_empty())?;
         if !versus.is_empty() && streams.len() > 1 {
             return Err(Usage(format!(
-                "--vs compares with one kind of traffic at a time, and these are {}; give one --size and one --flows",
+                "--vs compares one kind of traffic at a time, but {} were given; use one --size and one --flows",
                 streams.len()
             ))
             .into());
         }
         if !versus.is_empty() && self.duration < Duration::from_secs(5) {
-            return Err(Usage("--for: a comparison needs 5s or more".into()).into());
+            return Err(Usage("--for: a comparison needs at least 5s".into()).into());
         }
         let parameters = Parameters {
             traffic: fwdlab_lab::run::traffic::Traffic::default(),
@@ -214,7 +215,7 @@ fn next_steps(summary: &Summary) -> String {
             .into()
     } else {
         "\nNext   fwdlab runs show @1          this result again\n       \
-         fwdlab quick --for 5m --vs ...   a longer comparison shows smaller differences"
+         fwdlab quick --for 5m --vs ...   a longer comparison detects smaller differences"
             .into()
     }
 }
@@ -280,7 +281,7 @@ mod tests {
             (&["--load", "101%", "--link", "1G"], "101% is more than"),
             (&["--load", "1Mpps", "--link", "1G"], "of 512 bytes"),
             (&["--vs", "true", "--size", "64,512"], "one --size"),
-            (&["--vs", "true", "--for", "1s"], "5s or more"),
+            (&["--vs", "true", "--for", "1s"], "at least 5s"),
             (&["--set", ""], "empty"),
             (&["--set", "/no/such/file"], "No such file"),
             (&["--dut-cpus", "4096"], "CPU 4096"),

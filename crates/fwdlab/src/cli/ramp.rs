@@ -18,7 +18,7 @@ pub struct Ramp {
     /// Load at the end of the ramp, such as 1Mpps, or 50% of --link [default: the largest]
     #[arg(long, value_name = "LOAD")]
     target: Option<Rate>,
-    /// Frame size in bytes, FCS counted [default: the smallest]
+    /// Frame size in bytes, including the FCS [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long the load rises
@@ -30,10 +30,10 @@ pub struct Ramp {
     /// How long the load stays at the target
     #[arg(long, value_name = "TIME", default_value_t = campaign::Ramp::default().hold)]
     hold: Period,
-    /// Ramp down again and find the edge a second time
+    /// Ramp down again and find the onset of loss a second time
     #[arg(long)]
     up_down: bool,
-    /// Loss in percent from which on a sample counts as lossy
+    /// Loss in percent above which a sample counts as lossy
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
     threshold: f64,
     /// Length of a sample

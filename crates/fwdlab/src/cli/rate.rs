@@ -11,7 +11,7 @@ use super::Global;
 use crate::exit_code::Code;
 use crate::output;
 
-/// Say a rate in every way: frames/s, bit/s of layers 1, 2 and 3, share of the line, time, energy, cycles
+/// Convert a rate: frames/s, bit/s of layers 1, 2 and 3, share of line rate, time, energy, cycles
 ///
 /// A rate is 14.88Mpps, 10Gbps (on the wire, L1), 9.4Gbps-l2, 5Gbps-l3, 50% or max. K, M and G are decimal. Without a
 /// rate: the tables of line rates, of mixes, and of the minimum router.
@@ -20,23 +20,23 @@ pub struct Rate {
     /// Rates, one way: 14.88Mpps, 10Gbps or 10G (L1), 9.4Gbps-l2, 5Gbps-l3, 50% or max
     #[arg(value_name = "RATE", value_parser = rate)]
     rates: Vec<LinkLoad>,
-    /// Frames: bytes with the FCS (pkt-gen's -l and 4), a mix such as imix, or a genome (RFC 6985) such as 7a4dg or
+    /// Frames: bytes including the FCS (pkt-gen's -l plus 4), a mix such as imix, or a genome (RFC 6985) such as 7a4dg or
     /// '7a4Ag A=594' [default: 64; without a rate: the sizes of RFC 2544]
     #[arg(long, value_delimiter = ',', value_name = "BYTES|MIX|GENOME")]
     size: Vec<Mix>,
     /// Speed of the link: 1G, 2.5G, 100M [default: 10G; without a rate: 1G to 100G]
     #[arg(long, value_delimiter = ',', value_name = "SPEED")]
     link: Vec<LinkSpeed>,
-    /// Clock of a core, such as 2.2GHz: cycles there are for each frame
+    /// Clock of a core, such as 2.2GHz; prints the cycles available per frame
     #[arg(long, value_parser = energy::parse_clock_hz, value_name = "HZ", requires = "rates")]
     clock: Option<f64>,
-    /// Cycles that a core spends on each frame: the clock that the rate takes
+    /// Cycles that a core spends on each frame; prints the clock that the rate needs
     #[arg(long, value_parser = positive, value_name = "N", requires = "rates")]
     cycles: Option<f64>,
-    /// Power of the device at this rate: energy of each frame
+    /// Power of the device at this rate; prints the energy per frame
     #[arg(long, value_parser = positive, value_name = "W", requires = "rates")]
     watts: Option<f64>,
-    /// Power of the device without load: energy that each frame adds
+    /// Power of the device without load; prints the energy that each frame adds
     #[arg(long, value_parser = positive, value_name = "W", requires = "watts")]
     idle_watts: Option<f64>,
 }
@@ -56,7 +56,7 @@ fn positive(text: &str) -> Result<f64, UnitError> {
         _ => Err(UnitError {
             text: text.to_owned(),
             what: "number",
-            why: "say one above 0, such as 19 or 437.9".into(),
+            why: "give a number above 0, such as 19 or 437.9".into(),
         }),
     }
 }

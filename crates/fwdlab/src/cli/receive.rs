@@ -27,10 +27,11 @@ use crate::{output, profiles};
 /// Frames that are not ours are looked at one by one up to so many in a second.
 const KINDS_PER_SECOND: u64 = 50_000;
 
-/// Count frames that arrive on a port, with a line each second: ours, and all others
+/// Count frames that arrive on a port, ours and all others, with a line of output each second
 ///
-/// Frames of `fwdlab send` are known by their signature: those of a session are counted, and with --profile, --streams
-/// or --flows checked one by one for loss, duplicates, order, damage and latency. All others count as foreign and go on as if nobody looked.
+/// Frames of `fwdlab send` are recognised by their signature: those of a session are counted, and with --profile, --streams or
+/// --flows each is checked for loss, duplication, reordering, corruption and latency. All others count as foreign and pass
+/// unchanged.
 #[derive(Debug, Args)]
 pub struct Receive {
     /// Interface to count on
@@ -39,31 +40,31 @@ pub struct Receive {
     /// How long: 10s, 2m, 1e6frames of ours [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
-    /// What counts: xdp at the driver, which takes our frames away; af-packet beside whoever else gets them
+    /// Where to count: xdp at the driver, which consumes our frames; af-packet, where other receivers still get them
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp", "af-packet"])]
     engine: String,
-    /// Number in the signatures of frames that are ours: `--session` of send
+    /// Session number in the signatures of our frames: `--session` of send
     #[arg(long, value_name = "N", default_value_t = 1)]
     session: u16,
     /// Check frame by frame what `send --profile` sends: a name (`fwdlab profile ls`) or a file
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["streams", "flows", "tail"])]
     profile: Option<String>,
-    /// Which way the frames of the profile go: in reverse from the second port of send
+    /// Direction of the profile's frames: the second port of send sends in reverse
     #[arg(long, value_enum, default_value = "forward", requires = "profile")]
     direction: Way,
     /// Streams to check frame by frame; send without a profile has stream 0
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     streams: Vec<u16>,
-    /// Count each of so many flows of each stream: `--flows` of send
+    /// Count each flow of each stream, this many per stream: `--flows` of send
     #[arg(long, value_name = "N", default_value_t = 0)]
     flows: u32,
-    /// Signatures are in the last bytes of frames, not at the begin of UDP payloads
+    /// Signatures are in the last bytes of frames, not at the start of UDP payloads
     #[arg(long)]
     tail: bool,
-    /// Who takes the times of arrival; auto: the program at the driver, or the packet socket
+    /// Source of arrival times; auto: the program at the driver, or the packet socket
     #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
     timestamps: Timestamps,
-    /// Do not say what kinds of frames the foreign ones are
+    /// Do not list the kinds of foreign frames
     #[arg(long)]
     no_kinds: bool,
     #[command(flatten)]
@@ -182,8 +183,9 @@ impl Receive {
             Timestamps::Hardware => {
                 Offers::of(port)?.receives(Kind::Hardware)?;
                 Err(Usage(format!(
-                    "--timestamps hardware: the card of {} stamps on its own clock, and the departures in frames are on CLOCK_MONOTONIC; \
-                     times of two clocks are not subtracted. Use ping or send --analyse, which know both ends, or --timestamps software",
+                    "--timestamps hardware: the card of {} uses its own clock, and the departures in frames are on \
+                     CLOCK_MONOTONIC; times from two clocks cannot be subtracted. Use ping or send --analyse, which know \
+                     both ends, or --timestamps software",
                     self.port
                 ))
                 .into())
@@ -271,17 +273,17 @@ impl Receive {
         };
         let counts = &received.counts;
         let mut text = format!(
-            "received  {}  {} frames in {}: {}{}\n",
+            "received  {}  {} in {}: {}{}\n",
             self.port,
-            number::count(received.port.rx_packets),
+            number::counted(received.port.rx_packets, "frame"),
             number::seconds(whole.duration_s),
             number::rate(received.port_pps),
             words::bits(received, 0),
         );
         text += &format!(
-            "ours      {}  {} frames of session {}, {} of sessions before it, {} foreign",
+            "ours      {}  {} of session {}, {} of sessions before it, {} foreign",
             self.port,
-            number::count(counts.received),
+            number::counted(counts.received, "frame"),
             self.session,
             number::count(counts.late),
             number::count(counts.foreign),
@@ -371,7 +373,7 @@ impl Kinds {
             text += &format!("\nforeign   {kind}: {}", number::count(**frames));
         }
         if self.capture.is_none() || self.unseen > 0 {
-            text += "\nforeign   there were more than could be looked at one by one";
+            text += "\nforeign   there were too many to identify each one";
         }
         text
     }

@@ -11,22 +11,23 @@ use super::Global;
 use super::procedure::{Arrangement, Plan};
 use crate::exit_code::{Code, Usage};
 
-/// Measure the whole of RFC 2544, with its tables and graphs: throughput, latency, frame loss, back-to-back, recovery, reset
+/// Run the RFC 2544 test suite, with its tables and graphs: throughput, latency, frame loss, back-to-back, recovery, reset
 ///
-/// A first look by default: shortened, and labelled so. --full has the times and repetitions of the RFCs, which take days on a real
-/// DUT and no time on --engine sim. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
+/// By default a first look: shortened, and labelled as such. --full uses the durations and repetitions of the RFCs, which take
+/// days on a real DUT and no time with --engine sim. Without --engine sim the DUT is this machine's kernel in private
+/// namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Rfc2544 {
-    /// Frame sizes in bytes, FCS counted
+    /// Frame sizes in bytes, including the FCS
     #[arg(long, alias = "size", value_name = "BYTES,...", value_delimiter = ',', default_values_t = [64u16, 128, 256, 512, 1024, 1280, 1518], conflicts_with = "profile")]
     sizes: Vec<u16>,
     /// Tests [default: all that apply]
     #[arg(long, value_name = "TEST,...", value_delimiter = ',', value_parser = Test::ALL.map(Test::name))]
     tests: Vec<String>,
-    /// Times, waits and repetitions of the RFCs
+    /// Use the durations, waits and repetitions of the RFCs
     #[arg(long)]
     full: bool,
-    /// Duration of the trials that are results [default: 5s; with --full 60s]
+    /// Duration of the trials that give results [default: 5s; with --full 60s]
     #[arg(long, value_name = "TIME")]
     trial: Option<Period>,
     /// Duration of the trials that guide a search [default: 1s; with --full 60s]
@@ -44,11 +45,11 @@ pub struct Rfc2544 {
     /// Repetitions of latency, back-to-back, recovery and reset [default: few; with --full those of the RFCs]
     #[arg(long, value_name = "N")]
     repetitions: Option<u32>,
-    /// Make the reset test, which is left out without this: forwarding (off for a second), interface (the DUT's output port down for a second), 'command: ...'
-    /// (for sh on the DUT); with --engine sim any words
+    /// Run the reset test, which is omitted by default: forwarding (off for a second), interface (the DUT's output port down
+    /// for a second), 'command: ...' (run by sh on the DUT); with --engine sim any words
     #[arg(long, value_name = "WHAT")]
     reset: Option<String>,
-    /// Add the test of bursty traffic (§21) with bursts of so many frames; the test `bursts` without it takes 16,64,256,1024
+    /// Add the bursty traffic test (§21) with bursts of these lengths; by default the test `bursts` uses 16,64,256,1024
     #[arg(long, value_name = "FRAMES,...", value_delimiter = ',')]
     burst: Vec<u32>,
     #[command(flatten)]
@@ -88,7 +89,7 @@ impl Rfc2544 {
         let plan = machine::suite_plan(&procedure, None);
         if !plan.burst_frames.is_empty() && !self.arrangement.can_send_bursts() {
             return Err(Usage(
-                "--burst: xdp-live sends no bursts; say --engine af-packet or af-xdp, or leave the choice to us".into(),
+                "--burst: xdp-live cannot send bursts; use --engine af-packet or af-xdp, or omit --engine".into(),
             )
             .into());
         }
@@ -150,7 +151,7 @@ mod tests {
             (vec!["--sizes", ""], "invalid"),
             (vec!["--tests", "jitter"], "frame-loss"),
             (vec!["--resolution", "0.0000001"], "below one frame"),
-            (vec!["--resolution", "200"], "no finer"),
+            (vec!["--resolution", "200"], "not finer"),
             (
                 vec!["--search", "10s", "--trial", "5s"],
                 "shorter than those of the search",
@@ -160,7 +161,7 @@ mod tests {
             (vec!["--tests", "reset"], "what is reset"),
             (
                 vec!["--tests", "latency", "--reset", "forwarding"],
-                "no reset test is asked for",
+                "no reset test is requested",
             ),
         ] {
             let error = format!("{:#}", check(&arguments).unwrap_err());

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use fwdlab_report::html::ShownFacts;
 use fwdlab_report::listing;
+use fwdlab_report::number::counted;
 use fwdlab_store::RunEntry;
 use fwdlab_store::import::netbenches::is_chosen;
 use jiff::Timestamp;
@@ -32,14 +33,14 @@ pub enum Runs {
         /// How to print
         #[arg(long, value_enum, default_value_t)]
         format: Format,
-        /// Say in words why each trial was made and what it said
+        /// Explain why each trial was made, and its result
         #[arg(long)]
         explain: bool,
-        /// How much of the host the page of --format html tells; pages that are stored with runs are brief
+        /// How many facts of the host the page of --format html includes; pages stored with runs are brief
         #[arg(long, value_enum, default_value_t)]
         facts: Facts,
     },
-    /// Say whether runs are as they were written, and whether their results follow from their trials
+    /// Check whether runs are unchanged, and whether their results follow from their trials
     Verify {
         /// Which runs [default: all]
         #[arg(value_name = "RUN")]
@@ -60,13 +61,13 @@ pub struct List {
     /// Only runs of this kind: quick, throughput, ramp, rfc2544, soak, import, ...
     #[arg(long)]
     kind: Option<String>,
-    /// Only imported result sets of this path or below it; `*`, `**` and `?` as in fwdlab import netbenches --set
+    /// Only imported result sets at this path or below it; `*`, `**` and `?` as in fwdlab import netbenches --set
     #[arg(long, value_name = "GLOB")]
     set: Option<String>,
     /// Only what was measured at this time or later: 2026-11-21, 2026-11-21T08:50:00Z
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Timestamp>,
-    /// Newest first by when they began here, or by when they were measured, which differs for imported runs
+    /// Newest first by the time they began here, or by the time they were measured, which differs for imported runs
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
 }
@@ -88,7 +89,7 @@ fn since(text: &str) -> Result<Timestamp, String> {
         Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp())
     };
     let time = text.parse().ok().or_else(day);
-    time.ok_or_else(|| "say a day or a moment: 2026-11-21, 2026-11-21T08:50:00Z".into())
+    time.ok_or_else(|| "give a date or a time: 2026-11-21, 2026-11-21T08:50:00Z".into())
 }
 
 /// How much of the host a page tells.
@@ -97,7 +98,7 @@ pub enum Facts {
     /// What a reader needs to judge the figures
     #[default]
     Brief,
-    /// And the kernel's command line, which may name disks, hosts and keys
+    /// Also the kernel's command line, which may name disks, hosts and keys
     Full,
 }
 
@@ -107,7 +108,7 @@ pub enum Format {
     /// As at the end of the run
     #[default]
     Text,
-    /// For an issue or a mail
+    /// For an issue or an email
     Markdown,
     /// Plain numbers in base units
     Csv,
@@ -189,13 +190,10 @@ fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
     match (lines.is_empty(), is_empty) {
         (false, _) => output::result(listing::table(&lines).text(usize::MAX).trim_end()),
         (true, true) => output::note(&format!(
-            "no runs in {}; make one with: fwdlab quick",
+            "no runs in {}; create one with: fwdlab quick",
             root.display()
         )),
-        (true, false) => output::note(&format!(
-            "none of the runs in {} is like that",
-            root.display()
-        )),
+        (true, false) => output::note(&format!("none of the runs in {} matches", root.display())),
     }
     Ok(Code::Done)
 }
@@ -226,7 +224,10 @@ fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code
     match global.json {
         true => output::json(&all)?,
         false if all.is_empty() => output::note(&format!("no runs in {}", root.display())),
-        false => output::note(&format!("{} runs, {bad} with differences", all.len())),
+        false => output::note(&format!(
+            "{}, {bad} with differences",
+            counted(all.len() as u64, "run")
+        )),
     }
     Ok(match bad {
         0 => Code::Done,
@@ -253,7 +254,7 @@ impl Verified {
         let state = match (self.differences.is_empty(), self.protected) {
             (false, _) => "DIFFERS",
             (true, true) => "intact",
-            (true, false) => "not protected: it was written before there were checksums",
+            (true, false) => "not protected: it was written before checksums existed",
         };
         let mut text = format!("{}  {state}", self.run);
         for difference in &self.differences {
@@ -309,7 +310,9 @@ fn show(
     let format = match (global.json, asked) {
         (false, format) => format,
         (true, Format::Text | Format::Json) => Format::Json,
-        (true, _) => return Err(Usage("--json and --format name two formats".into()).into()),
+        (true, _) => {
+            return Err(Usage("--json and --format select different formats".into()).into());
+        }
     };
     let directory = fwdlab_store::resolve(root, name)?;
     let mut run = fwdlab_store::load(&directory)?;
@@ -334,10 +337,10 @@ fn show(
         let why = run.info.error.as_deref().unwrap_or("it has no summary");
         let state = format!("{:?}", run.state).to_lowercase();
         let left = format!(
-            "{}  {state}: {why}\n{} trials and {} rebuilds are kept",
+            "{}  {state}: {why}\nkept: {} and {}",
             run.info.id,
-            run.trials.len(),
-            run.rebuilds.len()
+            counted(run.trials.len() as u64, "trial"),
+            counted(run.rebuilds.len() as u64, "rebuild")
         );
         if format != Format::Text {
             anyhow::bail!("there is no result to print: {left}");

@@ -30,19 +30,19 @@ const PROBE_PPS: f64 = 1000.0;
 /// As in trials; and so it shows how often this host holds a sender up.
 const HOLD_UPS: HoldUps = HoldUps::Forgive;
 
-/// Measure the tester itself, back to back: what it sends, what it receives, how exactly, how late
+/// Measure the tester itself, back to back: rates sent and received, accuracy, lateness
 ///
-/// The two ports are the ends of one cable or of one veth pair, with nothing in between; without ports the tester makes a veth
-/// pair of its own. A DUT that comes near to these figures may be faster than it seems.
+/// The two ports are the ends of one cable or of one veth pair, with nothing in between; without ports, the tester creates its
+/// own veth pair. A DUT that comes close to these figures may be faster than it appears.
 #[derive(Debug, Args)]
 pub struct SelfTest {
     /// The two ends of a cable; frames go from the first to the second
     #[arg(value_name = "PORT", num_args = 0..=2)]
     ports: Vec<String>,
-    /// Frame sizes in bytes, FCS counted
+    /// Frame sizes in bytes, including the FCS
     #[arg(long, value_delimiter = ',', value_name = "BYTES", default_values = ["64", "512", "1518"])]
     size: Vec<FrameSize>,
-    /// Loads at which pacing is judged
+    /// Loads at which pacing is measured
     #[arg(long, value_delimiter = ',', value_name = "LOAD", default_values = ["1kpps", "10kpps", "100kpps", "1Mpps"])]
     loads: Vec<Load>,
     /// Engines [default: all]
@@ -176,7 +176,7 @@ impl SelfTest {
                 })
             }
             _ => Err(Usage(
-                "selftest takes the two ends of a cable, or no ports for a veth pair of its own"
+                "selftest needs the two ends of a cable, or no ports to use its own veth pair"
                     .into(),
             )
             .into()),
@@ -201,7 +201,7 @@ impl SelfTest {
             if signals.is_stopped() {
                 return Ok(());
             }
-            tell(format!("{}  {size} B flat out", mode.name()));
+            tell(format!("{}  {size} B at full speed", mode.name()));
             let (period, receiver) = self.trial(mode, size, None, ends, signals)?;
             document.receiver = receiver;
             let (sent, received) = (&period.sent[0], &period.received[0]);
@@ -333,7 +333,7 @@ fn text(document: &Document, own: bool) -> String {
     let mut text = format!(
         "The tester back to back, {}, counted by {}\n",
         if own {
-            "on a veth pair of its own".into()
+            "on its own veth pair".into()
         } else {
             document.ports.join(" to ")
         },

@@ -10,22 +10,22 @@ use super::Global;
 use super::procedure::{Arrangement, Plan};
 use crate::exit_code::{Code, Usage};
 
-/// Offer one load for long and watch it, or find the load whose average loss is a tiny share (PLRsearch)
+/// Offer one load for a long time, or find the load whose average loss is a tiny share (PLRsearch)
 ///
-/// With --load: loss, its bursts, and the trend of the forwarding rate. Without: trials for the whole time that find the load with an
-/// average loss ratio of --loss. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
+/// With --load: loss, loss bursts, and the trend of the forwarding rate. Without: searches the load with an average loss ratio
+/// of --loss, for the whole time. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Soak {
-    /// Load to hold, such as 1Mpps, or 50% of --link; 95 % of the no-drop rate by custom [default: search the critical load]
+    /// Load to hold, such as 1Mpps, or 50% of --link; commonly 95 % of the no-drop rate [default: search the critical load]
     #[arg(long, value_name = "LOAD")]
     load: Option<Rate>,
     /// Smallest load of the search
     #[arg(long, value_name = "LOAD", default_value_t = campaign::Plr::default().min)]
     min: Rate,
-    /// Loss ratio: with --load the largest that passes [default: 0], without the one that is sought [default: 1e-7]
+    /// Loss ratio: with --load, the largest that passes [default: 0]; without, the target of the search [default: 1e-7]
     #[arg(long, value_name = "RATIO")]
     loss: Option<f64>,
-    /// Frame size in bytes, FCS counted [default: the smallest]
+    /// Frame size in bytes, including the FCS [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long
@@ -51,7 +51,7 @@ impl Soak {
         let (loss, procedure) = match self.load {
             Some(Rate(LinkLoad::Load(Load::Max))) => {
                 return Err(Usage(
-                    "--load: say a load such as 1Mpps; a soak at the largest load measures overload"
+                    "--load: give a load such as 1Mpps; a soak at the largest load measures overload"
                         .into(),
                 ));
             }

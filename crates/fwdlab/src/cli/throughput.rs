@@ -11,12 +11,12 @@ use crate::exit_code::{Code, Usage};
 
 /// Measure the throughput of RFC 2544 §26.1: the highest load without a lost frame, by binary search
 ///
-/// The same test as `fwdlab rfc2544 --tests throughput`, for the smallest frames unless --sizes says more. `fwdlab ndr` searches
+/// The same test as `fwdlab rfc2544 --tests throughput`, for the smallest frames unless --sizes is given. `fwdlab ndr` searches
 /// with several goals at once and tolerates a noisy DUT (MLRsearch). Without --engine sim the DUT is this machine's kernel in private
 /// namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Throughput {
-    /// Frame sizes in bytes, FCS counted [default: the smallest]
+    /// Frame sizes in bytes, including the FCS [default: the smallest]
     #[arg(
         long,
         alias = "size",
@@ -25,10 +25,10 @@ pub struct Throughput {
         conflicts_with = "profile"
     )]
     sizes: Vec<FrameSize>,
-    /// Times and waits of the RFC
+    /// Use the durations and waits of the RFC
     #[arg(long)]
     full: bool,
-    /// Duration of the trials that are results [default: 5s; with --full 60s]
+    /// Duration of the trials that give results [default: 5s; with --full 60s]
     #[arg(long, value_name = "TIME")]
     trial: Option<Period>,
     /// Duration of the trials that guide the search [default: 1s; with --full 60s]
@@ -56,7 +56,8 @@ impl Throughput {
     fn plan(&self) -> Result<Plan, Usage> {
         if !self.goals.is_empty() || !self.goal.is_empty() {
             return Err(Usage(
-                "goals (NDR, PDR) are those of MLRsearch: fwdlab ndr --goals ndr,pdr; throughput is the binary search of RFC 2544".into(),
+                "goals (NDR, PDR) belong to MLRsearch: fwdlab ndr --goals ndr,pdr; throughput is the binary search of RFC \
+                 2544".into(),
             ));
         }
         let values = [

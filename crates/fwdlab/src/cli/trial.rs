@@ -9,7 +9,7 @@ use super::Global;
 use super::procedure::{Arrangement, Plan};
 use crate::exit_code::Code;
 
-/// Make one trial: one load for some time, every frame accounted for
+/// Run one trial: one load for a given time, every frame accounted for
 ///
 /// The smallest experiment. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
@@ -17,7 +17,7 @@ pub struct Trial {
     /// Load: 1e6 (frames per second), 10kpps, 100Mbps (L1), 50% of --link [default: the largest]
     #[arg(long, value_name = "LOAD")]
     load: Option<Rate>,
-    /// Frame size in bytes, FCS counted [default: the smallest]
+    /// Frame size in bytes, including the FCS [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
     /// How long frames are sent
@@ -26,7 +26,7 @@ pub struct Trial {
     /// Count frames in intervals of this length
     #[arg(long, value_name = "TIME")]
     sample: Option<Period>,
-    /// Measure the delay of frames
+    /// Measure the latency of frames
     #[arg(long)]
     delays: bool,
     #[command(flatten)]
@@ -96,7 +96,7 @@ mod tests {
                 vec!["--load", "10%", "--max", "2Mpps", "--link", "1G"],
                 "the load: 2Mpps is more than",
             ),
-            (vec!["--link", "1"], "say 1G"),
+            (vec!["--link", "1"], "for example 1G"),
             (
                 vec!["--engine", "sim", "--max", "1e6", "--load", "0"],
                 "above 0",

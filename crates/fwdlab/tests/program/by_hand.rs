@@ -627,12 +627,12 @@ fn timestamps_that_cannot_be_had_are_refused_before_a_frame_is_sent() {
         (
             format!("ping {ends} --timestamps software --engine xdp-live"),
             2,
-            "say --engine af-packet",
+            "use --engine af-packet",
         ),
         (
             format!("ping {ends} -c 5000000"),
             2,
-            "say --timestamps user",
+            "use --timestamps user",
         ),
         (format!("send {ends} --timestamps software"), 2, "--analyse"),
     ] {
@@ -687,8 +687,8 @@ fn what_the_port_drops_was_not_sent() {
         ended.code(5);
         for words in [
             "sent      pa  0 frames in ",
-            "dropped   pa  100 of 100 frames that it was given, and that never left",
-            "nothing left",
+            "dropped   pa  100 of 100 frames that it accepted but never sent",
+            "no frame left the port",
         ] {
             assert!(ended.out.contains(words), "{engine}: {words}: {ended:?}");
         }
@@ -866,7 +866,7 @@ fn captures_of_any_size_are_read_while_they_are_sent() {
     ended.code(4).says(&[
         &format!("frame {} of ", MANY + 5),
         "8.8.8.8",
-        "what is before that was sent",
+        "the frames before that were sent",
     ]);
     assert_eq!(left, MANY as u64 + 4);
     let (ended, left) = sent(&format!("{words} --for 10frames"));

@@ -276,14 +276,17 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
         (format!("{sim}id = 'mrr'\ntrails = 3"), ":7:1: unknown key `trails`; did you mean `trials`?"),
         (format!("{sim}id = 'soak'"), ":5:2: a soak needs a load"),
         (format!("{sim}id = 'plr'\nmin = '2Mpps'"), "smallest"),
-        (format!("{sim}id = 'mlrsearch'\ngoals = ['ndr', 'ndr']"), ":5:2: the goal `ndr` is there twice"),
+        (format!("{sim}id = 'mlrsearch'\ngoals = ['ndr', 'ndr']"), ":5:2: the goal `ndr` is given twice"),
         (format!("{sim}id = 'latency'\nlatency = 'rfc2545'"), ":7:11: unknown name `rfc2545`"),
         (sim.replace("capacity", "capcity") + "id = 'mrr'", ":4:7: simulated DUT, character 1: there is no key `capcity`"),
         (sim.replace("link=1Gbps", "seed=4") + "id = 'mrr'", "no limit"),
-        ("seed = 1\n".to_owned() + &sim.replace("link", "seed=4,link") + "id = 'mrr'", ":5:7: seed stands in dut and in the campaign"),
-        ("campaign = 'c'\n[procedure]\nid = 'reset'\nreset = 'x'".into(), ":2:2: reset: `x` cannot be reset here: say forwarding"),
+        ("seed = 1\n".to_owned() + &sim.replace("link", "seed=4,link") + "id = 'mrr'", ":5:7: seed is given in dut and in the \
+            campaign"),
+        ("campaign = 'c'\n[procedure]\nid = 'reset'\nreset = 'x'".into(), ":2:2: reset: `x` is not a reset for this DUT: use \
+            forwarding"),
         ("campaign = 'c'\n[configuration]\na = 'no/such/file'\n[procedure]\nid = 'mrr'".into(), ":3:5: configuration `"),
-        ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 1]".into(), ":4:12: nothing is known of `states`"),
+        ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 1]".into(), ":4:12: \
+            unknown parameter `states`"),
         ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 1000]".into(), "dut-cpus in [bed]"),
         ("campaign = 'c'\n[hooks]\nbefore = 'x'\n[procedure]\nid = 'mrr'".into(), ":2:2: not yet"),
     ] {

@@ -369,7 +369,7 @@ fn wrong_input_is_code_2_and_says_where() {
         desk.compare(&arguments).code(2).says(&[wrong[0]]);
     }
     let twice = ["ht8.pps", "ht16.pps", "--json", "--format", "csv"];
-    desk.compare(&twice).code(2).says(&["two formats"]);
+    desk.compare(&twice).code(2).says(&["different formats"]);
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn a_configuration_reaches_the_dut_and_nothing_else() {
             .iter()
             .map(|run| run.join("inputs").join(name))
             .find(|path| path.is_file())
-            .unwrap_or_else(|| panic!("inputs/{name} is not kept"))
+            .unwrap_or_else(|| panic!("inputs/{name} is not stored"))
     };
     assert_eq!(
         fs::read(kept("plain.sh")).unwrap(),

@@ -196,7 +196,7 @@ fn wrong_use_of_import_is_told() {
     for (arguments, words) in [
         (
             &["import", "netbenches", "/no/such/archive"][..],
-            "no directory",
+            "not a directory",
         ),
         (
             &["import", "netbenches", path, "--set", "gpu/*"],

@@ -171,7 +171,7 @@ fn beds_by_hand_stand_until_they_are_taken_down() {
     let out = &ended.out;
     let lines = |word: &str| out.lines().filter(|l| l.contains(word)).count();
     assert!(
-        out.contains("left standing; remove it with: fwdlab bed down"),
+        out.contains("kept by `bed up`; remove it with: fwdlab bed down"),
         "{out}"
     );
     assert!(

@@ -49,7 +49,7 @@ fn tables_of_rfc2544_have_the_theoretical_maximum() {
         "64 B 1.488 Mpps",
         "512 B 235.0 kpps 235.0 kpps 100 %",
         "1518 B 81.27 kpps 81.27 kpps 100 %",
-        "no loss at the rate of the line",
+        "no loss at line rate",
         "link simulated link 1 Gbit/s",
     ] {
         assert!(said.contains(words), "`{words}` is not in:\n{}", text.out);
@@ -120,7 +120,7 @@ fn a_search_ends_at_the_line() {
 #[test]
 fn loads_that_no_line_carries_are_refused_before_any_traffic() {
     let lab = Lab::new();
-    const NO_LINK: &str = "50% of what? These links are virtual and have no speed: say --link 1G";
+    const NO_LINK: &str = "50% needs a link speed, and these links are virtual: add --link 1G";
     const ABOVE: &str =
         "more than the emulated link 100 Mbit/s carries: 148810 frames per second of 64 bytes";
     for (line, words) in [
@@ -152,9 +152,9 @@ fn loads_that_no_line_carries_are_refused_before_any_traffic() {
         ),
         (
             "trial --engine sim --dut link=1G --link 10G",
-            "the link is 10G, and link= of the simulated DUT says 1G",
+            "the link is 10G, but link= of the simulated DUT is 1G",
         ),
-        ("trial --link 100", "say 1G, 2.5G or 100M"),
+        ("trial --link 100", "for example 1G, 2.5G or 100M"),
     ] {
         let words_of: Vec<&str> = line.split(' ').collect();
         let ended = lab.run(&words_of);
@@ -200,7 +200,7 @@ fn campaigns_have_the_same_link() {
         ),
         (
             format!("{bed}dut = 'link=1G'\n[procedure]\nid = 'mrr'\n"),
-            ":5:8: the link is 100M, and link= of the simulated DUT says 1G",
+            ":5:8: the link is 100M, but link= of the simulated DUT is 1G",
         ),
         (
             "campaign = 'c'\n[bed]\nlink = 1\n[procedure]\nid = 'mrr'\n".into(),

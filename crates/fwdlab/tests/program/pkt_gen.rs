@@ -592,7 +592,7 @@ fn wrong_use_is_answered_as_the_original_does() {
     // somebody has this address
     let (code, err) = run(&["-i", "lo", "-f", "tx", "-w", "0"]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("--even-with-address"), "{err}");
+    assert!(err.contains("--allow-address"), "{err}");
 }
 
 #[test]
@@ -636,7 +636,7 @@ fn ports_are_safe_and_sizes_fit() {
     let accepted = run(
         &lab,
         &wire.tx,
-        "-f tx -i tx0 -w 0 -n 50 -R 1k -d 8.8.8.8 --to-any-address --even-with-address",
+        "-f tx -i tx0 -w 0 -n 50 -R 1k -d 8.8.8.8 --to-any-address --allow-address",
     );
     accepted.code(0);
     assert_eq!(wire.counted().0 - before, 50);

@@ -28,32 +28,32 @@ fn a_port_that_somebody_needs_is_refused_until_that_is_accepted() {
         (
             "ip address add 198.18.0.2/24 dev pa; ip route add default via 198.18.0.1",
             "it carries the default route",
-            "--even-with-default-route",
+            "--allow-default-route",
         ),
         (
             "ip route add default table 100 dev pa",
             "it carries the default route",
-            "--even-with-default-route",
+            "--allow-default-route",
         ),
         (
             "ip address add 10.0.0.5/24 dev pa",
             "it has the address 10.0.0.5",
-            "--even-with-address",
+            "--allow-address",
         ),
         (
             "ip link add br0 type bridge; ip link set pa master br0",
             "it is a port of br0",
-            "--even-in-bridge",
+            "--allow-in-bridge",
         ),
         (
             "ip link add link pa name pa.7 type vlan id 7",
             "pa.7 is on top of it",
-            "--even-in-bridge",
+            "--allow-in-bridge",
         ),
         (
             "ip neighbour add 192.168.9.9 lladdr 02:00:00:00:00:99 nud reachable dev pa",
-            "this host talks to 192.168.9.9",
-            "--even-in-use",
+            "192.168.9.9 is an active neighbour",
+            "--allow-in-use",
         ),
     ] {
         let wire = Wire::new();
@@ -66,7 +66,7 @@ fn a_port_that_somebody_needs_is_refused_until_that_is_accepted() {
         let refused = wire.run(&lab, &send("--for 10frames"));
         refused
             .code(3)
-            .says(&["nothing is sent on pa", words, flag]);
+            .says(&["refusing to send on pa", words, flag]);
         assert!(refused.out.is_empty());
         assert_eq!(wire.counter("pa", "tx", "packets"), before, "{words}");
         wire.run(&lab, &send(&format!("--for 10frames -q {flag}")))
@@ -113,7 +113,7 @@ fn a_connection_through_a_port_is_a_reason_to_refuse_it() {
     python.wait().unwrap();
     refused
         .code(3)
-        .says(&["a TCP connection with 198.18.0.2 port", "--even-in-use"]);
+        .says(&["a TCP connection with 198.18.0.2 port", "--allow-in-use"]);
     lab.assert_clean("a connection");
 }
 
@@ -249,11 +249,11 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
         let send = format!("send --port {port} --dst-mac {BEYOND} --load 1kpps --for 10frames");
         let before = wire.counter("db", "rx", "packets");
         let refused = wire.run(&lab, &send);
-        refused.code(3).says(&[words, "--even-with-default-route"]);
+        refused.code(3).says(&[words, "--allow-default-route"]);
         // others may speak there, too
         assert!(wire.counter("db", "rx", "packets") < before + 10, "{words}");
         let before = wire.counter("db", "rx", "packets");
-        wire.run(&lab, &format!("{send} --even-with-default-route"))
+        wire.run(&lab, &format!("{send} --allow-default-route"))
             .measured();
         assert!(
             wire.counter("db", "rx", "packets") >= before + 10,
@@ -269,8 +269,8 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
     let send = format!("send --port br0 --dst-mac {BEYOND} --load 1kpps --for 10frames");
     wire.run(&lab, &send)
         .code(3)
-        .says(&["pb is a port of it", "--even-in-bridge"]);
-    wire.run(&lab, &format!("{send} --even-in-bridge"))
+        .says(&["pb is a port of it", "--allow-in-bridge"]);
+    wire.run(&lab, &format!("{send} --allow-in-bridge"))
         .measured();
     // the other end is elsewhere, in a bridge over the way out
     let (wire, other) = (Wire::new(), Wire::new());
@@ -284,12 +284,12 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
     other.exec("ip link set da master br0");
     wire.run(&lab, &send)
         .code(3)
-        .says(&["go to da, a port of br0", "--even-with-default-route"]);
+        .says(&["go to da, a port of br0", "--allow-default-route"]);
     // and the bridge has an address that somebody may use
     other.exec("ip link set da nomaster; ip address add 192.168.7.1/24 dev br0");
     wire.run(&lab, &send).code(3).says(&[
         "go to br0, of which pc, the other end of pa, is a port, and it has the address 192.168.7.1",
-        "--even-with-address",
+        "--allow-address",
     ]);
     lab.assert_clean("ways out");
 }

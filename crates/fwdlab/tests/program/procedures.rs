@@ -226,7 +226,7 @@ fn events_and_explanations() {
     let output = lab.run(&[&line[..], &["--explain"]].concat());
     let text = output.out;
     assert!(
-        text.contains("Ended early") && text.contains("alf way between"),
+        text.contains("Ended early") && text.contains("alfway between"),
         "{text}"
     );
     assert!(text.contains("procedure, shortened"), "{text}");
@@ -816,7 +816,7 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
         .code(4)
         .says(&[
             "no SNMP agent on the DUT",
-            "no SNMPv2c message",
+            "not an SNMPv2c message",
             "apt-get install snmpd",
         ]);
     lab.assert_clean("what is no agent");

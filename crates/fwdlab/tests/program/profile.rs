@@ -260,16 +260,16 @@ fn profiles_of_ones_own_come_first_and_errors_have_a_place() {
     let (_, out, _) = run(folder.path(), &["profile", "frames", "imix", "-n", "1"]);
     assert!(out.contains("100 B"), "{out}");
     for (name, words) in [
-        ("frobnicate", "there is no profile `frobnicate`"),
+        ("frobnicate", "there is not a profile `frobnicate`"),
         ("none.toml", "cannot read none.toml"),
-        (".", "is no profile"),
+        (".", "is not a profile"),
         ("binary.toml", "not text"),
         ("zero.toml", "zero.toml:2:8: a frame has 64 to 65535 bytes"),
         (
             "pcap.toml",
             "pcap.toml:2:8: none.pcap: cannot be read: No such file",
         ),
-        ("line.toml", "line.toml:2:8: 10% is of the line"),
+        ("line.toml", "line.toml:2:8: 10% refers to the line rate"),
         ("broken", "profiles/broken.toml:1:"),
     ] {
         let (code, out, err) = run(folder.path(), &["profile", "frames", name]);

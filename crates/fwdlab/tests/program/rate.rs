@@ -165,7 +165,7 @@ fn doubts_travel_with_the_figures() {
     assert_eq!(said["mean_size_bytes"], 64.0);
     let text = rate(&["20Mpps", "--size", "60"]);
     assert!(text.contains("padded to 64"), "{text}");
-    assert!(text.contains("more than the line"), "{text}");
+    assert!(text.contains("above line rate"), "{text}");
 }
 
 /// A number without a unit in its name is no number of ours; counts and weights have none.

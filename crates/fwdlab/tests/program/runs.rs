@@ -132,9 +132,9 @@ fn verify_says_what_is_not_as_it_was_or_does_not_follow() {
     found.code(5);
     for says in [
         "DIFFERS",
-        "trials.jsonl is not as it was when the run ended",
-        "report.html is not as it was",
-        "inputs/more was not there",
+        "trials.jsonl has changed since the run ended",
+        "report.html has changed since the run ended",
+        "inputs/more did not exist",
         "trial ",
     ] {
         assert!(found.out.contains(says), "{says}: {}", found.out);

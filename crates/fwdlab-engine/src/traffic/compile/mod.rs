@@ -37,7 +37,7 @@ const WITHOUT_LINK_PPS: f64 = 1e6;
 /// Which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// As the profile stands there.
+    /// As written in the profile.
     Forward,
     /// Sources and destinations swapped.
     Reverse,
@@ -314,7 +314,7 @@ fn captured(
         *bytes += whole;
         if *bytes > MOST_BYTES || before > u16::MAX.into() {
             return Err(wrong(format!(
-                "more than {} frames or {MOST_BYTES} bytes; take a piece of it",
+                "more than {} frames or {MOST_BYTES} bytes; use a part of it",
                 u16::MAX
             )));
         }
@@ -413,7 +413,8 @@ fn rates(
 fn pps(Rate(rate): Rate, mean: MeanSize, link: Option<LinkSpeed>) -> Result<f64, String> {
     match (rate, link) {
         (LinkLoad::Share(_) | LinkLoad::Load(Load::Max), None) => Err(format!(
-            "{rate} is of the line, and the speed of the link is not known; say it (--link 10G), or a rate such as 1kpps"
+            "{rate} refers to the line rate, but the speed of the link is not known; give it (--link 10G), or a rate such as \
+             1kpps"
         )),
         (LinkLoad::Load(load), None) => Ok(load.pps(mean).unwrap_or(0.0)),
         (rate, Some(link)) => Ok(rate.pps(mean, link)),
@@ -445,7 +446,7 @@ fn timing(
                 profile.stream_error(
                     stream,
                     &["next".into()],
-                    format!("stream {name} does not go this way"),
+                    format!("stream {name} does not go in this direction"),
                 )
             };
             Some(place.ok_or_else(gone)?)
@@ -468,19 +469,19 @@ fn note_signatures(stream: &str, text: &Text, kinds: &[Kind], notes: &mut Vec<St
     }
     if text.pcap.is_some() && text.signature.is_none() {
         notes.push(format!(
-            "stream {stream}: captured frames are sent as they are, without signature: they are neither counted nor timed; \
-             say signature = true if they may be changed"
+            "stream {stream}: captured frames are sent unchanged, without signature: they are neither counted nor timed; add \
+             signature = true if they may be changed"
         ));
         return;
     }
     for (place, what) in [
         (
             Some(SignaturePlace::FlowLabel),
-            "are known by their flow label: they are counted, but neither told apart nor timed",
+            "are recognised by their flow label: they are counted, but neither distinguished nor timed",
         ),
         (
             None,
-            "have no room for a signature: they are neither counted one by one nor timed",
+            "have no room for a signature: they are neither counted individually nor timed",
         ),
     ] {
         let mut sizes: Vec<usize> = kinds

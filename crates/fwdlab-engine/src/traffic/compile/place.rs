@@ -43,7 +43,9 @@ impl Place {
         let some = |at, bytes, mask: u32| (at, bytes, Some((mask, mask.trailing_zeros() as u8)));
         use FieldName::*;
         let (at, bytes, bits) = match field.name {
-            FrameLength => return Err("the length of the frame is no field in it".to_owned()),
+            FrameLength => {
+                return Err("the length of the frame is not one of its fields".to_owned());
+            }
             EthernetDestination => whole(0, 6),
             EthernetSource => whole(6, 6),
             EthernetEthertype => whole(12, 2),
@@ -168,7 +170,7 @@ impl Place {
             }
             if touches(&a) || touches(&b) {
                 return Err(format!(
-                    "bytes {} to {} are partly a source or destination, which are swapped in reverse; let the stream go forward only",
+                    "bytes {} to {} overlap a source or destination, which are swapped in reverse; make the stream forward only",
                     range.start, range.end
                 ));
             }

@@ -499,7 +499,7 @@ impl Draft {
         if by_hand && (place.bits.is_some() || matches!(place.bytes, 6 | 16)) {
             return Err((
                 "mask",
-                "this field has a place and an order of its own; say at and bytes to write by hand"
+                "this field has a fixed place and byte order; use at and bytes to write by hand"
                     .to_owned(),
             ));
         }
@@ -580,7 +580,7 @@ impl Draft {
             });
         let Some((ip, source, bytes)) = ip else {
             return Err(wrong(
-                "flows differ in their addresses, and this frame has no IP layer".into(),
+                "flows differ in their addresses, but this frame has no IP layer".into(),
             ));
         };
         let port = self.shape.placed().find_map(|(at, layer)| match layer {
@@ -600,7 +600,7 @@ impl Draft {
             Some(at) => dimensions.push((place(at, 2), ports)),
             None if ports > 1 => {
                 return Err(wrong(format!(
-                    "{flows} flows need ports, and this frame has none"
+                    "{flows} flows need ports, but this frame has none"
                 )));
             }
             None => {}
@@ -870,7 +870,8 @@ impl Draft {
                 }
                 return Err(Wrong::at(
                     "layers",
-                    "checksums behind a routing header with segments left cannot follow what varies; leave none, or say checksums = false",
+                    "checksums behind a routing header with segments left cannot follow the varying fields; leave no segments, \
+                     or set checksums = false",
                 ));
             }
             let (l2_len, l3_len) = (offset(*ip)?, offset(at - ip)?);
@@ -959,7 +960,7 @@ fn numbers(vary: &Vary, there: Option<u128>) -> Result<Numbers, (&'static str, S
     let first = first.ok_or_else(|| {
         (
             "name",
-            "say from: there is no field to begin with".to_owned(),
+            "give from: there is no field whose value could be the first".to_owned(),
         )
     })?;
     let last = match (vary.to, vary.count) {
@@ -970,7 +971,7 @@ fn numbers(vary: &Vary, there: Option<u128>) -> Result<Numbers, (&'static str, S
             .ok_or_else(|| {
                 (
                     "count",
-                    "so many values, so far apart, fit no field".to_owned(),
+                    "this many values, this far apart, fit no field".to_owned(),
                 )
             })?,
         (None, None) => first,
@@ -978,7 +979,7 @@ fn numbers(vary: &Vary, there: Option<u128>) -> Result<Numbers, (&'static str, S
     if last < first {
         return Err((
             "to",
-            "the last value is below the first, which is what the frame has; say from".to_owned(),
+            "the last value is below the first, which is the frame's own; give from".to_owned(),
         ));
     }
     Ok(Numbers::Range { first, last, step })
@@ -1009,7 +1010,7 @@ fn part_and_width(
             if !fits {
                 return Err((
                     key,
-                    format!("{value} is no value of a field of {} bytes", place.bytes),
+                    format!("{value} is not a value of a field of {} bytes", place.bytes),
                 ));
             }
         }

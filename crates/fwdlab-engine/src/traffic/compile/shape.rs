@@ -146,7 +146,7 @@ impl Blueprint {
         for (number, layer) in rest.iter().enumerate() {
             if let Text::Payload(payload) = layer {
                 if number + 1 < rest.len() {
-                    return Err(Wrong::at("layers", "a payload is the last layer"));
+                    return Err(Wrong::at("layers", "a payload must be the last layer"));
                 }
                 blueprint.payload = Some(payload.clone());
                 break;
@@ -283,7 +283,7 @@ fn one(
     before: &mut [Layer],
 ) -> Result<Layer, Wrong> {
     let options = |hex: &Hex| {
-        Options::new(&hex.0).map_err(|_| Wrong::at("layers", "these are no options of a header"))
+        Options::new(&hex.0).map_err(|_| Wrong::at("layers", "these are not valid header options"))
     };
     Ok(match layer {
         Text::Ethernet(layer) => {
@@ -430,7 +430,7 @@ fn one(
             ethertype: layer.ethertype.unwrap_or(0),
         }),
         Text::Vxlan(layer) => Layer::Vxlan(vxlan::Repr { vni: layer.vni }),
-        Text::Payload(_) => return Err(Wrong::at("layers", "a payload is the last layer")),
+        Text::Payload(_) => return Err(Wrong::at("layers", "a payload must be the last layer")),
     })
 }
 
@@ -486,7 +486,7 @@ pub fn of_capture(
 ) -> Result<Shape, String> {
     let mut bytes = bytes.to_vec();
     if bytes.len() < ethernet::HEADER_LEN {
-        return Err(format!("{} bytes are no Ethernet frame", bytes.len()));
+        return Err(format!("{} bytes are not an Ethernet frame", bytes.len()));
     }
     match macs {
         Some(Macs {

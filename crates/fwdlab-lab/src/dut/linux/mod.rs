@@ -325,8 +325,7 @@ impl Dut for Linux {
     fn start_agent(&self, agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
         let missing = || LabError::NoAgent {
             at: agent.at.0,
-            why: "nothing answers, and there is no program `snmpd` that could be started there"
-                .into(),
+            why: "nothing answers, and the program `snmpd` is not installed".into(),
         };
         let program = self.find("snmpd")?.ok_or_else(missing)?;
         let cpus: Vec<String> = agent.cpus.iter().map(ToString::to_string).collect();

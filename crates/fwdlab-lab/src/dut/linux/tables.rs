@@ -76,7 +76,7 @@ impl Linux {
                     .feed("nft", &["-f", "-"], &swept_rules(version, count))?;
                 let there = self.host.ask("nft", &["list", "table", "inet", SWEPT])?;
                 let there = there.lines().filter(|line| line.trim().ends_with(" drop"));
-                self.same(count, there.count(), "rules of nftables")
+                self.same(count, there.count(), "nftables rules")
             },
         )
     }

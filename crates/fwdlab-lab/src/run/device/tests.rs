@@ -137,7 +137,8 @@ fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
     let resolution = answer.resolution_ns.unwrap() as f64 / 1e9;
     let held_up = held_up_s(answer);
     let words = format!(
-        "{by_loss} s by lost frames, {by_moments} s by moments, known to {resolution} s; sender held up for {held_up} s; it was \
+        "{by_loss} s by lost frames, {by_moments} s by timestamps, known to {resolution} s; sender held up for {held_up} s; it \
+         was \
          {shortest_s} to {longest_s} s"
     );
     // a host that holds the sender up keeps frames from being counted, and commands from their next step, for about as long; a frame

@@ -644,7 +644,7 @@ impl Work<'_> {
             for line in &values.unknown {
                 content
                     .problems
-                    .push(format!("{}: no number: {line}", shown_path(path)));
+                    .push(format!("{}: not a number: {line}", shown_path(path)));
             }
             let of_pps = case.pps.contains(path);
             for (iteration, (text, value)) in (1..).zip(&values.values) {
@@ -653,9 +653,9 @@ impl Work<'_> {
                         (content.fingerprint ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
                 }
                 let reason = if of_pps {
-                    "there is no log: the value is what the archive says".to_owned()
+                    "there is no log: the value is the archive's".to_owned()
                 } else {
-                    format!("there is no log that says what the value {text} counts")
+                    format!("no log says what the value {text} counts")
                 };
                 content.records.push(ImportedRecord {
                     imported_from: FORMAT.to_owned(),
@@ -715,7 +715,7 @@ impl Work<'_> {
             let small = fs::metadata(root.join(path)).is_ok_and(|m| m.len() <= LARGEST_INPUT);
             if !(first && small) {
                 problems.push(format!(
-                    "{} is not kept among the inputs: it is larger than 1 MiB, unreadable, or its name is taken",
+                    "{} is not stored with the inputs: it is larger than 1 MiB, unreadable, or its name is taken",
                     shown_path(path)
                 ));
             }

@@ -160,7 +160,7 @@ pub fn labels(case: &str, info: Option<&Info>) -> (BTreeMap<String, String>, Opt
             label("configuration", configuration);
             label("traffic", traffic);
             doubt = Some(
-                "its .info file speaks of other things than its name, which was divided by its end"
+                "its .info file does not match its name, which was divided at its suffix"
                     .to_owned(),
             );
         }

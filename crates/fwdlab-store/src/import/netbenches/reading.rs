@@ -295,7 +295,7 @@ impl Made {
             && offered < SATURATED * rate
         {
             self.warnings.push(
-                "offered less than 1.1 times of what was received: the DUT may forward more".into(),
+                "offered less than 1.1 times what was received: the DUT may forward more".into(),
             );
         }
         let profiled = files.profiles.iter().any(|path| {
@@ -304,7 +304,7 @@ impl Made {
         });
         if profiled {
             self.warnings.push(
-                "a profile of this number is here: if it is of this run, the run was slower for it"
+                "a profile with this number exists: if it belongs to this run, it slowed the run down"
                     .into(),
             );
         }
@@ -378,9 +378,9 @@ impl Made {
         if ours.end == End::Receiver {
             self.warnings.push(
                 if senders.is_empty() {
-                    "no sender's log: the end of the traffic is what the receiver saw of it"
+                    "no sender's log: the end of the traffic is the end seen by the receiver"
                 } else {
-                    "the sender's clock is another: the end of the traffic is what the receiver saw of it"
+                    "the sender's clock differs: the end of the traffic is the end seen by the receiver"
                 }
                 .into(),
             );
@@ -396,7 +396,7 @@ impl Made {
                 .count();
             if gaps > 0 {
                 self.warnings.push(format!(
-                    "{} of nothing amid the traffic, left out",
+                    "{} empty amid the traffic, left out",
                     samples(gaps as u64)
                 ));
             }

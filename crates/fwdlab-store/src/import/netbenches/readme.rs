@@ -1,7 +1,7 @@
 //! Finds ministat blocks in prose: labels, plot, table, differences, as far as each was pasted.
 //!
 //! People trim lines, indent them anew and rename the sets; a block is what is left. It is read, not judged
-//! ([`super::audit`] does that). Start with [`blocks`].
+//! ([`super::audit()`] does that). Start with [`blocks`].
 
 use super::scan::{find, shown, words};
 

@@ -118,7 +118,7 @@ impl Tree {
         };
         if !regular {
             self.problems
-                .push(format!("{} is no regular file", shown_path(&path)));
+                .push(format!("{} is not a regular file", shown_path(&path)));
             return;
         }
         let text = file_name.to_string_lossy().into_owned();
@@ -211,7 +211,7 @@ mod tests {
             "a/up is a symbolic link",
             "cannot follow loop",
             "cannot follow a/gone.pps",
-            "a/pipe.receiver is no regular file",
+            "a/pipe.receiver is not a regular file",
         ] {
             assert!(
                 tree.problems.iter().any(|p| p.contains(words)),

@@ -294,7 +294,7 @@ fn pong(work: &Work<'_>) -> Result<(), EngineError> {
     if let Some(frames) = arguments.frames {
         log.message(
             place::PONG_COUNT,
-            &format!("understood ponger {frames}: ends after so many answers"),
+            &format!("understood ponger {frames}: ends after this many answers"),
         );
     }
     let mut buffer = vec![0; BUFFER];
@@ -432,7 +432,7 @@ fn check_sequence(work: &Work<'_>) -> Result<Option<Duration>, EngineError> {
     ));
     if dropped > 0 {
         log.remark(&format!(
-            "{dropped} frames arrived and could not be looked at in time: gaps may be ours"
+            "{dropped} frames arrived but could not be processed in time: gaps may be caused by this host"
         ));
     }
     let end = if work.is_over() { Instant::now() } else { last };

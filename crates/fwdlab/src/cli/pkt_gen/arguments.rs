@@ -131,7 +131,7 @@ impl Interface {
         let name = typed.strip_prefix("netmap:").unwrap_or(typed);
         let other = |what: &str| {
             Err(format!(
-                "{what}: fwdlab uses interfaces of the kernel; give one to -i"
+                "{what}: fwdlab uses interfaces of the kernel; name one with -i"
             ))
         };
         if name.is_empty() {
@@ -141,7 +141,7 @@ impl Interface {
             return other(&format!("`{typed}` is a VALE port, a switch inside netmap"));
         }
         if typed == "null" {
-            return other("`null` is no port but a way to measure netmap itself");
+            return other("`null` is not a port but a way to measure netmap itself");
         }
         if name.contains(['{', '}']) {
             return other(&format!("`{typed}` is a netmap pipe"));
@@ -207,10 +207,10 @@ Usage:
 pkt-gen arguments
   -i INTERFACE   Interface; `netmap:` before it, a ring (-1) or flags (/T) behind it are accepted
   -f FUNCTION    rx, tx, ping, pong, txseq or rxseq [default: rx]
-  -n COUNT       Frames to send, or round trips of ping; 0 is without end [default: 0]
+  -n COUNT       Frames to send, or round trips of ping; 0 means without end [default: 0]
   -l SIZE        Frame size in bytes without FCS [default: 60]; a second -l: random from there on
                  and below the first
-  -R RATE        Frames per second; k, M and G may follow [default: as fast as it goes]
+  -R RATE        Frames per second; k, M and G may follow [default: as fast as possible]
   -4, -6         IPv4 or IPv6 [default: -4]
   -s SRC[:PORT[-SRC:PORT]]  Source, single or range [default: 10.0.0.1:1234; with -6 fd00::1]
   -d DST[:PORT[-DST:PORT]]  Destination, single or range [default: 10.1.0.1:1234; with -6 fd00:1::1]
@@ -281,11 +281,11 @@ impl Arguments {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let Some(letters) = word.strip_prefix('-').filter(|l| !l.is_empty()) else {
-                return wrong(format!("`{word}` is no option"));
+                return wrong(format!("`{word}` is not an option"));
             };
             if letters == "-" {
                 match words.next() {
-                    Some(word) => return wrong(format!("`{word}` is no option")),
+                    Some(word) => return wrong(format!("`{word}` is not an option")),
                     None => break,
                 }
             }
@@ -365,7 +365,7 @@ impl Typed {
             'U' => {} // a patch of the original: checksums in software, as ours always are
             'I' => self.remark("-I: indirect buffers are netmap's"),
             'X' => self.remark_dump(),
-            'r' => self.remark("-r: frames are never sent as rubbish"),
+            'r' => self.remark("-r: frames never have random contents"),
             _ => {}
         }
         Ok(())
@@ -401,14 +401,16 @@ impl Typed {
             'F' => {
                 let frags: u32 = number(value)?;
                 if frags != 1 {
-                    self.remark("-F: a frame is sent in one piece");
+                    self.remark("-F: each frame is sent in one piece");
                 }
             }
-            'M' => self.remark("-M: a frame is sent in one piece"),
-            'C' => self.remark("-C: rings are what the interface has"),
+            'M' => self.remark("-M: each frame is sent in one piece"),
+            'C' => self.remark("-C: the rings are those of the interface"),
             'H' => match number::<u32>(value)? {
                 0 => {}
-                10 | 12 => self.remark("-H: the kernel's interfaces take no virtio-net header"),
+                10 | 12 => {
+                    self.remark("-H: interfaces of the kernel do not accept a virtio-net header")
+                }
                 _ => return Err("bad virtio-net-header length: 0, 10 or 12".into()),
             },
             'e' | 'E' | 'm' => self.remark(&format!("-{letter}: buffers and pipes are netmap's")),
@@ -570,7 +572,7 @@ fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
             .checked_mul(factor)?
             .checked_add(fraction * (factor / scale))
     };
-    let value = sense().ok_or("not a whole number, as 1000, 14.88M or 1k")?;
+    let value = sense().ok_or("not a whole number such as 1000, 14.88M or 1k")?;
     T::try_from(value).map_err(|_| "too large".to_owned())
 }
 
@@ -700,8 +702,8 @@ mod tests {
             ("-f tx", "missing ifname"),
             ("-i", "needs a value"),
             ("-i ix0 -q", "bad option q"),
-            ("-i ix0 extra", "`extra` is no option"),
-            ("-i ix0 -- extra", "`extra` is no option"),
+            ("-i ix0 extra", "`extra` is not an option"),
+            ("-i ix0 -- extra", "`extra` is not an option"),
             ("-i ix0 -f send", "unrecognised function"),
             ("-i ix0 -n 1e6", "bad -n 1e6: not a whole number"),
             ("-i ix0 -n -1", "not a whole number"),
@@ -718,7 +720,7 @@ mod tests {
             ("-i ix0 -D 1:2:3", "invalid MAC address '1:2:3'"),
             ("-i ix0 -S 1:2:3:4:5:678", "invalid MAC address"),
             ("-i ix0 -d 10.0.0.1:2-x", "bad address range '10.0.0.1:2-x'"),
-            ("-i ix0 -6 -s 10.0.0.1", "no IPv6 address"),
+            ("-i ix0 -6 -s 10.0.0.1", "not an IPv6 address"),
             ("-i vale0:1", "VALE port"),
         ] {
             match parse(line) {

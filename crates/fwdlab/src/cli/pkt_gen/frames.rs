@@ -64,7 +64,7 @@ pub fn frame(
             destination,
             ..ipv6::Repr::default()
         }),
-        _ => return Err("source and destination are of two IP versions".into()),
+        _ => return Err("source and destination have different IP versions".into()),
     };
     let layers = [
         Layer::Ethernet(ethernet::Repr {
@@ -95,7 +95,7 @@ pub fn payload(arguments: &Arguments) -> Result<Vec<u8>, String> {
     let smallest = arguments.least_size.unwrap_or(arguments.size);
     if smallest < least {
         return Err(format!(
-            "bad pktsize {smallest}: these frames have at least {least} bytes (without FCS)"
+            "bad pktsize {smallest}: these frames need at least {least} bytes (without FCS)"
         ));
     }
     let len = usize::from(arguments.size - head_len(arguments));
@@ -361,11 +361,11 @@ impl Writer {
 pub fn first_of(capture: &[u8]) -> Result<Vec<u8>, String> {
     let first = fwdlab_packet::pcap::frames(capture)
         .next()
-        .ok_or("there is no frame in it")?;
+        .ok_or("it contains no frame")?;
     let frame = first.map_err(|e| e.to_string())?;
     if frame.bytes.len() < ethernet::HEADER_LEN {
         return Err(format!(
-            "its first frame has {} bytes, fewer than an Ethernet header",
+            "its first frame has {} bytes, less than an Ethernet header",
             frame.bytes.len()
         ));
     }

@@ -1,6 +1,6 @@
 //! What pkt-gen prints, to the byte: head, one line per interval, and totals.
 //!
-//! Pure: values in, text out; [`Log`] puts the clock in front and knows which stream a line goes to. Line numbers in brackets
+//! Pure: values in, text out; [`Log`](super::log::Log) puts the clock in front and knows which stream a line goes to. Line numbers in brackets
 //! are those of a published build, the last one in the netbenches archive (`main_thread [2786]`), so that parsers which know
 //! builds by them find one they know. Start with [`Interval`] and [`Totals`].
 

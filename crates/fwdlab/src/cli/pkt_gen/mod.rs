@@ -37,16 +37,17 @@ pub use self::arguments::awaits_value;
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
-    override_usage = "fwdlab pkt-gen [--netns NAME] [--engine ENGINE] [--even-...] -i INTERFACE [-f FUNCTION] [OPTIONS OF PKT-GEN]",
+    override_usage = "fwdlab pkt-gen [--netns NAME] [--engine ENGINE] [--allow-...] -i INTERFACE [-f FUNCTION] [OPTIONS OF \
+        PKT-GEN]",
     after_help = USAGE
 )]
 pub struct PktGen {
     #[command(flatten)]
     ports: Ports,
-    /// Send to addresses of other people too. Only in a laboratory
-    #[arg(long, help_heading = "Ports that somebody may need")]
+    /// Allow non-test destinations. Use only in an isolated network
+    #[arg(long, help_heading = "Ports that may be in use")]
     to_any_address: bool,
-    /// Engine that sends: auto takes the fastest that works on the port
+    /// Sending engine: auto takes the fastest that works on the port
     #[arg(long, default_value = "auto", value_parser = engines())]
     engine: String,
     /// Print help
@@ -87,7 +88,7 @@ impl PktGen {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         if global.json || global.json_stream {
             return Err(Usage(
-                "pkt-gen prints what pkt-gen prints; `fwdlab send` and `fwdlab receive` print JSON"
+                "pkt-gen prints only the original's output; for JSON use `fwdlab send` and `fwdlab receive`"
                     .into(),
             )
             .into());

@@ -77,7 +77,7 @@ impl Range {
         let elsewhere = (0..8).any(|at| at != group && first[at] != last[at]);
         if elsewhere {
             return Err(format!(
-                "both ends must be the same but for group {group} (counted from 0), in which addresses count up; \
+                "both ends must be the same but for group {group} (counted from 0), the one in which addresses count up; \
                  `5@[...]` names another group"
             ));
         }
@@ -137,7 +137,7 @@ impl End {
                 };
                 let address: Ipv4Addr = address
                     .parse()
-                    .map_err(|_| format!("`{address}` is no IPv4 address (-6 for IPv6)"))?;
+                    .map_err(|_| format!("`{address}` is not an IPv4 address (-6 for IPv6)"))?;
                 Ok(End {
                     address: address.into(),
                     port: port.map(parse_port).transpose()?,
@@ -154,7 +154,7 @@ impl End {
             Some((group, text)) => {
                 let group: usize = group
                     .parse()
-                    .map_err(|_| format!("`{group}` is no group from 0 to 7"))?;
+                    .map_err(|_| format!("`{group}` is not a group from 0 to 7"))?;
                 (Some(group.min(LAST_GROUP)), text)
             }
             None => (None, text),
@@ -164,14 +164,14 @@ impl End {
             Some((address, after)) => {
                 let port = after
                     .strip_prefix(':')
-                    .ok_or_else(|| format!("`{after}` behind the bracket is no port"))?;
+                    .ok_or_else(|| format!("`{after}` after the bracket is not a port"))?;
                 (address, Some(parse_port(port)?))
             }
             None => (text, None),
         };
         let address: Ipv6Addr = address
             .parse()
-            .map_err(|_| format!("`{address}` is no IPv6 address (-4 for IPv4)"))?;
+            .map_err(|_| format!("`{address}` is not an IPv6 address (-4 for IPv4)"))?;
         Ok(End {
             address: address.into(),
             port,
@@ -186,7 +186,7 @@ fn parse_port(text: &str) -> Result<u16, String> {
         Some(hexadecimal) => u16::from_str_radix(hexadecimal, 16),
         None => text.parse(),
     }
-    .map_err(|_| format!("`{text}` is no port from 0 to 65535"))
+    .map_err(|_| format!("`{text}` is not a port from 0 to 65535"))
 }
 
 #[cfg(test)]
@@ -250,14 +250,14 @@ mod tests {
     #[test]
     fn what_is_no_range_says_why() {
         for (typed, version, why) in [
-            ("", Ipv4, "no IPv4 address"),
-            ("10.0.0", Ipv4, "no IPv4 address"),
-            ("10.0.0.1:70000", Ipv4, "no port"),
-            ("10.0.0.1-", Ipv4, "no IPv4 address"),
-            ("[2001:2::1]", Ipv4, "no IPv4 address"),
-            ("10.0.0.1", Ipv6, "no IPv6 address"),
-            ("[2001:2::1]53", Ipv6, "behind the bracket"),
-            ("x@2001:2::1", Ipv6, "no group"),
+            ("", Ipv4, "not an IPv4 address"),
+            ("10.0.0", Ipv4, "not an IPv4 address"),
+            ("10.0.0.1:70000", Ipv4, "not a port"),
+            ("10.0.0.1-", Ipv4, "not an IPv4 address"),
+            ("[2001:2::1]", Ipv4, "not an IPv4 address"),
+            ("10.0.0.1", Ipv6, "not an IPv6 address"),
+            ("[2001:2::1]53", Ipv6, "after the bracket"),
+            ("x@2001:2::1", Ipv6, "not a group"),
             ("[2001:2::1]-[2001:3::1]", Ipv6, "group 7"),
         ] {
             let error = Range::parse(typed, version).unwrap_err();

@@ -51,7 +51,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         Ok(sink) => Counter::Sink(sink),
         Err(error) => {
             log.remark(&format!(
-                "{error}. The counters of {} are read instead, and its frames go on up the stack",
+                "{error}. The counters of {} are read instead, and its frames continue up the stack",
                 job.interface
             ));
             Counter::Port(port.spec.clone())

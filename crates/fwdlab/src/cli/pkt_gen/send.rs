@@ -99,7 +99,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     log.message(flush, "flush tail 0 head 0 on thread 0");
     if let Some(sent) = whole.sent.first().filter(|sent| sent.not_sent > 0) {
         log.remark(&format!(
-            "{} frames were due and could not be sent: the rate asked for is more than this host sends",
+            "{} frames were due but could not be sent: this host cannot send at the requested rate",
             sent.not_sent
         ));
     }

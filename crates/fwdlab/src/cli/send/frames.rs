@@ -168,7 +168,7 @@ impl Send {
                 count: u32::from(last - first) + 1,
             }
         };
-        let too_many = || Usage("--from and --to: more addresses than can be counted".into());
+        let too_many = || Usage("--from and --to: too many addresses".into());
         let (sources, targets) = (
             from.count().ok_or_else(too_many)?,
             to.count().ok_or_else(too_many)?,
@@ -238,7 +238,7 @@ impl Send {
         let port = self.where_.take(interface, self.roles(interface))?;
         let (what, mean) = match wanted {
             Wanted::Recordings(recordings) => {
-                let recording = recordings[at].take().context("a capture of each port")?;
+                let recording = recordings[at].take().context("a capture for each port")?;
                 let frames = recording.frames();
                 let mean = MeanSize::new(recording.bytes() + 4 * frames, frames)
                     .context("frames without contents")?;
@@ -321,7 +321,7 @@ impl Send {
         let said = self.src_mac.get(at).or(self.src_mac.first());
         said.map(|mac| mac.0).or(port.facts.mac).ok_or_else(|| {
             Usage(format!(
-                "{} has no Ethernet address of its own; say --src-mac",
+                "{} has no Ethernet address; give --src-mac",
                 port.spec.interface
             ))
             .into()
@@ -349,7 +349,7 @@ impl Send {
             }
             return Ok(mac.0);
         }
-        let say = "Say where frames go: --dst-mac MAC, or --via ADDRESS of the next hop";
+        let say = "Specify the next hop: --dst-mac MAC, or --via ADDRESS";
         let Some((source, target)) = first else {
             return Err(Usage(format!("the frames have no IP addresses. {say}")).into());
         };
@@ -357,7 +357,7 @@ impl Send {
         let found = fwdlab_engine::resolve::resolve(&port.spec, ours, source, target)?;
         found.ok_or_else(|| {
             LabError::Preflight(format!(
-                "nobody on {} answers for {target} ({}). {say}",
+                "no answer for {target} on {} ({}). {say}",
                 port.spec.interface,
                 if target.is_ipv4() {
                     "ARP"
@@ -401,7 +401,7 @@ impl Source for Capture {
             if whole > frame.bytes.len() {
                 if !pad {
                     return Err(wrong(format!(
-                        "of frame {number} only {} of {whole} bytes were captured; with --pad the rest is sent as zeros",
+                        "only {} of {whole} bytes of frame {number} were captured; --pad sends the rest as zeros",
                         frame.bytes.len(),
                     )));
                 }

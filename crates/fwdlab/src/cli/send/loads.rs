@@ -37,8 +37,8 @@ impl Send {
         if self.load.is_empty() {
             if matches!(planned.what, What::Recording(_)) {
                 let words = match self.speed {
-                    None => "its own times".into(),
-                    Some(factor) => format!("its own times, {factor} times as fast"),
+                    None => "its own timing".into(),
+                    Some(factor) => format!("its own timing, {factor} times as fast"),
                 };
                 return Ok(vec![Resolved { words, pps: None }]);
             }
@@ -63,10 +63,11 @@ impl Send {
             .map(|&load| resolve(load, planned, self.link, link))
             .collect::<anyhow::Result<_>>()?;
         if loads.len() > 1 && loads.iter().any(|load| load.pps.is_none()) {
-            return Err(Usage("--load: max is flat out and has no place among several; with --link it is the line rate".into()).into());
+            return Err(Usage("--load: max means full speed and cannot be one of several loads; with --link it is the line \
+                rate".into()).into());
         }
         if loads.len() > 1 && matches!(planned.what, What::Recording(_)) {
-            return Err(Usage("--load: a capture is sent at one load".into()).into());
+            return Err(Usage("--load: a capture can only be sent at one load".into()).into());
         }
         Ok(loads)
     }
@@ -85,8 +86,8 @@ fn resolve(
     let mut pps = match (load, link) {
         (LinkLoad::Share(_), None) => {
             return Err(Usage(format!(
-                "--load {load}: {name} is a virtual port without a speed, so there is nothing to take percent of. Say --link \
-                 1G, or a load such as 1Mpps"
+                "--load {load}: {name} is a virtual port without a speed, so a percentage has no meaning. Add --link 1G, or \
+                 give a load such as 1Mpps"
             ))
             .into());
         }

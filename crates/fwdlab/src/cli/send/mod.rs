@@ -35,10 +35,11 @@ use super::session::{SECOND, Signals, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// Send frames on a port until told otherwise, with a line each second
+/// Send frames on a port, with a line of output each second
 ///
-/// Frames are UDP with right checksums and a signature by which `receive` knows them; or those of a capture file. They go to
-/// addresses for benchmarks, documentation, private and link-local use only (RFC 6815), and to no port that somebody needs.
+/// Frames are UDP with correct checksums and a signature that `receive` recognises, or the frames of a capture file. They are
+/// sent only to addresses for benchmarking, documentation, private and link-local use (RFC 6815), and not on ports that are in
+/// use.
 #[derive(Debug, Args)]
 pub struct Send {
     /// Interface to send on; a second one sends in the reverse direction
@@ -47,13 +48,13 @@ pub struct Send {
     /// Interface to count on at the same time
     #[arg(long, value_name = "IFACE")]
     rx_port: Option<String>,
-    /// Check every frame that comes back: loss, order, flows and latency of each stream; a counter alone costs less
+    /// Check every frame that comes back: loss, order, flows and latency of each stream; counting alone costs less
     #[arg(long, conflicts_with = "pcap")]
     analyse: bool,
-    /// Count on each of two ports what the other one sends; --analyse does so, too
+    /// Count on each of two ports what the other one sends; implied by --analyse
     #[arg(long, conflicts_with = "rx_port")]
     count: bool,
-    /// Who takes the times of departure and arrival; all but user need an answer of the kernel for each frame, from af-packet
+    /// Source of departure and arrival times; all but user need an answer from the kernel for each frame, with af-packet
     #[arg(long, value_enum, default_value_t = Timestamps::User, requires = "analyse")]
     timestamps: Timestamps,
     /// Write latencies to a file, as an HDR histogram log (V2)
@@ -62,7 +63,7 @@ pub struct Send {
     /// Traffic profile: a name (`fwdlab profile ls`) or a file
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["pcap", "size", "flows", "from", "to", "ipv6"])]
     profile: Option<String>,
-    /// Frame size in bytes, FCS counted, up to the port's MTU and 18 [default: 64; IPv6: 84]
+    /// Frame size in bytes, including the FCS, up to the port's MTU plus 18 [default: 64; IPv6: 84]
     #[arg(long, value_name = "BYTES", conflicts_with = "pcap", value_parser = frame_bytes)]
     size: Option<u16>,
     /// Number of flows [default: 2000, or those of --from and --to]
@@ -83,46 +84,46 @@ pub struct Send {
     /// Source MAC address, of each port [default: the port's own]
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
     src_mac: Vec<Mac>,
-    /// Destination MAC address, for each port [default: whoever answers for --via, or for the first destination]
+    /// Destination MAC address, for each port [default: resolved from --via, or from the first destination]
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
     dst_mac: Vec<Mac>,
-    /// Address of the next hop, asked with ARP or neighbour discovery
+    /// Address of the next hop, resolved with ARP or neighbour discovery
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["dst_mac", "pcap"])]
     via: Option<IpAddr>,
-    /// Load of each port: 1kpps, 50%, 9.4Gbps-l2, max; several, one after another [default: max; a capture: its own times]
+    /// Load of each port: 1kpps, 50%, 9.4Gbps-l2, max; several, one after another [default: max; for a capture, its own timing]
     #[arg(long, value_name = "LOAD", value_delimiter = ',')]
     load: Vec<LinkLoad>,
-    /// How long each of several loads is kept
+    /// Duration of each of several loads
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     every: Duration,
-    /// Move evenly from load to load
+    /// Change evenly from load to load
     #[arg(long)]
     ramp: bool,
-    /// Speed of the link, such as 1G: percentages are of this, and max is its line rate [default: the port's own]
+    /// Speed of the link, such as 1G: percentages refer to it, and max is its line rate [default: the port's own]
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
-    /// How long: 10s, 2m, 1e6frames on each port [default: until Ctrl-C; a capture: all of it]
+    /// How long: 10s, 2m, 1e6frames on each port [default: until Ctrl-C; for a capture, all of it]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
     /// What becomes of frames that are missed because this host holds the sender up
     #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
     hold_ups: OnHoldUp,
-    /// Engine; auto takes the fastest that can send this on this port
+    /// Engine; auto takes the fastest that can send these frames on this port
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
     engine: String,
     /// CPUs of the sending threads, one for each port [default: any]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     cpus: Vec<usize>,
-    /// Number in all signatures, by which receivers tell this session from others
+    /// Number in all signatures that identifies this session to receivers
     #[arg(long, value_name = "N", default_value_t = 1)]
     session: u16,
-    /// Send the frames of a pcap or pcapng file as they are
+    /// Send the frames of a pcap or pcapng file unchanged
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// So many times as fast as captured: 2x, 0.5x
+    /// Speed relative to the capture: 2x, 0.5x
     #[arg(long, value_name = "FACTOR", value_parser = speed, requires = "pcap", conflicts_with = "load")]
     speed: Option<f64>,
-    /// The capture so many times; 0 is until Ctrl-C
+    /// Number of repetitions of the capture; 0 repeats until Ctrl-C
     #[arg(
         long = "loop",
         value_name = "N",
@@ -130,11 +131,11 @@ pub struct Send {
         default_value_t = 1
     )]
     rounds: u64,
-    /// Fill frames up that were not captured whole
+    /// Pad frames that were not captured whole
     #[arg(long, requires = "pcap")]
     pad: bool,
-    /// Send to addresses of other people too. Only in a laboratory
-    #[arg(long, help_heading = "Ports that somebody may need")]
+    /// Allow non-test destinations. Use only in an isolated network
+    #[arg(long, help_heading = "Ports that may be in use")]
     to_any_address: bool,
     #[command(flatten)]
     where_: Ports,
@@ -160,7 +161,7 @@ fn frame_bytes(text: &str) -> Result<u16, UnitError> {
         _ => Err(UnitError {
             text: text.into(),
             what: "frame size",
-            why: "64 bytes to the port's MTU and 18, 16384 at most, FCS counted (what pkt-gen calls 60 is 64 here)".into(),
+            why: "64 bytes to the port's MTU plus 18, at most 16384, including the FCS (what pkt-gen calls 60 is 64 here)".into(),
         }),
     }
 }
@@ -172,7 +173,7 @@ fn speed(text: &str) -> Result<f64, UnitError> {
         _ => Err(UnitError {
             text: text.into(),
             what: "factor",
-            why: "say 2x for twice as fast, or 0.5x".into(),
+            why: "for example 2x for twice as fast, or 0.5x".into(),
         }),
     }
 }
@@ -318,14 +319,15 @@ impl Send {
         match (&self.rx_port, &self.ports[..]) {
             (Some(port), [_]) => Ok(vec![counted(port, Some(0))]),
             (Some(_), _) if self.analyse => Err(Usage(
-                "--analyse: each of two ports checks what the other one sends; leave out --rx-port".into(),
+                "--analyse: each of two ports checks what the other one sends; omit --rx-port"
+                    .into(),
             )),
             (Some(port), _) => Ok(vec![counted(port, None)]),
             (None, [a, b]) if self.analyse || self.count => {
                 Ok(vec![counted(b, Some(0)), counted(a, Some(1))])
             }
             (None, _) if self.analyse || self.count => Err(Usage(
-                "--analyse and --count: say where frames come back, with --rx-port or a second --port".into(),
+                "--analyse and --count need a receiving port: --rx-port or a second --port".into(),
             )),
             (None, _) => Ok(Vec::new()),
         }
@@ -429,7 +431,7 @@ impl Send {
             What::Recording(recording) => {
                 if !["auto", "af-packet"].contains(&self.engine.as_str()) {
                     return Err(Usage(format!(
-                        "--engine {}: captures are sent by af-packet, which keeps the time of each frame",
+                        "--engine {}: captures can only be sent by af-packet, which keeps the timing of each frame",
                         self.engine
                     ))
                     .into());

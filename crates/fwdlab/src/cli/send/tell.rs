@@ -26,7 +26,7 @@ impl Send {
     ) {
         let amount = match self.amount {
             Some(Amount::Time(time)) => format!("for {}", number::seconds(time.as_secs_f64())),
-            Some(Amount::Frames(frames)) => format!("{} frames", number::count(frames)),
+            Some(Amount::Frames(frames)) => number::counted(frames, "frame"),
             None if self.pcap.is_some() && self.rounds > 0 => "all of it".into(),
             None => "until Ctrl-C".into(),
         };
@@ -144,8 +144,8 @@ impl Send {
         }
         for ((port, sent), sending) in (senders.iter().zip(&whole.sent)).zip(&session.sending) {
             let mut text = format!(
-                "sent      {port}  {} frames in {}: {}, {} L1, {} L2",
-                number::count(sent.left()),
+                "sent      {port}  {} in {}: {}, {} L1, {} L2",
+                number::counted(sent.left(), "frame"),
                 number::seconds(whole.duration_s),
                 number::rate(sent.rate_pps),
                 number::bits_per_second(sent.l1_bps),
@@ -153,9 +153,9 @@ impl Send {
             );
             if sent.dropped() > 0 {
                 text += &format!(
-                    "\ndropped   {port}  {} of {} frames that it was given, and that never left{}",
+                    "\ndropped   {port}  {} of {} that it accepted but never sent{}",
                     number::count(sent.dropped()),
-                    number::count(sent.given),
+                    number::counted(sent.given, "frame"),
                     match sending.port.facts.kind.as_deref() {
                         Some("veth") =>
                             ": its other end had no room for them, or its MTU is smaller",
@@ -165,14 +165,16 @@ impl Send {
             }
             if sent.not_sent > 0 {
                 text += &format!(
-                    "\nnot sent  {port}  {} frames that were due: this host held the sender up, or the port had no room",
-                    number::count(sent.not_sent),
+                    "\nnot sent  {port}  {} due: the sender stalled, or the port had no room",
+                    number::counted(sent.not_sent, "frame"),
                 );
             }
             if sent.is_limited() {
                 text += match (sent.left(), sent.dropped() > sent.not_sent) {
-                    (0, true) => "\n          nothing left: nobody was sent anything",
-                    (_, true) => "\n          less left than was due: the port is the limit",
+                    (0, true) => "\n          no frame left the port",
+                    (_, true) => {
+                        "\n          fewer frames left than were due: the port is the limit"
+                    }
                     (_, false) => {
                         "\n          the load was not reached: the generator is the limit"
                     }
@@ -180,8 +182,8 @@ impl Send {
             }
             if sent.made_up > 0 {
                 text += &format!(
-                    "\nmade up   {port}  {} frames that were missed while this host held the sender up: they left later",
-                    number::count(sent.made_up),
+                    "\nmade up   {port}  {} that the sender missed while it stalled and sent later",
+                    number::counted(sent.made_up, "frame"),
                 );
             }
             text += &format!(
@@ -344,7 +346,7 @@ impl Balance {
                 number::count(self.lost()),
                 number::percent(100.0 * self.ratio())
             ),
-            more => format!("{} more came than were given", number::count(more)),
+            more => format!("{} more arrived than were given", number::count(more)),
         };
         let foreign = match self.foreign_dropped {
             0 => String::new(),
@@ -411,7 +413,7 @@ mod tests {
         let more = Balance::new(100, 103, 0, 0);
         assert!(
             more.text("pa")
-                .ends_with("lost elsewhere 0; 3 more came than were given")
+                .ends_with("lost elsewhere 0; 3 more arrived than were given")
         );
         assert_eq!((more.lost(), more.ratio()), (0, 0.0));
     }

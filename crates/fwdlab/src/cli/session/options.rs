@@ -11,30 +11,33 @@ use fwdlab_engine::{HoldUps, PortSpec};
 use fwdlab_lab::ports::{self, Danger, Port, Role};
 use fwdlab_model::units::{UnitError, parse_duration};
 
-/// Where the ports are, and what is accepted of them.
+/// The heading of the options that permit a port in use.
+pub const IN_USE: &str = "Ports that may be in use";
+
+/// Where the ports are, and which dangers are accepted. The options had other names, which stay as aliases.
 #[derive(Debug, Clone, Args)]
 pub struct Ports {
-    /// Network namespace of the ports: a name, a path, or the id of a process
+    /// Network namespace of the ports: a name, a path, or a process ID
     #[arg(long, value_name = "NAME")]
     pub netns: Option<String>,
-    /// Use a port even if the default route goes out of it
-    #[arg(long, help_heading = "Ports that somebody may need")]
-    pub even_with_default_route: bool,
-    /// Use a port even if it has an address that is not one for tests
-    #[arg(long, help_heading = "Ports that somebody may need")]
-    pub even_with_address: bool,
-    /// Use a port even if somebody talks through it now
-    #[arg(long, help_heading = "Ports that somebody may need")]
-    pub even_in_use: bool,
-    /// Use a port even if it belongs to a bridge or bond, or carries VLANs and the like
-    #[arg(long, help_heading = "Ports that somebody may need")]
-    pub even_in_bridge: bool,
+    /// Use a port even if it carries the default route
+    #[arg(long, alias = "even-with-default-route", help_heading = IN_USE)]
+    pub allow_default_route: bool,
+    /// Use a port even if it has an address that is not a test address
+    #[arg(long, alias = "even-with-address", help_heading = IN_USE)]
+    pub allow_address: bool,
+    /// Use a port even if it carries connections or has active neighbours
+    #[arg(long, alias = "even-in-use", help_heading = IN_USE)]
+    pub allow_in_use: bool,
+    /// Use a port even if it belongs to a bridge or bond, or has VLANs or similar devices on top
+    #[arg(long, alias = "even-in-bridge", help_heading = IN_USE)]
+    pub allow_in_bridge: bool,
     /// Use a port even if an XDP program is attached to it
-    #[arg(long, help_heading = "Ports that somebody may need")]
-    pub even_with_xdp_program: bool,
-    /// Use a port even if it is in the test bed of a measurement that runs
-    #[arg(long, help_heading = "Ports that somebody may need")]
-    pub even_in_test_bed: bool,
+    #[arg(long, alias = "even-with-xdp-program", help_heading = IN_USE)]
+    pub allow_xdp_program: bool,
+    /// Use a port even if it belongs to the test bed of a running measurement
+    #[arg(long, alias = "even-in-test-bed", help_heading = IN_USE)]
+    pub allow_in_test_bed: bool,
 }
 
 impl Ports {
@@ -53,12 +56,12 @@ impl Ports {
 
     fn accepted(&self) -> Vec<Danger> {
         [
-            (self.even_with_default_route, Danger::DefaultRoute),
-            (self.even_with_address, Danger::Address),
-            (self.even_in_use, Danger::InUse),
-            (self.even_in_bridge, Danger::Member),
-            (self.even_with_xdp_program, Danger::XdpProgram),
-            (self.even_in_test_bed, Danger::TestBed),
+            (self.allow_default_route, Danger::DefaultRoute),
+            (self.allow_address, Danger::Address),
+            (self.allow_in_use, Danger::InUse),
+            (self.allow_in_bridge, Danger::Member),
+            (self.allow_xdp_program, Danger::XdpProgram),
+            (self.allow_in_test_bed, Danger::TestBed),
         ]
         .into_iter()
         .filter_map(|(accepted, danger)| accepted.then_some(danger))
@@ -89,13 +92,13 @@ impl OnHoldUp {
 /// Who takes the times of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Timestamps {
-    /// The best of the following that there is, of one clock
+    /// The best of the following that is available on one clock
     Auto,
-    /// The sender's schedule says when frames leave, the receiver when they arrive
+    /// The sender's schedule for departures, the receiver for arrivals
     User,
-    /// The kernel: as the driver takes a frame, and as one enters
+    /// The kernel: when the driver takes a frame, and when a frame enters
     Software,
-    /// The card: as a frame goes onto the wire, and as one comes off
+    /// The card: when a frame goes onto the wire, and when it comes off
     Hardware,
 }
 
@@ -159,7 +162,7 @@ impl FromStr for Amount {
             _ => Err(UnitError {
                 text: text.into(),
                 what: "number of frames",
-                why: "say 1000frames, 1e6frames or 5Mframes, at least 1".into(),
+                why: "for example 1000frames, 1e6frames or 5Mframes, at least 1".into(),
             }),
         }
     }

@@ -49,11 +49,11 @@ impl Stamping {
         if !tells && !may_tell {
             if wanted == Timestamps::Auto {
                 return Ok(user(vec![format!(
-                    "software: --engine {engine} is not told when its frames leave"
+                    "software: --engine {engine} does not learn when its frames leave"
                 )]));
             }
             return Err(Usage(format!(
-                "--timestamps {}: --engine {engine} is not told when its frames leave; say --engine af-packet",
+                "--timestamps {}: --engine {engine} does not learn when its frames leave; use --engine af-packet",
                 wanted.kind().map_or("auto", Kind::name)
             ))
             .into());
@@ -117,8 +117,8 @@ impl Taken {
             ns => format!(" by {:.6} s", ns as f64 / 1e9),
         };
         Some(format!(
-            "the time of day was set{by} meanwhile, and times are from it. Measure again, and see what sets the clock (chronyc tracking, \
-             journalctl)"
+            "the time of day was set{by} during the measurement, which uses that clock. Measure again, and find out what sets \
+             the clock (chronyc tracking, journalctl)"
         ))
     }
 
@@ -152,7 +152,7 @@ impl Taken {
             );
             if unsaid + unseen > 0 {
                 text += &format!(
-                    "; without one: {} that left, {} that arrived, which are not timed",
+                    "; without a timestamp, and so not timed: {} departures, {} arrivals",
                     number::count(unsaid),
                     number::count(unseen)
                 );
@@ -186,7 +186,7 @@ mod tests {
             _cards: Vec::new(),
         };
         let text = taken.text(&stamping);
-        assert!(text.contains("7 departures, 6 arrivals; without one: 0 that left, 1 that"));
+        assert!(text.contains("7 departures, 6 arrivals; without a timestamp, and so not timed: 0 departures, 1 arrival"));
         assert!(text.contains("not hardware: no clock"));
         assert!(
             text.contains("invalid   the time of day was set by -1.500000 s"),

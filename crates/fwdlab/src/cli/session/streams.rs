@@ -29,7 +29,7 @@ pub fn expectation(frames: &Frames) -> anyhow::Result<Expectation> {
     let expectation = Expectation::of(frames);
     if expectation.streams.is_empty() {
         return Err(Usage(format!(
-            "no frames of {} carry a signature, so none can be checked; count them without --analyse",
+            "no frame of {} carries a signature, so none can be checked; count them without --analyse",
             expectation.unsigned.join(", ")
         ))
         .into());
@@ -133,8 +133,8 @@ impl StreamEnd {
             found: found.clone(),
             flows,
             uncounted: match expected.flows {
-                Err(Uncounted::Endless) => Some("they never come again in the same order"),
-                Err(Uncounted::TooMany) => Some("there are too many frames until they come again"),
+                Err(Uncounted::Endless) => Some("they never repeat in the same order"),
+                Err(Uncounted::TooMany) => Some("too many frames before they repeat"),
                 _ => None,
             },
             latency: None,
@@ -227,7 +227,7 @@ impl StreamEnd {
             text += &format!("\nlatency   {id}  {}", percentiles(latency));
             text += &format!("\nvariation {id}  {}", variation(latency));
             if let Some(words) = held_up(latency) {
-                text += &format!("\nheld up   {id}  {words}");
+                text += &format!("\nstalled   {id}  {words}");
             }
         }
         text
@@ -318,7 +318,7 @@ pub fn held_up(latency: &LatencySummary) -> Option<String> {
         .latency_held_up_frames
         .filter(|&frames| frames > 0)?;
     let of = match latency.latency_held_up_max_ns {
-        Some(longest_ns) if longest_ns > 0 => format!(", for {} at most", short_time(longest_ns)),
+        Some(longest_ns) if longest_ns > 0 => format!(", for up to {}", short_time(longest_ns)),
         _ => String::new(),
     };
     let not_sent = match latency.latency_not_sent_frames {
@@ -326,7 +326,7 @@ pub fn held_up(latency: &LatencySummary) -> Option<String> {
         _ => String::new(),
     };
     Some(format!(
-        "{} {} due while this host held the sender up{of}{not_sent}: * may say more of that than of the DUT",
+        "{} {} due while the sender stalled{of}{not_sent}: * may describe the sender rather than the DUT",
         number::count(frames),
         if frames == 1 {
             "frame was"
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(percentiles(&once), format!("{all}  max 1.0 us*"));
         assert_eq!(
             held_up(&once).unwrap(),
-            "1 frame was due while this host held the sender up, for 3.4 ms at most: * may say more of that than of the DUT"
+            "1 frame was due while the sender stalled, for up to 3.4 ms: * may describe the sender rather than the DUT"
         );
         (times.frames, times.not_sent) = (1053, 50);
         let often = latency(Some(times));
@@ -405,8 +405,8 @@ mod tests {
         );
         assert_eq!(
             held_up(&often).unwrap(),
-            "1,053 frames were due while this host held the sender up, for 3.4 ms at most (50 of them never left): \
-             * may say more of that than of the DUT"
+            "1,053 frames were due while the sender stalled, for up to 3.4 ms (50 of them never left): * may describe the \
+             sender rather than the DUT"
         );
     }
 }

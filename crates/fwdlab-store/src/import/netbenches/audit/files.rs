@@ -131,7 +131,7 @@ impl Evidence<'_> {
         };
         let parsed = Values::parse(&bytes[..bytes.len().min(LARGEST_README as usize)]);
         for line in &parsed.unknown {
-            problems.push(format!("{}: no number: {line}", shown_path(path)));
+            problems.push(format!("{}: not a number: {line}", shown_path(path)));
         }
         // As the file would be written now, so that 4201494.50 is 4201494.5.
         let normal = |(_, value): (String, f64)| (general8(value), value);

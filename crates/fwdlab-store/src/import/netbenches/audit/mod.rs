@@ -170,7 +170,7 @@ pub fn audit(
                     let found = blocks(&text);
                     for (line, text) in strays(&text, &found) {
                         audit.problems.push(format!(
-                            "{}:{line}: the head of a ministat table without a table: {text}",
+                            "{}:{line}: the header of a ministat table without a table: {text}",
                             shown_path(&path)
                         ));
                     }
@@ -195,7 +195,7 @@ fn read_readme(root: &Path, path: &Path) -> Result<Vec<u8>, String> {
     let size = fs::metadata(&full).map_err(problem)?.len();
     if size > LARGEST_README {
         return Err(format!(
-            "{} has {size} bytes, more than any prose, and was not searched",
+            "{} has {size} bytes, too many for a text, and was not searched",
             shown_path(path)
         ));
     }
