@@ -105,7 +105,7 @@ pub struct Send {
     /// How long: 10s, 2m, 1e6frames on each port [default: until Ctrl-C; for a capture, all of it]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
-    /// What becomes of frames that are missed because this host holds the sender up
+    /// What happens to frames missed while the sender stalls
     #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
     hold_ups: OnHoldUp,
     /// Engine; auto takes the fastest that can send these frames on this port
@@ -205,7 +205,7 @@ impl Send {
         }
         if self.pcap.is_some() && self.hold_ups == OnHoldUp::Forgive {
             return Err(Usage(
-                "--hold-ups forgive: of a capture no frame is left out; after a hold-up its times are put off and catch up".into(),
+                "--hold-ups skip: no frame of a capture can be skipped; after a stall its times are delayed and catch up".into(),
             )
             .into());
         }

@@ -69,13 +69,15 @@ impl Ports {
     }
 }
 
-/// What becomes of frames that are missed because this host holds the sender up.
+/// What becomes of frames that are missed while the sender stalls. The values had other names, which stay as aliases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum OnHoldUp {
-    /// They leave afterwards, with gaps a quarter shorter until nothing is owed: the mean is exact
+    /// They leave afterwards, with gaps a quarter shorter until the backlog is empty: the mean load is exact
     #[default]
+    #[value(name = "catch-up", alias = "make-up")]
     MakeUp,
-    /// They are counted as not sent: the load is never above the intended one
+    /// They are counted as not sent: the load never exceeds the intended one
+    #[value(name = "skip", alias = "forgive")]
     Forgive,
 }
 
