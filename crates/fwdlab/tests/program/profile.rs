@@ -260,7 +260,7 @@ fn profiles_of_ones_own_come_first_and_errors_have_a_place() {
     let (_, out, _) = run(folder.path(), &["profile", "frames", "imix", "-n", "1"]);
     assert!(out.contains("100 B"), "{out}");
     for (name, words) in [
-        ("frobnicate", "there is not a profile `frobnicate`"),
+        ("frobnicate", "there is no profile `frobnicate`"),
         ("none.toml", "cannot read none.toml"),
         (".", "is not a profile"),
         ("binary.toml", "not text"),
