@@ -9,7 +9,7 @@ use fwdlab_model::outcome::{Figure, Found, Outcome, Paired, Unit};
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::cost;
-use crate::order::blocks;
+use crate::order::{Random, blocks};
 use crate::paired;
 use crate::trust;
 
@@ -39,9 +39,10 @@ pub fn sequence(cases: usize, iterations: u32, order: Order, seed: u64) -> Vec<T
 
 /// The seed of one turn: iterations shall differ, and one campaign seed decides them all.
 pub fn seed_of(turn: Turn, seed: u64) -> u64 {
-    let mut random = crate::order::Random::new(
-        seed ^ (turn.case as u64).rotate_left(32) ^ u64::from(turn.iteration),
-    );
+    // seeds that people type lie beside each other, and so do turns: mixed before they meet, or 1 and 2 would share their noise
+    let base = Random::new(seed).next_u64();
+    let mut random =
+        Random::new(base ^ (turn.case as u64).rotate_left(32) ^ u64::from(turn.iteration));
     // 53 bits, as all seeds: a JSON reader that knows only doubles gets the same number
     random.next_u64() >> 11
 }
@@ -223,10 +224,11 @@ mod tests {
             assert_eq!(cases, [0, 1, 2, 3, 4]);
             assert!(block.iter().all(|turn| turn.iteration == n as u32 + 1));
         }
-        let mut seeds: Vec<u64> = turns.iter().map(|turn| seed_of(*turn, 7)).collect();
+        let of = |seed| turns.iter().map(move |turn| seed_of(*turn, seed));
+        let mut seeds: Vec<u64> = (0..8).flat_map(of).collect();
         seeds.sort_unstable();
         seeds.dedup();
-        assert_eq!(seeds.len(), 20);
+        assert_eq!(seeds.len(), 8 * 20, "campaigns share no noise");
     }
 
     fn iteration(iteration: u32, pps: Option<f64>) -> Iteration {

@@ -229,9 +229,8 @@ fn line(one: &Paired) -> Option<(f64, f64)> {
     let xx = sum(&|x, _| x * x);
     let slope = sum(&|x, y| x * y) / xx;
     // the reference itself takes 1
-    slope
-        .is_finite()
-        .then(|| (slope, mean_y - slope * mean_x - 1.0))
+    let fixed = mean_y - slope * mean_x - 1.0;
+    slope.is_finite().then_some((slope, fixed))
 }
 
 fn trimmed_mean(sample: &Sample) -> f64 {

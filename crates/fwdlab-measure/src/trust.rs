@@ -103,6 +103,9 @@ pub fn doubts_of_trials<'a>(
     if 100.0 * invalid as f64 > INVALID_TRIALS_PERCENT * all as f64 {
         doubts.push(format!("{invalid} of {all} trials were invalid"));
     }
+    if is_without_probe(trials.clone()) {
+        return doubts;
+    }
     if gate.is_none() {
         doubts.push("the contention probe gave no readings".into());
         return doubts;
@@ -115,6 +118,12 @@ pub fn doubts_of_trials<'a>(
         ));
     }
     doubts
+}
+
+/// Did nothing probe the machine of the DUT beside these trials? It is not here, or nobody can log into it: then it is not known how
+/// quiet it was, which is no noise.
+fn is_without_probe<'a>(mut trials: impl Iterator<Item = &'a TrialRecord>) -> bool {
+    trials.all(|trial| trial.probes.is_empty())
 }
 
 /// Trials in the state of the machine that figures are of, and all that were judged.
@@ -149,6 +158,16 @@ pub fn of_trials(
     let (quiet, all) = quiet_of(trials.iter());
     let mut doubts = doubts_of_trials(gate, trials.iter());
     doubts.extend(contradictions);
+    if !trials.is_empty() && is_without_probe(trials.iter()) {
+        let verdict = "how quiet the machine of the DUT was is not known: nothing probes it";
+        return Noise {
+            calibration: "none: nothing probes the machine of the DUT".into(),
+            verdict: in_words(&doubts, "", verdict),
+            too_noisy: !doubts.is_empty(),
+            doubts,
+            ..Noise::default()
+        };
+    }
     let verdict = format!(
         "{quiet} of {all} trials had {} before and after; the machine may have caused losses in the others, and a search for \
          zero loss selects the luckiest trials{}",

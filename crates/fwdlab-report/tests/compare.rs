@@ -6,8 +6,8 @@ use fwdlab_model::comparison::Verdict;
 use fwdlab_model::probe::MachineState;
 use fwdlab_model::series::{FORWARDING_RATE, Series, Turns};
 use fwdlab_report::compare::{
-    CompareError, Limit, Options, Outcome, Source, TestChoice, changes, changes_text, compare, csv,
-    markdown, ministat, text,
+    CompareError, Filter, Limit, Options, Outcome, Source, TestChoice, changes, changes_text,
+    compare, csv, markdown, ministat, text,
 };
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
@@ -24,6 +24,8 @@ fn options() -> Options {
     Options {
         metric: FORWARDING_RATE.into(),
         by: None,
+        rows: None,
+        filters: Vec::new(),
         baseline: None,
         test: TestChoice::Auto,
         paired: false,
@@ -271,6 +273,43 @@ fn labels_make_columns_and_rows() {
         let error = by(key, baseline).unwrap_err().to_string();
         assert!(error.contains(words), "{key}: {error}");
     }
+}
+
+/// Projections as benchstat has them: several labels as columns, chosen ones as rows, and only what passes the filters.
+#[test]
+fn labels_are_projected_and_filtered() {
+    let project = |col: Option<&str>, row: Option<&str>, filters: &[&str]| {
+        let options = Options {
+            by: col.map(str::to_owned),
+            rows: row.map(str::to_owned),
+            filters: filters.iter().map(|typed| typed.parse().unwrap()).collect(),
+            ..options()
+        };
+        compare(&archive(), &options)
+    };
+    let both = project(Some("configuration,image"), None, &["-configuration:ipfw"]).unwrap();
+    assert_eq!(
+        columns(&both),
+        ["none, fbsd10", "none, fbsd11", "pf, fbsd10", "pf, fbsd11"]
+    );
+    assert_eq!(cases(&both), ["smallest", "imix"]);
+    let joined = project(None, Some("traffic"), &[]).unwrap();
+    assert_eq!(cases(&joined), ["smallest", "imix"]);
+    let values = |outcome: &Outcome| outcome.rows[0].cells[0].as_ref().map(|cell| cell.n);
+    let apart = project(None, None, &["image:fbsd10"]).unwrap();
+    assert_eq!(cases(&apart), ["smallest", "imix"]);
+    // both images are in a row that is of the traffic only
+    assert_eq!(values(&joined), values(&apart).map(|n| 2 * n));
+    let error = |col, row, filters: &[&str]| project(col, row, filters).unwrap_err().to_string();
+    assert!(error(None, Some("colour"), &[]).contains("no series has a label `colour`"));
+    assert!(error(None, None, &["colour:red"]).contains("no series has a label `colour`"));
+    assert!(error(None, None, &["image:fbsd9"]).contains("no series passes all filters"));
+    assert!(
+        "image"
+            .parse::<Filter>()
+            .unwrap_err()
+            .contains("is no filter")
+    );
 }
 
 /// IPv4 and IPv6 of one archive: the smallest frames have another size, the traffic another name.

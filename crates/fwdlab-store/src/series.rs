@@ -139,6 +139,9 @@ impl StoredRun {
         if !variant.is_plain() {
             labels.insert("series".into(), variant.id(stream));
         }
+        if let Some(profile) = &variant.profile {
+            labels.insert("profile".into(), profile.clone());
+        }
         labels
     }
 
@@ -335,6 +338,10 @@ fn run_labels(info: &RunInfo) -> Labels {
     label("kernel", Some(info.facts.kernel.clone()));
     label("cpu_model", Some(info.facts.cpu_model.clone()));
     label("load", parameter(info, "load"));
+    label("dut", parameter(info, "dut"));
+    // of a timestamp of RFC 3339
+    let date = info.started_at.split('T').next();
+    label("date", date.map(str::to_owned));
     labels
 }
 

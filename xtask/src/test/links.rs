@@ -264,7 +264,7 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["our_crate", "program"]);
         let other = ("other".to_owned(), PathBuf::from("/t/deps/libother-1.rlib"));
-        assert_eq!(found[0].libraries, [other.clone()]);
+        assert_eq!(found[0].libraries, std::slice::from_ref(&other));
         let own = (
             "our_crate".to_owned(),
             PathBuf::from("/t/deps/libour_crate-1.rlib"),

@@ -105,9 +105,18 @@ pub(super) fn name(cases: &[Case], row: &[usize]) -> String {
 /// What has been found of a row.
 struct Standing<'a> {
     row: Row<'a>,
-    /// Test cases, with the numbers of their DUTs; empty when their configuration cannot be applied, and why.
-    cases: Vec<(usize, Vec<(usize, Option<u64>)>, Option<String>)>,
+    cases: Vec<Member>,
     control: Vec<Paired>,
+}
+
+/// A test case in its row.
+struct Member {
+    /// Its place among all test cases.
+    case: usize,
+    /// The numbers of its DUTs, with the value that is set on each.
+    duts: Vec<(usize, Option<u64>)>,
+    /// Why it has no DUT any more: its configuration cannot be applied.
+    gone: Option<String>,
 }
 
 impl Running<'_> {
@@ -211,11 +220,11 @@ impl Running<'_> {
         }
         let campaign = self.parameters.campaign();
         let parameter = campaign.sweep.as_ref().map(|s| s.parameter.as_str());
-        for (index, duts, absent) in &standing.cases {
-            let case = &campaign.cases[*index];
-            let found = of(&case.configuration, parameter, duts).filter(|_| failure.is_none());
-            let why = (absent.clone()).or_else(|| failure.clone());
-            let iteration = match found.filter(|_| absent.is_none()) {
+        for member in &standing.cases {
+            let case = &campaign.cases[member.case];
+            let why = member.gone.clone().or_else(|| failure.clone());
+            let found = of(&case.configuration, parameter, &member.duts);
+            let iteration = match found.filter(|_| why.is_none()) {
                 Some(found) => Iteration {
                     iteration,
                     outcomes: vec![outcome(case, found, &result)],
@@ -231,7 +240,7 @@ impl Running<'_> {
                 test_case: case.id(),
                 iteration: Box::new(iteration.clone()),
             })?;
-            self.made[*index].push(iteration);
+            self.made[member.case].push(iteration);
         }
         Ok(())
     }
@@ -240,21 +249,18 @@ impl Running<'_> {
 impl Standing<'_> {
     /// The test case of a DUT leaves the row, with all of its DUTs.
     fn leave(&mut self, dut: usize, why: &str) {
-        let Some(at) = (self.cases.iter())
-            .position(|(_, duts, _)| duts.iter().any(|(number, _)| *number == dut))
-        else {
+        let has = |member: &&mut Member| member.duts.iter().any(|(number, _)| *number == dut);
+        let Some(member) = self.cases.iter_mut().find(has) else {
             return;
         };
-        let (_, gone, reason) = &mut self.cases[at];
-        let gone = std::mem::take(gone);
-        *reason = Some(why.to_owned());
-        let (first, count) = (gone[0].0, gone.len());
+        let duts = std::mem::take(&mut member.duts);
+        member.gone = Some(why.to_owned());
+        let (first, count) = (duts[0].0, duts.len());
         self.row.remove(first, count);
-        for (_, duts, _) in &mut self.cases {
-            for (number, _) in duts.iter_mut().filter(|(number, _)| *number > first) {
-                *number -= count;
-            }
-        }
+        let others = self.cases.iter_mut().flat_map(|member| &mut member.duts);
+        others
+            .filter(|(number, _)| *number > first)
+            .for_each(|(number, _)| *number -= count);
     }
 }
 
@@ -296,7 +302,11 @@ fn stand<'a>(
     for &index in row {
         let case = &campaign.cases[index];
         let first = CONTROLS + beside.len();
-        cases.push((index, (first..).zip(values.iter().copied()).collect(), None));
+        cases.push(Member {
+            case: index,
+            duts: (first..).zip(values.iter().copied()).collect(),
+            gone: None,
+        });
         for value in &values {
             compared.push(entry(&case.configuration, false, *value, case));
             let sweep = campaign.sweep.as_ref().zip(parameters.swept()).zip(*value);

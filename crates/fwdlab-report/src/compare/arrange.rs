@@ -1,13 +1,14 @@
 //! Which series stands in which row and column.
 //!
-//! Columns are the values of one label, rows what remains: always by the traffic, by other labels where they vary within a
-//! column, by the run where that leaves something to compare. Start with [`arrange`].
+//! Columns are the values of one label or of several together, rows what remains: always by the traffic, by other labels where they vary
+//! within a column, by the run where that leaves something to compare; or by the labels that were asked for. Start with [`arrange`].
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fwdlab_model::series::Series;
 
-use super::{Column, CompareError, Options, SOURCE, Source, Unmatched};
+use super::{Column, CompareError, Filter, Options, SOURCE, Source, Unmatched};
 use crate::words::flows;
 
 /// Labels of the traffic: series that differ in one of them are not compared, unless another of them makes the columns.
@@ -19,7 +20,19 @@ const TRAFFIC: [&str; 5] = [
     "series",
 ];
 /// Where a series comes from; it tells no test cases apart.
-const ORIGIN: [&str; 6] = ["run", "kernel", "cpu_model", "engine", "load", "procedure"];
+const ORIGIN: [&str; 9] = [
+    "run",
+    "kernel",
+    "cpu_model",
+    "engine",
+    "load",
+    "procedure",
+    "date",
+    "dut",
+    "profile",
+];
+/// Labels by the words that campaigns and commands have for them.
+const ALIASES: [(&str, &str); 2] = [("size", "frame_size_bytes"), ("ip", "ip_version")];
 /// Longest list in a message.
 const LISTED: usize = 8;
 
@@ -54,6 +67,34 @@ impl<'a> Found<'a> {
         } else {
             self.series.labels.get(key).map(String::as_str)
         }
+    }
+
+    /// The values of one label, or of several with commas between them; `None` where it has none of them.
+    fn projected(self, keys: &str) -> Option<Cow<'a, str>> {
+        if !keys.contains(',') {
+            return self.label(keys).map(Cow::Borrowed);
+        }
+        let values: Vec<&str> = keys.split(',').filter_map(|key| self.label(key)).collect();
+        (!values.is_empty()).then(|| Cow::Owned(values.join(", ")))
+    }
+}
+
+/// Labels as they are kept, of what was typed: `size` is `frame_size_bytes`.
+fn keys(typed: &str) -> String {
+    let kept = |key: &str| {
+        let key = key.trim();
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == key);
+        alias.map_or(key, |(_, kept)| kept).to_owned()
+    };
+    typed.split(',').map(kept).collect::<Vec<_>>().join(",")
+}
+
+impl Filter {
+    /// Does it keep a series?
+    fn keeps(&self, found: Found<'_>) -> bool {
+        let value = found.projected(&keys(&self.key));
+        let is_one = value.is_some_and(|value| self.values.iter().any(|one| *one == value));
+        is_one != self.excludes
     }
 }
 
@@ -140,6 +181,23 @@ pub(super) fn all_rows<'a>(
         .copied()
         .filter(|found| found.series.metric == options.metric)
         .collect();
+    if let Some(filter) = options.filters.iter().find(|filter| {
+        let key = keys(&filter.key);
+        !all.is_empty() && all.iter().all(|found| found.projected(&key).is_none())
+    }) {
+        return Err(CompareError::NoLabel {
+            key: filter.key.clone(),
+            there_is: varying(&all),
+        });
+    }
+    let there_was = !all.is_empty();
+    let all: Vec<Found<'a>> = all
+        .into_iter()
+        .filter(|found| options.filters.iter().all(|filter| filter.keeps(*found)))
+        .collect();
+    if there_was && all.is_empty() {
+        return Err(CompareError::NothingLeft);
+    }
     if all.is_empty() {
         let metrics: BTreeSet<&str> = every.iter().map(|f| f.series.metric.as_str()).collect();
         return Err(CompareError::NoMetric {
@@ -152,7 +210,7 @@ pub(super) fn all_rows<'a>(
         });
     }
     let by = match &options.by {
-        Some(by) => by.clone(),
+        Some(by) => keys(by),
         None if sources.len() > 1 => SOURCE.into(),
         None if values(&all, "configuration").len() > 1 => "configuration".into(),
         None => SOURCE.into(),
@@ -173,12 +231,29 @@ pub(super) fn all_rows<'a>(
         .iter()
         .map(|name| of_column(&all, &by, name))
         .collect();
-    // The remaining labels form the rows; but where every run has one column only, runs stand for each other.
-    let mut rows = rows(&all, &columns, &row_keys(&columns, &by, true), options);
-    let has_two = |row: &Line<'_>| row.cells.iter().filter(|cell| !cell.is_empty()).count() > 1;
-    if !rows.iter().any(has_two) {
-        rows = self::rows(&all, &columns, &row_keys(&columns, &by, false), options);
-    }
+    let rows = match &options.rows {
+        Some(typed) => {
+            let asked = keys(typed);
+            if let Some(key) = (asked.split(',')).find(|key| values(&all, key).is_empty()) {
+                return Err(CompareError::NoLabel {
+                    key: key.to_owned(),
+                    there_is: varying(&all),
+                });
+            }
+            let asked: Vec<String> = asked.split(',').map(str::to_owned).collect();
+            rows(&all, &columns, &asked, options)
+        }
+        None => {
+            // What remains tells rows apart; but where every run has one column only, runs stand for each other.
+            let found = rows(&all, &columns, &row_keys(&columns, &by, true), options);
+            let has_two =
+                |row: &Line<'_>| row.cells.iter().filter(|cell| !cell.is_empty()).count() > 1;
+            match found.iter().any(has_two) {
+                true => found,
+                false => rows(&all, &columns, &row_keys(&columns, &by, false), options),
+            }
+        }
+    };
     let unit = all[0].series.unit.clone();
     let one_unit = all.iter().all(|found| found.series.unit == unit);
     Ok(Arranged {
@@ -221,17 +296,17 @@ fn one_column(sources: &[Source], arranged: &Arranged<'_>) -> CompareError {
 
 fn of_column<'a>(all: &[Found<'a>], by: &str, name: &str) -> Vec<Found<'a>> {
     let mut column = all.to_vec();
-    column.retain(|found| found.label(by) == Some(name));
+    column.retain(|found| found.projected(by).is_some_and(|value| value == name));
     column
 }
 
 /// Values of a label in order of appearance.
 fn values(all: &[Found<'_>], key: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    let labels = all.iter().filter_map(|found| found.label(key));
+    let labels = all.iter().filter_map(|found| found.projected(key));
     labels
-        .filter(|value| seen.insert(*value))
-        .map(str::to_owned)
+        .filter(|value| seen.insert(value.clone()))
+        .map(Cow::into_owned)
         .collect()
 }
 
@@ -283,7 +358,7 @@ fn row_keys(columns: &[Vec<Found<'_>>], by: &str, run: bool) -> Vec<String> {
         .iter()
         .flatten()
         .flat_map(|found| found.series.labels.keys().map(String::as_str))
-        .filter(|key| *key != by)
+        .filter(|key| by.split(',').all(|by| by != *key))
         .collect();
     let varies = |key: &str| {
         columns.iter().any(|column| {
@@ -292,7 +367,8 @@ fn row_keys(columns: &[Vec<Found<'_>>], by: &str, run: bool) -> Vec<String> {
         })
     };
     // IPv4 against IPv6 is 64 bytes against 66: what goes along with the columns does not keep them apart.
-    let always = |key: &str| TRAFFIC.contains(&key) && !TRAFFIC.contains(&by);
+    let by_traffic = by.split(',').any(|key| TRAFFIC.contains(&key));
+    let always = |key: &str| TRAFFIC.contains(&key) && !by_traffic;
     let never = |key: &str| ORIGIN.contains(&key) && !(run && key == "run");
     let tells = |key: &&str| always(key) || !never(key) && varies(key);
     let mut keys: Vec<String> = keys.into_iter().filter(tells).map(str::to_owned).collect();

@@ -42,8 +42,13 @@ pub struct Source {
 pub struct Options {
     /// The metric, as in [`fwdlab_model::series::Series`].
     pub metric: String,
-    /// The label whose values become columns; without it [`SOURCE`], or the configuration where there is one source.
+    /// The label whose values become columns, or several with commas between them; without it [`SOURCE`], or the configuration where
+    /// there is one source.
     pub by: Option<String>,
+    /// The labels that tell rows apart, with commas between them; series that differ in others are joined.
+    pub rows: Option<String>,
+    /// What is compared at all: series that every one of them keeps.
+    pub filters: Vec<Filter>,
     /// The column that the others are compared with; without it the first.
     pub baseline: Option<String>,
     /// Which test.
@@ -56,6 +61,42 @@ pub struct Options {
     pub confidence: Confidence,
     /// Differences up to this size are of no interest: are they proven to be that small?
     pub equivalence_percent: Option<f64>,
+}
+
+/// Keeps series by a label, or leaves them out: `configuration:a,b`, `-size:1518`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    /// The label.
+    pub key: String,
+    /// Its values.
+    pub values: Vec<String>,
+    /// Leaves out what has one of them, instead of all else.
+    pub excludes: bool,
+}
+
+impl std::str::FromStr for Filter {
+    type Err = String;
+
+    fn from_str(typed: &str) -> Result<Filter, String> {
+        let (excludes, rest) = match typed.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, typed),
+        };
+        let (key, values) = rest
+            .split_once(':')
+            .filter(|(key, values)| !key.trim().is_empty() && !values.trim().is_empty())
+            .ok_or_else(|| {
+                format!("`{typed}` is no filter: say a label and its values, as in size:64 or -configuration:plain,nat")
+            })?;
+        Ok(Filter {
+            key: key.trim().to_owned(),
+            values: values
+                .split(',')
+                .map(|value| value.trim().to_owned())
+                .collect(),
+            excludes,
+        })
+    }
 }
 
 /// Which test decides.
@@ -91,6 +132,9 @@ pub enum CompareError {
         /// Labels that vary.
         there_is: String,
     },
+    /// Filters leave nothing.
+    #[error("no series passes all filters; leave one out, or see the labels with --format json")]
+    NothingLeft,
     /// There is one column only.
     #[error("only one column to compare ({by} is {only}); {advice}")]
     OneColumn {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use fwdlab_model::series::{FORWARDING_RATE, Series};
-use fwdlab_report::compare::{self, Judged, Limit, Options, Outcome, Source, TestChoice};
+use fwdlab_report::compare::{self, Filter, Judged, Limit, Options, Outcome, Source, TestChoice};
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::{Model, Options as ReadOptions, read_values};
 use serde::Serialize;
@@ -23,10 +23,16 @@ pub struct Compare {
     /// baseline. For a single run, its configurations are compared
     #[arg(required = true, value_name = "RUN|FILE")]
     sources: Vec<OsString>,
-    /// Label whose values become columns: configuration, image, traffic, frame_size_bytes, flows, ip_version, run ...
-    /// The remaining labels form the rows [default: source, or with one run configuration]
-    #[arg(long, value_name = "KEY")]
+    /// Labels whose values become columns: configuration, size, flows, ip, profile, procedure, kernel, dut, date, image, run ...; what
+    /// remains tells rows apart [default: source, or with one run configuration]
+    #[arg(long = "col", visible_alias = "by", value_name = "KEY,...")]
     by: Option<String>,
+    /// Labels that tell rows apart; series that differ only in others are joined [default: the traffic, and what varies in a column]
+    #[arg(long, value_name = "KEY,...")]
+    row: Option<String>,
+    /// Compare only what has this label, or with - in front of it what has not: size:64, -configuration:plain,nat; may be repeated
+    #[arg(long, value_name = "KEY:VALUE,...", allow_hyphen_values = true)]
+    filter: Vec<Filter>,
     /// Column that the others are compared with, or the beginning of its name [default: the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
@@ -188,6 +194,8 @@ impl Compare {
         Options {
             metric,
             by: self.by.clone(),
+            rows: self.row.clone(),
+            filters: self.filter.clone(),
             baseline: self.baseline.clone(),
             test: match self.test {
                 Test::Auto => TestChoice::Auto,

@@ -138,7 +138,7 @@ mod tests {
             panic!("{:?}", p.asked.procedure);
         };
         assert_eq!(search.goals, ["pdr;final=2s", "loss=1%"]);
-        assert_eq!((search.min.to_string(), p.max), ("10kpps".into(), None));
+        assert_eq!((search.min.to_string(), p.max), ("10000".into(), None));
         assert_eq!(p.dut.unwrap().seed, 7);
         assert_eq!(p.common.streams.len(), 1);
     }

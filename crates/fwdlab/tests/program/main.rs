@@ -27,6 +27,7 @@ mod manual;
 mod meters;
 mod ministat;
 mod ndr;
+mod null;
 mod pacing;
 mod pkt_gen;
 mod ports;
