@@ -603,7 +603,7 @@ fn a_ramp_shows_where_loss_begins_and_a_collapse() {
     let (outcome, found, _) = ramped("capacity=5e6,livelock=0.3", false);
     assert!(found.collapse_ratio.unwrap() < 0.5 && outcome.warnings[0].contains("livelock"));
     let (outcome, _, _) = ramped("capacity=1e9", false);
-    assert!(outcome.verdict.contains("may do more") && outcome.answered);
+    assert!(outcome.verdict.contains("may forward more") && outcome.answered);
     let (outcome, _, _) = ramped("capacity=1e6,drop-every=2", false);
     assert!(
         outcome.verdict.contains("lost at every load"),
@@ -611,7 +611,7 @@ fn a_ramp_shows_where_loss_begins_and_a_collapse() {
     );
     let (outcome, _, _) = ramped("capacity=1e9,generator=9Mpps", false);
     assert!(
-        outcome.verdict.contains("generator fell short"),
+        outcome.verdict.contains("generator did not reach the load"),
         "{outcome:?}"
     );
 }

@@ -177,6 +177,25 @@ pub fn of_trials(
     noise(gate, (quiet, all), doubts, verdict)
 }
 
+/// Takes noise back where it can take nothing away: single trials that lost no frame and timed none.
+pub fn of_lossless(noise: Noise, outcomes: &[Outcome]) -> Noise {
+    let is_lossless = |outcome: &Outcome| match &outcome.found {
+        Found::Trial(found) => {
+            outcome.answered && found.frame_loss_ratio <= 0.0 && found.delays.is_none()
+        }
+        _ => false,
+    };
+    if outcomes.is_empty() || !outcomes.iter().all(is_lossless) {
+        return noise;
+    }
+    Noise {
+        verdict: "no frame was lost, however quiet the machine was".into(),
+        too_noisy: false,
+        doubts: Vec::new(),
+        ..noise
+    }
+}
+
 /// How quiet the machine was, of a run with these test cases of windows. It is too noisy when no test case can be relied on.
 pub fn of_cases(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Comparison>) -> Noise {
     let sum = |of: fn(&CaseSummary) -> u32| cases.iter().map(of).sum::<u32>();
@@ -497,6 +516,40 @@ mod tests {
 
     use super::*;
     use crate::maxfwd::compared;
+
+    /// What came back whole is a result on the noisiest machine; what lost a frame, or timed one, is not.
+    #[test]
+    fn a_trial_without_loss_needs_no_quiet_machine() {
+        let outcome = |frame_loss_ratio: f64, timed: bool| Outcome {
+            frame_size_bytes: FrameSize::MIN,
+            variant: Variant::default(),
+            found: Found::Trial(fwdlab_model::outcome::SingleTrial {
+                intended_load_pps: 1e5,
+                offered_load_pps: 1e5,
+                forwarding_rate_pps: 1e5,
+                frame_loss_ratio,
+                directions: Vec::new(),
+                duration_s: 1.0,
+                delays: timed.then(Default::default),
+                samples: Vec::new(),
+            }),
+            verdict: String::new(),
+            answered: true,
+            compliance: Compliance::default(),
+            warnings: Vec::new(),
+            trials: 1,
+        };
+        let noisy = || Noise {
+            too_noisy: true,
+            doubts: vec!["only 0 of 1 trials had the DUT's CPU at full speed".into()],
+            ..Noise::default()
+        };
+        let judged = |outcome| of_lossless(noisy(), &[outcome]).too_noisy;
+        assert!(!judged(outcome(0.0, false)));
+        assert!(judged(outcome(1e-6, false)));
+        assert!(judged(outcome(0.0, true)));
+        assert!(of_lossless(noisy(), &[]).too_noisy);
+    }
 
     #[test]
     fn two_values_have_no_interval_and_are_not_relied_on() {

@@ -290,7 +290,7 @@ fn labels_are_projected_and_filtered() {
     let both = project(Some("configuration,image"), None, &["-configuration:ipfw"]).unwrap();
     assert_eq!(
         columns(&both),
-        ["none, fbsd10", "none, fbsd11", "pf, fbsd10", "pf, fbsd11"]
+        ["none, fbsd10", "pf, fbsd10", "none, fbsd11", "pf, fbsd11"]
     );
     assert_eq!(cases(&both), ["smallest", "imix"]);
     let joined = project(None, Some("traffic"), &[]).unwrap();

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use fwdlab_engine::EngineError;
 use fwdlab_lab::LabError;
+use fwdlab_model::outcome::Outcome;
+use fwdlab_model::result::Summary;
 use fwdlab_store::StoreError;
 
 /// How the program ended. The numbers are part of the interface.
@@ -55,6 +57,29 @@ impl Code {
 impl From<Code> for ExitCode {
     fn from(code: Code) -> ExitCode {
         ExitCode::from(code as u8)
+    }
+}
+
+/// The code of a measurement, by one rule for all commands: what has no result, or one that noise or the generator's limit makes
+/// doubtful, is not valid; a campaign in which some iterations have a result and others none says that.
+pub fn of_result(summary: &Summary) -> Code {
+    let applies = |outcome: &&Outcome| !outcome.verdict.starts_with("not applicable");
+    let mut outcomes = summary.outcomes.iter().filter(applies);
+    let iterations = || summary.cases.iter().flat_map(|case| &case.iterations);
+    let failed = iterations().any(|iteration| iteration.failure.is_some());
+    let any_good = iterations().any(|iteration| iteration.failure.is_none());
+    let without_rate = (summary.test_cases.iter())
+        .any(|case| case.forwarding_rate_pps.is_none() || case.not_saturated);
+    let is_empty = summary.test_cases.is_empty()
+        && summary.comparisons.is_empty()
+        && summary.outcomes.is_empty()
+        && !any_good;
+    if failed && any_good {
+        return Code::SomeFailed;
+    }
+    match is_empty || without_rate || !summary.is_quiet() || !outcomes.all(|o| o.answered) {
+        true => Code::NotValid,
+        false => Code::Done,
     }
 }
 

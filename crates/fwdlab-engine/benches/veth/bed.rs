@@ -1,6 +1,6 @@
 //! Two namespaces with veth pairs between them, gone when the value is dropped.
 //!
-//! Every contender has a pair of its own, so that all can be open at the same time. Start with [`Bed::new`].
+//! Contenders have pairs of their own, so that all can be open at the same time; only those that send live frames share one. Start with [`Bed::new`].
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -2,6 +2,7 @@
 //!
 //! What a contender is does not matter here. Start with [`compare`].
 
+use std::rc::Rc;
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -130,7 +131,7 @@ struct Ours {
     name: String,
     sender: Box<dyn Sender>,
     /// Counts what arrives; without one, for frames that go nowhere, the sender's own count must do.
-    sink: Option<Sink>,
+    sink: Option<Rc<Sink>>,
 }
 
 /// Prepares one of our senders for these frames.
@@ -138,7 +139,7 @@ pub fn ours(
     name: &str,
     mut sender: Box<dyn Sender>,
     frames: &Frames,
-    sink: Option<Sink>,
+    sink: Option<Rc<Sink>>,
 ) -> Result<Box<dyn Contender>, String> {
     sender.arm(frames).map_err(|e| format!("{name}: {e}"))?;
     Ok(Box::new(Ours {

@@ -3,6 +3,8 @@
 //! A receiver's cost per frame is by how much longer a frame takes than into a sink, which drops what it has counted. Start
 //! with [`run`].
 
+use std::rc::Rc;
+
 use fwdlab_engine::analysis::{AnalysisPlan, StreamPlan};
 use fwdlab_engine::sink::Sink;
 use fwdlab_engine::{Expected, Frames, PathSpec, PortSpec, Receiver, Sender, SignaturePlace};
@@ -32,7 +34,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
         let failed = |e: fwdlab_engine::EngineError| format!("{kind}: {e}");
         let mut sink = None;
         match kind {
-            "sink" => sink = Some(Sink::open(&rx).map_err(failed)?),
+            "sink" => sink = Some(Rc::new(Sink::open(&rx).map_err(failed)?)),
             _ => {
                 let mut receiver = receiver(kind, &rx).map_err(failed)?;
                 receiver.expect(&expected(kind)).map_err(failed)?;
@@ -103,7 +105,7 @@ fn sender(
     name: &str,
     port: &PortSpec,
     frames: &Frames,
-    sink: Option<Sink>,
+    sink: Option<Rc<Sink>>,
 ) -> Result<Box<dyn Contender>, String> {
     let path = PathSpec {
         tx: port.clone(),

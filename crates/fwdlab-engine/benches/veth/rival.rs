@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ pub struct Rival {
 
 /// Who counts its frames.
 pub enum Count {
-    Sink(Box<Sink>),
+    Sink(Rc<Sink>),
     /// testpmd itself, asked over its telemetry socket.
     Telemetry(OwnedFd),
 }
@@ -169,12 +170,12 @@ pub fn limit(
     way: &str,
     netns: &str,
     interface: &str,
-    sink: Sink,
+    sink: Rc<Sink>,
 ) -> Result<Box<dyn Contender>, String> {
     let program = compiled_limit()?;
     let mut command = in_netns(netns, &program.to_string_lossy());
     command.args([way, interface, &GENERATOR_CPU.to_string()]);
-    Rival::start(name, &mut command, || Ok(Count::Sink(sink.into())), None)
+    Rival::start(name, &mut command, || Ok(Count::Sink(sink)), None)
 }
 
 /// Compiles `limit.c` into the folder of this benchmark's own program.
@@ -202,7 +203,7 @@ pub fn trafgen(
     options: &[&str],
     netns: &str,
     interface: &str,
-    sink: Sink,
+    sink: Rc<Sink>,
 ) -> Result<Box<dyn Contender>, String> {
     let frame = "{ 2,0,0,0,0,2, 2,0,0,0,0,1, 8,0, 0x45,0,0,46,0,0,0,0,64,17,0,0, 198,18,0,1, 198,19,0,1, \
                  0,9,0,9,0,26,0,0, fill(0,18) }";
@@ -218,7 +219,7 @@ pub fn trafgen(
         ])
         .args(options)
         .arg(frame);
-    Rival::start(name, &mut command, || Ok(Count::Sink(sink.into())), None)
+    Rival::start(name, &mut command, || Ok(Count::Sink(sink)), None)
 }
 
 /// testpmd that only sends, on a port of its own.
@@ -227,7 +228,7 @@ pub fn testpmd(
     device: &str,
     options: &[&str],
     netns: Option<&str>,
-    sink: Option<Sink>,
+    sink: Option<Rc<Sink>>,
 ) -> Result<Box<dyn Contender>, String> {
     let prefix = format!(
         "fwdlab-{}-{}",
@@ -263,7 +264,7 @@ pub fn testpmd(
         .args(options);
     let folder = Path::new("/var/run/dpdk").join(&prefix);
     let count = || match sink {
-        Some(sink) => Ok(Count::Sink(sink.into())),
+        Some(sink) => Ok(Count::Sink(sink)),
         None => telemetry(&folder.join("dpdk_telemetry.v2")).map(Count::Telemetry),
     };
     Rival::start(name, &mut command, count, Some(folder.clone()))

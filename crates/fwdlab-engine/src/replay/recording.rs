@@ -517,7 +517,7 @@ mod tests {
         let mut recording = Recording::open(made(late + 5, Some(late))).unwrap();
         let (found, error) = play(&mut recording, 1);
         assert_eq!(found.len() as u64, late, "and none behind it");
-        assert!(error.unwrap().ends_with("was sent: bad"));
+        assert!(error.unwrap().ends_with(": bad"));
         assert!(recording.play(1, "x", 1500).is_err(), "it was read");
         // too long for the port, behind the first frames
         let mut recording = Recording::open(made(late, None)).unwrap();

@@ -156,13 +156,13 @@ mod tests {
             reason.contains("No data available (os error 61) for 3 of 10"),
             "{reason}"
         );
-        assert!(all.best(None).1.unwrap().contains("no clock"));
+        assert!(all.best(None).1.unwrap().contains("unknown clock"));
         assert!(
             Answers::default()
                 .best(Some(1))
                 .1
                 .unwrap()
-                .contains("no frame came")
+                .contains("no frame arrived")
         );
     }
 }

@@ -223,7 +223,7 @@ mod tests {
         let (kind, not_taken) = choose(None, &one, &two).unwrap();
         assert_eq!(kind, Kind::Software);
         assert!(
-            not_taken[0].contains("/dev/ptp3 and p1 (ice) on /dev/ptp4"),
+            not_taken[0].contains("/dev/ptp3 and p1 (ice) uses /dev/ptp4"),
             "{not_taken:?}"
         );
         let refused = choose(Some(Kind::Hardware), &one, &two)

@@ -145,6 +145,7 @@ fn on_bed(
         let against = contradictions(&followed.outcomes);
         let gate = gate.map(|gate| gate.judge_run(&mut measured.trials));
         let noise = trust::of_trials(gate.as_ref(), &measured.trials, against);
+        let noise = trust::of_lossless(noise, &followed.outcomes);
         parameters.sum_up(run, measured, followed, short, noise)
     })
 }

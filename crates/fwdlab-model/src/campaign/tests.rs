@@ -220,7 +220,7 @@ fn mistakes_are_told_with_their_place() {
         (
             "[bed]",
             "[hooks]\nbefore = 'x'\n[bed]",
-            "9:2: not yet: commands before and after",
+            "9:2: not supported yet: commands before and after",
         ),
         (
             "dut-cpus = [1]",

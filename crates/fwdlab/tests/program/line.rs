@@ -188,11 +188,11 @@ fn campaigns_have_the_same_link() {
     for (text, words) in [
         (
             "campaign = 'c'\n[procedure]\nid = 'trial'\nload = '50%'\n".to_owned(),
-            ":4:8: the load: 50% of what?",
+            ":4:8: the load: 50% needs a link speed",
         ),
         (
             "campaign = 'c'\n[bed]\nmax = '50%'\n[procedure]\nid = 'mrr'\n".into(),
-            ":3:7: the load: 50% of what?",
+            ":3:7: the load: 50% needs a link speed",
         ),
         (
             format!("{bed}max = '200%'\n[procedure]\nid = 'mrr'\n"),
@@ -308,7 +308,7 @@ mod alone {
 
         let label = outcome["compliance"]["shortened"].to_string();
         assert!(
-            label.contains("emulated link 10 Mbit/s, no medium"),
+            label.contains("emulated link 10 Mbit/s, not a medium"),
             "{label}"
         );
         assert!(!label.contains("does not reach"), "{label}");

@@ -288,7 +288,7 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
     // and the bridge has an address that somebody may use
     other.exec("ip link set da nomaster; ip address add 192.168.7.1/24 dev br0");
     wire.run(&lab, &send).code(3).says(&[
-        "go to br0, of which pc, the other end of pa, is a port, and it has the address 192.168.7.1",
+        "go to br0, which has pc, the other end of pa, as a port, and it has the address 192.168.7.1",
         "--allow-address",
     ]);
     lab.assert_clean("ways out");

@@ -556,12 +556,9 @@ fn what_series_cannot_be_is_told_before_anything_happens() {
         ),
         (
             sim("trial", &["--modifier", "filters=25"]),
-            "neither rules nor routes",
+            "has no rules, routes",
         ),
-        (
-            sim("trial", &["--modifier", "management"]),
-            "nor management",
-        ),
+        (sim("trial", &["--modifier", "management"]), "or management"),
         (sim("trial", &["--modifier", "filters=7"]), "filters=25"),
     ] {
         lab.run(&line).code(2).says(&[words]);
@@ -756,8 +753,8 @@ fn bursty_traffic_finds_the_gap() {
     .concat();
     for (more, words) in [
         (&["--burst", "1"][..], "at least two"),
-        (&["--profile", "imix"], "times of their own"),
-        (&["--modifier", "broadcast"], "times of their own"),
+        (&["--profile", "imix"], "have their own timing"),
+        (&["--modifier", "broadcast"], "have their own timing"),
     ] {
         lab.run(&[&line[..], more].concat()).code(2).says(&[words]);
     }

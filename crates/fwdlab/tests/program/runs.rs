@@ -114,7 +114,7 @@ fn verify_says_what_is_not_as_it_was_or_does_not_follow() {
     lab.run(&search).code(0);
     let run = lab.only_run();
     let intact = lab.run(&["runs", "verify"]);
-    intact.code(0).says(&["1 runs, 0 with differences"]);
+    intact.code(0).says(&["1 run, 0 with differences"]);
     assert!(
         intact.out.contains("intact") && intact.out.contains("outcomes"),
         "{}",

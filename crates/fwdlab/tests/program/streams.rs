@@ -318,7 +318,7 @@ fn people_read_which_flows_never_arrived() {
             &format!("send --port pa --dst-mac {MAC_E0} --rx-port pc --profile tcp-syn --analyse"),
         )
         .code(2)
-        .says(&["carry a signature"]);
+        .says(&["carries a signature"]);
 }
 
 /// A bridge drops one VLAN and one label. The kernel takes tags off frames on their way; both receivers tell the same.

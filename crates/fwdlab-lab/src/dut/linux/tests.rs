@@ -214,7 +214,7 @@ fn the_way_back_is_written_down_first() {
     // none of them is there afterwards: it is refused, and taken back
     let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
     assert!(
-        error.contains("router1 has not taken what was set: the kernel lists 0 rules"),
+        error.contains("router1 has not taken what was set: the kernel lists 0 nftables rules"),
         "{error}"
     );
     assert_eq!(*seen.lock().unwrap(), BTreeSet::from([false]));
