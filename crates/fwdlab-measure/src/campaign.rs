@@ -197,6 +197,7 @@ fn pool_pairs<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>)
         .collect();
     if let Some(pooled) = paired::pool(&found) {
         outcome.trials = found.len() as u32;
+        outcome.verdict = "measured".into();
         outcome.found = Found::Paired(pooled);
     }
 }

@@ -134,12 +134,14 @@ pub fn of_rebuild(
         cost_ns: None,
         cost_interval_ns: None,
     });
-    Some(Paired {
+    let mut found = Paired {
         reference: reference.to_owned(),
         parameter: parameter.map(str::to_owned),
         points: points.collect(),
         slope: None,
-    })
+    };
+    found.slope = frame_ns(&[&found]).and_then(|frame_ns| slope(&[&found], frame_ns));
+    Some(found)
 }
 
 /// What the iterations of a test case say together: differences with intervals over rebuilds, costs, and the slope over what was swept.

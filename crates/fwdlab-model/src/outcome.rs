@@ -815,7 +815,7 @@ impl Outcome {
                 let differences = found.points.iter().filter_map(|point| {
                     let name = match (&found.parameter, point.value) {
                         (Some(parameter), Some(value)) => {
-                            format!("difference at {value} {parameter}")
+                            format!("difference at {parameter} {value}")
                         }
                         _ => "difference".into(),
                     };

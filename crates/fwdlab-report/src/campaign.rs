@@ -241,6 +241,23 @@ pub(crate) fn differences(all: &[CaseOutcome]) -> Option<Table> {
     Some(table)
 }
 
+/// The same to be drawn, each under the name of its row: the test case, and the value of what was swept.
+pub(crate) fn named_differences(all: &[CaseOutcome]) -> Vec<Comparison> {
+    let mut named = Vec::new();
+    for case in all {
+        let Some(found) = paired(case) else { continue };
+        for point in &found.points {
+            let value = found.parameter.as_ref().zip(point.value);
+            let value = value.map_or(String::new(), |(what, value)| format!(", {what} {value}"));
+            named.push(Comparison {
+                configuration: format!("{}{value}", label(case, all)),
+                ..point.comparison.clone()
+            });
+        }
+    }
+    named
+}
+
 /// What slices found in a test case.
 pub(crate) fn paired(case: &CaseOutcome) -> Option<&Paired> {
     case.outcomes

@@ -241,10 +241,8 @@ fn campaign_cases(m: &mut Markup, summary: &Summary) {
     section(m, "Test cases", |m| {
         m.within("figure", &[], |m| match campaign::differences(all) {
             Some(differences) => {
-                let compared: Vec<&Comparison> = (all.iter().filter_map(campaign::paired))
-                    .flat_map(|found| found.points.iter().map(|point| &point.comparison))
-                    .chain(&summary.control)
-                    .collect();
+                let named = campaign::named_differences(all);
+                let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
                 charts::differences(m, &compared, "iteration");
                 table(m, &differences);
             }
