@@ -122,8 +122,8 @@ pub fn doubts_of_trials<'a>(
 
 /// Did nothing probe the machine of the DUT beside these trials? It is not here, or nobody can log into it: then it is not known how
 /// quiet it was, which is no noise.
-fn is_without_probe<'a>(mut trials: impl Iterator<Item = &'a TrialRecord>) -> bool {
-    trials.all(|trial| trial.probes.is_empty())
+fn is_without_probe<'a>(trials: impl Iterator<Item = &'a TrialRecord> + Clone) -> bool {
+    trials.clone().next().is_some() && trials.clone().all(|trial| trial.probes.is_empty())
 }
 
 /// Trials in the state of the machine that figures are of, and all that were judged.
@@ -158,7 +158,7 @@ pub fn of_trials(
     let (quiet, all) = quiet_of(trials.iter());
     let mut doubts = doubts_of_trials(gate, trials.iter());
     doubts.extend(contradictions);
-    if !trials.is_empty() && is_without_probe(trials.iter()) {
+    if is_without_probe(trials.iter()) {
         let verdict = "how quiet the machine of the DUT was is not known: nothing probes it";
         return Noise {
             calibration: "none: nothing probes the machine of the DUT".into(),

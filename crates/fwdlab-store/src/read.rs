@@ -348,12 +348,16 @@ fn parse_record(line: &[u8]) -> serde_json::Result<Record> {
     struct Kind {
         rebuild: Option<IgnoredAny>,
         imported_from: Option<IgnoredAny>,
+        load_index: Option<IgnoredAny>,
     }
     let kind: Kind = serde_json::from_slice(line)?;
+    if kind.load_index.is_some() {
+        return upgrade::searched(line).map(Record::Trial);
+    }
     match (kind.rebuild, kind.imported_from) {
         (Some(_), _) => serde_json::from_slice(line).map(Record::Rebuild),
         (None, Some(_)) => serde_json::from_slice(line).map(Record::Imported),
-        (None, None) => upgrade::trial(line).map(Record::Trial),
+        (None, None) => serde_json::from_slice(line).map(Record::Trial),
     }
 }
 

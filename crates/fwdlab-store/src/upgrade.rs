@@ -2,7 +2,7 @@
 //!
 //! Only what was renamed or moved is here: fields that are merely missing have defaults where they are defined. Version 1 kept a search
 //! apart from other procedures; since version 2 it is an outcome among others, and its trials are questions and answers like all. Start
-//! with [`trial`] and [`summary`].
+//! with [`searched`] and [`summary`].
 
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Asked, Purpose, Queries, Question};
@@ -25,18 +25,11 @@ struct SearchTrial {
     says: Vec<String>,
 }
 
-/// Reads a trial.
-pub(crate) fn trial(line: &[u8]) -> serde_json::Result<Box<TrialRecord>> {
-    #[derive(Deserialize)]
-    struct Kind {
-        load_index: Option<u32>,
-    }
+/// Reads a trial of a search of version 1, which had the place of its load.
+pub(crate) fn searched(line: &[u8]) -> serde_json::Result<Box<TrialRecord>> {
     let mut record: Box<TrialRecord> = serde_json::from_slice(line)?;
-    let Kind { load_index } = serde_json::from_slice(line)?;
-    if load_index.is_some() && record.asked.is_none() {
-        let search: SearchTrial = serde_json::from_slice(line)?;
-        record.asked = Some(Box::new(asked(search, &record)));
-    }
+    let search: SearchTrial = serde_json::from_slice(line)?;
+    record.asked = Some(Box::new(asked(search, &record)));
     Ok(record)
 }
 

@@ -196,6 +196,10 @@ impl Running<'_> {
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         let (result, failure) = loop {
+            if standing.is_empty() {
+                // each says why it is gone
+                break (nothing(), None);
+            }
             let time = time(p, standing.row.duts() as u32);
             let mut slices = |_| time;
             match standing.row.rebuild(&mut slices, self.control, run) {
@@ -206,16 +210,21 @@ impl Running<'_> {
                     break (result, (!reasons.is_empty()).then_some(reasons));
                 }
                 Err(error @ LabError::Store(_)) => return Err(error),
-                Err(error) => match standing.row.failed.take() {
-                    Some(dut) => standing.leave(dut, &error.to_string()),
-                    None => break (nothing(), Some(error.to_string())),
-                },
+                Err(error) => {
+                    let failed = standing.row.failed.take();
+                    let left = failed
+                        .filter(|_| is_its_own(&error))
+                        .is_some_and(|dut| standing.leave(dut, &error.to_string()));
+                    if !left || standing.is_empty() {
+                        break (nothing(), Some(error.to_string()));
+                    }
+                }
             }
         };
         let of = |name: &str, parameter: Option<&str>, duts: &[(usize, Option<u64>)]| {
             of_rebuild(&result, &p.reference, name, parameter, duts)
         };
-        if failure.is_none() {
+        if failure.is_none() && !standing.is_empty() {
             standing.control.extend(of("control", None, &[(1, None)]));
         }
         let campaign = self.parameters.campaign();
@@ -247,11 +256,16 @@ impl Running<'_> {
 }
 
 impl Standing<'_> {
-    /// The test case of a DUT leaves the row, with all of its DUTs.
-    fn leave(&mut self, dut: usize, why: &str) {
+    /// Has every test case left?
+    fn is_empty(&self) -> bool {
+        self.cases.iter().all(|member| member.gone.is_some())
+    }
+
+    /// The test case of a DUT leaves the row, with all of its DUTs. The reference and the control belong to none, and cannot.
+    fn leave(&mut self, dut: usize, why: &str) -> bool {
         let has = |member: &&mut Member| member.duts.iter().any(|(number, _)| *number == dut);
         let Some(member) = self.cases.iter_mut().find(has) else {
-            return;
+            return false;
         };
         let duts = std::mem::take(&mut member.duts);
         member.gone = Some(why.to_owned());
@@ -261,7 +275,16 @@ impl Standing<'_> {
         others
             .filter(|(number, _)| *number > first)
             .for_each(|(number, _)| *number -= count);
+        true
     }
+}
+
+/// Is it the configuration or the setting that fails, and will do so in every rebuild?
+fn is_its_own(error: &LabError) -> bool {
+    matches!(
+        error,
+        LabError::NotApplied { .. } | LabError::NotSet { .. } | LabError::DoesNotForward { .. }
+    )
 }
 
 /// The row of these test cases, before it is built.

@@ -659,10 +659,19 @@ pub(crate) fn slope(slope: &Slope, parameter: &str) -> String {
     format!(
         "{:.2} ns a frame per {}{interval}, and {:.0} ns for having any; the reference DUT takes {:.0} ns",
         slope.unit_ns,
-        parameter.strip_suffix('s').unwrap_or(parameter),
+        one_of(parameter),
         slope.fixed_ns,
         slope.frame_ns
     )
+}
+
+/// One of what is swept, where its name is a plural of English: `rules`, `entries`.
+fn one_of(parameter: &str) -> String {
+    match (parameter.strip_suffix("ies"), parameter.strip_suffix('s')) {
+        (Some(stem), _) => format!("{stem}y"),
+        (None, Some(stem)) => stem.to_owned(),
+        (None, None) => parameter.to_owned(),
+    }
 }
 
 /// What a percentile is called, its field, of which share of the frames it is, and where it is in the delays of a trial.
