@@ -24,6 +24,9 @@ const PROOF_TRIES: u64 = 3;
 /// A namespace that lives as long as this does.
 struct Held(File);
 
+/// Counters of every interface of a namespace.
+type Links = BTreeMap<String, Value>;
+
 impl Held {
     /// `None` when it does not stand yet.
     fn open(name: &str) -> Option<Held> {
@@ -37,7 +40,7 @@ impl Held {
         try_tool(&[&["nsenter", &format!("--net={file}")], words].concat())
     }
 
-    fn links(&self) -> Result<BTreeMap<String, Value>, String> {
+    fn links(&self) -> Result<Links, String> {
         let text = self.tool(&["ip", "-j", "-s", "link"])?;
         let all: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
         Ok(list(&all)
@@ -57,11 +60,22 @@ impl Held {
         let line = text.lines().find(|l| l.starts_with("Icmp6OutMsgs"));
         line.map_or(0, |l| l.split_whitespace().nth(1).unwrap().parse().unwrap())
     }
+}
 
-    /// A counter of an interface, such as `rx packets`.
-    fn counter(&self, interface: &str, side: &str, name: &str) -> u64 {
-        count(&self.links().unwrap()[interface][side][name])
+/// Counters of both namespaces of one moment: while they were read, the kernel sent nothing there in its own name.
+fn at_rest(generator: &Held, dut: &Held) -> (Links, Links, u64) {
+    loop {
+        let own = dut.said_by_itself("eth1");
+        let links = (generator.links().unwrap(), dut.links().unwrap());
+        if dut.said_by_itself("eth1") == own {
+            return (links.0, links.1, own);
+        }
     }
+}
+
+/// A counter of an interface, such as `rx packets`.
+fn counter(links: &Links, interface: &str, side: &str, name: &str) -> u64 {
+    count(&links[interface][side][name])
 }
 
 #[test]
@@ -104,29 +118,29 @@ fn counters_read_from_outside_agree_to_the_frame() {
             of_bed.iter().map(|trial| of(trial, stage)).sum()
         };
 
-        let own = dut.said_by_itself("eth1");
+        let (generator, dut, own) = at_rest(generator, dut);
         // stage by stage: what the kernel counted, what the records say
         let stages = [
             (
                 "generator's port",
-                generator.counter("tx0", "tx", "packets")
-                    + generator.counter("tx0", "tx", "dropped"),
+                counter(&generator, "tx0", "tx", "packets")
+                    + counter(&generator, "tx0", "tx", "dropped"),
                 sum("generator_sent"),
             ),
             (
                 "DUT's input",
-                dut.counter("eth0", "rx", "packets") + dut.counter("eth0", "rx", "dropped"),
+                counter(&dut, "eth0", "rx", "packets") + counter(&dut, "eth0", "rx", "dropped"),
                 // both ends count the frames that found the ring full
                 at(passed, "dut_input") + at(dropped, "generator_port"),
             ),
             (
                 "DUT's output",
-                dut.counter("eth1", "tx", "packets") - own,
+                counter(&dut, "eth1", "tx", "packets") - own,
                 at(passed, "dut_output") - sum("receiver_foreign"),
             ),
             (
                 "receiver's port",
-                generator.counter("rx0", "rx", "packets") - own,
+                counter(&generator, "rx0", "rx", "packets") - own,
                 sum("receiver_received") + sum("receiver_late"),
             ),
         ];
@@ -140,9 +154,9 @@ fn counters_read_from_outside_agree_to_the_frame() {
                 "{name}: the {stage} saw {outside} frames, the records claim {recorded}: {rest} is no proof of a path"
             );
         }
-        let rx = generator.counter("rx0", "rx", "packets");
+        let rx = counter(&generator, "rx0", "rx", "packets");
         assert_eq!(
-            dut.counter("eth1", "tx", "packets"),
+            counter(&dut, "eth1", "tx", "packets"),
             rx,
             "{name}: a veth loses nothing by itself"
         );
@@ -232,9 +246,10 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let total = |pick: fn(&(f64, f64)) -> f64| windows.iter().map(pick).sum::<f64>();
     let (seconds, received) = (total(|w| w.0), total(|w| w.1));
 
+    // before the first window the DUT settles, after the last one its queues run empty
     let counted = count(&record["frames_received"]) as f64;
     assert!(
-        received <= counted && received > 0.5 * counted,
+        received <= counted && received > 0.25 * counted,
         "{received} frames in windows, {counted} in all: {record}"
     );
     let duration = number(&record["duration_s"]);
