@@ -1,7 +1,8 @@
 //! The lab: hosts, devices under test, test beds, placement, probes, and running procedures on them.
 //!
 //! It prints nothing and speaks no HTTP: it changes hosts, undoes what it changed, and tells what happens as one stream
-//! of events. Start with [`bed`], [`dut`] and [`host`] (what stands there), then [`run`] (what is measured on it).
+//! of events. Start with [`bed`], [`dut`] and [`host`] (what stands there), then [`run`] (what is measured on it); between them
+//! is [`site`], which builds the one for the other.
 
 pub mod bed;
 pub mod dut;
@@ -14,6 +15,7 @@ pub mod preflight;
 pub mod registry;
 pub mod run;
 pub mod session;
+pub mod site;
 mod snmp;
 mod sys;
 mod tester;

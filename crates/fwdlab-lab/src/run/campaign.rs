@@ -40,6 +40,7 @@ use crate::dut::Configuration;
 use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
 use crate::placement::Placement;
+use crate::site::Site;
 
 /// What a test case takes beyond its trials: a bed, an engine that proves itself, the largest load.
 const BED: Duration = Duration::from_secs(3);
@@ -62,6 +63,8 @@ pub type ProfileReader<'a> =
 /// Who carries it out.
 #[derive(Debug, Clone)]
 pub struct Host {
+    /// Where test beds are built.
+    pub site: Site,
     /// CPUs; on a simulated DUT none.
     pub placement: Placement,
     /// Root of the host, or of a user namespace only.
@@ -251,6 +254,7 @@ impl Parameters {
                 (None, true) => Some(Mode::AfPacket),
                 (engine, _) => engine,
             },
+            site: self.host.site.clone(),
             placement: self.host.placement.clone(),
             privileged: self.host.privileged,
             seed: self.seed(),

@@ -237,14 +237,7 @@ pub(super) fn on_bed<'a>(
 /// Erects a test bed for what is offered, before the DUT is configured, and the same in all series. Returns the routes, too, that the
 /// DUT got for it.
 pub(super) fn erect(common: &super::Parameters) -> Result<(Bed, String), LabError> {
-    let bed = match common.traffic.both_ways() {
-        true => Bed::up_both_ways(&common.placement)?,
-        false => Bed::up(1, &common.placement, false)?,
-    };
-    let bed = bed.unconfined(common.unconfined);
-    if common.traffic.is_managed() {
-        bed.add_management()?;
-    }
+    let bed = common.bed(1)?;
     let routes = common.traffic.routes(&common.streams)?;
     let routes = bed.dut(0).route(&routes)?;
     Ok((bed, routes))

@@ -254,7 +254,7 @@ fn build(
     stop: &Control,
     run: &mut Run<'_>,
 ) -> Result<(Bed, Box<dyn Rig>), LabError> {
-    let bed = Bed::up(1, &parameters.placement, false)?.unconfined(parameters.unconfined);
+    let bed = parameters.bed(1)?;
     let (mut tester, words) = open_tester(&bed, parameters)?;
     if !run.has_bed {
         run.bed_ready(&bed, &words)?;

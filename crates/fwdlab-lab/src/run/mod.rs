@@ -45,8 +45,9 @@ use crate::host::Local;
 use crate::placement::Placement;
 use crate::preflight::Watch;
 use crate::registry;
+use crate::site::{Site, Wanted};
+use crate::tester::Rig;
 use crate::tester::local::Chosen;
-use crate::tester::{self, Rig};
 
 /// Everything that decides what a run does; every default is resolved.
 #[derive(Debug, Clone)]
@@ -75,6 +76,8 @@ pub struct Parameters {
     pub total: Duration,
     /// Engine to use; `None` takes the fastest that proves itself.
     pub engine: Option<Mode>,
+    /// Where test beds are built.
+    pub site: Site,
     /// Who runs where.
     pub placement: Placement,
     /// Root of the host, or of a user namespace only.
@@ -390,6 +393,17 @@ impl Parameters {
         Some(load_pps.map_or(most, |pps| pps.min(most)))
     }
 
+    /// Builds a test bed with so many DUTs side by side; of one alone with a way back, and managed, where what is offered needs that.
+    fn bed(&self, duts: usize) -> Result<Bed, LabError> {
+        self.site.build(&Wanted {
+            duts,
+            both_ways: duts == 1 && self.traffic.both_ways(),
+            is_managed: self.traffic.is_managed(),
+            is_unconfined: self.unconfined,
+            placement: &self.placement,
+        })
+    }
+
     fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = BTreeMap::new();
         let mut set = |name: &str, value: serde_json::Value| {
@@ -484,11 +498,7 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chos
         },
         way_back: (bed.ways() > bed.duts()).then_some(bed.networks().reverse()),
     };
-    Ok(tester::local::open(
-        bed.paths(),
-        &bed.networks().forward(),
-        &choice,
-    )?)
+    parameters.site.open(bed, &choice)
 }
 
 /// Applies a configuration and makes sure that the DUT still forwards with it.

@@ -159,8 +159,7 @@ impl<'a> Row<'a> {
         let (began, started_at) = (Instant::now(), timestamp());
         let (parameters, configurations) = (self.parameters, self.duts());
         let places = places(configurations, self.built as usize);
-        let bed = Bed::up(configurations, &parameters.placement, false)?;
-        let bed = bed.unconfined(parameters.unconfined);
+        let bed = parameters.bed(configurations)?;
         let (mut tester, words) = open_tester(&bed, parameters)?;
         if !run.has_bed {
             run.bed_ready(&bed, &words)?;

@@ -10,6 +10,7 @@ use fwdlab_lab::bed::Networks;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::campaign::{Host, Parameters, plan, start};
 use fwdlab_lab::run::traffic::ProfileFrames;
+use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::{Campaign, Case};
 use fwdlab_model::link::LinkSpeed;
@@ -200,6 +201,7 @@ fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<Para
         campaign,
         folder,
         Host {
+            site: Site::default(),
             placement,
             privileged: user_namespace::is_root(),
             unconfined,

@@ -13,6 +13,7 @@ use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::procedure::{Parameters, check, start};
 use fwdlab_lab::run::traffic::Traffic;
+use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::machine::{Asked, Series, sends_bursts};
 use fwdlab_model::campaign::Procedure;
@@ -202,6 +203,7 @@ impl Arrangement {
             engine: Mode::ALL
                 .into_iter()
                 .find(|mode| mode.name() == self.engine),
+            site: Site::default(),
             placement: match dut {
                 Some(_) => Placement::default(),
                 None => Placement::choose(&self.dut_cpus)?,

@@ -7,6 +7,7 @@ use fwdlab_engine::Mode;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::Parameters;
+use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::result::Summary;
@@ -149,6 +150,7 @@ impl Quick {
             engine: Mode::ALL
                 .into_iter()
                 .find(|mode| mode.name() == self.engine),
+            site: Site::default(),
             placement: Placement::choose(&self.dut_cpus)?,
             privileged,
             seed: self.seed.unwrap_or_else(random_seed),

@@ -11,6 +11,7 @@ use fwdlab_model::trial::IpVersion;
 
 use super::*;
 use crate::placement::Placement;
+use crate::site::Site;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -66,12 +67,13 @@ fn on_bed<T>(
         rebuilds: 0,
         total: Duration::ZERO,
         engine: None,
+        site: Site::default(),
         placement: Placement::choose(&[])?,
         privileged: true,
         seed: 1,
         command_line: Vec::new(),
     };
-    let bed = Bed::up(1, &common.placement, false)?;
+    let bed = common.bed(1)?;
     let (tester, _) = open_tester(&bed, &common)?;
     let control = Control::default();
     work(&mut Real::new(bed, tester, &common, &control))

@@ -1,0 +1,95 @@
+//! Sites: where test beds are built, and with what they are measured. The one door between procedures and what stands.
+//!
+//! Procedures ask a [`Site`] for beds, and for a rig on each, and cannot tell of what kind these are: namespaces of this machine and the
+//! engine in this process, hosts far away and agents on them, or in tests nothing but values. What is measured there is decided in
+//! [`crate::run`]. Start with [`Site`]; another kind of site is another [`Builder`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use fwdlab_engine::Choice;
+
+use crate::bed::Bed;
+use crate::error::LabError;
+use crate::placement::Placement;
+use crate::tester::local::Chosen;
+use crate::tester::{self, Rig};
+
+/// Where beds are built. The default is this machine: namespaces joined by veth pairs, and the engine in this process.
+#[derive(Debug, Clone)]
+pub struct Site(Arc<dyn Builder>);
+
+/// A bed as it is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// So many DUTs side by side.
+    pub duts: usize,
+    /// Frames go back through the DUT, too: that is then one.
+    pub both_ways: bool,
+    /// The first DUT is managed beside its test.
+    pub is_managed: bool,
+    /// What is applied to a DUT runs as processes of the host, on the host's files.
+    pub is_unconfined: bool,
+    /// Who runs where.
+    pub placement: &'a Placement,
+}
+
+/// Builds beds, and opens what measures on them.
+pub(crate) trait Builder: fmt::Debug + Send + Sync {
+    /// Builds a bed whose DUTs are plain routers between its networks.
+    ///
+    /// # Errors
+    /// It cannot be built as it is wanted; nothing of it stays behind.
+    fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError>;
+
+    /// Opens a rig on a bed of this site that is still plain, and says in words why it is this one.
+    ///
+    /// # Errors
+    /// None works there, or not that one which was asked for.
+    fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError>;
+}
+
+impl Site {
+    /// As [`Builder::build`].
+    pub(crate) fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
+        self.0.build(wanted)
+    }
+
+    /// As [`Builder::open`].
+    pub(crate) fn open(
+        &self,
+        bed: &Bed,
+        choice: &Choice,
+    ) -> Result<(Box<dyn Rig>, Chosen), LabError> {
+        self.0.open(bed, choice)
+    }
+}
+
+impl Default for Site {
+    fn default() -> Site {
+        Site(Arc::new(ThisMachine))
+    }
+}
+
+/// Namespaces of this machine, and the engine in this process.
+#[derive(Debug)]
+struct ThisMachine;
+
+impl Builder for ThisMachine {
+    fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
+        let bed = match wanted.both_ways {
+            true => Bed::up_both_ways(wanted.placement)?,
+            false => Bed::up(wanted.duts, wanted.placement, false)?,
+        };
+        let bed = bed.unconfined(wanted.is_unconfined);
+        if wanted.is_managed {
+            bed.add_management()?;
+        }
+        Ok(bed)
+    }
+
+    fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
+        let addresses = bed.networks().forward();
+        Ok(tester::local::open(bed.paths(), &addresses, choice)?)
+    }
+}
