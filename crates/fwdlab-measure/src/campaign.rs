@@ -4,11 +4,13 @@
 //! taken over iterations, and its interval is that of their mean. Start with [`sequence`] and [`summarise`].
 
 use fwdlab_model::campaign::{Case, Order};
-use fwdlab_model::campaign_outcome::{CaseFigure, CaseOutcome, Iteration};
 use fwdlab_model::outcome::{Figure, Found, Outcome, Paired, Unit};
+use fwdlab_model::result::TrialRecord;
+use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::cost;
+use crate::maxfwd;
 use crate::order::{Random, blocks};
 use crate::paired;
 use crate::trust;
@@ -59,18 +61,16 @@ pub fn failure_of(outcomes: &[Outcome]) -> Option<String> {
     }
 }
 
-/// What the iterations of a test case say together.
-pub fn summarise(case: &Case, iterations: Vec<Iteration>) -> CaseOutcome {
-    let good = || {
-        iterations
-            .iter()
-            .filter(|iteration| iteration.failure.is_none())
-    };
+/// What the iterations of a test case of this name say together.
+pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestCase {
     let mut figures: Vec<CaseFigure> = Vec::new();
-    for figure in good()
+    // of a suite, what was found stands, although another of its tests has no answer
+    for figure in iterations
+        .iter()
         .flat_map(|iteration| &iteration.outcomes)
         .flat_map(Outcome::figures)
     {
+        let better = figure.better();
         let Figure { name, unit, value } = figure;
         match figures
             .iter_mut()
@@ -80,6 +80,7 @@ pub fn summarise(case: &Case, iterations: Vec<Iteration>) -> CaseOutcome {
             None => figures.push(CaseFigure {
                 name,
                 unit,
+                better,
                 values: vec![value],
                 median: value,
                 interval_half_width: None,
@@ -95,24 +96,25 @@ pub fn summarise(case: &Case, iterations: Vec<Iteration>) -> CaseOutcome {
         figure.interval_half_width = trust::half_width(&sample);
         figure.variation_percent = sample.cv().map(|cv| 100.0 * cv);
     }
-    let outcomes = together(&good().collect::<Vec<_>>());
-    let differences = outcomes.iter().find_map(|outcome| match &outcome.found {
-        Found::Paired(found) => Some(found),
-        _ => None,
-    });
-    let doubt = match differences {
-        // rates of different rebuilds are not compared: only their differences count
-        Some(found) => (found.points.iter()).find_map(|point| point.comparison.doubt.clone()),
-        None => figures.iter().find_map(doubt),
+    let outcomes = match maxfwd::together(&iterations) {
+        Some(outcome) => vec![outcome],
+        None => together(&iterations),
     };
-    CaseOutcome {
-        test_case: case.id(),
+    let mut summary = TestCase {
+        test_case: name,
         case: case.clone(),
         figures,
         outcomes,
         iterations,
-        doubt,
-    }
+        doubt: None,
+    };
+    summary.doubt = match (summary.windows(), summary.slices()) {
+        (Some(found), _) => trust::of_rates(found, summary.rates()),
+        // rates of different rebuilds are not compared: only their differences count
+        (_, Some(_)) => summary.comparisons().find_map(|one| one.doubt.clone()),
+        _ => summary.figures.iter().find_map(doubt),
+    };
+    summary
 }
 
 /// Why a rate over iterations is not to be relied on. Fewer than are needed for an interval are what the procedure says of itself; and
@@ -124,13 +126,60 @@ fn doubt(figure: &CaseFigure) -> Option<String> {
     Some(format!("{}: {}", figure.name, why.flatten()?))
 }
 
-/// Sweeps of all iterations as one; of everything else the iteration in the middle.
-fn together(good: &[&Iteration]) -> Vec<Outcome> {
+/// What one run of a procedure found, divided into its test cases by size and series. What is of none, such as a sweep over sizes, is the
+/// first one's.
+pub fn divide(
+    cases: Vec<(String, Case)>,
+    outcomes: Vec<Outcome>,
+    trials: &[TrialRecord],
+) -> Vec<TestCase> {
+    let mut parts: Vec<Iteration> = cases
+        .iter()
+        .map(|(_, case)| {
+            let own = |trial: &&TrialRecord| {
+                trial.stream.frame_size_bytes == case.stream.frame_size_bytes
+                    && trial.variant == case.variant
+            };
+            Iteration {
+                iteration: 1,
+                trials: trials.iter().filter(own).map(|t| t.trial).collect(),
+                ..Iteration::default()
+            }
+        })
+        .collect();
+    for outcome in outcomes {
+        let is_of = |(_, case): &(String, Case)| {
+            let size = case.stream.frame_size_bytes;
+            (size, &case.variant) == (outcome.frame_size_bytes, &outcome.variant)
+        };
+        let at = cases.iter().position(is_of).unwrap_or(0);
+        if let Some(part) = parts.get_mut(at) {
+            part.outcomes.push(outcome);
+        }
+    }
+    let all = cases.into_iter().zip(parts);
+    all.map(|((name, case), mut iteration)| {
+        iteration.failure = failure_of(&iteration.outcomes);
+        summarise(name, &case, vec![iteration])
+    })
+    .collect()
+}
+
+/// Sweeps of all good iterations as one; of everything else the iteration in the middle. The only one says what it found in any case.
+fn together(iterations: &[Iteration]) -> Vec<Outcome> {
+    if let [only] = iterations
+        && only.failure.is_some()
+    {
+        return only.outcomes.clone();
+    }
+    let good: Vec<&Iteration> = (iterations.iter())
+        .filter(|iteration| iteration.failure.is_none())
+        .collect();
     let figure = |iteration: &Iteration| {
         let first = iteration.outcomes.iter().flat_map(Outcome::figures).next();
         first.map_or(0.0, |figure| figure.value)
     };
-    let mut sorted = good.to_vec();
+    let mut sorted = good.clone();
     sorted.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
     let Some(middle) = sorted.get(good.len().saturating_sub(1) / 2) else {
         return Vec::new();
@@ -256,6 +305,7 @@ mod tests {
             iteration,
             failure: failure_of(std::slice::from_ref(&outcome)),
             outcomes: vec![outcome],
+            trials: vec![iteration],
         }
     }
 
@@ -272,7 +322,7 @@ mod tests {
             .into_iter()
             .zip(1..)
             .map(|(pps, n)| iteration(n, pps));
-        let outcome = summarise(&case, iterations.collect());
+        let outcome = summarise(case.id(), &case, iterations.collect());
         assert_eq!(outcome.test_case, "plain/64B-1flow-ipv4");
         let [figure] = &outcome.figures[..] else {
             panic!("{:?}", outcome.figures)

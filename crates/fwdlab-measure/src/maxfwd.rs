@@ -2,19 +2,17 @@
 //!
 //! More is offered than the DUT can forward, drops are ignored, and the value is what comes out: the median of short
 //! windows in which the machine was quiet. Test cases are interleaved in randomised blocks, and the first one is
-//! measured twice in every block as an A/A control. Not a throughput in the sense of RFC 2544. Start with [`MaxFwd`].
-
-use std::collections::VecDeque;
+//! measured twice in every block as an A/A control. Not a throughput in the sense of RFC 2544. Start with [`judge`] and [`iterations`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loss::Ledger;
+use fwdlab_model::outcome::{Compliance, Found, Maxfwd, Outcome};
 use fwdlab_model::probe::{ApartStratum, Reading};
-use fwdlab_model::result::{CaseSummary, Stratum, TrialRecord};
-use fwdlab_model::trial::Stream;
+use fwdlab_model::result::{Stratum, TrialRecord};
+use fwdlab_model::test_case::Iteration;
 use fwdlab_stats::{Assumption, Confidence, Sample, compare_pairs};
 
 use crate::gate::{Condition, Gate};
-use crate::order::blocks;
 use crate::paired::ALLOWANCE;
 use crate::trust;
 
@@ -174,166 +172,135 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
         .map(|s| s.median())
 }
 
-/// Which trial to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Planned {
-    /// Index of the test case.
-    pub case: usize,
-    /// Repetition, from 1.
-    pub iteration: u32,
-    /// The A/A control of the case.
-    pub control: bool,
-    /// How often it has been tried before.
-    pub attempt: u32,
-    /// First trial of its block: a good moment to build the DUT anew.
-    pub opens_block: bool,
-}
-
-/// The procedure: says which trial comes next until all iterations are done.
-#[derive(Debug)]
-pub struct MaxFwd {
-    queue: VecDeque<Planned>,
-    planned: usize,
-}
-
-impl MaxFwd {
-    /// `iterations` randomised complete blocks of the test cases, the first case twice when `control` is wanted.
-    pub fn new(cases: usize, iterations: u32, control: bool, seed: u64) -> Self {
-        let items = cases + usize::from(control);
-        let queue: VecDeque<Planned> = blocks(items, iterations as usize, seed)
-            .zip(1..)
-            .flat_map(|(block, iteration)| {
-                block
-                    .into_iter()
-                    .enumerate()
-                    .map(move |(at, item)| Planned {
-                        case: if item == cases { 0 } else { item },
-                        iteration,
-                        control: item == cases,
-                        attempt: 0,
-                        opens_block: at == 0,
-                    })
-            })
-            .collect();
-        MaxFwd {
-            planned: queue.len(),
-            queue,
+/// What each iteration of a test case found, from its trials in their order: of the last one, for those before it were invalid.
+pub fn iterations<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Vec<Iteration> {
+    let mut all: Vec<Iteration> = Vec::new();
+    for trial in trials {
+        let found = outcome(trial);
+        let failure = (!found.answered).then(|| found.verdict.clone());
+        let of_valid = trial.validity.is_valid().then_some(found);
+        let iteration = Iteration {
+            iteration: trial.iteration,
+            outcomes: of_valid.into_iter().collect(),
+            failure,
+            trials: vec![trial.trial],
+        };
+        match all.last_mut() {
+            Some(last) if last.iteration == trial.iteration => {
+                let trials = std::mem::take(&mut last.trials);
+                *last = Iteration {
+                    trials: [trials, iteration.trials].concat(),
+                    ..iteration
+                };
+            }
+            _ => all.push(iteration),
         }
     }
-
-    /// As many iterations again, behind those that were made.
-    pub fn again(cases: usize, made: u32, control: bool, seed: u64) -> Self {
-        let mut plan = MaxFwd::new(cases, made, control, seed);
-        for trial in &mut plan.queue {
-            trial.iteration += made;
-        }
-        plan
-    }
-
-    /// Trials planned at the start.
-    pub fn planned(&self) -> usize {
-        self.planned
-    }
-
-    /// Trials still to make.
-    pub fn left(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// The next trial; `None` when all is done.
-    pub fn next_trial(&mut self) -> Option<Planned> {
-        self.queue.pop_front()
-    }
-
-    /// Takes note of a trial: an invalid one is repeated at once, [`RETRIES`] times at most.
-    pub fn record(&mut self, trial: &Planned, valid: bool) {
-        if !valid && trial.attempt < RETRIES {
-            self.queue.push_front(Planned {
-                attempt: trial.attempt + 1,
-                opens_block: false,
-                ..trial.clone()
-            });
-        }
-    }
+    all
 }
 
-/// The result of each test case, from the trials alone: every figure from those that gave a forwarding rate, or from all valid
-/// ones where none did. Only the windows are counted over all valid ones.
-pub fn summarise(cases: &[Stream], records: &[TrialRecord]) -> Vec<CaseSummary> {
-    cases
-        .iter()
-        .map(|stream| case_summary(stream, records))
-        .collect()
-}
-
-fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
-    let all: Vec<&TrialRecord> = records
-        .iter()
-        .filter(|r| &r.stream == stream && !r.control)
-        .collect();
-    let valid: Vec<&TrialRecord> = all
-        .iter()
-        .copied()
-        .filter(|r| r.validity.is_valid())
-        .collect();
-    let with_rate: Vec<&TrialRecord> = valid
-        .iter()
-        .copied()
-        .filter(|r| r.forwarding_rate_pps.is_some())
-        .collect();
-    let used = if with_rate.is_empty() {
-        &valid
-    } else {
-        &with_rate
+/// What one trial says.
+fn outcome(trial: &TrialRecord) -> Outcome {
+    let found = Maxfwd {
+        forwarding_rate_pps: trial.forwarding_rate_pps,
+        forwarding_rate_ungated_pps: trial.forwarding_rate_ungated_pps,
+        variation_ungated_percent: None,
+        offered_load_pps: Some(trial.offered_load_pps),
+        not_saturated: trial.not_saturated,
+        frame_loss_ratio: loss_ratio(&trial.ledger),
+        ledger: trial.ledger.clone(),
+        quiet: trial.quiet.clone(),
+        contended: trial.contended.clone(),
+        apart: trial.apart.clone(),
+        windows_not_offered: trial.windows_not_offered,
     };
-    let rates: Vec<f64> = used.iter().filter_map(|r| r.forwarding_rate_pps).collect();
-    let ungated: Vec<f64> = used
-        .iter()
-        .filter_map(|r| r.forwarding_rate_ungated_pps)
-        .collect();
-    let sample = Sample::new(rates.clone()).ok();
-    let ungated = Sample::new(ungated).ok();
-    let percent = |s: &Sample| s.cv().map(|cv| 100.0 * cv);
-    let ledger = Ledger::total(used.iter().map(|r| &r.ledger));
-    let stratum = |of: fn(&TrialRecord) -> &Stratum| Stratum {
-        windows: valid.iter().map(|r| of(r).windows).sum(),
-        forwarding_rate_pps: median(valid.iter().filter_map(|r| of(r).forwarding_rate_pps)),
+    let valid = trial.validity.is_valid();
+    let verdict = match (valid, found.forwarding_rate_pps) {
+        (false, _) => trial.validity.reasons.join("; "),
+        (true, None) => format!("too few quiet windows: {}", found.quiet.windows),
+        (true, Some(_)) => "measured".into(),
     };
-    let not_saturated = 2 * used.iter().filter(|r| r.not_saturated).count() > used.len();
-    let mut case = CaseSummary {
-        test_case: stream.id(),
-        stream: stream.clone(),
-        iterations_invalid: (all.len() - rates.len()) as u32,
-        forwarding_rate_pps: sample.as_ref().map(Sample::median),
-        interval_half_width_pps: sample.as_ref().and_then(trust::half_width),
-        variation_percent: sample.as_ref().and_then(percent),
+    Outcome {
+        frame_size_bytes: trial.stream.frame_size_bytes,
+        variant: trial.variant.clone(),
+        answered: valid && found.forwarding_rate_pps.is_some(),
+        found: Found::Maxfwd(Box::new(found)),
+        verdict,
+        compliance: Compliance::default(),
+        warnings: Vec::new(),
+        trials: 1,
+    }
+}
+
+/// What the iterations of a test case say together; `None` where they are not of windows.
+///
+/// Every figure is from those that gave a forwarding rate, or from all valid ones where none did. Only the windows are counted over all
+/// valid ones.
+pub(crate) fn together(iterations: &[Iteration]) -> Option<Outcome> {
+    let mut outcomes = iterations.iter().flat_map(|one| &one.outcomes);
+    let valid: Vec<&Maxfwd> = (outcomes.clone())
+        .filter_map(|outcome| match &outcome.found {
+            Found::Maxfwd(found) => Some(&**found),
+            _ => None,
+        })
+        .collect();
+    let first = outcomes.next().filter(|_| !valid.is_empty())?;
+    let with_rate: Vec<&Maxfwd> = (valid.iter().copied())
+        .filter(|one| one.forwarding_rate_pps.is_some())
+        .collect();
+    let used = match with_rate.is_empty() {
+        true => &valid,
+        false => &with_rate,
+    };
+    let sample = |of: fn(&Maxfwd) -> Option<f64>| {
+        let values: Vec<f64> = used.iter().filter_map(|one| of(one)).collect();
+        Sample::new(values).ok()
+    };
+    let (rates, ungated) = (
+        sample(|one| one.forwarding_rate_pps),
+        sample(|one| one.forwarding_rate_ungated_pps),
+    );
+    let ledger = Ledger::total(used.iter().map(|one| &one.ledger));
+    let stratum = |of: fn(&Maxfwd) -> &Stratum| Stratum {
+        windows: valid.iter().map(|one| of(one).windows).sum(),
+        forwarding_rate_pps: median(valid.iter().filter_map(|one| of(one).forwarding_rate_pps)),
+    };
+    let not_saturated = 2 * used.iter().filter(|one| one.not_saturated).count() > used.len();
+    let found = Maxfwd {
+        forwarding_rate_pps: rates.as_ref().map(Sample::median),
         forwarding_rate_ungated_pps: ungated.as_ref().map(Sample::median),
-        variation_ungated_percent: ungated.as_ref().and_then(percent),
-        offered_load_pps: median(used.iter().map(|r| r.offered_load_pps)),
-        frame_loss_ratio: (ledger.frames_sent > 0)
-            .then(|| ledger.frames_lost as f64 / ledger.frames_sent as f64),
-        ledger,
-        quiet: stratum(|r| &r.quiet),
-        contended: stratum(|r| &r.contended),
-        apart: apart(&valid),
-        windows_not_offered: valid.iter().map(|r| r.windows_not_offered).sum(),
+        variation_ungated_percent: ungated.as_ref().and_then(Sample::cv).map(|cv| 100.0 * cv),
+        offered_load_pps: median(used.iter().filter_map(|one| one.offered_load_pps)),
         not_saturated,
-        warnings: sample
-            .as_ref()
-            .map(warnings_of)
-            .into_iter()
-            .flatten()
+        frame_loss_ratio: loss_ratio(&ledger),
+        ledger,
+        quiet: stratum(|one| &one.quiet),
+        contended: stratum(|one| &one.contended),
+        apart: apart(&valid),
+        windows_not_offered: valid.iter().map(|one| one.windows_not_offered).sum(),
+    };
+    let warnings = rates.as_ref().map(warnings_of).into_iter().flatten();
+    Some(Outcome {
+        answered: found.forwarding_rate_pps.is_some(),
+        verdict: match found.forwarding_rate_pps {
+            Some(_) => "measured".into(),
+            None => "no iteration had enough quiet windows".into(),
+        },
+        warnings: warnings
             .chain(not_saturated.then(|| NOT_SATURATED.to_owned()))
             .collect(),
-        iterations_pps: rates,
-        doubt: None,
-    };
-    case.doubt = trust::of_rates(&case);
-    case
+        trials: valid.len() as u32,
+        found: Found::Maxfwd(Box::new(found)),
+        ..first.clone()
+    })
+}
+
+fn loss_ratio(ledger: &Ledger) -> Option<f64> {
+    (ledger.frames_sent > 0).then(|| ledger.frames_lost as f64 / ledger.frames_sent as f64)
 }
 
 /// The strata of other states over all trials, in the order in which they are met.
-fn apart(trials: &[&TrialRecord]) -> Vec<ApartStratum> {
+fn apart(trials: &[&Maxfwd]) -> Vec<ApartStratum> {
     let all = || trials.iter().flat_map(|r| &r.apart);
     let mut strata: Vec<ApartStratum> = Vec::new();
     for one in all() {
@@ -360,19 +327,20 @@ fn warnings_of(sample: &Sample) -> Vec<String> {
 }
 
 /// The A/A control: the first test case against itself, one ratio per block.
-pub fn control(case: &Stream, records: &[TrialRecord]) -> Option<Comparison> {
-    let rate = |iteration: u32, control: bool| {
+pub fn control(test_case: &str, records: &[TrialRecord]) -> Option<Comparison> {
+    let again = control_of(test_case);
+    let rate = |iteration: u32, name: &str| {
         records
             .iter()
-            .filter(|r| r.validity.is_valid() && &r.stream == case)
-            .find(|r| r.iteration == iteration && r.control == control)
+            .filter(|r| r.validity.is_valid() && r.test_case == name)
+            .find(|r| r.iteration == iteration)
             .and_then(|r| r.forwarding_rate_pps)
             // a logarithm is taken of it
             .filter(|&pps| pps > 0.0)
     };
     let last = records.iter().map(|r| r.iteration).max()?;
     let pairs: Vec<(f64, f64)> = (1..=last)
-        .filter_map(|i| Some((rate(i, false)?, rate(i, true)?)))
+        .filter_map(|i| Some((rate(i, test_case)?, rate(i, &again)?)))
         .collect();
     let ratios: Vec<f64> = pairs
         .iter()
@@ -384,6 +352,11 @@ pub fn control(case: &Stream, records: &[TrialRecord]) -> Option<Comparison> {
         forwarding_rate_pps: median(pairs.iter().map(|p| p.1)),
         ..compared("control", &ratios, ALLOWANCE)
     })
+}
+
+/// The name of a test case where it is measured again as A/A control.
+pub fn control_of(test_case: &str) -> String {
+    format!("{test_case}/control")
 }
 
 /// A comparison from logarithms of ratios, one per repetition; differences within the allowance are not claimed.
@@ -496,7 +469,7 @@ mod tests {
             trial: iteration,
             control: false,
             started_at: String::new(),
-            stream: Stream::new(
+            stream: fwdlab_model::trial::Stream::new(
                 fwdlab_model::trial::IpVersion::Ipv4,
                 fwdlab_model::units::FrameSize::MIN,
                 1,
@@ -531,6 +504,13 @@ mod tests {
         }
     }
 
+    fn found(iterations: &[Iteration]) -> Maxfwd {
+        match together(iterations).unwrap().found {
+            Found::Maxfwd(found) => *found,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// What was seen on a machine whose generator shared its CPU: one trial of five had quiet windows.
     #[test]
     fn every_column_is_of_the_trials_that_gave_the_rate() {
@@ -538,16 +518,18 @@ mod tests {
         for iteration in 2..=5 {
             records.push(trial(iteration, &vec![window(400e3, 526e3, 9.0); 12]));
         }
-        let case = &summarise(&[records[0].stream.clone()], &records)[0];
-        assert_eq!(case.iterations_pps, [668e3]);
-        assert_eq!(case.iterations_invalid, 4);
+        let iterations = iterations(records.iter());
+        let failed = iterations.iter().filter(|one| one.failure.is_some());
+        assert_eq!(failed.count(), 4);
+        let case = found(&iterations);
+        assert_eq!(case.forwarding_rate_pps, Some(668e3));
         assert_eq!(case.offered_load_pps, Some(1.1e6));
         assert_eq!(case.forwarding_rate_ungated_pps, Some(668e3));
         assert_eq!(case.ledger.frames_sent, 12 * 22_000);
         assert!((case.frame_loss_ratio.unwrap() - (1.0 - 668.0 / 1100.0)).abs() < 1e-12);
         assert_eq!((case.quiet.windows, case.contended.windows), (12, 48));
         // without any rate all trials are told of
-        let case = &summarise(&[records[0].stream.clone()], &records[1..])[0];
+        let case = found(&super::iterations(records[1..].iter()));
         assert_eq!(case.forwarding_rate_pps, None);
         assert_eq!(case.offered_load_pps, Some(526e3));
         assert_eq!(case.ledger.frames_sent, 4 * 12 * 10_520);
@@ -578,7 +560,7 @@ mod tests {
                 let rate = trial.forwarding_rate_pps.unwrap_or(0.0);
                 assert!(rate <= trial.offered_load_pps, "{seed}: {trial:?}");
             }
-            let case = &summarise(&[records[0].stream.clone()], &records)[0];
+            let case = found(&iterations(records.iter()));
             let rate = case.forwarding_rate_pps.unwrap_or(0.0);
             assert!(rate <= case.offered_load_pps.unwrap(), "{seed}: {case:?}");
         }
@@ -654,38 +636,30 @@ mod tests {
         assert!(strata.ungated_pps.is_some());
     }
 
+    /// The last trial of an iteration counts, whatever went wrong before it.
     #[test]
-    fn invalid_trials_are_repeated_and_then_given_up() {
-        let mut plan = MaxFwd::new(2, 3, true, 1);
-        assert_eq!(plan.planned(), 9);
-        let first = plan.next_trial().unwrap();
-        assert!(first.opens_block);
-        plan.record(&first, false);
-        for attempt in 1..=RETRIES {
-            let again = plan.next_trial().unwrap();
-            assert_eq!(
-                (again.case, again.attempt, again.opens_block),
-                (first.case, attempt, false)
-            );
-            plan.record(&again, false);
-        }
-        let mut rest = 0;
-        while let Some(trial) = plan.next_trial() {
-            assert_eq!(trial.attempt, 0);
-            plan.record(&trial, true);
-            rest += 1;
-        }
-        assert_eq!(rest, 8);
-    }
-
-    #[test]
-    fn iterations_made_again_follow_the_others() {
-        let mut plan = MaxFwd::again(2, 3, true, 1);
-        let mut iterations = Vec::new();
-        while let Some(trial) = plan.next_trial() {
-            iterations.push(trial.iteration);
-        }
-        assert_eq!(iterations, [4, 4, 4, 5, 5, 5, 6, 6, 6]);
+    fn an_iteration_is_what_its_last_trial_says() {
+        let good = vec![window(668e3, 1.1e6, 17.5); 12];
+        let mut broken = trial(1, &good);
+        broken.validity.reasons.push("a link went down".into());
+        let (mut again, mut second) = (trial(1, &good), trial(2, &good));
+        (again.trial, second.trial) = (2, 3);
+        second.validity.reasons.push("a link went down".into());
+        let iterations = iterations([&broken, &again, &second].into_iter());
+        let told: Vec<(u32, &[u32], Option<&str>, usize)> = iterations
+            .iter()
+            .map(|one| {
+                let failure = one.failure.as_deref();
+                (one.iteration, &one.trials[..], failure, one.outcomes.len())
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (1, &[1, 2][..], None, 1),
+                (2, &[3][..], Some("a link went down"), 0)
+            ]
+        );
     }
 
     #[test]

@@ -5,13 +5,15 @@
 //! windows, [`of_comparison`] paired differences.
 
 use fwdlab_model::comparison::{Comparison, Verdict};
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::{Found, Maxfwd, Outcome};
 use fwdlab_model::probe::{ApartStratum, MachineState};
-use fwdlab_model::result::{CaseSummary, Noise, Summary, TrialRecord};
+use fwdlab_model::result::{Noise, Summary, TrialRecord};
 use fwdlab_model::search::SearchOutcome;
+use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::gate::Gate;
+use crate::{maxfwd, paired};
 
 /// An interval is drawn from so many values or more. Two values are as far apart as chance has it: Student's factor is 12.7 for them
 /// and 4.3 for three, and `652 ± 2339 kpps` tells nobody anything.
@@ -63,15 +65,14 @@ pub fn of_values(values: &[f64], what: &str) -> Option<String> {
     })
 }
 
-/// Why the forwarding rate of a test case is not to be relied on.
-pub fn of_rates(case: &CaseSummary) -> Option<String> {
-    let apart = ApartStratum::windows(&case.apart);
-    let windows = case.quiet.windows + case.contended.windows + apart + case.windows_not_offered;
-    let quiet = 100.0 * f64::from(case.quiet.windows) / f64::from(windows.max(1));
+/// Why the forwarding rate of a test case, whose iterations gave these, is not to be relied on.
+pub fn of_rates(found: &Maxfwd, rates: &[f64]) -> Option<String> {
+    let windows = found.windows();
+    let quiet = 100.0 * f64::from(found.quiet.windows) / f64::from(windows.max(1));
     if windows > 0 && quiet < QUIET_WINDOWS_PERCENT {
         return Some(format!("only {quiet:.0} % of its windows were quiet"));
     }
-    of_values(&case.iterations_pps, "iteration")
+    of_values(rates, "iteration")
 }
 
 /// Why a comparison decides nothing. A proven difference is one, however wide its interval; and so is a DUT that forwards nothing.
@@ -145,8 +146,13 @@ pub fn interrupted(summary: &mut Summary) {
         .test_cases
         .iter_mut()
         .for_each(|case| case.doubt = None);
-    summary.comparisons.iter_mut().for_each(|c| c.doubt = None);
-    summary.cases.iter_mut().for_each(|case| case.doubt = None);
+    let outcomes = (summary.test_cases.iter_mut()).flat_map(|case| &mut case.outcomes);
+    for outcome in outcomes {
+        if let Found::Paired(found) = &mut outcome.found {
+            let points = found.points.iter_mut();
+            points.for_each(|point| point.comparison.doubt = None);
+        }
+    }
 }
 
 /// How quiet the machine was beside trials that each count as a whole, and what else speaks against what was found.
@@ -197,12 +203,11 @@ pub fn of_lossless(noise: Noise, outcomes: &[Outcome]) -> Noise {
 }
 
 /// How quiet the machine was, of a run with these test cases of windows. It is too noisy when no test case can be relied on.
-pub fn of_cases(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Comparison>) -> Noise {
-    let sum = |of: fn(&CaseSummary) -> u32| cases.iter().map(of).sum::<u32>();
-    let (quiet, contended) = (sum(|c| c.quiet.windows), sum(|c| c.contended.windows));
-    let apart = sum(|c| ApartStratum::windows(&c.apart));
-    let windows = quiet + contended + apart + sum(|c| c.windows_not_offered);
-    let doubtful: Vec<(&CaseSummary, &String)> = cases
+pub fn of_cases(gate: Option<&Gate>, cases: &[TestCase], control: Option<&Comparison>) -> Noise {
+    let found = || cases.iter().filter_map(TestCase::windows);
+    let quiet = found().map(|found| found.quiet.windows).sum::<u32>();
+    let windows = found().map(Maxfwd::windows).sum::<u32>();
+    let doubtful: Vec<(&TestCase, &String)> = cases
         .iter()
         .filter_map(|case| Some((case, case.doubt.as_ref()?)))
         .collect();
@@ -213,9 +218,9 @@ pub fn of_cases(gate: Option<&Gate>, cases: &[CaseSummary], control: Option<&Com
     let worst = cases
         .iter()
         .filter(|case| case.doubt.is_none())
-        .filter_map(|case| case.variation_percent)
+        .filter_map(|case| case.forwarding_rate()?.variation_percent)
         .fold(0.0, f64::max);
-    let told = |(case, doubt): &(&CaseSummary, &String)| match cases.len() {
+    let told = |(case, doubt): &(&TestCase, &String)| match cases.len() {
         1 => (*doubt).clone(),
         _ => format!("{}: {doubt}", case.test_case),
     };
@@ -322,9 +327,9 @@ fn slowed_words(gate: Option<&Gate>) -> String {
 
 /// How many iterations like these would tell the rate of a test case to [`WIDEST_PERCENT`]; `None` where these are enough, or so few that
 /// it cannot be said.
-pub fn iterations_needed(case: &CaseSummary) -> Option<usize> {
+pub fn iterations_needed(case: &TestCase) -> Option<usize> {
     case.doubt.as_ref()?;
-    let sample = Sample::new(case.iterations_pps.clone()).ok()?;
+    let sample = Sample::new(case.rates().to_vec()).ok()?;
     let percent = 100.0 * half_width(&sample)? / sample.median();
     // not a number where nothing is forwarded
     (percent > WIDEST_PERCENT).then(|| {
@@ -335,10 +340,10 @@ pub fn iterations_needed(case: &CaseSummary) -> Option<usize> {
 
 /// Would as many iterations again make a test case quiet that is not? Only then a second attempt is worth its time: noise that leaves
 /// no quiet windows, or an interval several times too wide, comes back in it.
-pub fn again_helps(cases: &[CaseSummary]) -> bool {
-    cases.iter().any(|case| {
-        iterations_needed(case).is_some_and(|needed| needed <= 2 * case.iterations_pps.len())
-    })
+pub fn again_helps(cases: &[TestCase]) -> bool {
+    cases
+        .iter()
+        .any(|case| iterations_needed(case).is_some_and(|needed| needed <= 2 * case.rates().len()))
 }
 
 /// So many iterations are worth advising; more would take a quarter of an hour and longer.
@@ -357,28 +362,16 @@ pub fn advice(summary: &Summary, busy: Option<&str>) -> Vec<String> {
             .into(),
     };
     let mut advice = vec![who];
-    advice.extend(if !summary.test_cases.is_empty() {
-        advice_on_cases(&summary.test_cases, summary.control.as_ref())
-    } else if !compared(summary).is_empty() {
-        advice_on_comparisons(&compared(summary))
-    } else {
-        advice_on_trials()
+    let compared: Vec<&Comparison> = summary.comparisons().collect();
+    advice.extend(match summary.procedure.as_str() {
+        maxfwd::ID => advice_on_cases(&summary.test_cases, summary.control.as_ref()),
+        paired::ID => advice_on_comparisons(&compared),
+        _ => advice_on_trials(),
     });
     advice
 }
 
-/// All differences of configurations that a run has.
-fn compared(summary: &Summary) -> Vec<&Comparison> {
-    let found = summary.cases.iter().flat_map(|case| &case.outcomes);
-    let points = found.flat_map(|outcome| match &outcome.found {
-        Found::Paired(found) => &found.points[..],
-        _ => &[],
-    });
-    let of_cases = points.map(|point| &point.comparison);
-    summary.comparisons.iter().chain(of_cases).collect()
-}
-
-fn advice_on_cases(cases: &[CaseSummary], control: Option<&Comparison>) -> Vec<String> {
+fn advice_on_cases(cases: &[TestCase], control: Option<&Comparison>) -> Vec<String> {
     let shown = control.and_then(|control| control.detectable_percent);
     let shown = shown.map_or(String::new(), |percent| {
         format!("; even the whole iterations of this run would have shown {percent:.1} %, and slices detect smaller differences")
@@ -394,10 +387,7 @@ fn advice_on_cases(cases: &[CaseSummary], control: Option<&Comparison>) -> Vec<S
             needed.next_multiple_of(5)
         ));
     }
-    if cases
-        .iter()
-        .any(|case| case.iterations_pps.len() < FEWEST_VALUES)
-    {
+    if cases.iter().any(|case| case.rates().len() < FEWEST_VALUES) {
         advice.push("longer trials find more quiet windows: --trial 5s".into());
     }
     advice
@@ -510,11 +500,16 @@ pub fn contradictions(outcomes: &[Outcome]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::outcome::{Compliance, FrameLoss, LossPoint, Throughput};
+    use fwdlab_model::campaign::Case;
+    use fwdlab_model::outcome::{
+        Compliance, FrameLoss, LossPoint, Paired, PairedPoint, Throughput,
+    };
+    use fwdlab_model::test_case::Iteration;
     use fwdlab_model::units::FrameSize;
     use fwdlab_model::variant::Variant;
 
     use super::*;
+    use crate::campaign::summarise;
     use crate::maxfwd::compared;
 
     /// What came back whole is a result on the noisiest machine; what lost a frame, or timed one, is not.
@@ -574,16 +569,34 @@ mod tests {
         assert_eq!(of_values(&[0.0; 5], "iteration"), None);
     }
 
-    fn case(iterations_pps: Vec<f64>) -> CaseSummary {
-        let stream = fwdlab_model::trial::Stream::new(
-            fwdlab_model::trial::IpVersion::Ipv4,
-            FrameSize::MIN,
-            1,
-        );
-        let mut case = crate::maxfwd::summarise(&[stream.unwrap()], &[]).remove(0);
-        case.iterations_pps = iterations_pps;
-        case.doubt = of_rates(&case);
-        case
+    fn case(rates: Vec<f64>) -> TestCase {
+        let found = |rate| Outcome {
+            found: Found::Maxfwd(Box::new(Maxfwd {
+                forwarding_rate_pps: Some(rate),
+                ..Maxfwd::default()
+            })),
+            frame_size_bytes: FrameSize::MIN,
+            variant: Default::default(),
+            verdict: String::new(),
+            answered: true,
+            compliance: Default::default(),
+            warnings: Vec::new(),
+            trials: 1,
+        };
+        let iterations = rates.into_iter().map(|rate| Iteration {
+            outcomes: vec![found(rate)],
+            ..Iteration::default()
+        });
+        summarise(String::new(), &of_64_bytes(), iterations.collect())
+    }
+
+    fn of_64_bytes() -> Case {
+        let ipv4 = fwdlab_model::trial::IpVersion::Ipv4;
+        Case {
+            configuration: "plain".into(),
+            stream: fwdlab_model::trial::Stream::new(ipv4, FrameSize::MIN, 1).unwrap(),
+            variant: Default::default(),
+        }
     }
 
     #[test]
@@ -609,7 +622,7 @@ mod tests {
     fn advice_says_who_is_busy_and_what_still_works() {
         let noisy = case(vec![500e3, 620e3, 740e3, 560e3, 680e3]);
         let busy = Some("cargo (4711) 93 % of a CPU");
-        let noisy = of(vec![noisy], Vec::new(), Noise::default());
+        let noisy = of(vec![noisy], Noise::default());
         let told = advice(&noisy, busy).join("\n");
         for words in ["cargo (4711)", "--vs", "-n 20"] {
             assert!(told.contains(words), "{words}: {told}");
@@ -617,25 +630,47 @@ mod tests {
         let told = advice(&noisy, None).join("\n");
         assert!(told.contains("no other process"), "{told}");
         let quiet = case(vec![620e3, 621e3, 619e3]);
-        let quiet = of(vec![quiet], Vec::new(), Noise::default());
+        let quiet = of(vec![quiet], Noise::default());
         assert!(advice(&quiet, busy).is_empty());
     }
 
-    fn of(test_cases: Vec<CaseSummary>, comparisons: Vec<Comparison>, noise: Noise) -> Summary {
+    fn of(test_cases: Vec<TestCase>, noise: Noise) -> Summary {
         Summary {
             format: 0,
             run: String::new(),
-            procedure: String::new(),
+            procedure: match test_cases.first() {
+                Some(case) if case.windows().is_some() => maxfwd::ID,
+                Some(_) => paired::ID,
+                None => "",
+            }
+            .into(),
             test_cases,
             control: None,
-            comparisons,
             imported: Vec::new(),
-            outcomes: Vec::new(),
-            cases: Vec::new(),
             noise,
             warnings: Vec::new(),
             imix_estimate_l2_bps: None,
         }
+    }
+
+    /// A test case that slices compared.
+    fn compared_case(comparison: Comparison) -> TestCase {
+        let mut case = case(vec![1.0]);
+        case.figures.clear();
+        case.doubt.clone_from(&comparison.doubt);
+        let found = Paired {
+            reference: "plain".into(),
+            parameter: None,
+            points: vec![PairedPoint {
+                value: None,
+                comparison,
+                cost_ns: None,
+                cost_interval_ns: None,
+            }],
+            slope: None,
+        };
+        case.outcomes[0].found = Found::Paired(found);
+        case
     }
 
     /// An interval of nine values narrows to half with 36, and 36 go round three places.
@@ -647,7 +682,7 @@ mod tests {
         undecided.doubt = of_comparison(&undecided);
         let told = |c: &Comparison| {
             let noise = of_comparisons(std::slice::from_ref(c), c, String::new());
-            advice(&of(Vec::new(), vec![c.clone()], noise), None).join("\n")
+            advice(&of(vec![compared_case(c.clone())], noise), None).join("\n")
         };
         let words = told(&undecided);
         assert!(words.contains("--rebuilds 36"), "{words}");
@@ -660,7 +695,7 @@ mod tests {
             too_noisy: true,
             ..Noise::default()
         };
-        let search = advice(&of(Vec::new(), Vec::new(), noise), Some("cargo")).join("\n");
+        let search = advice(&of(Vec::new(), noise), Some("cargo")).join("\n");
         assert!(search.contains("cargo") && search.contains("fwdlab quick"));
     }
 

@@ -5,9 +5,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::campaign_outcome::Iteration;
 use crate::facts::Facts;
 use crate::result::{RunInfo, Summary, TrialRecord};
+use crate::test_case::Iteration;
 use crate::trial::Stream;
 
 /// One event.

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod campaign;
-pub mod campaign_outcome;
 pub mod comparison;
 pub mod energy;
 pub mod event;
@@ -27,6 +26,7 @@ pub mod reset;
 pub mod result;
 pub mod search;
 pub mod series;
+pub mod test_case;
 pub mod trial;
 mod typed;
 pub mod units;

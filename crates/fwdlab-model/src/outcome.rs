@@ -7,7 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
+use crate::loss::Ledger;
+use crate::probe::ApartStratum;
 use crate::procedure::{Delays, Interval};
+use crate::result::Stratum;
 use crate::search::SearchOutcome;
 use crate::units::FrameSize;
 use crate::variant::{DirectionCounts, Variant};
@@ -105,13 +108,13 @@ pub enum Found {
     /// Loads that meet goals.
     Mlrsearch(SearchOutcome),
     /// What comes out in overload, by quiet windows.
-    Maxfwd(Maxfwd),
+    Maxfwd(Box<Maxfwd>),
     /// What configurations cost beside a reference DUT.
     Paired(Paired),
 }
 
-/// The forwarding rate of quiet windows.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The forwarding rate of quiet windows: of one trial, or of all iterations together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Maxfwd {
     /// Median forwarding rate of the quiet windows; absent when they were too few.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,16 +122,38 @@ pub struct Maxfwd {
     /// The same of all windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarding_rate_ungated_pps: Option<f64>,
-    /// What was offered in the windows that count.
-    pub offered_load_pps: f64,
-    /// Quiet windows.
-    pub windows: u32,
-    /// Windows beside which the machine was not quiet.
-    pub windows_not_quiet: u32,
+    /// Coefficient of variation of that over iterations, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variation_ungated_percent: Option<f64>,
+    /// What was offered in the windows that count: never below the forwarding rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_load_pps: Option<f64>,
+    /// Offered less than 1.1 times what was forwarded: the DUT may forward more.
+    #[serde(default)]
+    pub not_saturated: bool,
+    /// Lost over sent, whole trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_loss_ratio: Option<f64>,
+    /// What became of every frame.
+    #[serde(flatten)]
+    pub ledger: Ledger,
+    /// Quiet windows, which count.
+    pub quiet: Stratum,
+    /// Windows beside which the DUT's CPU was contended.
+    pub contended: Stratum,
+    /// Windows in another state of the machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<ApartStratum>,
     /// Windows in which the load was not offered.
     pub windows_not_offered: u32,
-    /// Offered less than 1.1 times what was forwarded: the DUT may forward more.
-    pub not_saturated: bool,
+}
+
+impl Maxfwd {
+    /// All windows, whatever came of them.
+    pub fn windows(&self) -> u32 {
+        let apart = ApartStratum::windows(&self.apart);
+        self.quiet.windows + self.contended.windows + apart + self.windows_not_offered
+    }
 }
 
 /// What a configuration costs beside a reference DUT, by slices of traffic in turns.
@@ -708,6 +733,32 @@ pub struct Figure {
     pub value: f64,
 }
 
+impl Figure {
+    /// Which way it is better: times and losses are better when they are lower, rates, bursts and gains of a configuration when they
+    /// are higher.
+    pub fn better(&self) -> Better {
+        match self.unit {
+            Unit::FramesPerSecond | Unit::Frames => Better::Higher,
+            Unit::Nanoseconds | Unit::Seconds => Better::Lower,
+            Unit::Percent if self.name.starts_with("difference") => Better::Higher,
+            Unit::Percent => Better::Lower,
+        }
+    }
+}
+
+/// The figure of [`Maxfwd`], and of what else tells what came out.
+pub const FORWARDING_RATE: &str = "forwarding rate";
+
+/// Which way a figure is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// More is better: rates, and what a DUT can buffer.
+    Higher,
+    /// Less is better: delays, losses, costs.
+    Lower,
+}
+
 /// Units of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {
@@ -834,7 +885,7 @@ impl Outcome {
                     Found::Plr(_) => "critical load",
                     Found::Mrr(_) => "receive rate",
                     Found::Trial(_) | Found::ForwardingRate(_) | Found::Maxfwd(_) => {
-                        "forwarding rate"
+                        FORWARDING_RATE
                     }
                     other => other.procedure(),
                 };

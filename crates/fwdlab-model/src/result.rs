@@ -6,7 +6,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::campaign_outcome::CaseOutcome;
 use crate::comparison::Comparison;
 use crate::facts::Facts;
 use crate::import::ImportedCase;
@@ -14,6 +13,7 @@ use crate::loss::{Counters, Ledger};
 use crate::outcome::Outcome;
 use crate::probe::{ApartStratum, MachineState, Reading};
 use crate::procedure::Asked;
+use crate::test_case::TestCase;
 use crate::trial::Stream;
 use crate::variant::{DirectionCounts, Variant};
 
@@ -125,61 +125,6 @@ pub struct TrialRecord {
     pub validity: Validity,
 }
 
-/// The result of one test case over its iterations.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CaseSummary {
-    /// Name of the test case.
-    pub test_case: String,
-    /// What was sent.
-    #[serde(flatten)]
-    pub stream: Stream,
-    /// Forwarding rates of the valid iterations, in order.
-    pub iterations_pps: Vec<f64>,
-    /// Iterations that were invalid or had no result.
-    pub iterations_invalid: u32,
-    /// Median of the iterations.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub forwarding_rate_pps: Option<f64>,
-    /// Half of the 95 % confidence interval of the mean, Student; absent below three iterations.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_half_width_pps: Option<f64>,
-    /// Coefficient of variation between iterations.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub variation_percent: Option<f64>,
-    /// Median over iterations without the gate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub forwarding_rate_ungated_pps: Option<f64>,
-    /// Coefficient of variation between iterations without the gate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub variation_ungated_percent: Option<f64>,
-    /// Median offered load of the iterations and windows that the forwarding rate comes from: never below it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub offered_load_pps: Option<f64>,
-    /// In most iterations the generator was the limit: the DUT may forward more.
-    #[serde(default)]
-    pub not_saturated: bool,
-    /// Lost over sent in these iterations, whole trials.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub frame_loss_ratio: Option<f64>,
-    /// Their ledgers added up.
-    #[serde(flatten)]
-    pub ledger: Ledger,
-    /// Windows of all valid iterations.
-    pub quiet: Stratum,
-    /// Windows of all valid iterations.
-    pub contended: Stratum,
-    /// Windows of all valid iterations in another state of the machine.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub apart: Vec<ApartStratum>,
-    /// Windows of all valid iterations.
-    pub windows_not_offered: u32,
-    /// What makes a reader doubt the number.
-    pub warnings: Vec<String>,
-    /// Why the forwarding rate is not to be relied on: its own iterations or windows were too noisy, or too few. Absent when it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub doubt: Option<String>,
-}
-
 /// How quiet the machine was.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Noise {
@@ -197,7 +142,7 @@ pub struct Noise {
     pub quiet_percent: Option<f64>,
     /// The whole verdict in one sentence.
     pub verdict: String,
-    /// None of the figures can be relied on. Where only some cannot, their test cases say so ([`CaseSummary::doubt`]).
+    /// None of the figures can be relied on. Where only some cannot, their test cases say so ([`TestCase::doubt`]).
     pub too_noisy: bool,
     /// Why, each in a few words; empty when not too noisy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -216,22 +161,15 @@ pub struct Summary {
     pub run: String,
     /// Id of the procedure: `maxfwd`, `paired` or `mlrsearch`; for imported runs the archive's.
     pub procedure: String,
-    /// One per test case, in the order of the plan; empty for a paired comparison.
-    pub test_cases: Vec<CaseSummary>,
+    /// What was found, one per test case, in the order of the plan.
+    #[serde(default)]
+    pub test_cases: Vec<TestCase>,
     /// The A/A control: the first test case measured twice in every block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Comparison>,
-    /// Paired comparisons of configurations with the plain DUT.
-    pub comparisons: Vec<Comparison>,
     /// Test cases of an archive; empty for measurements of our own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imported: Vec<ImportedCase>,
-    /// What procedures found, one per procedure and frame size.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outcomes: Vec<Outcome>,
-    /// What a campaign found, one per test case.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cases: Vec<CaseOutcome>,
     /// The state of the machine.
     pub noise: Noise,
     /// What makes a reader doubt the whole run.
@@ -246,8 +184,17 @@ impl Summary {
     pub fn is_quiet(&self) -> bool {
         !self.noise.too_noisy
             && self.test_cases.iter().all(|case| case.doubt.is_none())
-            && self.comparisons.iter().all(|c| c.doubt.is_none())
-            && self.cases.iter().all(|case| case.doubt.is_none())
+            && self.comparisons().all(|c| c.doubt.is_none())
+    }
+
+    /// What procedures found, test case after test case.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.test_cases.iter().flat_map(|case| &case.outcomes)
+    }
+
+    /// The differences from the reference DUT that slices found.
+    pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
+        self.test_cases.iter().flat_map(TestCase::comparisons)
     }
 }
 

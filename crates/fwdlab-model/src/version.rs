@@ -4,7 +4,7 @@
 //! change that an older reader would misread raises the number. It holds no migration code (`store` does).
 
 /// Version of the files of a run directory (`run.json`, `trials.jsonl`, `summary.json`, ...).
-pub const RUN_FORMAT: u32 = 2;
+pub const RUN_FORMAT: u32 = 3;
 
 /// Version of the events in `events.jsonl` and `--json-stream`.
-pub const EVENT_FORMAT: u32 = 2;
+pub const EVENT_FORMAT: u32 = 3;

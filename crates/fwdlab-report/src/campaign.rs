@@ -3,10 +3,10 @@
 //! For the terminal and for the page alike; what a procedure found in a test case is told by [`crate::procedures`]. Start with
 //! [`cases`] and [`text`].
 
-use fwdlab_model::campaign_outcome::{CaseFigure, CaseOutcome, Iteration};
 use fwdlab_model::comparison::Comparison;
-use fwdlab_model::outcome::{Found, Outcome, Paired, Unit};
+use fwdlab_model::outcome::{Better, Found, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
+use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::variant::Variant;
 
 use crate::markdown;
@@ -20,7 +20,7 @@ use crate::words::{self, several};
 const FAILURES: usize = 3;
 
 /// The answer: the first figure of the first test case, and how many more there are.
-pub(crate) fn headline(cases: &[CaseOutcome]) -> String {
+pub(crate) fn headline(cases: &[TestCase]) -> String {
     let failed = cases.iter().filter(|case| case.failures().next().is_some());
     let failed = match failed.count() {
         0 => String::new(),
@@ -48,8 +48,8 @@ pub(crate) fn headline(cases: &[CaseOutcome]) -> String {
 }
 
 /// The answer of slices: what a unit costs, or how the only configuration differs, or how many do.
-fn of_slices(all: &[CaseOutcome]) -> Option<String> {
-    let mut found = all.iter().filter_map(|case| Some((case, paired(case)?)));
+fn of_slices(all: &[TestCase]) -> Option<String> {
+    let mut found = all.iter().filter_map(|case| Some((case, case.slices()?)));
     let (case, first) = found.next()?;
     let more = match all.len() {
         1 => String::new(),
@@ -64,7 +64,7 @@ fn of_slices(all: &[CaseOutcome]) -> Option<String> {
         return Some(format!("{}: {finding}", case.case.configuration));
     }
     let points = || {
-        let found = all.iter().filter_map(paired);
+        let found = all.iter().filter_map(TestCase::slices);
         found.flat_map(|found| &found.points)
     };
     let compared: Vec<&Comparison> = points().map(|point| &point.comparison).collect();
@@ -72,9 +72,9 @@ fn of_slices(all: &[CaseOutcome]) -> Option<String> {
 }
 
 /// The name of a test case, without what is the same in all.
-pub(crate) fn label(case: &CaseOutcome, all: &[CaseOutcome]) -> String {
+pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
     let (stream, variant) = (&case.case.stream, &case.case.variant);
-    let differ = |same: &dyn Fn(&CaseOutcome) -> bool| !all.iter().all(same);
+    let differ = |same: &dyn Fn(&TestCase) -> bool| !all.iter().all(same);
     let mut parts = Vec::new();
     if differ(&|other| other.case.configuration == case.case.configuration) {
         parts.push(case.case.configuration.clone());
@@ -143,7 +143,7 @@ pub fn in_one_line(iteration: &Iteration) -> String {
 }
 
 /// One row per test case and figure.
-pub(crate) fn cases(all: &[CaseOutcome]) -> Table {
+pub(crate) fn cases(all: &[TestCase]) -> Table {
     let mut table = Table::new(vec![
         Column::left("test case", &["test_case"]),
         Column::left("figure", &["figure", "unit"]),
@@ -157,6 +157,7 @@ pub(crate) fn cases(all: &[CaseOutcome]) -> Table {
         let none = CaseFigure {
             name: String::new(),
             unit: Unit::FramesPerSecond,
+            better: Better::Higher,
             values: Vec::new(),
             median: 0.0,
             interval_half_width: None,
@@ -206,10 +207,10 @@ pub(crate) fn cases(all: &[CaseOutcome]) -> Table {
 }
 
 /// Differences from the reference DUT of all test cases, one row per test case and value; `None` for other procedures.
-pub(crate) fn differences(all: &[CaseOutcome]) -> Option<Table> {
+pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     let mut found = all
         .iter()
-        .flat_map(|case| paired(case).map(|paired| (case, paired)));
+        .flat_map(|case| case.slices().map(|found| (case, found)));
     let (_, first) = found.next()?;
     let mut columns = vec![Column::left("test case", &["test_case"])];
     let value = first.parameter.as_ref();
@@ -219,7 +220,7 @@ pub(crate) fn differences(all: &[CaseOutcome]) -> Option<Table> {
     let mut table = Table::new(columns);
     for case in all {
         let failed = case.failures().count();
-        for point in paired(case).into_iter().flat_map(|found| &found.points) {
+        for point in case.slices().into_iter().flat_map(|found| &found.points) {
             let mut cells = vec![Cell {
                 text: label(case, all),
                 raw: vec![case.test_case.clone()],
@@ -242,10 +243,10 @@ pub(crate) fn differences(all: &[CaseOutcome]) -> Option<Table> {
 }
 
 /// The same to be drawn, each under the name of its row: the test case, and the value of what was swept.
-pub(crate) fn named_differences(all: &[CaseOutcome]) -> Vec<Comparison> {
+pub(crate) fn named_differences(all: &[TestCase]) -> Vec<Comparison> {
     let mut named = Vec::new();
     for case in all {
-        let Some(found) = paired(case) else { continue };
+        let Some(found) = case.slices() else { continue };
         for point in &found.points {
             let value = found.parameter.as_ref().zip(point.value);
             let value = value.map_or(String::new(), |(what, value)| format!(", {what} {value}"));
@@ -258,21 +259,11 @@ pub(crate) fn named_differences(all: &[CaseOutcome]) -> Vec<Comparison> {
     named
 }
 
-/// What slices found in a test case.
-pub(crate) fn paired(case: &CaseOutcome) -> Option<&Paired> {
-    case.outcomes
-        .iter()
-        .find_map(|outcome| match &outcome.found {
-            Found::Paired(found) => Some(found),
-            _ => None,
-        })
-}
-
 /// What a unit of the swept parameter costs, by slices, for each test case.
-fn slopes(all: &[CaseOutcome]) -> Vec<String> {
+fn slopes(all: &[TestCase]) -> Vec<String> {
     let mut told = Vec::new();
     for case in all {
-        if let Some(found) = paired(case)
+        if let Some(found) = case.slices()
             && let (Some(slope), Some(parameter)) = (&found.slope, &found.parameter)
         {
             told.push(format!(
@@ -286,7 +277,7 @@ fn slopes(all: &[CaseOutcome]) -> Vec<String> {
 }
 
 /// Why iterations have no result.
-pub(crate) fn failures(all: &[CaseOutcome]) -> Vec<String> {
+pub(crate) fn failures(all: &[TestCase]) -> Vec<String> {
     let mut told = Vec::new();
     for case in all {
         let failures: Vec<(u32, &str)> = case.failures().collect();
@@ -310,7 +301,7 @@ pub(crate) fn failures(all: &[CaseOutcome]) -> Vec<String> {
 }
 
 /// What the procedure's outcomes of a test case say beyond its figures: warnings, each once.
-pub(crate) fn doubts(all: &[CaseOutcome]) -> Vec<String> {
+pub(crate) fn doubts(all: &[TestCase]) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for case in all {
         for doubt in procedures::doubts(&case.outcomes) {
@@ -321,7 +312,7 @@ pub(crate) fn doubts(all: &[CaseOutcome]) -> Vec<String> {
 }
 
 /// Labels of the standards, each once.
-pub(crate) fn methods(all: &[CaseOutcome]) -> Vec<String> {
+pub(crate) fn methods(all: &[TestCase]) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for method in all
         .iter()
@@ -336,7 +327,7 @@ pub(crate) fn methods(all: &[CaseOutcome]) -> Vec<String> {
 
 /// The summary in the terminal.
 pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
-    let all = &summary.cases;
+    let all = &summary.test_cases;
     let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
     let table = differences(all).unwrap_or_else(|| cases(all));
@@ -371,7 +362,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
 
 /// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
-    let all = &summary.cases;
+    let all = &summary.test_cases;
     let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
     let control = summary.control.iter().map(words::control_words);
     named("cost", slopes(all))
@@ -389,7 +380,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
 
 /// The result as Markdown, below its headline.
 pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
-    let all = &summary.cases;
+    let all = &summary.test_cases;
     let mut text = markdown::table(&differences(all).unwrap_or_else(|| cases(all)));
     text.push('\n');
     for (name, sentence) in sentences(info, summary) {

@@ -3,41 +3,58 @@
 //! It decides which columns there are and what stands in them; how they look is the renderers' business. Start with
 //! [`cases`] and [`comparisons`].
 
+use fwdlab_model::campaign::PLAIN;
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
-use fwdlab_model::result::{CaseSummary, Summary, TrialRecord};
+use fwdlab_model::result::{Summary, TrialRecord};
 
 use crate::number::{Prefix, clock, count, difference, interval, p_value, percent, share};
 use crate::table::{Cell, Column, Mark, Table};
-use crate::words::{self, Labels};
+use crate::words::{self, Labels, Rated, Shape};
 
 fn optional_raw<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// The prefix for all forwarding rates of the test cases.
-pub(crate) fn prefix(cases: &[CaseSummary]) -> Prefix {
-    Prefix::for_largest(cases.iter().filter_map(|case| case.forwarding_rate_pps))
+pub(crate) fn prefix(cases: &[Rated<'_>]) -> Prefix {
+    Prefix::for_largest(
+        cases
+            .iter()
+            .filter_map(|case| case.found.forwarding_rate_pps),
+    )
 }
 
-/// The test cases for people: without the IP version where all have the same.
+/// The test cases for people: without the configuration, the profile and the IP version where all have the same.
 pub(crate) fn cases(summary: &Summary) -> Table {
     let mut table = all_of_cases(summary);
-    if !Labels::of(&summary.test_cases).ip_version {
-        table.remove("IP");
+    let all = words::rated(summary);
+    let labels = Labels::of(&all);
+    for (head, is_shown) in [
+        ("configuration", labels.configuration),
+        (
+            "profile",
+            all.iter()
+                .any(|case| case.case.case.variant.profile.is_some()),
+        ),
+        ("IP", labels.ip_version),
+    ] {
+        if !is_shown {
+            table.remove(head);
+        }
     }
     table
 }
 
 /// One row per test case: what was offered, what came back, what was lost. Always the same columns.
 pub(crate) fn all_of_cases(summary: &Summary) -> Table {
-    let prefix = prefix(&summary.test_cases);
-    let offered = summary
-        .test_cases
-        .iter()
-        .filter_map(|case| case.offered_load_pps);
+    let all = words::rated(summary);
+    let prefix = prefix(&all);
+    let offered = all.iter().filter_map(|case| case.found.offered_load_pps);
     let offered_prefix = Prefix::for_largest(offered);
     let mut table = Table::new(vec![
+        Column::left("configuration", &["configuration"]),
+        Column::left("profile", &["profile"]),
         Column::right("size", &["frame_size_bytes"]),
         Column::right("flows", &["flows"]),
         Column::left("IP", &["ip_version"]),
@@ -49,11 +66,13 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
         Column::right("loss", &["frame_loss_ratio"]),
         Column::right("used", &["iterations", "iterations_invalid"]),
     ]);
-    for case in &summary.test_cases {
-        let stream = &case.stream;
+    for case in &all {
+        let (stream, found) = (case.stream, &case.found);
         let ip_version = stream.ip_version.to_string();
-        let used = case.iterations_pps.len() as u64;
+        let (used, failed) = (case.rates.len(), case.case.failures().count());
         let cells = vec![
+            Cell::text(case.case.case.configuration.clone()),
+            Cell::text(case.case.case.variant.profile.clone().unwrap_or_default()),
             Cell::number(
                 format!("{} B", stream.frame_size_bytes),
                 stream.frame_size_bytes,
@@ -63,12 +82,12 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
                 raw: vec![ip_version.to_lowercase()],
                 text: ip_version,
             },
-            Cell::optional(case.offered_load_pps, "-", |pps| offered_prefix.rate(pps)),
+            Cell::optional(found.offered_load_pps, "-", |pps| offered_prefix.rate(pps)),
             forwarding_rate(case, prefix),
-            Cell::optional(case.frame_loss_ratio, "-", |ratio| percent(100.0 * ratio)),
+            Cell::optional(found.frame_loss_ratio, "-", |ratio| percent(100.0 * ratio)),
             Cell {
-                text: format!("{used}/{}", used + u64::from(case.iterations_invalid)),
-                raw: vec![used.to_string(), case.iterations_invalid.to_string()],
+                text: format!("{used}/{}", used + failed),
+                raw: vec![used.to_string(), failed.to_string()],
             },
         ];
         table.push(Mark::None, cells);
@@ -76,15 +95,16 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
     table
 }
 
-fn forwarding_rate(case: &CaseSummary, prefix: Prefix) -> Cell {
-    let text = match (case.forwarding_rate_pps, case.interval_half_width_pps) {
-        _ if words::does_not_forward(&case.ledger) => "does not forward".into(),
+fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
+    let found = &case.found;
+    let text = match (found.forwarding_rate_pps, case.half_width) {
+        _ if words::does_not_forward(&found.ledger) => "does not forward".into(),
         (None, _) => "no result".into(),
         (Some(pps), None) => prefix.rate(pps),
         (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
     };
     // The warning of the test case says why.
-    let text = if case.not_saturated && case.forwarding_rate_pps.is_some() {
+    let text = if found.not_saturated && found.forwarding_rate_pps.is_some() {
         format!(">= {text}")
     } else {
         text
@@ -92,16 +112,17 @@ fn forwarding_rate(case: &CaseSummary, prefix: Prefix) -> Cell {
     Cell {
         text,
         raw: vec![
-            optional_raw(case.forwarding_rate_pps),
-            optional_raw(case.interval_half_width_pps),
+            optional_raw(found.forwarding_rate_pps),
+            optional_raw(case.half_width),
         ],
     }
 }
 
 /// Gated beside ungated, per test case.
 pub(crate) fn noise(summary: &Summary) -> Table {
-    let prefix = prefix(&summary.test_cases);
-    let labels = Labels::of(&summary.test_cases);
+    let all = words::rated(summary);
+    let prefix = prefix(&all);
+    let labels = Labels::of(&all);
     let mut table = Table::new(vec![
         Column::left("test case", &["test_case"]),
         Column::right("quiet", &["quiet_pps"]),
@@ -116,19 +137,25 @@ pub(crate) fn noise(summary: &Summary) -> Table {
     let rate = |value: Option<f64>| Cell::optional(value, "-", |pps| prefix.rate(pps));
     let variation = |value: Option<f64>| Cell::optional(value, "-", percent);
     let windows = |number: u32| Cell::number(count(number), number);
-    for case in &summary.test_cases {
+    for case in &all {
+        let found = &case.found;
         table.push(
             Mark::None,
             vec![
-                Cell::text(labels.label(&case.stream)),
-                rate(case.quiet.forwarding_rate_pps.or(case.forwarding_rate_pps)),
+                Cell::text(labels.label(case)),
+                rate(
+                    found
+                        .quiet
+                        .forwarding_rate_pps
+                        .or(found.forwarding_rate_pps),
+                ),
                 variation(case.variation_percent),
-                windows(case.quiet.windows),
-                rate(case.contended.forwarding_rate_pps),
-                windows(case.contended.windows),
-                rate(case.forwarding_rate_ungated_pps),
-                variation(case.variation_ungated_percent),
-                windows(case.windows_not_offered),
+                windows(found.quiet.windows),
+                rate(found.contended.forwarding_rate_pps),
+                windows(found.contended.windows),
+                rate(found.forwarding_rate_ungated_pps),
+                variation(found.variation_ungated_percent),
+                windows(found.windows_not_offered),
             ],
         );
     }
@@ -220,24 +247,18 @@ pub(crate) type Fate = (String, Ledger);
 
 /// The ledgers in which anything was sent: one per test case, or one per configuration added up over the rebuilds.
 pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> {
-    let all: Vec<Fate> = if summary.test_cases.is_empty() {
-        let names = summary.comparisons.iter().map(|c| match c.control {
-            true => "A/A control",
-            false => c.configuration.as_str(),
-        });
-        std::iter::once("plain DUT")
-            .chain(names)
-            .enumerate()
-            .map(|(index, name)| {
-                let ledgers = rebuilds.iter().filter_map(|r| r.ledgers.get(index));
-                (name.to_owned(), Ledger::total(ledgers))
-            })
-            .collect()
-    } else {
-        let labels = Labels::of(&summary.test_cases);
-        let fate = |case: &CaseSummary| (labels.label(&case.stream), case.ledger.clone());
-        summary.test_cases.iter().map(fate).collect()
-    };
+    let rated = words::rated(summary);
+    let labels = Labels::of(&rated);
+    let of_windows = rated
+        .iter()
+        .map(|case| (labels.label(case), case.found.ledger.clone()));
+    let names = rebuilds.iter().map(|r| r.ledgers.len()).max().unwrap_or(0);
+    let of_slices = (0..names).map(|index| {
+        let ledgers = rebuilds.iter().filter_map(|r| r.ledgers.get(index));
+        (dut_name(summary, rebuilds, index), Ledger::total(ledgers))
+    });
+    let of_slices = of_slices.filter(|_| Shape::of(summary) == Shape::Slices);
+    let all: Vec<Fate> = of_windows.chain(of_slices).collect();
     all.into_iter()
         .filter(|(_, ledger)| ledger.frames_sent > 0)
         .collect()
@@ -474,7 +495,7 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
 }
 
 /// Every rebuild, in order: differences of the configurations, which place they stood in, validity.
-pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
+pub(crate) fn rebuilds(rebuilds: &[RebuildRecord]) -> Table {
     let mut columns = vec![
         Column::right("rebuild", &["rebuild"]),
         Column::left("validity", &["validity"]),
@@ -490,15 +511,7 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
         .max()
         .unwrap_or(0);
     for index in 1..configurations {
-        let control = summary
-            .comparisons
-            .get(index - 1)
-            .is_some_and(|c| c.control);
-        let head = if control {
-            "control".into()
-        } else {
-            format!("#{index}")
-        };
+        let head = place_name(index);
         columns.push(Column::right(&head, &["difference_percent"]));
     }
     columns.extend([
@@ -516,7 +529,7 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
         let places: Vec<String> = rebuild
             .places
             .iter()
-            .map(|&p| configuration_name(summary, p))
+            .map(|&place| place_name(place as usize))
             .collect();
         let plain = rebuild.forwarding_rate_pps.first().copied();
         let mut cells = vec![
@@ -548,15 +561,28 @@ pub(crate) fn rebuilds(summary: &Summary, rebuilds: &[RebuildRecord]) -> Table {
     table
 }
 
-/// How a configuration is called where its command has no room: `plain`, `control`, `#1`.
-pub(crate) fn configuration_name(summary: &Summary, index: u32) -> String {
-    let comparison = (index as usize)
-        .checked_sub(1)
-        .and_then(|i| summary.comparisons.get(i));
-    match comparison {
-        None if index == 0 => "plain".into(),
-        Some(c) if c.control => "control".into(),
-        _ => format!("#{index}"),
+/// How a DUT of a row is called where its command has no room: `plain`, `control`, `#1`.
+pub(crate) fn place_name(index: usize) -> String {
+    match index {
+        0 => "plain".into(),
+        1 => "control".into(),
+        other => format!("#{}", other - 1),
+    }
+}
+
+/// What a DUT of a row is.
+fn dut_name(summary: &Summary, rebuilds: &[RebuildRecord], index: usize) -> String {
+    let known = rebuilds.iter().find_map(|r| r.compared.get(index));
+    match (index, known) {
+        (1, _) => "A/A control".into(),
+        (0, Some(dut)) if dut.configuration != PLAIN => dut.configuration.clone(),
+        (0, _) => "plain DUT".into(),
+        (_, Some(dut)) => dut.configuration.clone(),
+        (_, None) => {
+            let mut compared = summary.comparisons();
+            let name = compared.nth(index - 2).map(|c| c.configuration.clone());
+            name.unwrap_or_else(|| place_name(index))
+        }
     }
 }
 

@@ -6,26 +6,30 @@ use fwdlab_model::result::Summary;
 
 use crate::content;
 use crate::table::Table;
+use crate::words::Shape;
 
 /// The results of a run: one line per configuration of a paired comparison, per goal of a search, or per row of the tables of
 /// procedures, which share their columns, or per figure of a campaign's test case; else one per test case.
 pub fn summary(summary: &Summary) -> String {
     if !summary.imported.is_empty() {
-        table(&crate::imported::cases(summary))
-    } else if !summary.cases.is_empty() {
-        let all = &summary.cases;
-        table(&crate::campaign::differences(all).unwrap_or_else(|| crate::campaign::cases(all)))
-    } else if !summary.outcomes.is_empty() {
-        let (fields, rows) = crate::procedures::one_table(&summary.outcomes);
-        let rows = rows
-            .iter()
-            .map(|row| line(row.iter().map(String::as_str)))
-            .collect::<String>();
-        line(fields.into_iter()) + &rows
-    } else if summary.test_cases.is_empty() {
-        table(&content::comparisons(summary))
-    } else {
-        table(&content::all_of_cases(summary))
+        return table(&crate::imported::cases(summary));
+    }
+    match Shape::of(summary) {
+        Shape::Windows => table(&content::all_of_cases(summary)),
+        Shape::Slices => table(&content::comparisons(summary)),
+        Shape::Campaign => {
+            let all = &summary.test_cases;
+            table(&crate::campaign::differences(all).unwrap_or_else(|| crate::campaign::cases(all)))
+        }
+        Shape::Procedures => {
+            let outcomes: Vec<_> = summary.outcomes().cloned().collect();
+            let (fields, rows) = crate::procedures::one_table(&outcomes);
+            let rows = rows
+                .iter()
+                .map(|row| line(row.iter().map(String::as_str)))
+                .collect::<String>();
+            line(fields.into_iter()) + &rows
+        }
     }
 }
 

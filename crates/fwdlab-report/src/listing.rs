@@ -2,12 +2,14 @@
 //!
 //! It is given what the store knows and finds no run itself. Start with [`table`]; [`result`] is the line.
 
+use fwdlab_model::comparison::Comparison;
 use fwdlab_model::import::ImportedCase;
-use fwdlab_model::outcome::{Figure, Found, Outcome, Unit};
+use fwdlab_model::outcome::{Found, Outcome, Unit};
 use fwdlab_model::result::Summary;
 
 use crate::number::{bits_per_second, counted, delay, percent, rate, rate_with_interval, seconds};
 use crate::table::{Cell, Column, Mark, Table, shorten};
+use crate::words::Shape;
 
 /// Columns of a result: longer ones are cut.
 const RESULT_WIDTH: usize = 100;
@@ -66,77 +68,71 @@ pub fn result(summary: &Summary) -> String {
         0 | 1 => String::new(),
         _ => format!(", {} more", all - 1),
     };
-    let mut line = if let Some(comparison) = summary.comparisons.first() {
-        let difference = match (comparison.difference_percent, comparison.interval_percent) {
-            (Some(difference), Some([lower, upper])) => {
-                format!("{difference:+.2} % ± {:.2}", (upper - lower) / 2.0)
-            }
-            (Some(difference), None) => format!("{difference:+.2} %"),
-            (None, _) => "no result".to_owned(),
-        };
-        let all = summary.comparisons.len();
-        // a configuration may be several lines of commands
-        let words: Vec<&str> = comparison.configuration.split_whitespace().collect();
-        format!("{}: {difference}{}", words.join(" "), more(all))
-    } else if let Some(case) = summary.imported.first() {
+    let outcomes: Vec<&Outcome> = summary.outcomes().collect();
+    let cases = &summary.test_cases;
+    let mut line = if let Some(case) = summary.imported.first() {
         let found = imported(case);
         format!("{} {found}{}", case.test_case, more(summary.imported.len()))
-    } else if let Some(case) = summary.cases.first() {
-        let figure = case.figures.first().map(|figure| {
-            let value = value(figure.unit, figure.median, figure.interval_half_width);
-            format!("{} {value}", figure.name)
-        });
-        let failed = || case.failures().next().map(|(_, why)| why.to_owned());
-        let found = figure.or_else(failed).unwrap_or_else(|| "no result".into());
-        format!("{} {found}{}", case.test_case, more(summary.cases.len()))
-    } else if let Some(case) = summary.test_cases.first() {
-        let rate = match case.forwarding_rate_pps {
-            Some(pps) => rate_with_interval(pps, case.interval_half_width_pps),
-            None => "no result".to_owned(),
-        };
-        format!(
-            "{} {rate}{}",
-            case.test_case,
-            more(summary.test_cases.len())
-        )
-    } else if let [
-        Outcome {
-            found: Found::Mlrsearch(found),
-            ..
-        },
-    ] = &summary.outcomes[..]
-    {
-        crate::search::headline(found)
-    } else if let Some(outcome) = summary.outcomes.first() {
-        let figures = outcome.figures();
-        let found = match figures.first() {
-            Some(Figure {
-                name,
-                unit,
-                value: found,
-            }) => {
-                let what = match outcome.found.procedure() {
-                    procedure if procedure == name => name.clone(),
-                    procedure => format!("{procedure}: {name}"),
-                };
-                let value = value(*unit, *found, None);
-                format!("{what} at {} B {value}", outcome.frame_size_bytes)
-            }
-            None => format!(
-                "{} at {} B: {}",
-                outcome.found.procedure(),
-                outcome.frame_size_bytes,
-                outcome.verdict
-            ),
-        };
-        format!("{found}{}", more(summary.outcomes.len()))
     } else {
-        "no result".to_owned()
+        match (Shape::of(summary), cases.first(), &outcomes[..]) {
+            (_, None, _) => "no result".to_owned(),
+            (Shape::Slices, Some(case), _) => {
+                let difference = case.comparisons().next().map(difference);
+                // a configuration may be several lines of commands
+                let words: Vec<&str> = case.case.configuration.split_whitespace().collect();
+                let found = difference.unwrap_or_else(|| "no result".into());
+                format!("{}: {found}{}", words.join(" "), more(cases.len()))
+            }
+            (Shape::Procedures, _, [first, ..]) => of_outcome(first, outcomes.len(), more),
+            (arranged, Some(case), _) => {
+                let figure = case.figures.first().map(|figure| {
+                    let value = value(figure.unit, figure.median, figure.interval_half_width);
+                    match arranged {
+                        Shape::Windows => value,
+                        _ => format!("{} {value}", figure.name),
+                    }
+                });
+                let failed = || case.failures().next().map(|(_, why)| why.to_owned());
+                let found = figure.or_else(failed).unwrap_or_else(|| "no result".into());
+                format!("{} {found}{}", case.test_case, more(cases.len()))
+            }
+        }
     };
     if !summary.is_quiet() {
         line.push_str("; the machine was too noisy");
     }
     line
+}
+
+fn difference(comparison: &Comparison) -> String {
+    match (comparison.difference_percent, comparison.interval_percent) {
+        (Some(difference), Some([lower, upper])) => {
+            format!("{difference:+.2} % ± {:.2}", (upper - lower) / 2.0)
+        }
+        (Some(difference), None) => format!("{difference:+.2} %"),
+        (None, _) => "no result".to_owned(),
+    }
+}
+
+/// What a procedure found first.
+fn of_outcome(outcome: &Outcome, all: usize, more: impl Fn(usize) -> String) -> String {
+    if let (Found::Mlrsearch(found), 1) = (&outcome.found, all) {
+        return crate::search::headline(found);
+    }
+    let figures = outcome.figures();
+    let (procedure, size) = (outcome.found.procedure(), outcome.frame_size_bytes);
+    let found = match figures.first() {
+        Some(figure) => {
+            let what = match procedure == figure.name {
+                true => figure.name.clone(),
+                false => format!("{procedure}: {}", figure.name),
+            };
+            let value = value(figure.unit, figure.value, None);
+            format!("{what} at {size} B {value}")
+        }
+        None => format!("{procedure} at {size} B: {}", outcome.verdict),
+    };
+    format!("{found}{}", more(all))
 }
 
 fn imported(case: &ImportedCase) -> String {
@@ -165,12 +161,20 @@ mod tests {
 
     fn line(edit: serde_json::Value) -> String {
         let mut summary = serde_json::json!({
-            "format": 1, "run": "r", "procedure": "p", "test_cases": [], "comparisons": [], "warnings": [],
+            "format": 3, "run": "r", "procedure": "p", "test_cases": [], "warnings": [],
             "noise": { "calibration": "", "verdict": "", "too_noisy": false },
         });
         let whole = summary.as_object_mut().unwrap();
         whole.extend(edit.as_object().unwrap().clone());
         result(&serde_json::from_value(summary).unwrap())
+    }
+
+    /// A test case in which these were found.
+    fn case(configuration: &str, outcomes: &[serde_json::Value]) -> serde_json::Value {
+        serde_json::json!({
+            "test_case": "64B-1flow-ipv4", "configuration": configuration, "ip_version": "ipv4",
+            "frame_size_bytes": 64, "flows": 1, "figures": [], "iterations": [], "outcomes": outcomes,
+        })
     }
 
     fn outcome(found: serde_json::Value) -> serde_json::Value {
@@ -204,9 +208,16 @@ mod tests {
             (Some(0.5), None, "+0.50 %"),
             (None, None, "no result"),
         ] {
-            let all = [comparison(difference, interval), comparison(None, None)];
+            let compared = |difference, interval| {
+                let point = serde_json::json!({ "comparison": comparison(difference, interval) });
+                let found = outcome(serde_json::json!({
+                    "procedure": "paired", "found": { "reference": "plain", "points": [point] },
+                }));
+                case("nft add table x\n  nft list ruleset", &[found])
+            };
+            let all = [compared(difference, interval), compared(None, None)];
             assert_eq!(
-                line(serde_json::json!({ "comparisons": all })),
+                line(serde_json::json!({ "test_cases": all })),
                 format!("nft add table x nft list ruleset: {expect}, 1 more")
             );
         }
@@ -218,13 +229,15 @@ mod tests {
             },
         }));
         assert_eq!(
-            line(serde_json::json!({ "outcomes": [trial.clone(), trial.clone()] })),
+            line(
+                serde_json::json!({ "test_cases": [case("plain", &[trial.clone(), trial.clone()])] })
+            ),
             "trial: forwarding rate at 64 B 900.0 kpps, 1 more"
         );
         let mut unanswered = trial;
         unanswered["answered"] = false.into();
         assert_eq!(
-            line(serde_json::json!({ "outcomes": [unanswered] })),
+            line(serde_json::json!({ "test_cases": [case("plain", &[unanswered])] })),
             "trial at 64 B: interrupted"
         );
     }

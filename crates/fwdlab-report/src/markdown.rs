@@ -8,7 +8,7 @@ use crate::content;
 use crate::imported::KIND;
 use crate::table::{Align, Table};
 use crate::text::all_warnings;
-use crate::words;
+use crate::words::{self, Shape};
 
 /// The summary of a run.
 pub fn summary(info: &RunInfo, summary: &Summary) -> String {
@@ -27,25 +27,25 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
         "**{}.**\n\n",
         escaped(&words::headline(info, summary).line())
     );
-    if !summary.cases.is_empty() {
-        text.push_str(&crate::campaign::markdown(info, summary));
-        return text;
-    }
-    if !summary.outcomes.is_empty() {
-        text.push_str(&crate::procedures::markdown(info, summary));
-        return text;
+    match Shape::of(summary) {
+        Shape::Campaign => return text + &crate::campaign::markdown(info, summary),
+        Shape::Procedures => return text + &crate::procedures::markdown(info, summary),
+        Shape::Windows | Shape::Slices => {}
     }
     if !words::comparisons(summary).is_empty() {
         text.push_str(&table(&content::comparisons(summary)));
         text.push('\n');
     }
-    if !summary.test_cases.is_empty() {
+    if !words::rated(summary).is_empty() {
         text.push_str(&table(&content::cases(summary)));
         text.push('\n');
     }
     let mut item = |name: &str, sentence: &str| {
         text.push_str(&format!("- {name}: {}\n", escaped(sentence)));
     };
+    for failure in crate::campaign::failures(&summary.test_cases) {
+        item("failed", &failure);
+    }
     for (name, sentence) in words::noise(summary) {
         item(name, &sentence);
     }

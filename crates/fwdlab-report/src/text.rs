@@ -6,13 +6,14 @@
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fwdlab_model::result::{CaseSummary, RunInfo, Summary, TrialRecord};
+use fwdlab_model::loss::Ledger;
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
 use crate::content;
 use crate::imported::KIND;
 use crate::number::{difference, round_up};
 use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
-use crate::words::{self, Labels};
+use crate::words::{self, Labels, Rated, Shape};
 
 /// Columns of the terminal at most, and at least.
 const WIDEST: usize = 80;
@@ -42,15 +43,15 @@ pub(crate) fn width() -> usize {
 
 /// The summary of a run as people see it in the terminal: the answer first, then why to trust it or not.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
-    if !summary.cases.is_empty() {
-        return crate::campaign::text(info, summary);
-    }
-    if !summary.outcomes.is_empty() {
-        return crate::procedures::text(info, summary);
-    }
     if info.kind == KIND {
         return crate::imported::text(info, summary);
     }
+    match Shape::of(summary) {
+        Shape::Campaign => return crate::campaign::text(info, summary),
+        Shape::Procedures => return crate::procedures::text(info, summary),
+        Shape::Windows | Shape::Slices => {}
+    }
+    let rated = words::rated(summary);
     let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
     if noise_first(summary) {
@@ -63,10 +64,10 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
         text.push_str(&comparison_table(summary));
         text.push('\n');
     }
-    if !summary.test_cases.is_empty() {
+    if !rated.is_empty() {
         text.push_str(&case_table(summary));
         text.push('\n');
-        let losses = losses(&summary.test_cases);
+        let losses = losses(&rated);
         if !losses.is_empty() {
             text.push_str(&losses);
             text.push('\n');
@@ -76,6 +77,9 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
         for (name, sentence) in words::noise(summary).skip(1) {
             text.push_str(&paragraph(name, &sentence));
         }
+    }
+    for failure in crate::campaign::failures(&summary.test_cases) {
+        text.push_str(&paragraph("failed", &failure));
     }
     text.push_str(&doubts(summary));
     if let Some(l2) = words::l2_words(summary) {
@@ -109,8 +113,9 @@ pub(crate) fn paragraph(name: &str, text: &str) -> String {
 
 /// Does the verdict on noise stand below the headline, because the headline is in doubt?
 fn noise_first(summary: &Summary) -> bool {
-    let of_headline = words::principal(&summary.test_cases).and_then(|case| case.doubt.as_ref());
-    summary.noise.too_noisy || of_headline.is_some()
+    let rated = words::rated(summary);
+    let of_headline = words::principal(&rated).is_some_and(|case| case.case.doubt.is_some());
+    summary.noise.too_noisy || of_headline
 }
 
 /// Noise, control and warnings.
@@ -120,12 +125,13 @@ fn doubts(summary: &Summary) -> String {
     if !noise_first(summary) && !summary.noise.verdict.is_empty() {
         noise.push(summary.noise.verdict.clone());
     }
-    noise.extend(words::windows_words(&summary.test_cases));
-    noise.extend(words::state_words(&summary.noise, &summary.test_cases));
-    let case = words::principal(&summary.test_cases);
+    let rated = words::rated(summary);
+    noise.extend(words::windows_words(&rated));
+    noise.extend(words::state_words(&summary.noise, &rated));
+    let case = words::principal(&rated);
     if let Some((case, gate)) = case.and_then(|case| Some((case, words::gate_words(case)?))) {
-        let labels = Labels::of(&summary.test_cases);
-        noise.push(format!("{}: {gate}", labels.label(&case.stream)));
+        let labels = Labels::of(&rated);
+        noise.push(format!("{}: {gate}", labels.label(case)));
     }
     for (index, sentence) in noise.iter().enumerate() {
         text.push_str(&paragraph(if index == 0 { "noise" } else { "" }, sentence));
@@ -141,10 +147,11 @@ fn doubts(summary: &Summary) -> String {
 
 /// Warnings of the run, then those of test cases and comparisons with their names.
 pub(crate) fn all_warnings(summary: &Summary) -> Vec<String> {
-    let labels = Labels::of(&summary.test_cases);
-    let of_cases = summary.test_cases.iter().flat_map(|case| {
-        let label = labels.label(&case.stream);
-        case.warnings.iter().map(move |w| format!("{label}: {w}"))
+    let rated = words::rated(summary);
+    let labels = Labels::of(&rated);
+    let of_cases = rated.iter().flat_map(|case| {
+        let label = labels.label(case);
+        case.case.warnings().map(move |w| format!("{label}: {w}"))
     });
     let of_comparisons = words::comparisons(summary).into_iter().flat_map(|c| {
         let name = if c.control {
@@ -166,7 +173,8 @@ pub(crate) fn all_warnings(summary: &Summary) -> Vec<String> {
 fn case_table(summary: &Summary) -> String {
     let mut table = content::cases(summary);
     // Deviations from the row's own median, on one scale for all rows: rows can be compared, and each shows its spread.
-    let deviations: Vec<Vec<f64>> = summary.test_cases.iter().map(deviations).collect();
+    let rated = words::rated(summary);
+    let deviations: Vec<Vec<f64>> = rated.iter().map(deviations).collect();
     let largest = deviations
         .iter()
         .flatten()
@@ -185,11 +193,11 @@ fn case_table(summary: &Summary) -> String {
     table.text(width())
 }
 
-fn deviations(case: &CaseSummary) -> Vec<f64> {
-    let Some(median) = case.forwarding_rate_pps.filter(|pps| *pps > 0.0) else {
+fn deviations(case: &Rated<'_>) -> Vec<f64> {
+    let Some(median) = case.found.forwarding_rate_pps.filter(|pps| *pps > 0.0) else {
         return Vec::new();
     };
-    case.iterations_pps
+    case.rates
         .iter()
         .map(|pps| 100.0 * (pps / median - 1.0))
         .collect()
@@ -265,7 +273,7 @@ fn dots_around_zero(values: &[f64], low: f64, high: f64, width: usize) -> String
 }
 
 /// Where frames were lost: for the principal test case, and for every other whose loss is of another kind.
-fn losses(cases: &[CaseSummary]) -> String {
+fn losses(cases: &[Rated<'_>]) -> String {
     let labels = Labels::of(cases);
     let Some(principal) = words::principal(cases) else {
         return String::new();
@@ -273,18 +281,19 @@ fn losses(cases: &[CaseSummary]) -> String {
     let mut shown: Vec<Vec<Cow<'_, str>>> = Vec::new();
     let mut text = String::new();
     for case in std::iter::once(principal).chain(cases) {
-        let kind = kind(case);
-        if case.ledger.frames_sent == 0 || shown.contains(&kind) {
+        let ledger = &case.found.ledger;
+        let kind = kind(ledger);
+        if ledger.frames_sent == 0 || shown.contains(&kind) {
             continue;
         }
         let head = format!(
             "lost at {}: {}",
-            labels.label(&case.stream),
-            words::lost_words(&case.ledger)
+            labels.label(case),
+            words::lost_words(ledger)
         );
         text.push_str(&wrap(&head, width(), " "));
-        text.push_str(&loss_lines(&content::losses(&case.ledger)));
-        if let Some(not_sent) = words::not_sent_words(&case.ledger) {
+        text.push_str(&loss_lines(&content::losses(ledger)));
+        if let Some(not_sent) = words::not_sent_words(ledger) {
             text.push_str(&wrap(&not_sent, width(), "   "));
         }
         shown.push(kind);
@@ -315,8 +324,7 @@ fn loss_lines(table: &Table) -> String {
 }
 
 /// The places that took a share worth naming of what a test case lost.
-fn kind(case: &CaseSummary) -> Vec<Cow<'static, str>> {
-    let ledger = &case.ledger;
+fn kind(ledger: &Ledger) -> Vec<Cow<'static, str>> {
     let lost = ledger.frames_lost.max(0) as f64;
     let mut kind: Vec<Cow<'static, str>> = ledger
         .losses

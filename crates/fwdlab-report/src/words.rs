@@ -5,8 +5,10 @@
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loss::Ledger;
+use fwdlab_model::outcome::Maxfwd;
 use fwdlab_model::probe::{ApartStratum, MachineState};
-use fwdlab_model::result::{CaseSummary, Noise, RunInfo, RunState, Summary};
+use fwdlab_model::result::{Noise, RunInfo, RunState, Summary};
+use fwdlab_model::test_case::TestCase;
 use fwdlab_model::trial::Stream;
 
 use crate::number::{
@@ -18,34 +20,109 @@ use crate::table::shorten;
 /// Columns for a configuration of several lines in a headline.
 const ABOUT: usize = 48;
 
-/// How the streams of a run are told apart: the frame size always, the rest only where it differs.
+/// How a result is arranged: by what it is of, not by who asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Forwarding rates of quiet windows.
+    Windows,
+    /// Configurations beside a reference DUT, under the same traffic.
+    Slices,
+    /// What procedures found, each once.
+    Procedures,
+    /// Figures over iterations, or of several configurations.
+    Campaign,
+}
+
+impl Shape {
+    pub fn of(summary: &Summary) -> Shape {
+        let cases = &summary.test_cases;
+        let same =
+            |same: fn(&TestCase, &TestCase) -> bool| cases.iter().all(|case| same(case, &cases[0]));
+        let is_sweep = |case: &TestCase| case.slices().is_some_and(|s| s.parameter.is_some());
+        let one_stream = same(|a, b| a.case.stream == b.case.stream);
+        let is =
+            |id: &str, has: fn(&TestCase) -> bool| summary.procedure == id || cases.iter().any(has);
+        match () {
+            () if is("maxfwd", |case| case.windows().is_some()) => Shape::Windows,
+            () if is("paired", |case| case.slices().is_some()) => {
+                match one_stream && !cases.iter().any(is_sweep) {
+                    true => Shape::Slices,
+                    false => Shape::Campaign,
+                }
+            }
+            () if cases.iter().any(|case| case.iterations.len() > 1) => Shape::Campaign,
+            () if same(|a, b| a.case.configuration == b.case.configuration) => Shape::Procedures,
+            () => Shape::Campaign,
+        }
+    }
+}
+
+/// A test case of windows, with all that is told of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Rated<'a> {
+    pub case: &'a TestCase,
+    pub stream: &'a Stream,
+    pub found: Maxfwd,
+    /// Forwarding rates of the good iterations.
+    pub rates: &'a [f64],
+    pub half_width: Option<f64>,
+    pub variation_percent: Option<f64>,
+}
+
+/// The test cases of windows; none of other results.
+pub(crate) fn rated(summary: &Summary) -> Vec<Rated<'_>> {
+    if Shape::of(summary) != Shape::Windows {
+        return Vec::new();
+    }
+    let cases = summary.test_cases.iter().map(|case| {
+        let figure = case.forwarding_rate();
+        Rated {
+            case,
+            stream: &case.case.stream,
+            found: case.windows().cloned().unwrap_or_default(),
+            rates: case.rates(),
+            half_width: figure.and_then(|figure| figure.interval_half_width),
+            variation_percent: figure.and_then(|figure| figure.variation_percent),
+        }
+    });
+    cases.collect()
+}
+
+/// How the test cases of a run are told apart: by the frame size always, the rest only where it differs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Labels {
+    pub configuration: bool,
     pub flows: bool,
     pub ip_version: bool,
 }
 
 impl Labels {
-    pub fn of(cases: &[CaseSummary]) -> Labels {
-        let differ = |same: fn(&Stream, &Stream) -> bool| {
-            cases
-                .iter()
-                .any(|case| !same(&case.stream, &cases[0].stream))
+    pub fn of(cases: &[Rated<'_>]) -> Labels {
+        let differ = |same: fn(&Rated<'_>, &Rated<'_>) -> bool| {
+            cases.iter().any(|case| !same(case, &cases[0]))
         };
         Labels {
-            flows: differ(|a, b| a.flows == b.flows),
-            ip_version: differ(|a, b| a.ip_version == b.ip_version),
+            configuration: differ(|a, b| a.case.case.configuration == b.case.case.configuration),
+            flows: differ(|a, b| a.stream.flows == b.stream.flows),
+            ip_version: differ(|a, b| a.stream.ip_version == b.stream.ip_version),
         }
     }
 
-    /// `64 B, 1 flow, IPv6`.
-    pub fn label(self, stream: &Stream) -> String {
-        let mut text = format!("{} B", stream.frame_size_bytes);
+    /// `64 B, 1 flow, IPv6`, or `rules, 64 B`.
+    pub fn label(self, case: &Rated<'_>) -> String {
+        let mut text = match self.configuration {
+            true => format!("{}, ", case.case.case.configuration),
+            false => String::new(),
+        };
+        match &case.case.case.variant.profile {
+            Some(profile) => text.push_str(profile),
+            None => text.push_str(&format!("{} B", case.stream.frame_size_bytes)),
+        }
         if self.flows {
-            text.push_str(&format!(", {}", flows(stream.flows)));
+            text.push_str(&format!(", {}", flows(case.stream.flows)));
         }
         if self.ip_version {
-            text.push_str(&format!(", {}", stream.ip_version));
+            text.push_str(&format!(", {}", case.stream.ip_version));
         }
         text
     }
@@ -62,8 +139,8 @@ pub(crate) fn several(number: usize, what: &str) -> String {
 }
 
 /// The test case that stands for the run: the smallest frames; of these the first with the most flows.
-pub(crate) fn principal(cases: &[CaseSummary]) -> Option<&CaseSummary> {
-    let key = |case: &CaseSummary| {
+pub(crate) fn principal<'a, 'b>(cases: &'b [Rated<'a>]) -> Option<&'b Rated<'a>> {
+    let key = |case: &Rated<'_>| {
         (
             case.stream.frame_size_bytes,
             std::cmp::Reverse(case.stream.flows),
@@ -75,18 +152,17 @@ pub(crate) fn principal(cases: &[CaseSummary]) -> Option<&CaseSummary> {
 
 /// Comparisons in the order in which they are shown: the configurations, then the control.
 pub(crate) fn comparisons(summary: &Summary) -> Vec<&Comparison> {
-    let (control, real): (Vec<&Comparison>, Vec<&Comparison>) =
-        summary.comparisons.iter().partition(|c| c.control);
-    let apart = (!real.is_empty() && control.is_empty())
-        .then_some(summary.control.as_ref())
-        .flatten();
-    real.into_iter().chain(control).chain(apart).collect()
+    if Shape::of(summary) != Shape::Slices {
+        return Vec::new();
+    }
+    let real: Vec<&Comparison> = summary.comparisons().collect();
+    let control = summary.control.as_ref().filter(|_| !real.is_empty());
+    real.into_iter().chain(control).collect()
 }
 
-/// The A/A control, wherever the procedure has put it.
+/// The A/A control.
 pub(crate) fn control(summary: &Summary) -> Option<&Comparison> {
-    let among = || summary.comparisons.iter().find(|c| c.control);
-    summary.control.as_ref().or_else(among)
+    summary.control.as_ref()
 }
 
 /// All frames were lost, and there were some.
@@ -120,12 +196,20 @@ impl Headline {
 
 /// The answer of the run.
 pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
-    let real: Vec<&Comparison> = summary.comparisons.iter().filter(|c| !c.control).collect();
+    let real: Vec<&Comparison> = match Shape::of(summary) {
+        Shape::Slices => summary.comparisons().collect(),
+        _ => Vec::new(),
+    };
     let about = match real[..] {
         [only] => Some(only.configuration.clone()),
         _ => None,
     };
+    let compared = summary.test_cases.len();
     let answer = match real[..] {
+        [] if Shape::of(summary) == Shape::Slices && summary.noise.too_noisy => format!(
+            "Too noisy to tell: {} not decided on this machine",
+            several(compared, "comparison")
+        ),
         [] => forwarding(summary),
         _ if summary.noise.too_noisy => format!(
             "Too noisy to tell: {} not decided on this machine",
@@ -169,37 +253,46 @@ fn without_root(info: &RunInfo) -> &'static str {
 
 /// Was anything found that a headline could tell?
 fn has_figure(summary: &Summary) -> bool {
-    let rate = principal(&summary.test_cases).and_then(|case| case.forwarding_rate_pps);
-    rate.is_some()
-        || summary.outcomes.iter().any(|outcome| outcome.answered)
-        || summary.cases.iter().any(|case| !case.figures.is_empty())
-        || (summary.comparisons.iter()).any(|c| c.difference_percent.is_some())
+    let with_figure = |case: &TestCase| !case.figures.is_empty();
+    summary.test_cases.iter().any(with_figure)
 }
 
 /// The answer of a run without comparisons.
 fn forwarding(summary: &Summary) -> String {
-    if !summary.cases.is_empty() {
-        return doubted(summary, crate::campaign::headline(&summary.cases));
+    let cases = &summary.test_cases;
+    match Shape::of(summary) {
+        _ if cases.is_empty() => return "Nothing was measured".into(),
+        Shape::Windows => {}
+        Shape::Procedures if summary.outcomes().next().is_some() => {
+            let outcomes: Vec<_> = summary.outcomes().cloned().collect();
+            return doubted(summary, crate::procedures::headline(&outcomes));
+        }
+        _ => return doubted(summary, crate::campaign::headline(cases)),
     }
-    if !summary.outcomes.is_empty() {
-        return doubted(summary, crate::procedures::headline(&summary.outcomes));
-    }
-    let Some(case) = principal(&summary.test_cases) else {
+    let all = rated(summary);
+    let Some(case) = principal(&all) else {
         return "Nothing was measured".into();
     };
-    let stream = &case.stream;
-    let what = format!(
+    let found = &case.found;
+    let stream = case.stream;
+    let mut what = format!(
         "{}-byte frames ({}, {})",
         stream.frame_size_bytes,
         flows(stream.flows),
         stream.ip_version
     );
-    if does_not_forward(&case.ledger) {
+    if let Some(profile) = &case.case.case.variant.profile {
+        what = format!("frames of {profile} ({})", flows(stream.flows));
+    }
+    if Labels::of(&all).configuration {
+        what = format!("{what} with configuration {}", case.case.case.configuration);
+    }
+    if does_not_forward(&found.ledger) {
         return format!("The DUT does not forward: all of the {what} were lost");
     }
-    let value = |pps| rate_with_interval(pps, case.interval_half_width_pps);
-    let is_doubtful = case.doubt.is_some() || summary.noise.too_noisy;
-    match case.forwarding_rate_pps {
+    let value = |pps| rate_with_interval(pps, case.half_width);
+    let is_doubtful = case.case.doubt.is_some() || summary.noise.too_noisy;
+    match found.forwarding_rate_pps {
         None if is_doubtful => {
             format!("Too noisy to tell: no iteration with {what} could be used")
         }
@@ -207,12 +300,12 @@ fn forwarding(summary: &Summary) -> String {
         Some(pps) if is_too_few(case) => format!(
             "Too few iterations to tell: about {} of {what}, from {}",
             rate(pps),
-            several(case.iterations_pps.len(), "iteration")
+            several(case.rates.len(), "iteration")
         ),
         Some(pps) if is_doubtful => {
             format!("Too noisy to tell: about {} of {what}", value(pps))
         }
-        Some(pps) if case.not_saturated => {
+        Some(pps) if found.not_saturated => {
             format!(
                 "The DUT forwards at least {} of {what}: the generator is the limit",
                 value(pps)
@@ -236,8 +329,9 @@ fn slowed(noise: &Noise) -> &'static str {
 }
 
 /// Every iteration that was asked for gave a value, and they are too few all the same.
-fn is_too_few(case: &CaseSummary) -> bool {
-    case.doubt.is_some() && case.interval_half_width_pps.is_none() && case.iterations_invalid == 0
+fn is_too_few(case: &Rated<'_>) -> bool {
+    let is_narrow = case.half_width.is_some();
+    case.case.doubt.is_some() && !is_narrow && case.case.failures().next().is_none()
 }
 
 /// The answer of a procedure, with the doubt before and behind it, where there is one.
@@ -380,12 +474,12 @@ pub(crate) fn control_words(control: &Comparison) -> String {
 }
 
 /// Shares of the strata of windows; `None` where the procedure has no windows.
-pub(crate) fn windows_words(cases: &[CaseSummary]) -> Option<String> {
-    let sum = |of: fn(&CaseSummary) -> u32| cases.iter().map(|c| u64::from(of(c))).sum::<u64>();
+pub(crate) fn windows_words(cases: &[Rated<'_>]) -> Option<String> {
+    let sum = |of: fn(&Maxfwd) -> u32| cases.iter().map(|c| u64::from(of(&c.found))).sum::<u64>();
     let quiet = sum(|c| c.quiet.windows);
     let contended = sum(|c| c.contended.windows);
     let held_up = sum(|c| c.windows_not_offered);
-    let strata = cases.iter().flat_map(|c| &c.apart);
+    let strata = cases.iter().flat_map(|c| &c.found.apart);
     let apart: u64 = strata.map(|s| u64::from(s.stratum.windows)).sum();
     let all = quiet + contended + apart + held_up;
     let apart = match apart {
@@ -415,7 +509,7 @@ pub(crate) fn noise(summary: &Summary) -> impl Iterator<Item = (&'static str, St
 }
 
 /// Which state of the machine the figures are of, and what came out in the others; `None` where there was nothing to tell apart.
-pub(crate) fn state_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String> {
+pub(crate) fn state_words(noise: &Noise, cases: &[Rated<'_>]) -> Option<String> {
     let (of, others) = noise.states.split_first()?;
     if others.is_empty() {
         return Some(format!("the CPUs were {of} throughout"));
@@ -424,11 +518,11 @@ pub(crate) fn state_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String
     let told = |state: &MachineState| {
         let rates: Vec<String> = cases
             .iter()
-            .flat_map(|case| case.apart.iter().map(move |stratum| (case, stratum)))
+            .flat_map(|case| case.found.apart.iter().map(move |stratum| (case, stratum)))
             .filter(|(_, s)| s.is_like(&ApartStratum::of(state, s.stratum.clone())))
             .filter_map(|(case, s)| {
                 let pps = s.stratum.forwarding_rate_pps?;
-                Some(format!("{} {}", labels.label(&case.stream), rate(pps)))
+                Some(format!("{} {}", labels.label(case), rate(pps)))
             })
             .collect();
         let rates = match rates.is_empty() {
@@ -446,18 +540,19 @@ pub(crate) fn state_words(noise: &Noise, cases: &[CaseSummary]) -> Option<String
 }
 
 /// Quiet windows beside all windows: rate and coefficient of variation, for one test case.
-pub(crate) fn gate_words(case: &CaseSummary) -> Option<String> {
-    if does_not_forward(&case.ledger) {
+pub(crate) fn gate_words(case: &Rated<'_>) -> Option<String> {
+    let found = &case.found;
+    if does_not_forward(&found.ledger) {
         return None;
     }
     let with_variation = |pps: f64, variation: Option<f64>| match variation {
         Some(cv) => format!("{} (CV {})", rate(pps), percent(cv)),
         None => rate(pps),
     };
-    let quiet = with_variation(case.forwarding_rate_pps?, case.variation_percent);
+    let quiet = with_variation(found.forwarding_rate_pps?, case.variation_percent);
     let all = with_variation(
-        case.forwarding_rate_ungated_pps?,
-        case.variation_ungated_percent,
+        found.forwarding_rate_ungated_pps?,
+        found.variation_ungated_percent,
     );
     Some(format!("{quiet} in quiet windows, {all} ungated"))
 }
@@ -469,12 +564,13 @@ pub(crate) fn l2_bps(stream: &Stream, pps: f64) -> f64 {
 
 /// What each test case forwards in bit/s.
 pub(crate) fn l2_words(summary: &Summary) -> Option<String> {
-    let labels = Labels::of(&summary.test_cases);
-    let told: Vec<String> = (summary.test_cases.iter())
+    let all = rated(summary);
+    let labels = Labels::of(&all);
+    let told: Vec<String> = (all.iter())
         .filter_map(|case| {
-            let pps = case.forwarding_rate_pps.filter(|pps| *pps > 0.0)?;
-            let bps = bits_per_second(l2_bps(&case.stream, pps));
-            Some(format!("{bps} at {}", labels.label(&case.stream)))
+            let pps = case.found.forwarding_rate_pps.filter(|pps| *pps > 0.0)?;
+            let bps = bits_per_second(l2_bps(case.stream, pps));
+            Some(format!("{bps} at {}", labels.label(case)))
         })
         .collect();
     (!told.is_empty()).then(|| format!("{} (frames with their FCS)", told.join("; ")))
@@ -510,22 +606,11 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
     let facts = &info.facts;
     let mut text = procedure_words(summary);
     let repeated = |values: usize, what| (values > 0).then(|| several(values, what));
-    let extent = if summary.test_cases.is_empty() {
-        let most = summary
-            .comparisons
-            .iter()
-            .map(|c| c.values_percent.len())
-            .max();
-        repeated(most.unwrap_or(0), "rebuild")
-    } else {
-        let most = summary
-            .test_cases
-            .iter()
-            .map(|c| c.iterations_pps.len() + c.iterations_invalid as usize)
-            .max();
-        let cases = several(summary.test_cases.len(), "test case");
-        repeated(most.unwrap_or(0), "iteration").map(|n| format!("{cases} x {n}"))
-    };
+    let most = summary.test_cases.iter().map(|case| case.iterations.len());
+    let extent = repeated(most.max().unwrap_or(0), "iteration").map(|n| match Shape::of(summary) {
+        Shape::Slices => n.replace("iteration", "rebuild"),
+        _ => format!("{} x {n}", several(summary.test_cases.len(), "test case")),
+    });
     if let Some(extent) = extent {
         text.push_str(&format!(", {extent}"));
     }
@@ -554,12 +639,14 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
 
 /// What the signs in the tables mean; `None` where there is no table.
 pub(crate) fn signs_words(summary: &Summary) -> Option<&'static str> {
-    if !summary.test_cases.is_empty() {
-        Some("rate: median of the iterations; ± half of the 95 % interval of their mean (Student)")
-    } else if !summary.comparisons.is_empty() {
-        Some("the interval contains the difference with 95 % confidence (Student, over rebuilds)")
-    } else {
-        None
+    match Shape::of(summary) {
+        Shape::Windows if !summary.test_cases.is_empty() => Some(
+            "rate: median of the iterations; ± half of the 95 % interval of their mean (Student)",
+        ),
+        Shape::Slices if summary.comparisons().next().is_some() => Some(
+            "the interval contains the difference with 95 % confidence (Student, over rebuilds)",
+        ),
+        _ => None,
     }
 }
 

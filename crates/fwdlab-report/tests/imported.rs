@@ -51,8 +51,6 @@ fn summary() -> Summary {
         procedure: "netbenches".into(),
         test_cases: Vec::new(),
         control: None,
-        comparisons: Vec::new(),
-        cases: Vec::new(),
         imported: vec![
             ImportedCase {
                 ours: series(&[4_322_481.0, 4_040_161.0, 4_201_494.5]),
@@ -74,7 +72,6 @@ fn summary() -> Summary {
             },
             case("nothing"),
         ],
-        outcomes: Vec::new(),
         noise: Noise::default(),
         warnings: vec!["1 of 6 runs are not valid: see their reasons".into()],
         imix_estimate_l2_bps: None,
@@ -110,7 +107,6 @@ fn as_a_page_that_opens_with_a_plot() {
     // A set without anything is shown too.
     let nothing = Summary {
         imported: Vec::new(),
-        cases: Vec::new(),
         ..summary()
     };
     assert!(

@@ -77,7 +77,8 @@ fn entry(root: &Path, id: String) -> RunEntry {
             is_protected,
         }) => {
             entry.problems = problems;
-            entry.summary = summary(&entry.path, state, is_protected, &mut entry.problems);
+            let problems = &mut entry.problems;
+            entry.summary = summary(&entry.path, &info, state, is_protected, problems);
             entry.started_at = info
                 .started_at
                 .parse()

@@ -111,12 +111,12 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         mut problems,
         is_protected,
     } = head(dir)?;
-    let summary = summary(dir, state, is_protected, &mut problems);
+    let summary = summary(dir, &info, state, is_protected, &mut problems);
     let trials = read_lines(&dir.join(TRIALS), is_protected, parse_record);
     // a checksum tells as much of an event as reading it does
     let events = match is_protected {
         true => read_lines(&dir.join(EVENTS), true, |_| Ok(())).without_records(),
-        false => read_lines(&dir.join(EVENTS), false, parse_as::<Event>).without_records(),
+        false => read_lines(&dir.join(EVENTS), false, parse_any_event).without_records(),
     };
     let ended = is_protected && state != RunState::Running;
     let listed = match ended {
@@ -272,6 +272,7 @@ const CHANGED: &str = "its checksum does not match";
 /// its figures may be wrong.
 pub(crate) fn summary(
     dir: &Path,
+    info: &RunInfo,
     state: RunState,
     is_protected: bool,
     problems: &mut Vec<String>,
@@ -294,7 +295,7 @@ pub(crate) fn summary(
             why: NO_CHECKSUM.into(),
         }),
         _ => versioned(&path, &bytes).and_then(|()| {
-            upgrade::summary(&bytes).map_err(|error| StoreError::Damaged {
+            upgrade::summary(&bytes, info).map_err(|error| StoreError::Damaged {
                 path: path.clone(),
                 why: error.to_string(),
             })
@@ -358,6 +359,18 @@ fn parse_record(line: &[u8]) -> serde_json::Result<Record> {
         (Some(_), _) => serde_json::from_slice(line).map(Record::Rebuild),
         (None, Some(_)) => serde_json::from_slice(line).map(Record::Imported),
         (None, None) => serde_json::from_slice(line).map(Record::Trial),
+    }
+}
+
+/// An event of this or an earlier version: those that carry results had other ones.
+fn parse_any_event(line: &[u8]) -> serde_json::Result<()> {
+    #[derive(Deserialize)]
+    struct Kind {
+        event: String,
+    }
+    match serde_json::from_slice::<Kind>(line)?.event.as_str() {
+        "run_finished" | "iteration_finished" => Ok(()),
+        _ => serde_json::from_slice::<Event>(line).map(|_| ()),
     }
 }
 

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::event::{Compared, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
-use fwdlab_model::outcome::{Figure, Unit};
+use fwdlab_model::outcome::{Found, Maxfwd, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, TrialRecord};
 use fwdlab_model::series::{
     FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series, Turns, metric,
 };
+use fwdlab_model::test_case::TestCase;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::variant::Variant;
 
@@ -28,15 +29,13 @@ type Labels = BTreeMap<String, String>;
 impl StoredRun {
     /// All series of the run, in the order in which their first values were measured.
     ///
-    /// Trials of the maximum forwarding rate give one per test case and metric, rebuilds of a paired comparison one per configuration,
-    /// imported records one per test case and metric; procedures and searches one per figure, with a value for every iteration of a
-    /// campaign: their trials are evidence for a figure and no samples of anything. A series without a valid value is given too: it
-    /// says how many were left out.
+    /// Test cases give one per figure, with a value for every iteration: the trials behind it are evidence for a figure and no samples of
+    /// anything. Rebuilds of slices give one per configuration, imported records one per test case and metric, and where a run of
+    /// windows ended without a result, its trials. A series without a valid value is given too: it says how many were left out.
     pub fn series(&self) -> Vec<Series> {
         let mut all = Collection::default();
-        // of a campaign an iteration is the sample
-        let by_cases = self.summary.as_ref().is_some_and(|s| !s.cases.is_empty());
-        let is_sample = |t: &&TrialRecord| !t.control && t.asked.is_none() && !by_cases;
+        let is_sample =
+            |t: &&TrialRecord| !t.control && t.asked.is_none() && self.summary.is_none();
         for trial in self.trials.iter().filter(is_sample) {
             self.add_trial(trial, &mut all);
         }
@@ -71,63 +70,60 @@ impl StoredRun {
         }
     }
 
-    /// What procedures and searches found, and what the iterations of a campaign did.
+    /// What was found, figure by figure.
     fn add_figures(&self, all: &mut Collection) {
         let Some(summary) = &self.summary else {
             return;
         };
-        for case in &summary.cases {
+        for case in &summary.test_cases {
             let labels = self.figure_labels(&case.case.stream, &case.case.variant);
             let configuration = case.case.configuration.clone();
             let labels = with(labels, "configuration", configuration);
             let test_case = case.case.variant.id(&case.case.stream);
             for figure in &case.figures {
-                let labels = with(labels.clone(), "procedure", summary.procedure.clone());
+                let has = |outcome: &&Outcome| {
+                    let mut own = outcome.figures().into_iter();
+                    own.any(|one| one.name == figure.name)
+                };
+                let of = case.outcomes.iter().find(has);
+                let procedure = of.map_or(summary.procedure.as_str(), |of| of.found.procedure());
+                let labels = with(labels.clone(), "procedure", procedure.into());
                 let series = all.of(&test_case, &labels, &metric(&figure.name), figure.unit);
-                figure
-                    .values
-                    .iter()
-                    .for_each(|value| add(series, Some(*value)));
+                let values = figure.values.iter();
+                values.for_each(|value| add(series, Some(*value)));
                 series.left_out += case.failures().count() as u32;
-                if summary.procedure == MAXFWD {
-                    series.state = self.info.facts.states.first().cloned();
-                }
             }
-        }
-        for outcome in &summary.outcomes {
-            let is_of = |trial: &&TrialRecord| {
-                trial.stream.frame_size_bytes == outcome.frame_size_bytes
-                    && trial.variant == outcome.variant
-            };
-            let procedure = outcome.found.procedure();
-            let stream = self.trials.iter().find(is_of).map(|trial| &trial.stream);
-            self.add_found(procedure, stream, &outcome.variant, outcome.figures(), all);
+            self.add_windows(case, &test_case, labels, all);
         }
     }
 
-    /// Figures of one procedure on one stream, each of which is one value.
-    fn add_found(
-        &self,
-        procedure: &str,
-        stream: Option<&Stream>,
-        variant: &Variant,
-        figures: Vec<Figure>,
-        all: &mut Collection,
-    ) {
-        let any = || self.trials.first().map(|trial| &trial.stream);
-        let Some(stream) = stream.or_else(any) else {
-            return;
+    /// What windows say beside their figure: of which state of the machine it is, how often the generator was the limit, and the rate of
+    /// all windows.
+    fn add_windows(&self, case: &TestCase, name: &str, labels: Labels, all: &mut Collection) {
+        let labels = with(labels, "procedure", MAXFWD.into());
+        let windows = |outcome: &Outcome| match &outcome.found {
+            Found::Maxfwd(found) => Some((**found).clone()),
+            _ => None,
         };
-        let configuration = parameter(&self.info, "configuration");
-        let configuration = configuration.unwrap_or_else(|| PLAIN.into());
-        let labels = self.figure_labels(stream, variant);
-        let labels = with(labels, "configuration", configuration);
-        let labels = with(labels, "procedure", procedure.into());
-        for figure in figures {
-            let metric = metric(&figure.name);
-            let series = all.of(&variant.id(stream), &labels, &metric, figure.unit);
-            add(series, Some(figure.value));
+        let outcomes = case.iterations.iter().flat_map(|one| &one.outcomes);
+        let each: Vec<Maxfwd> = outcomes.filter_map(windows).collect();
+        if each.is_empty() && case.windows().is_none() {
+            return;
         }
+        let rate = Unit::FramesPerSecond;
+        let series = all.of(name, &labels, FORWARDING_RATE, rate);
+        series.state = self.info.facts.states.first().cloned();
+        let good = || each.iter().filter(|one| one.forwarding_rate_pps.is_some());
+        series.generator_limited += good().filter(|one| one.not_saturated).count() as u32;
+        if series.values.is_empty() {
+            series.left_out = case.failures().count() as u32;
+        }
+        let series = all.of(name, &labels, FORWARDING_RATE_UNGATED, rate);
+        let ungated = each
+            .iter()
+            .filter_map(|one| one.forwarding_rate_ungated_pps);
+        ungated.for_each(|value| add(series, Some(value)));
+        series.left_out += (case.iterations.len() - series.values.len()) as u32;
     }
 
     fn figure_labels(&self, stream: &Stream, variant: &Variant) -> Labels {
@@ -160,6 +156,10 @@ impl StoredRun {
                 let mut labels = run_labels(&self.info);
                 labels.insert("procedure".into(), "paired".into());
                 labels.insert("configuration".into(), dut.configuration.clone());
+                if let Some(common) = parameter(&self.info, "configuration") {
+                    // What --set applied to every DUT of the run.
+                    labels.insert("set".into(), common);
+                }
                 add_stream(&mut labels, &dut.stream);
                 if let Some((parameter, value)) = &dut.setting {
                     labels.insert(parameter.clone(), value.to_string());

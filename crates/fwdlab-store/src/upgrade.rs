@@ -1,15 +1,25 @@
 //! Records of earlier versions, read as if they were of today.
 //!
 //! Only what was renamed or moved is here: fields that are merely missing have defaults where they are defined. Version 1 kept a search
-//! apart from other procedures; since version 2 it is an outcome among others, and its trials are questions and answers like all. Start
-//! with [`searched`] and [`summary`].
+//! apart from other procedures; since version 2 it is an outcome among others, and its trials are questions and answers like all. Until
+//! version 2 there were four lists of results: test cases of windows, comparisons, outcomes of procedures, and test cases of campaigns;
+//! since version 3 there is one. Start with [`searched`] and [`summary`].
 
-use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::campaign::{Case, PLAIN};
+use fwdlab_model::comparison::Comparison;
+use fwdlab_model::loss::Ledger;
+use fwdlab_model::outcome::{
+    Better, Compliance, FORWARDING_RATE, Figure, Found, Maxfwd, Outcome, Paired, PairedPoint, Unit,
+};
 use fwdlab_model::procedure::{Answer, Asked, Purpose, Queries, Question};
-use fwdlab_model::result::{Summary, TrialRecord};
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::search::SearchOutcome;
+use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
+use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// What a trial of a search had beside others in version 1.
 #[derive(Deserialize)]
@@ -64,26 +74,349 @@ fn asked(search: SearchTrial, record: &TrialRecord) -> Asked {
     }
 }
 
-/// Reads a summary.
-pub(crate) fn summary(bytes: &[u8]) -> serde_json::Result<Summary> {
+/// Reads a summary, of the run with this head.
+pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summary> {
     #[derive(Deserialize)]
-    struct Searched {
-        search: Option<SearchOutcome>,
+    struct Version {
+        format: u32,
     }
-    let mut summary: Summary = serde_json::from_slice(bytes)?;
-    let Searched { search } = serde_json::from_slice(bytes)?;
-    summary.outcomes.extend(search.map(outcome));
-    Ok(summary)
+    let Version { format } = serde_json::from_slice(bytes)?;
+    match format < ONE_LIST {
+        true => of_four_lists(serde_json::from_slice(bytes)?, info),
+        false => serde_json::from_slice(bytes),
+    }
 }
 
 /// What stood only with the trials.
 pub(crate) fn complete(summary: &mut Summary, trials: &[TrialRecord]) {
-    let Some(first) = trials.first().filter(|_| summary.format < 2) else {
+    if summary.format >= ONE_LIST {
         return;
+    }
+    for case in &mut summary.test_cases {
+        let Case {
+            stream, variant, ..
+        } = &mut case.case;
+        let is_of = |trial: &&TrialRecord| {
+            trial.stream.frame_size_bytes == stream.frame_size_bytes && trial.variant == *variant
+        };
+        let of_search = case.outcomes.iter_mut();
+        let mut of_search = of_search.filter(|o| matches!(o.found, Found::Mlrsearch(_)));
+        let own = trials.iter().find(is_of);
+        let any = trials.first().filter(|_| of_search.next().is_some());
+        if let Some(trial) = own.or(any) {
+            *stream = trial.stream.clone();
+            let outcomes = case.outcomes.iter_mut();
+            outcomes.for_each(|outcome| outcome.frame_size_bytes = stream.frame_size_bytes);
+        }
+    }
+}
+
+/// From this version on all results are one list of test cases.
+const ONE_LIST: u32 = 3;
+
+/// The four lists of results before that, and the search of version 1.
+#[derive(Deserialize)]
+struct FourLists {
+    #[serde(flatten)]
+    rest: serde_json::Map<String, Value>,
+    #[serde(default)]
+    test_cases: Vec<Value>,
+    #[serde(default)]
+    comparisons: Vec<Comparison>,
+    #[serde(default)]
+    outcomes: Vec<Outcome>,
+    #[serde(default)]
+    cases: Vec<Value>,
+    #[serde(default)]
+    search: Option<SearchOutcome>,
+}
+
+fn of_four_lists(old: FourLists, info: &RunInfo) -> serde_json::Result<Summary> {
+    let mut rest = old.rest;
+    rest.insert("test_cases".into(), Value::Array(Vec::new()));
+    let mut summary: Summary = serde_json::from_value(Value::Object(rest))?;
+    let cases = &mut summary.test_cases;
+    for case in old.test_cases {
+        cases.push(of_windows(case, info)?);
+    }
+    for case in old.cases {
+        cases.push(of_campaign(case)?);
+    }
+    let real = old.comparisons.into_iter().filter(|c| !c.control);
+    cases.extend(real.map(|comparison| of_comparison(comparison, info)));
+    let outcomes = old.outcomes.into_iter().chain(old.search.map(outcome));
+    for outcome in outcomes {
+        let known = |case: &&mut TestCase| {
+            case.case.stream.frame_size_bytes == outcome.frame_size_bytes
+                && case.case.variant == outcome.variant
+        };
+        match cases.iter_mut().find(known) {
+            Some(case) => add_outcome(case, outcome),
+            None => {
+                let stream = stream_of(outcome.frame_size_bytes, info);
+                let variant = outcome.variant.clone();
+                let mut case = test_case(variant.id(&stream), stream, variant, info);
+                add_outcome(&mut case, outcome);
+                cases.push(case);
+            }
+        }
+    }
+    Ok(summary)
+}
+
+/// A test case without a result yet.
+fn test_case(name: String, stream: Stream, variant: Variant, info: &RunInfo) -> TestCase {
+    let configuration = info.parameters.get("configuration").and_then(Value::as_str);
+    TestCase {
+        test_case: name,
+        case: Case {
+            configuration: configuration.unwrap_or(PLAIN).to_owned(),
+            stream,
+            variant,
+        },
+        figures: Vec::new(),
+        outcomes: Vec::new(),
+        iterations: Vec::new(),
+        doubt: None,
+    }
+}
+
+/// The stream of this size that the run had, as far as its head says.
+fn stream_of(size: FrameSize, info: &RunInfo) -> Stream {
+    let ids = info.parameters.get("test_cases").and_then(Value::as_array);
+    let mut streams = ids.into_iter().flatten().filter_map(|id| {
+        let mut parts = id.as_str()?.split('-');
+        let size = parts.next()?.strip_suffix('B')?.parse().ok()?;
+        let flows = parts.next()?.trim_end_matches('s').strip_suffix("flow")?;
+        Some(Stream {
+            ip_version: match parts.next()? {
+                "ipv6" => IpVersion::Ipv6,
+                _ => IpVersion::Ipv4,
+            },
+            frame_size_bytes: FrameSize::new(size).ok()?,
+            flows: flows.parse().ok()?,
+        })
+    });
+    let first = streams.clone().next();
+    let own = streams.find(|stream| stream.frame_size_bytes == size);
+    let other = first.unwrap_or(Stream {
+        ip_version: IpVersion::Ipv4,
+        frame_size_bytes: size,
+        flows: 1,
+    });
+    own.unwrap_or(Stream {
+        frame_size_bytes: size,
+        ..other
+    })
+}
+
+fn add_outcome(case: &mut TestCase, outcome: Outcome) {
+    for figure in outcome.figures() {
+        case.figures.push(CaseFigure {
+            better: figure.better(),
+            name: figure.name,
+            unit: figure.unit,
+            values: vec![figure.value],
+            median: figure.value,
+            interval_half_width: None,
+            variation_percent: None,
+        });
+    }
+    case.outcomes.push(outcome.clone());
+    let only = match case.iterations.first_mut() {
+        Some(only) => only,
+        None => {
+            case.iterations.push(Iteration {
+                iteration: 1,
+                ..Iteration::default()
+            });
+            &mut case.iterations[0]
+        }
     };
-    let searches = summary.outcomes.iter_mut();
-    for outcome in searches.filter(|o| matches!(o.found, Found::Mlrsearch(_))) {
-        outcome.frame_size_bytes = first.stream.frame_size_bytes;
+    let fails = !outcome.answered && !outcome.verdict.starts_with("not applicable");
+    if fails && only.failure.is_none() {
+        only.failure = Some(outcome.verdict.clone());
+    }
+    only.outcomes.push(outcome);
+}
+
+/// What windows said of a test case.
+#[derive(Deserialize)]
+struct OfWindows {
+    test_case: String,
+    #[serde(flatten)]
+    stream: Stream,
+    iterations_pps: Vec<f64>,
+    iterations_invalid: u32,
+    interval_half_width_pps: Option<f64>,
+    variation_percent: Option<f64>,
+    warnings: Vec<String>,
+    doubt: Option<String>,
+}
+
+fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
+    // what came of all iterations together had the same names
+    let pooled: Maxfwd = serde_json::from_value(case.clone())?;
+    let old: OfWindows = serde_json::from_value(case)?;
+    let found = |found: Maxfwd| Outcome {
+        frame_size_bytes: old.stream.frame_size_bytes,
+        variant: Variant::default(),
+        verdict: "measured".into(),
+        answered: found.forwarding_rate_pps.is_some(),
+        found: Found::Maxfwd(Box::new(found)),
+        compliance: Compliance::default(),
+        warnings: Vec::new(),
+        trials: 1,
+    };
+    let mut new = test_case(old.test_case, old.stream.clone(), Variant::default(), info);
+    let rates = old.iterations_pps.iter();
+    let good = rates.map(|pps| {
+        let of_one = Maxfwd {
+            forwarding_rate_pps: Some(*pps),
+            ..Maxfwd::default()
+        };
+        (vec![found(of_one)], None)
+    });
+    let bad = (0..old.iterations_invalid)
+        .map(|_| (Vec::new(), Some("invalid, or without a result".to_owned())));
+    new.iterations = (1..)
+        .zip(good.chain(bad))
+        .map(|(iteration, (outcomes, failure))| Iteration {
+            iteration,
+            outcomes,
+            failure,
+            trials: Vec::new(),
+        })
+        .collect();
+    new.figures = pooled
+        .forwarding_rate_pps
+        .map(|median| CaseFigure {
+            name: FORWARDING_RATE.into(),
+            unit: Unit::FramesPerSecond,
+            better: Better::Higher,
+            values: old.iterations_pps.clone(),
+            median,
+            interval_half_width: old.interval_half_width_pps,
+            variation_percent: old.variation_percent,
+        })
+        .into_iter()
+        .collect();
+    new.outcomes = vec![Outcome {
+        warnings: old.warnings.clone(),
+        trials: old.iterations_pps.len() as u32,
+        ..found(pooled)
+    }];
+    new.doubt = old.doubt;
+    Ok(new)
+}
+
+/// A difference that slices found, of a command.
+fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
+    let stream = stream_of(FrameSize::MIN, info);
+    let first = info.parameters.get("test_cases");
+    let first = first.and_then(|ids| ids.get(0)).and_then(Value::as_str);
+    let of_size = |id: &str| id.split('B').next()?.parse().ok();
+    let size = first
+        .and_then(of_size)
+        .and_then(|bytes| FrameSize::new(bytes).ok());
+    let stream = size.map_or(stream, |size| stream_of(size, info));
+    let configuration = comparison.configuration.clone();
+    let values = comparison.values_percent.clone();
+    let outcome = |comparison: Comparison, trials: usize| Outcome {
+        frame_size_bytes: stream.frame_size_bytes,
+        variant: Variant::default(),
+        verdict: "measured".into(),
+        answered: comparison.difference_percent.is_some(),
+        warnings: comparison.warnings.clone(),
+        found: Found::Paired(Paired {
+            reference: PLAIN.into(),
+            parameter: None,
+            points: vec![PairedPoint {
+                value: None,
+                comparison,
+                cost_ns: None,
+                cost_interval_ns: None,
+            }],
+            slope: None,
+        }),
+        compliance: Compliance::default(),
+        trials: trials as u32,
+    };
+    let mut case = test_case(
+        format!("{configuration}/{}", stream.id()),
+        stream.clone(),
+        Variant::default(),
+        info,
+    );
+    case.case.configuration = configuration;
+    case.doubt.clone_from(&comparison.doubt);
+    case.iterations = (1..)
+        .zip(&values)
+        .map(|(iteration, percent)| {
+            let of_one = Comparison {
+                difference_percent: Some(*percent),
+                interval_percent: None,
+                values_percent: vec![*percent],
+                ..comparison.clone()
+            };
+            Iteration {
+                iteration,
+                outcomes: vec![outcome(of_one, 1)],
+                failure: None,
+                trials: vec![iteration],
+            }
+        })
+        .collect();
+    case.figures = comparison
+        .difference_percent
+        .map(|median| CaseFigure {
+            name: "difference".into(),
+            unit: Unit::Percent,
+            better: Better::Higher,
+            values: values.clone(),
+            median,
+            interval_half_width: comparison
+                .interval_percent
+                .map(|[low, high]| (high - low) / 2.0),
+            variation_percent: None,
+        })
+        .into_iter()
+        .collect();
+    case.outcomes = vec![outcome(comparison, values.len())];
+    case
+}
+
+/// A test case of a campaign of version 2.
+fn of_campaign(mut case: Value) -> serde_json::Result<TestCase> {
+    complete_windows(&mut case);
+    let figures = case.get_mut("figures").and_then(Value::as_array_mut);
+    for figure in figures.into_iter().flatten() {
+        let of: Figure = serde_json::from_value(json!({
+            "name": figure["name"], "unit": figure["unit"], "value": 0.0
+        }))?;
+        figure["better"] = serde_json::to_value(of.better())?;
+    }
+    serde_json::from_value(case)
+}
+
+/// Windows were only numbers in version 2, and what became of every frame stood with the trials.
+fn complete_windows(value: &mut Value) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(complete_windows),
+        Value::Object(map) if map.get("procedure") == Some(&json!("maxfwd")) => {
+            if let Some(Value::Object(found)) = map.get_mut("found") {
+                let windows =
+                    |name: &str| json!({ "windows": found.get(name).cloned().unwrap_or(json!(0)) });
+                let (quiet, contended) = (windows("windows"), windows("windows_not_quiet"));
+                found.insert("quiet".into(), quiet);
+                found.insert("contended".into(), contended);
+                if let Ok(Value::Object(ledger)) = serde_json::to_value(Ledger::default()) {
+                    found.extend(ledger);
+                }
+            }
+        }
+        Value::Object(map) => map.values_mut().for_each(complete_windows),
+        _ => {}
     }
 }
 

@@ -6,6 +6,7 @@ use fwdlab_engine::EngineError;
 use fwdlab_lab::LabError;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::Summary;
+use fwdlab_model::test_case::TestCase;
 use fwdlab_store::StoreError;
 
 /// How the program ended. The numbers are part of the interface.
@@ -61,25 +62,33 @@ impl From<Code> for ExitCode {
 }
 
 /// The code of a measurement, by one rule for all commands: what has no result, or one that noise or the generator's limit makes
-/// doubtful, is not valid; a campaign in which some iterations have a result and others none says that.
+/// doubtful, is not valid.
 pub fn of_result(summary: &Summary) -> Code {
     let applies = |outcome: &&Outcome| !outcome.verdict.starts_with("not applicable");
-    let mut outcomes = summary.outcomes.iter().filter(applies);
-    let iterations = || summary.cases.iter().flat_map(|case| &case.iterations);
-    let failed = iterations().any(|iteration| iteration.failure.is_some());
-    let any_good = iterations().any(|iteration| iteration.failure.is_none());
-    let without_rate = (summary.test_cases.iter())
-        .any(|case| case.forwarding_rate_pps.is_none() || case.not_saturated);
-    let is_empty = summary.test_cases.is_empty()
-        && summary.comparisons.is_empty()
-        && summary.outcomes.is_empty()
-        && !any_good;
-    if failed && any_good {
-        return Code::SomeFailed;
+    let mut outcomes = summary.outcomes().filter(applies);
+    let is_limited = |case: &TestCase| case.windows().is_some_and(|found| found.not_saturated);
+    let mut cases = summary.test_cases.iter();
+    let all_valid = !summary.test_cases.is_empty()
+        && cases.all(|case| !case.outcomes.is_empty() && !is_limited(case))
+        && outcomes.all(|outcome| outcome.answered);
+    match all_valid && summary.is_quiet() {
+        true => Code::Done,
+        false => Code::NotValid,
     }
-    match is_empty || without_rate || !summary.is_quiet() || !outcomes.all(|o| o.answered) {
-        true => Code::NotValid,
-        false => Code::Done,
+}
+
+/// The code of a campaign: that of its result, unless some of it failed and the rest is good. What noise takes from windows and slices is
+/// no failure while other iterations of the test case are good.
+pub fn of_campaign(summary: &Summary) -> Code {
+    let good = |case: &TestCase| case.iterations.iter().any(|one| one.failure.is_none());
+    let whole = |case: &TestCase| match summary.procedure.as_str() {
+        "maxfwd" | "paired" => good(case),
+        _ => case.failures().next().is_none(),
+    };
+    let all_whole = summary.test_cases.iter().all(whole);
+    match !all_whole && summary.test_cases.iter().any(good) {
+        true => Code::SomeFailed,
+        false => of_result(summary),
     }
 }
 

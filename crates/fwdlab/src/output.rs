@@ -171,6 +171,8 @@ pub struct Screen {
     verbosity: Verbosity,
     bar: Option<ProgressBar>,
     iterations: u32,
+    /// A campaign: of other runs every trial is told.
+    tells_iterations: bool,
     rates: BTreeMap<String, Vec<f64>>,
     /// Invalid trials that were not told one by one: how many, and how often for which reason.
     invalid: u32,
@@ -185,6 +187,7 @@ impl Screen {
             verbosity,
             bar: live.then(bar),
             iterations,
+            tells_iterations: false,
             rates: BTreeMap::new(),
             invalid: 0,
             reasons: BTreeMap::new(),
@@ -203,6 +206,7 @@ impl Screen {
                 steps,
                 ..
             } => {
+                self.tells_iterations = info.kind == "campaign";
                 self.line(&format!(
                     "fwdlab {}  kernel {}  {} CPUs ({}){}",
                     info.tool_version,
@@ -282,11 +286,11 @@ impl Screen {
                 test_case,
                 iteration,
             } => {
-                let words = fwdlab_report::campaign::in_one_line(iteration);
-                self.line(&format!(
-                    "iteration {}  {test_case}  {words}",
-                    iteration.iteration
-                ));
+                if self.tells_iterations {
+                    let words = fwdlab_report::campaign::in_one_line(iteration);
+                    let number = iteration.iteration;
+                    self.line(&format!("iteration {number}  {test_case}  {words}"));
+                }
             }
             EventKind::Note { text } => self.line(&format!("note      {}", text.trim_end())),
             EventKind::Warning { text } => self.line(&format!("warning   {text}")),

@@ -2,19 +2,19 @@
 //!
 //! It measures nothing and knows no file. What cannot be derived is said, with the reason. Start with [`derive()`].
 
-use fwdlab_measure::campaign::summarise as of_iterations;
+use fwdlab_measure::campaign::{divide, summarise};
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
-use fwdlab_measure::maxfwd::{self, summarise};
-use fwdlab_measure::paired::{self, Rebuild, outcome};
+use fwdlab_measure::maxfwd;
+use fwdlab_measure::paired::{self, Rebuild, of_rebuild, outcome};
 use fwdlab_measure::procedure::Session;
 use fwdlab_model::campaign::Procedure;
-use fwdlab_model::campaign_outcome::CaseOutcome;
 use fwdlab_model::comparison::Comparison;
-use fwdlab_model::event::{EventKind, RebuildRecord};
+use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
+use fwdlab_model::outcome::{Found, Paired};
 use fwdlab_model::procedure::Question;
-use fwdlab_model::result::{RunState, Summary};
-use fwdlab_model::trial::Stream;
+use fwdlab_model::result::{RunState, Summary, TrialRecord};
+use fwdlab_model::test_case::TestCase;
 use fwdlab_store::StoredRun;
 use fwdlab_store::import::netbenches::{FORMAT, cases};
 use serde::Serialize;
@@ -51,30 +51,68 @@ pub fn derive(run: &StoredRun) -> Again {
         again.not_derived.push("there is no result".into());
         return again;
     };
+    let is_campaign = run.info.kind == "campaign";
     match summary.procedure.as_str() {
-        _ if !summary.cases.is_empty() => of_campaign(run, summary, &mut again),
+        FORMAT => again.compare("imported", &summary.imported, &cases(&run.imported)),
         maxfwd::ID if !run.is_protected => again.not_derived.push(
             "the forwarding rates: trials of this age were kept as they were first judged".into(),
         ),
         maxfwd::ID => of_trials(run, summary, &mut again),
         paired::ID => of_rebuilds(run, summary, &mut again),
-        FORMAT => again.compare("imported", &summary.imported, &cases(&run.imported)),
+        _ if is_campaign => of_campaign(run, summary, &mut again),
         _ => of_procedure(run, summary, &mut again),
     }
     again
 }
 
-fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
-    let cases = summary.test_cases.iter();
-    let streams: Vec<Stream> = cases.map(|case| case.stream.clone()).collect();
-    let mut derived = summarise(&streams, &run.trials);
-    if run.state == RunState::Interrupted {
-        // noise is not judged then: the interruption is why there are too few values
-        derived.iter_mut().for_each(|case| case.doubt = None);
+/// Holds test cases against those derived. What an earlier version kept of them has less beside the figures.
+fn compare_cases(
+    run: &StoredRun,
+    kept: &[TestCase],
+    mut derived: Vec<TestCase>,
+    again: &mut Again,
+) {
+    for (kept, derived) in kept.iter().zip(&mut derived) {
+        if run.state == RunState::Interrupted {
+            // noise is not judged then: the interruption is why there are too few values
+            derived.doubt.clone_from(&kept.doubt);
+            let outcomes = derived.outcomes.iter_mut();
+            for point in outcomes.flat_map(|outcome| match &mut outcome.found {
+                Found::Paired(found) => &mut found.points[..],
+                _ => &mut [],
+            }) {
+                point.comparison.doubt = None;
+            }
+        }
     }
-    again.compare("test_cases", &summary.test_cases, &derived);
-    if let Some(first) = streams.first() {
-        let control = maxfwd::control(first, &run.trials);
+    if run.info.format >= 3 {
+        return again.compare("test_cases", &kept, &derived);
+    }
+    let figures = |all: &[TestCase]| -> Vec<_> { all.iter().map(|c| c.figures.clone()).collect() };
+    again.compare("figures", &figures(kept), &figures(&derived));
+}
+
+fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
+    let derived = summary.test_cases.iter().map(|kept| {
+        let own = |trial: &&TrialRecord| trial.test_case == kept.test_case;
+        let mut iterations = maxfwd::iterations(run.trials.iter().filter(own));
+        // what ended without a trial stands nowhere else
+        let failed = kept.iterations.iter().filter(|one| one.failure.is_some());
+        for one in failed {
+            match iterations.iter_mut().find(|i| i.iteration == one.iteration) {
+                Some(derived) if one.trials == derived.trials => {
+                    derived.failure.clone_from(&one.failure);
+                }
+                Some(_) => {}
+                None => iterations.push(one.clone()),
+            }
+        }
+        iterations.sort_by_key(|one| one.iteration);
+        summarise(kept.test_case.clone(), &kept.case, iterations)
+    });
+    compare_cases(run, &summary.test_cases, derived.collect(), again);
+    if let Some(first) = summary.test_cases.first() {
+        let control = maxfwd::control(&first.test_case, &run.trials);
         again.compare("control", &summary.control, &control);
     }
     again
@@ -82,19 +120,68 @@ fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
         .push("the probe's threshold: not all of its readings are kept".into());
 }
 
+/// Every iteration is one rebuild, which says what it compared.
 fn of_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
+    if run
+        .rebuilds
+        .iter()
+        .all(|rebuild| rebuild.compared.is_empty())
+    {
+        return of_unnamed_rebuilds(run, summary, again);
+    }
+    let derived = summary.test_cases.iter().map(|kept| {
+        let again = kept.iterations.iter().map(|iteration| {
+            let mut iteration = iteration.clone();
+            for outcome in &mut iteration.outcomes {
+                if let Found::Paired(found) = &mut outcome.found
+                    && let Some(again) = paired_again(run, kept, &iteration.trials, found)
+                {
+                    *found = again;
+                }
+            }
+            iteration
+        });
+        summarise(kept.test_case.clone(), &kept.case, again.collect())
+    });
+    compare_cases(run, &summary.test_cases, derived.collect(), again);
+}
+
+/// What the rebuild of an iteration says of a test case, once more.
+fn paired_again(
+    run: &StoredRun,
+    case: &TestCase,
+    trials: &[u32],
+    found: &Paired,
+) -> Option<Paired> {
+    let is_of = |dut: &Compared| !dut.control && dut.test_case == case.test_case;
+    let mut rebuilds = run.rebuilds.iter();
+    let record = rebuilds.find(|rebuild| {
+        trials.contains(&rebuild.rebuild)
+            && rebuild.validity.is_valid()
+            && rebuild.compared.iter().any(is_of)
+    })?;
+    let duts: Vec<(usize, Option<u64>)> = (record.compared.iter().enumerate())
+        .skip(CONTROLS)
+        .filter(|(_, dut)| is_of(dut))
+        .map(|(index, dut)| (index, dut.setting.as_ref().map(|(_, value)| *value)))
+        .collect();
+    let (name, parameter) = (&case.case.configuration, found.parameter.as_deref());
+    of_rebuild(&rebuild(record), &found.reference, name, parameter, &duts)
+}
+
+/// Rebuilds of a command of version 2 did not say what they compared: the configurations stand in their order.
+fn of_unnamed_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let usable = run.rebuilds.iter().filter(|r| r.validity.is_valid());
     let rebuilds: Vec<Rebuild> = usable.map(rebuild).collect();
     let derived = |kept: &Comparison, configuration: usize| Comparison {
         control: kept.control,
+        doubt: kept.doubt.clone(),
         ..outcome(&kept.configuration, configuration, &rebuilds)
     };
-    let all = summary.comparisons.iter().zip(CONTROLS..);
-    let mut comparisons: Vec<Comparison> = all.map(|(kept, index)| derived(kept, index)).collect();
-    if run.state == RunState::Interrupted {
-        comparisons.iter_mut().for_each(|c| c.doubt = None);
-    }
-    again.compare("comparisons", &summary.comparisons, &comparisons);
+    let kept: Vec<&Comparison> = summary.comparisons().collect();
+    let all = kept.iter().zip(CONTROLS..);
+    let comparisons: Vec<Comparison> = all.map(|(kept, index)| derived(kept, index)).collect();
+    again.compare("comparisons", &kept, &comparisons);
     let control = summary.control.as_ref().map(|kept| derived(kept, 1));
     again.compare("control", &summary.control, &control);
 }
@@ -111,26 +198,26 @@ fn rebuild(record: &RebuildRecord) -> Rebuild {
 
 /// Iterations are in the journal; what they say together follows from them.
 fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
-    let mut made: Vec<_> = vec![Vec::new(); summary.cases.len()];
+    let mut made: Vec<_> = vec![Vec::new(); summary.test_cases.len()];
     for event in run.events() {
         if let EventKind::IterationFinished {
             test_case,
             iteration,
         } = event.kind
-            && let Some(at) = summary.cases.iter().position(|c| c.test_case == test_case)
+            && let Some(at) = (summary.test_cases.iter()).position(|c| c.test_case == test_case)
         {
             made[at].push(*iteration);
         }
     }
-    let cases = summary.cases.iter().zip(made);
+    let cases = summary.test_cases.iter().zip(made);
     let derived: Vec<_> = cases
-        .map(|(kept, iterations)| CaseOutcome {
+        .map(|(kept, iterations)| TestCase {
             // it needs the gate, whose readings are not kept
             doubt: kept.doubt.clone(),
-            ..of_iterations(&kept.case, iterations)
+            ..summarise(kept.test_case.clone(), &kept.case, iterations)
         })
         .collect();
-    again.compare("cases", &summary.cases, &derived);
+    compare_cases(run, &summary.test_cases, derived, again);
     again
         .not_derived
         .push("what each iteration found: taken from the journal, not from its trials".into());
@@ -251,7 +338,10 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
         let found = session.outcomes().into_iter();
         outcomes.extend(found.map(|outcome| of_series(outcome, &variant)));
     }
-    again.compare("outcomes", &summary.outcomes, &outcomes);
+    let kept = summary.test_cases.iter();
+    let cases = kept.map(|case| (case.test_case.clone(), case.case.clone()));
+    let derived = divide(cases.collect(), outcomes, &run.trials);
+    compare_cases(run, &summary.test_cases, derived, again);
 }
 
 impl Again {

@@ -10,21 +10,23 @@ use std::time::Duration;
 
 use fwdlab_engine::Mode;
 use fwdlab_engine::sim::{self, Dut, Simulation};
-use fwdlab_measure::campaign::{Turn, failure_of, seed_of, sequence, summarise};
+use fwdlab_measure::campaign::{self as order, Turn, failure_of, seed_of, sequence};
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts, wants_overload};
+use fwdlab_measure::maxfwd::control_of;
 use fwdlab_measure::meters::{self, Meters};
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{Campaign, Case, Engine, Method, Procedure};
-use fwdlab_model::campaign_outcome::{CaseOutcome, Iteration};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::file::FileError;
 use fwdlab_model::link::{Line, LinkSpeed};
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{Noise, Summary, TrialRecord};
+use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
+use fwdlab_model::units::imix_estimate_l2_bps;
 use fwdlab_model::variant::Variant;
 use fwdlab_model::version::RUN_FORMAT;
 
@@ -54,6 +56,21 @@ pub struct Parameters {
     /// By their names in the matrix.
     profiles: BTreeMap<String, Arc<ProfileFrames>>,
     host: Host,
+    /// Of a command; `None` for a campaign from a file.
+    command: Option<Command>,
+}
+
+/// What a command asks for that campaigns do not say.
+#[derive(Debug, Clone, Default)]
+pub struct Command {
+    /// What kind of run: `quick`.
+    pub kind: &'static str,
+    /// Applied to every DUT, the reference of a comparison included.
+    pub applied_to_all: Option<Configuration>,
+    /// Time for all rebuilds of slices together.
+    pub total: Option<Duration>,
+    /// Its parameters, as they are kept.
+    pub values: BTreeMap<String, serde_json::Value>,
 }
 
 /// Compiles the profile of this name, for both directions or for one, on lines of this speed.
@@ -135,15 +152,46 @@ impl Parameters {
             profiles,
             host,
             campaign,
+            command: None,
         };
+        parameters.check()?;
+        Ok(parameters)
+    }
+
+    /// What a command asks for, as a campaign.
+    ///
+    /// # Errors
+    /// What its procedure cannot measure.
+    pub fn of_command(
+        campaign: Campaign,
+        configurations: Vec<Configuration>,
+        command: Command,
+        host: Host,
+    ) -> Result<Parameters, LabError> {
+        let named = configurations.into_iter();
+        let parameters = Parameters {
+            configurations: named.map(|one| (one.name.clone(), one)).collect(),
+            dut: dut(&campaign, host.seed)?,
+            swept: None,
+            profiles: BTreeMap::new(),
+            host,
+            campaign,
+            command: Some(command),
+        };
+        parameters.check()?;
+        Ok(parameters)
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        let parameters = self;
         match &parameters.campaign.procedure {
             Procedure::Paired(paired) => {
-                slices::check(&parameters, paired)?;
-                return Ok(parameters);
+                slices::check(parameters, paired)?;
+                return Ok(());
             }
             Procedure::Maxfwd(_) => {
-                windows::check(&parameters)?;
-                return Ok(parameters);
+                windows::check(parameters)?;
+                return Ok(());
             }
             _ => {}
         }
@@ -152,7 +200,41 @@ impl Parameters {
             let limits = parameters.likely(case)?;
             fwdlab_measure::machine::make(&parameters.asked(0, case), &limits).map_err(at)?;
         }
-        Ok(parameters)
+        Ok(())
+    }
+
+    /// Does a command ask, and not a file?
+    pub(super) fn is_command(&self) -> bool {
+        self.command.is_some()
+    }
+
+    /// Can nothing be done after this error? A campaign goes on with its other test cases; a command tells it.
+    pub(super) fn is_ended_by(&self, error: &LabError) -> bool {
+        matches!(error, LabError::Store(_)) || self.is_command()
+    }
+
+    /// What every DUT has, whatever else is applied to it.
+    pub(super) fn applied_to_all(&self) -> Option<&Configuration> {
+        self.command.as_ref()?.applied_to_all.as_ref()
+    }
+
+    /// Time for all rebuilds of slices together, where there is one.
+    pub(super) fn total(&self) -> Option<Duration> {
+        self.command.as_ref()?.total
+    }
+
+    /// The name of a test case: without its configuration where a command measures only one.
+    pub(super) fn id(&self, case: &Case) -> String {
+        let compares = self.campaign.procedure.method() == Method::Slices;
+        match self.is_command() && !compares {
+            true => case.variant.id(&case.stream),
+            false => case.id(),
+        }
+    }
+
+    /// What the iterations of a test case say together.
+    pub(super) fn summarise(&self, case: &Case, iterations: Vec<Iteration>) -> TestCase {
+        order::summarise(self.id(case), case, iterations)
     }
 
     /// The campaign.
@@ -237,16 +319,11 @@ impl Parameters {
         let bursts = sends_bursts(&self.campaign.procedure);
         super::Parameters {
             streams,
-            iterations: self.campaign.iterations,
             traffic: self.traffic(case),
-            trial: Duration::ZERO,
             load: None,
             line: self.line(),
             configuration: self.configurations.get(&case.configuration).cloned(),
             unconfined: self.host.unconfined,
-            versus: Vec::new(),
-            rebuilds: 0,
-            total: Duration::ZERO,
             engine: match (
                 Mode::ALL.into_iter().find(|mode| mode.name() == engine),
                 bursts,
@@ -264,6 +341,9 @@ impl Parameters {
 
     fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let campaign = &self.campaign;
+        if let Some(command) = &self.command {
+            return command.values.clone();
+        }
         let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
         let engine = match self.dut {
             Some(_) => sim::NAME,
@@ -380,18 +460,25 @@ pub fn plan(parameters: &Parameters) -> Result<Plan, LabError> {
         Procedure::Paired(paired) => slices::rows(&campaign.cases)
             .iter()
             .map(|row| {
-                let name = slices::name(&campaign.cases, row);
+                let name = slices::name(parameters, row);
                 (name, slices::estimate(parameters, paired, row))
             })
             .unzip(),
         Procedure::Maxfwd(maxfwd) => {
-            let mut names: Vec<String> = campaign.cases.iter().map(Case::id).collect();
-            names.push(format!("{}/control", names[0]));
-            let each = vec![windows::estimate(maxfwd); names.len()];
-            (names, each)
+            let cases = || campaign.cases.iter().chain(campaign.cases.first());
+            let each = cases().map(|case| windows::estimate(maxfwd, &campaign.cases, case));
+            let mut names: Vec<String> = cases().map(|case| parameters.id(case)).collect();
+            if let Some(control) = names.last_mut() {
+                *control = control_of(control);
+            }
+            (names, each.collect())
         }
         _ => (
-            campaign.cases.iter().map(Case::id).collect(),
+            campaign
+                .cases
+                .iter()
+                .map(|case| parameters.id(case))
+                .collect(),
             of_trials.collect::<Result<Vec<_>, LabError>>()?,
         ),
     };
@@ -475,11 +562,21 @@ pub fn start<'a>(
         ..parameters.common(first, &campaign.cases[0])
     };
     let values = parameters.as_values();
-    let mut run = Run::named(&common, &campaign.name, "campaign", values, runs, listener)?;
-    run.writer
-        .input("campaign.toml", campaign.origin.text.as_bytes())?;
+    let kind = (parameters.command.as_ref()).map_or("campaign", |command| command.kind);
+    let mut run = Run::named(&common, &campaign.name, kind, values, runs, listener)?;
+    if !parameters.is_command() {
+        let text = campaign.origin.text.as_bytes();
+        run.writer.input("campaign.toml", text)?;
+    }
     for (name, configuration) in &parameters.configurations {
-        keep_inputs(&run.writer, configuration, &format!("{name}/"))?;
+        let folder = match parameters.is_command() {
+            true => String::new(),
+            false => format!("{name}/"),
+        };
+        keep_inputs(&run.writer, configuration, &folder)?;
+    }
+    if let Some(configuration) = parameters.applied_to_all() {
+        keep_inputs(&run.writer, configuration, "")?;
     }
     for (name, profile) in &parameters.profiles {
         let name = name.trim_end_matches(".toml");
@@ -550,6 +647,7 @@ impl Running<'_> {
             if self.control.is_stopped() {
                 return Ok(());
             }
+            let first = measured.trials.len();
             later = later.saturating_sub(plan.cases[turn.case].1);
             let (outcomes, failure) = match self.turn(*turn, later, run, measured) {
                 Ok((outcomes, None)) => {
@@ -570,9 +668,11 @@ impl Running<'_> {
                     false => why,
                 }),
                 outcomes,
+                trials: measured.trials[first..].iter().map(|t| t.trial).collect(),
             };
+            let case = &self.parameters.campaign.cases[turn.case];
             run.tell(EventKind::IterationFinished {
-                test_case: self.parameters.campaign.cases[turn.case].id(),
+                test_case: self.parameters.id(case),
                 iteration: Box::new(iteration.clone()),
             })?;
             self.made[turn.case].push(iteration);
@@ -590,7 +690,7 @@ impl Running<'_> {
     ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
         let parameters = self.parameters;
         let case = &parameters.campaign.cases[turn.case];
-        let id = case.id();
+        let id = parameters.id(case);
         let streams = parameters.campaign.streams(case)?;
         let common = parameters.common(streams, case);
         let asked = parameters.asked(seed_of(turn, parameters.seed()), case);
@@ -650,7 +750,7 @@ impl Running<'_> {
         measured: &mut Measured,
     ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
         if self.gate.is_none() {
-            let readings = super::forwarding::calibrate(common, &mut run.info.facts);
+            let readings = windows::calibrate(common, &mut run.info.facts);
             self.gate = Gate::calibrate(&readings);
         }
         let (bed, _) = device::erect(common)?;
@@ -751,14 +851,10 @@ impl Running<'_> {
     }
 
     /// What the iterations of a test case say together, and whether its own trials were quiet enough for it.
-    fn case(&self, case: &Case, iterations: Vec<Iteration>, trials: &[TrialRecord]) -> CaseOutcome {
-        let mut outcome = summarise(case, iterations);
+    fn case(&self, case: &Case, iterations: Vec<Iteration>, trials: &[TrialRecord]) -> TestCase {
+        let mut outcome = self.parameters.summarise(case, iterations);
         let own = trials.iter().filter(|t| t.test_case == outcome.test_case);
-        let method = self.parameters.campaign.procedure.method();
-        if method == Method::Windows {
-            outcome.doubt = self.of_windows(case, trials).doubt;
-        }
-        let of_trials = method == Method::Trials;
+        let of_trials = self.parameters.campaign.procedure.method() == Method::Trials;
         if self.parameters.dut.is_none() && of_trials && outcome.doubt.is_none() {
             let doubts = trust::doubts_of_trials(self.gate.as_ref(), own);
             outcome.doubt = (!doubts.is_empty()).then(|| doubts.join("; "));
@@ -773,7 +869,7 @@ impl Running<'_> {
         }
         let made = std::mem::take(&mut self.made);
         let cases = campaign.cases.iter().zip(made);
-        let cases: Vec<CaseOutcome> = cases
+        let cases: Vec<TestCase> = cases
             .map(|(case, iterations)| self.case(case, iterations, &measured.trials))
             .collect();
         let noise: Noise = match (&self.parameters.dut, campaign.procedure.method()) {
@@ -781,7 +877,9 @@ impl Running<'_> {
             (None, Method::Slices) => {
                 slices::noise(&cases, self.compared.as_ref(), &measured.rebuilds)
             }
-            (None, Method::Windows) => self.noise_of_windows(&measured.trials),
+            (None, Method::Windows) => {
+                trust::of_cases(self.gate.as_ref(), &cases, self.compared.as_ref())
+            }
             (None, Method::Trials) => {
                 trust::of_trials(self.gate.as_ref(), &measured.trials, Vec::new())
             }
@@ -797,15 +895,23 @@ impl Running<'_> {
             format: RUN_FORMAT,
             run: run.info.id.clone(),
             procedure: campaign.procedure.id().into(),
-            test_cases: Vec::new(),
+            imix_estimate_l2_bps: imix_estimate(&cases),
+            test_cases: cases,
             control: self.compared.take(),
-            comparisons: Vec::new(),
             imported: Vec::new(),
-            outcomes: Vec::new(),
-            cases,
             noise,
             warnings,
-            imix_estimate_l2_bps: None,
         });
     }
+}
+
+/// What a simple IMIX would get, from the rate of the smallest frames of most flows, where windows gave that.
+fn imix_estimate(cases: &[TestCase]) -> Option<f64> {
+    let with_rate = cases.iter().filter_map(|case| {
+        let rate = case.windows()?.forwarding_rate_pps?;
+        Some((&case.case.stream, rate))
+    });
+    let smallest = with_rate
+        .min_by_key(|(stream, _)| (stream.frame_size_bytes, std::cmp::Reverse(stream.flows)));
+    smallest.map(|(_, pps)| imix_estimate_l2_bps(pps))
 }

@@ -211,7 +211,7 @@ pub(super) fn on_bed<'a>(
     work: impl FnOnce(&mut Real<'_>, Option<Gate>, &mut Run<'a>) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     run.started(steps, time)?;
-    let gate = Gate::calibrate(&super::forwarding::calibrate(common, &mut run.info.facts));
+    let gate = Gate::calibrate(&super::windows::calibrate(common, &mut run.info.facts));
     let (bed, routes) = erect(common)?;
     if !routes.is_empty() {
         run.info.facts.placement.insert("routes".into(), routes);

@@ -1,18 +1,18 @@
-//! Running a procedure on the embedded test bed: what `fwdlab quick` and `fwdlab ndr` do.
+//! Running procedures on the embedded test bed or on a simulated DUT: what all measuring commands do.
 //!
-//! [`forwarding`] measures the maximum forwarding rate, [`paired`] compares configurations by slices; both build beds,
-//! ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`procedure`] carries out all
-//! other procedures, on the same bed or on a simulated DUT, and [`campaign`] many of them, test case after test case. Start with [`Parameters`] and [`start`].
+//! A [`campaign`] is a plan of test cases, and a command that measures by windows or slices is a campaign without a file: [`windows`] measures
+//! the maximum forwarding rate, [`slices`] compares configurations, a [`course`] follows any other procedure, all on the same beds. They
+//! build beds, ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`procedure`] carries out
+//! one procedure for a command. Start with [`campaign::start`].
 
 pub mod again;
 pub mod campaign;
 mod course;
 mod device;
-pub mod forwarding;
 mod largest;
 pub mod manage;
 mod modify;
-pub mod paired;
+mod paired;
 pub mod procedure;
 mod slices;
 pub mod traffic;
@@ -49,17 +49,13 @@ use crate::site::{Site, Wanted};
 use crate::tester::Rig;
 use crate::tester::local::Chosen;
 
-/// Everything that decides what a run does; every default is resolved.
+/// What every measurement needs; every default is resolved.
 #[derive(Debug, Clone)]
 pub struct Parameters {
-    /// Test cases, the first one is also the A/A control.
+    /// What is sent, one stream per test case.
     pub streams: Vec<Stream>,
-    /// Iterations of each test case.
-    pub iterations: u32,
     /// What procedures and searches offer, beside the streams.
     pub traffic: traffic::Traffic,
-    /// Shortest duration of a trial.
-    pub trial: Duration,
     /// Intended load; `None` chooses 1.6 times of what the DUT forwards.
     pub load: Option<LinkLoad>,
     /// The line: no more than its rate is offered, and loads in percent are of it.
@@ -68,12 +64,6 @@ pub struct Parameters {
     pub configuration: Option<Configuration>,
     /// What is applied to the DUT runs as processes of the host, on the host's files.
     pub unconfined: bool,
-    /// Compared with the plain DUT by paired slices; not empty means a comparison.
-    pub versus: Vec<Configuration>,
-    /// Rebuilds of a comparison.
-    pub rebuilds: u32,
-    /// Time for a whole comparison.
-    pub total: Duration,
     /// Engine to use; `None` takes the fastest that proves itself.
     pub engine: Option<Mode>,
     /// Where test beds are built.
@@ -136,29 +126,6 @@ pub struct Run<'a> {
     has_bed: bool,
     began: Instant,
     listener: &'a mut dyn FnMut(&Event),
-}
-
-/// Runs what the parameters ask for. The run directory is made first, so that nothing is measured that cannot be kept.
-///
-/// On success the caller adds the report and calls [`Run::finish`]; on failure the run has been closed as failed or
-/// interrupted with what was measured so far.
-///
-/// # Errors
-/// See [`LabError`]. The test bed is gone in any case.
-pub fn start<'a>(
-    parameters: &Parameters,
-    runs: &Path,
-    control: &Control,
-    listener: &'a mut dyn FnMut(&Event),
-) -> Result<(Run<'a>, Measured), LabError> {
-    let run = Run::open(parameters, "quick", parameters.as_values(), runs, listener)?;
-    carry_out(run, |run, measured| {
-        if parameters.versus.is_empty() {
-            forwarding::run(parameters, control, run, measured)
-        } else {
-            paired::run(parameters, control, run, measured)
-        }
-    })
 }
 
 /// The first thing to do where a measurement without root is not to be relied on.
@@ -250,7 +217,7 @@ impl<'a> Run<'a> {
         if let Some(profile) = &parameters.traffic.profile {
             writer.input("profile.toml", profile.text.as_bytes())?;
         }
-        for configuration in parameters.configuration.iter().chain(&parameters.versus) {
+        if let Some(configuration) = &parameters.configuration {
             keep_inputs(&writer, configuration, "")?;
         }
         Ok(Run {
@@ -404,13 +371,11 @@ impl Parameters {
         })
     }
 
-    fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
+    /// As they are kept with the run.
+    pub fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = BTreeMap::new();
         let mut set = |name: &str, value: serde_json::Value| {
             values.insert(name.to_owned(), value);
-        };
-        let names = |list: &[Configuration]| -> Vec<String> {
-            list.iter().map(|c| c.name.clone()).collect()
         };
         set(
             "test_cases",
@@ -419,13 +384,6 @@ impl Parameters {
                 .map(Stream::id)
                 .collect::<Vec<_>>()
                 .into(),
-        );
-        set(
-            "load",
-            self.load
-                .map_or("1.6 times the forwarding rate".into(), |l| {
-                    l.to_string().into()
-                }),
         );
         if let Some(line) = self.line {
             set("link_bps", line.speed.bps().into());
@@ -444,16 +402,6 @@ impl Parameters {
         }
         if self.unconfined {
             set("set_unconfined", true.into());
-        }
-        if self.versus.is_empty() {
-            set("procedure", fwdlab_measure::maxfwd::ID.into());
-            set("iterations", self.iterations.into());
-            set("trial_s", self.trial.as_secs_f64().into());
-        } else {
-            set("procedure", fwdlab_measure::paired::ID.into());
-            set("versus", names(&self.versus).into());
-            set("rebuilds", self.rebuilds.into());
-            set("total_s", self.total.as_secs_f64().into());
         }
         values
     }

@@ -1,23 +1,20 @@
 //! Configurations against the plain DUT: DUTs side by side, slices in balanced order, the whole rebuilt many times.
 //!
 //! Configuration 0 is the reference (of `quick` the plain DUT), 1 is the A/A control (the same once more), the rest are those asked for.
-//! [`run`] is `fwdlab quick --vs`; [`Row`] builds and measures one rebuild, for campaigns, too.
+//! Which rows a campaign or `fwdlab quick --vs` needs, and how often they are rebuilt, is in [`super::slices`]. Start with [`Row`], which builds
+//! and measures one rebuild.
 
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::order::{Random, mirrored};
-use fwdlab_measure::paired::{ID, Rebuild, outcome, places, rebuild};
-use fwdlab_measure::trust;
-use fwdlab_model::comparison::Comparison;
+use fwdlab_measure::paired::{Rebuild, places, rebuild};
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
-use fwdlab_model::result::{Summary, Validity};
+use fwdlab_model::result::Validity;
 use fwdlab_model::trial::Stream;
-use fwdlab_model::units::counted;
-use fwdlab_model::version::RUN_FORMAT;
 
 use super::trial::{Bench, Counted};
-use super::{Control, Measured, Parameters, Run, configure, does_forward, open_tester, timestamp};
+use super::{Control, Parameters, Run, configure, does_forward, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::dut::sweep::{Setting, Swept};
@@ -29,64 +26,6 @@ pub(super) const CONTROLS: usize = 2;
 
 /// A load that overloads the DUT is sought so often before it is given up.
 const OVERLOAD_LOOKS: u32 = 3;
-
-/// Shortest slices' time of a rebuild that is worth building for.
-const MIN_SLICES: Duration = Duration::from_millis(600);
-
-/// Runs the comparison; what was measured is in `measured` even when it is interrupted.
-pub(super) fn run(
-    parameters: &Parameters,
-    stop: &Control,
-    run: &mut Run<'_>,
-    measured: &mut Measured,
-) -> Result<(), LabError> {
-    run.started(parameters.rebuilds, parameters.total)?;
-    let mut rebuilds = Vec::new();
-    let result = rebuild_all(parameters, stop, run, measured, &mut rebuilds);
-    measured.summary = Some(summary(parameters, run, &rebuilds));
-    result
-}
-
-fn rebuild_all(
-    parameters: &Parameters,
-    stop: &Control,
-    run: &mut Run<'_>,
-    measured: &mut Measured,
-    rebuilds: &mut Vec<Rebuild>,
-) -> Result<(), LabError> {
-    let began = Instant::now();
-    let versus = parameters.versus.iter().map(|configuration| Beside {
-        name: configuration.name.clone(),
-        configuration: Some(configuration),
-        setting: None,
-    });
-    let mut row = Row::new(parameters, &parameters.streams[0], versus.collect());
-    let mut overhead = Duration::from_millis(500);
-    for number in 0..parameters.rebuilds {
-        if stop.is_stopped() {
-            return Ok(());
-        }
-        let left = parameters.total.saturating_sub(began.elapsed());
-        let share = left / (parameters.rebuilds - number);
-        // the time of building comes out of the share, but for the first rebuild, which also sought the load
-        let mut slices = |building: Duration| {
-            let building = if number == 0 { overhead } else { building };
-            let slices = share.saturating_sub(building + overhead / 2);
-            overhead = building.min(Duration::from_secs(2));
-            slices.max(MIN_SLICES)
-        };
-        let Some((result, record)) = row.rebuild(&mut slices, stop, run)? else {
-            return Ok(());
-        };
-        if record.validity.is_valid() {
-            rebuilds.push(result);
-        }
-        measured.rebuilds.push(record);
-        let left = parameters.total.saturating_sub(began.elapsed());
-        run.tell(progress(parameters, rebuilds, number + 1, left, row.load))?;
-    }
-    Ok(())
-}
 
 /// What stands beside the reference DUT and the control.
 pub(super) struct Beside<'a> {
@@ -108,7 +47,7 @@ pub(super) struct Row<'a> {
     pub compared: Vec<Compared>,
     random: Random,
     /// The intended load, once it is known: the same in all rebuilds.
-    load: Option<f64>,
+    pub load: Option<f64>,
     built: u32,
     /// The DUT that could not be made what it should be, when building failed for that.
     pub failed: Option<usize>,
@@ -323,75 +262,4 @@ fn intended(
             "the generator cannot overload this DUT, and a comparison needs overload. --load 500kpps forces a load below \
              saturation, but it shows no difference".into(),
     ))
-}
-
-fn name(parameters: &Parameters, configuration: usize) -> &str {
-    match configuration {
-        0 => "plain",
-        1 => "control",
-        other => &parameters.versus[other - CONTROLS].name,
-    }
-}
-
-fn progress(
-    parameters: &Parameters,
-    rebuilds: &[Rebuild],
-    done: u32,
-    left: Duration,
-    pps: Option<f64>,
-) -> EventKind {
-    let first = outcome(name(parameters, CONTROLS), CONTROLS, rebuilds);
-    let estimate = match (first.difference_percent, first.interval_percent) {
-        (Some(difference), Some([low, high])) => Some(format!(
-            "{}: {difference:+.1} % [{low:+.1}, {high:+.1}]",
-            first.configuration
-        )),
-        (Some(difference), None) => Some(format!("{}: {difference:+.1} %", first.configuration)),
-        _ => None,
-    };
-    EventKind::Progress {
-        activity: format!("rebuild {done} of {} done", parameters.rebuilds),
-        done,
-        steps: parameters.rebuilds,
-        left_s: left.as_secs_f64(),
-        offered_load_pps: pps,
-        forwarding_rate_pps: first.plain_forwarding_rate_pps,
-        estimate,
-    }
-}
-
-fn summary(parameters: &Parameters, run: &Run<'_>, rebuilds: &[Rebuild]) -> Summary {
-    let configurations = CONTROLS + parameters.versus.len();
-    let mut all: Vec<Comparison> = (1..configurations)
-        .map(|c| outcome(name(parameters, c), c, rebuilds))
-        .collect();
-    all[0].control = true;
-    let control = all.remove(0);
-    let blocks: usize = rebuilds.iter().map(|r| r.blocks).sum();
-    let left_out: usize = rebuilds.iter().map(|r| r.not_offered).sum();
-    let said = format!(
-        "{}, {} of slices; {} left out because the sender stalled",
-        counted(rebuilds.len(), "rebuild"),
-        counted(blocks, "block"),
-        counted(left_out, "block")
-    );
-    let noise = trust::of_comparisons(&all, &control, said);
-    let mut warnings = Vec::new();
-    if !parameters.privileged {
-        warnings.push(crate::user_namespace::MISSING.to_owned());
-    }
-    Summary {
-        format: RUN_FORMAT,
-        run: run.info.id.clone(),
-        procedure: ID.into(),
-        test_cases: Vec::new(),
-        control: Some(control),
-        comparisons: all,
-        imported: Vec::new(),
-        cases: Vec::new(),
-        outcomes: Vec::new(),
-        noise,
-        warnings,
-        imix_estimate_l2_bps: None,
-    }
 }

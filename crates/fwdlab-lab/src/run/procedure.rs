@@ -9,14 +9,17 @@ use std::time::Duration;
 
 use fwdlab_engine::sim::{self, Dut};
 use fwdlab_measure::ahead::{Capacities, ahead};
+use fwdlab_measure::campaign::divide;
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, make};
 use fwdlab_measure::meters;
 use fwdlab_measure::trust::{self, contradictions};
+use fwdlab_model::campaign::{Case, PLAIN};
 use fwdlab_model::event::Event;
 use fwdlab_model::link::{LinkLoad, MeanSize};
 use fwdlab_model::result::{Noise, Summary};
 use fwdlab_model::units::FrameSize;
+use fwdlab_model::variant::Variant;
 use fwdlab_model::version::RUN_FORMAT;
 
 use super::course::{self, Course, Followed, Planned};
@@ -189,6 +192,31 @@ impl Parameters {
             .collect()
     }
 
+    /// The test cases: every size in every series.
+    fn cases(&self) -> Vec<(String, Case)> {
+        let common = &self.common;
+        let configuration = common.configuration.as_ref();
+        let configuration = configuration.map_or(PLAIN, |applied| &applied.name);
+        let of_variant = |variant: &Variant| {
+            let streams = common.streams.iter();
+            let cases = streams.map(|stream| {
+                let case = Case {
+                    configuration: configuration.to_owned(),
+                    stream: variant.stream(stream),
+                    variant: variant.clone(),
+                };
+                (variant.id(stream), case)
+            });
+            cases.collect::<Vec<_>>()
+        };
+        common
+            .traffic
+            .variants
+            .iter()
+            .flat_map(of_variant)
+            .collect()
+    }
+
     fn course<'a>(
         &'a self,
         limits: Vec<Limit>,
@@ -246,12 +274,9 @@ impl Parameters {
             format: RUN_FORMAT,
             run: run.info.id.clone(),
             procedure: self.kind.into(),
-            test_cases: Vec::new(),
+            test_cases: divide(self.cases(), followed.outcomes, &measured.trials),
             control: None,
-            comparisons: Vec::new(),
             imported: Vec::new(),
-            outcomes: followed.outcomes,
-            cases: Vec::new(),
             noise,
             warnings,
             imix_estimate_l2_bps: None,
@@ -261,7 +286,6 @@ impl Parameters {
 
     fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = self.common.as_values();
-        values.retain(|name, _| !matches!(name.as_str(), "load" | "iterations" | "trial_s"));
         values.extend(self.values.clone());
         values.insert("procedure".into(), self.kind.into());
         values.insert("max_load_pps".into(), self.bounds().as_value());

@@ -3,18 +3,20 @@
 //! Test cases with the same traffic stand beside each other in one [`Row`]; with a sweep each has a DUT for every value. A configuration that
 //! cannot be applied leaves its row, and the others go on. Start with [`rows`] and [`Running::by_slices`].
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fwdlab_measure::campaign::Turn;
+use fwdlab_measure::maxfwd::control_of;
 use fwdlab_measure::paired::{Rebuild, of_rebuild, pool};
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case, PLAIN};
-use fwdlab_model::campaign_outcome::{CaseOutcome, Iteration};
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::file::FileError;
 use fwdlab_model::outcome::{Compliance, Found, Outcome, Paired};
 use fwdlab_model::result::Noise;
+use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
 use super::campaign::{Parameters, Running};
@@ -29,6 +31,13 @@ const MOST_DUTS: usize = 64;
 
 /// A rebuild with fewer blocks of slices would say nothing when a third of them is disturbed.
 const ENOUGH_BLOCKS: u32 = 8;
+
+/// Shortest slices' time of a rebuild that is worth building for.
+const MIN_SLICES: Duration = Duration::from_millis(600);
+
+/// What a rebuild takes beside its slices, until that is known; and more of it is not reckoned with.
+const OVERHEAD: Duration = Duration::from_millis(500);
+const MOST_OVERHEAD: Duration = Duration::from_secs(2);
 
 /// Time to build one DUT.
 const BUILD: Duration = Duration::from_millis(250);
@@ -86,7 +95,11 @@ pub(super) fn estimate(
     p: &campaign::Paired,
     row: &[usize],
 ) -> (u32, Duration) {
-    let sweep = parameters.campaign().sweep.as_ref();
+    let campaign = parameters.campaign();
+    if let Some(total) = parameters.total() {
+        return (1, total / campaign.iterations);
+    }
+    let sweep = campaign.sweep.as_ref();
     let duts = (row.len() * sweep.map_or(1, |sweep| sweep.values.len()) + CONTROLS) as u32;
     (1, time(p, duts) + BUILD * duts)
 }
@@ -97,9 +110,33 @@ fn time(p: &campaign::Paired, duts: u32) -> Duration {
 }
 
 /// A row in words: its test cases.
-pub(super) fn name(cases: &[Case], row: &[usize]) -> String {
-    let names: Vec<String> = row.iter().map(|&index| cases[index].id()).collect();
+pub(super) fn name(parameters: &Parameters, row: &[usize]) -> String {
+    let cases = &parameters.campaign().cases;
+    let names: Vec<String> = row.iter().map(|&at| parameters.id(&cases[at])).collect();
     names.join(", ")
+}
+
+/// How long slices are made in the next rebuild, where there is a time for all rebuilds together.
+struct Budget {
+    total: Duration,
+    began: Instant,
+    /// What the last rebuild took beside its slices.
+    overhead: Duration,
+}
+
+impl Budget {
+    /// The time of building comes out of the share, but for the first rebuild, which also sought the load.
+    fn share(&mut self, building: Duration, rebuilds_left: u32, is_first: bool) -> Duration {
+        let share = self.left() / rebuilds_left.max(1);
+        let building = if is_first { self.overhead } else { building };
+        let slices = share.saturating_sub(building + self.overhead / 2);
+        self.overhead = building.min(MOST_OVERHEAD);
+        slices.max(MIN_SLICES)
+    }
+
+    fn left(&self) -> Duration {
+        self.total.saturating_sub(self.began.elapsed())
+    }
 }
 
 /// What has been found of a row.
@@ -135,7 +172,7 @@ impl Running<'_> {
             .map(|row| {
                 let case = &campaign.cases[row[0]];
                 super::Parameters {
-                    configuration: None,
+                    configuration: parameters.applied_to_all().cloned(),
                     load: p.load.map(|load| load.0),
                     ..parameters.common(vec![case.stream.clone()], case)
                 }
@@ -148,27 +185,27 @@ impl Running<'_> {
             .collect();
         let mut later = self.plan.time;
         let turns: &[Turn] = &self.plan.turns;
+        let mut budget = parameters.total().map(|total| Budget {
+            total,
+            began: Instant::now(),
+            overhead: OVERHEAD,
+        });
         let mut result = Ok(());
         for (done, turn) in turns.iter().enumerate() {
             if self.control.is_stopped() {
                 break;
             }
-            run.tell(EventKind::Progress {
-                activity: format!(
-                    "iteration {} of {}: {} DUTs beside each other",
-                    turn.iteration,
-                    campaign.iterations,
-                    standing[turn.case].row.duts()
-                ),
-                done: done as u32,
-                steps: turns.len() as u32,
-                left_s: later.as_secs_f64(),
-                offered_load_pps: None,
-                forwarding_rate_pps: None,
-                estimate: None,
-            })?;
+            let row = &standing[turn.case];
+            let left = budget.as_ref().map_or(later, Budget::left);
+            run.tell(self.progress(row, turn.iteration, (done, turns.len()), left))?;
             later = later.saturating_sub(self.plan.cases[turn.case].1);
-            result = self.rebuild(p, &mut standing[turn.case], turn.iteration, run, measured);
+            let time = time(p, row.row.duts() as u32);
+            let mut slices = |building: Duration| match &mut budget {
+                Some(budget) => budget.share(building, (turns.len() - done) as u32, done == 0),
+                None => time,
+            };
+            let row = &mut standing[turn.case];
+            result = self.rebuild(p, row, turn.iteration, &mut slices, run, measured);
             if result.is_err() {
                 break;
             }
@@ -192,24 +229,25 @@ impl Running<'_> {
         p: &campaign::Paired,
         standing: &mut Standing<'_>,
         iteration: u32,
+        slices: &mut dyn FnMut(Duration) -> Duration,
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
+        let mut rebuilds = Vec::new();
         let (result, failure) = loop {
             if standing.is_empty() {
                 // each says why it is gone
                 break (nothing(), None);
             }
-            let time = time(p, standing.row.duts() as u32);
-            let mut slices = |_| time;
-            match standing.row.rebuild(&mut slices, self.control, run) {
+            match standing.row.rebuild(slices, self.control, run) {
                 Ok(None) | Err(LabError::Interrupted) => return Ok(()),
                 Ok(Some((result, record))) => {
                     let reasons = record.validity.reasons.join("; ");
+                    rebuilds.push(record.rebuild);
                     measured.rebuilds.push(record);
                     break (result, (!reasons.is_empty()).then_some(reasons));
                 }
-                Err(error @ LabError::Store(_)) => return Err(error),
+                Err(error) if self.parameters.is_ended_by(&error) => return Err(error),
                 Err(error) => {
                     let failed = standing.row.failed.take();
                     let left = failed
@@ -238,20 +276,69 @@ impl Running<'_> {
                     iteration,
                     outcomes: vec![outcome(case, found, &result)],
                     failure: None,
+                    trials: rebuilds.clone(),
                 },
                 None => Iteration {
                     iteration,
                     outcomes: Vec::new(),
                     failure: Some(why.unwrap_or_else(|| "too few blocks of slices".into())),
+                    trials: rebuilds.clone(),
                 },
             };
             run.tell(EventKind::IterationFinished {
-                test_case: case.id(),
+                test_case: self.parameters.id(case),
                 iteration: Box::new(iteration.clone()),
             })?;
             self.made[member.case].push(iteration);
         }
         Ok(())
+    }
+}
+
+impl Running<'_> {
+    /// What is under way, and what the first difference is so far.
+    fn progress(
+        &self,
+        standing: &Standing<'_>,
+        iteration: u32,
+        (done, steps): (usize, usize),
+        left: Duration,
+    ) -> EventKind {
+        let first = standing.cases.first().and_then(|member| {
+            let iterations = self.made[member.case].iter();
+            let found = iterations.flat_map(|one| &one.outcomes);
+            let found: Vec<&Paired> = found.filter_map(slices_of).collect();
+            pool(&found)?.points.into_iter().next()
+        });
+        let first = first.map(|point| point.comparison);
+        let estimate = first.as_ref().and_then(|first| {
+            let name = first.configuration.split_whitespace().collect::<Vec<_>>();
+            let (name, difference) = (name.join(" "), first.difference_percent?);
+            Some(match first.interval_percent {
+                Some([low, high]) => format!("{name}: {difference:+.1} % [{low:+.1}, {high:+.1}]"),
+                None => format!("{name}: {difference:+.1} %"),
+            })
+        });
+        EventKind::Progress {
+            activity: format!(
+                "iteration {iteration} of {}: {} DUTs beside each other",
+                self.parameters.campaign().iterations,
+                standing.row.duts()
+            ),
+            done: done as u32,
+            steps: steps as u32,
+            left_s: left.as_secs_f64(),
+            offered_load_pps: standing.row.load,
+            forwarding_rate_pps: first.and_then(|first| first.plain_forwarding_rate_pps),
+            estimate,
+        }
+    }
+}
+
+fn slices_of(outcome: &Outcome) -> Option<&Paired> {
+    match &outcome.found {
+        Found::Paired(found) => Some(found),
+        _ => None,
     }
 }
 
@@ -302,8 +389,8 @@ fn stand<'a>(
     let stream = &common.streams[0];
     let entry = |name: &str, control: bool, value: Option<u64>, case: &Case| Compared {
         test_case: match control {
-            true => format!("{}/control", case.id()),
-            false => case.id(),
+            true => control_of(&parameters.id(case)),
+            false => parameters.id(case),
         },
         configuration: name.to_owned(),
         control,
@@ -347,7 +434,9 @@ fn stand<'a>(
         }
     }
     let mut row = Row::new(common, stream, beside);
-    row.reference = parameters.configuration(&p.reference);
+    // a command may call anything plain
+    let reference = Some(&p.reference).filter(|name| *name != PLAIN);
+    row.reference = reference.and_then(|name| parameters.configuration(name));
     row.compared = compared;
     Standing {
         row,
@@ -371,21 +460,19 @@ fn outcome(case: &Case, found: Paired, result: &Rebuild) -> Outcome {
 
 /// How much the differences can be trusted.
 pub(super) fn noise(
-    cases: &[CaseOutcome],
+    cases: &[TestCase],
     control: Option<&Comparison>,
     rebuilds: &[RebuildRecord],
 ) -> Noise {
-    let found = cases.iter().flat_map(|case| &case.outcomes);
-    let points = found.flat_map(|outcome| match &outcome.found {
-        Found::Paired(found) => &found.points[..],
-        _ => &[],
-    });
-    let all: Vec<Comparison> = points.map(|point| point.comparison.clone()).collect();
+    let all = cases.iter().flat_map(TestCase::comparisons);
+    let all: Vec<Comparison> = all.cloned().collect();
     let blocks: u32 = rebuilds.iter().map(|rebuild| rebuild.blocks).sum();
     let left_out: u32 = rebuilds.iter().map(|r| r.blocks_not_offered).sum();
     let said = format!(
-        "{} rebuilds, {blocks} blocks of slices; {left_out} blocks left out because the sender was stalled or the DUT's CPU taken",
-        rebuilds.len()
+        "{}, {} of slices; {} left out because the sender was stalled or the DUT's CPU taken",
+        counted(rebuilds.len(), "rebuild"),
+        counted(blocks as usize, "block"),
+        counted(left_out as usize, "block")
     );
     match control {
         Some(control) => trust::of_comparisons(&all, control, said),

@@ -1,32 +1,48 @@
-//! Campaigns by windows: the maximum forwarding rate of every test case, each iteration one long trial on a bed of its own.
+//! Campaigns by windows: the maximum forwarding rate of every test case, each iteration one long trial. It is what `fwdlab quick` does.
 //!
 //! Windows of 20 ms count when the machine was quiet beside them; which were is drawn from the readings of the whole run, so results are
-//! known at its end. The first test case is measured once more in every iteration, as A/A control. Start with [`Running::by_windows`].
+//! known at its end. The first test case is measured once more in every iteration, as A/A control. Every iteration has a fresh DUT for
+//! each configuration. Start with [`Running::by_windows`].
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
-use fwdlab_measure::campaign::{Turn, failure_of};
+use fwdlab_measure::campaign::{Turn, sequence};
+use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::gate::{Gate, of_run};
-use fwdlab_measure::maxfwd::{Planned, RETRIES, control, summarise};
+use fwdlab_measure::maxfwd::{ID, MIN_WINDOWS, RETRIES, Window, control, iterations, judge};
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case};
-use fwdlab_model::campaign_outcome::Iteration;
 use fwdlab_model::event::EventKind;
+use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
-use fwdlab_model::outcome::{Compliance, Found, Maxfwd, Outcome};
-use fwdlab_model::probe::{ApartStratum, Reading};
-use fwdlab_model::result::{CaseSummary, Noise, TrialRecord};
+use fwdlab_model::probe::Reading;
+use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
+use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::trial::Stream;
+use fwdlab_model::variant::Variant;
 
 use super::campaign::{Parameters, Running};
-use super::device::{OVERHEAD, erect};
-use super::forwarding::{Progress, Raw, calibrate, gated, keep_windows, overload, record, trial};
-use super::trial::{Bench, Overload};
+use super::device::erect;
+use super::trial::{Bench, Counted, Glimpse, Overload};
 use super::{Measured, Run, configure, open_tester, timestamp};
+use crate::bed::Bed;
 use crate::error::LabError;
+use crate::tester::Rig;
+use crate::witness::probe::{Probes, pairs};
 
 /// A bed, an engine that proves itself, a configuration.
 const BED: Duration = Duration::from_millis(800);
+
+/// What a trial takes beyond its windows: start, warm-up, drain, reading counters.
+const OVERHEAD: Duration = Duration::from_millis(250);
+
+/// Readings of the probe before the first trial.
+const CALIBRATION_READINGS: usize = 120;
+
+/// Progress is told so often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Says what windows cannot measure.
 pub(super) fn check(parameters: &Parameters) -> Result<(), FileError> {
@@ -49,8 +65,15 @@ pub(super) fn check(parameters: &Parameters) -> Result<(), FileError> {
 }
 
 /// What one iteration of a test case takes: trials, and time.
-pub(super) fn estimate(p: &campaign::Maxfwd) -> (u32, Duration) {
-    (1, p.duration.0 + BED + OVERHEAD)
+pub(super) fn estimate(p: &campaign::Maxfwd, cases: &[Case], case: &Case) -> (u32, Duration) {
+    let share_bed = |other: &&Case| {
+        std::ptr::eq(*other, case)
+            || (other.configuration == case.configuration
+                && other.variant.is_plain()
+                && case.variant.is_plain())
+    };
+    let on_one_bed = cases.iter().filter(share_bed).count();
+    (1, p.duration.0 + OVERHEAD + BED / on_one_bed as u32)
 }
 
 /// The control is measured as if it were one more test case.
@@ -61,12 +84,40 @@ fn case_of(turn: Turn, cases: &[Case]) -> (usize, bool) {
     }
 }
 
-/// All trials so far, and what was read beside them.
+/// A trial with its windows: the gate is drawn from all probe readings of the run, so trials are judged at the end.
+struct Raw {
+    record: TrialRecord,
+    windows: Vec<Window>,
+}
+
+/// A bed that stands, for test cases of one configuration in one iteration.
+struct Standing {
+    configuration: String,
+    iteration: u32,
+    /// It stands for plain series: others have routes of their own.
+    is_plain: bool,
+    bed: Bed,
+    tester: Box<dyn Rig>,
+}
+
+/// All trials so far, what was read beside them, and the bed of the last one.
 struct Trials {
     calibration: Vec<Reading>,
     readings: Vec<Reading>,
-    raw: Vec<(usize, Raw)>,
+    raw: Vec<Raw>,
     loads: BTreeMap<usize, Overload>,
+    /// Why an iteration of a test case has no trial that says it.
+    failures: BTreeMap<(usize, u32), String>,
+    standing: Option<Standing>,
+}
+
+/// A trial to make.
+struct Planned<'a> {
+    turn: Turn,
+    control: bool,
+    stream: &'a Stream,
+    load: Option<f64>,
+    duration: Duration,
 }
 
 impl Running<'_> {
@@ -78,42 +129,71 @@ impl Running<'_> {
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         let campaign = self.parameters.campaign();
-        let first = self.common_of(p, 0);
+        let began = Instant::now();
         let mut trials = Trials {
-            calibration: calibrate(&first, &mut run.info.facts),
+            calibration: calibrate(&self.common_of(p, 0), &mut run.info.facts),
             readings: Vec::new(),
             raw: Vec::new(),
             loads: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            standing: None,
         };
-        let mut failures: BTreeMap<(usize, u32), String> = BTreeMap::new();
-        let mut result = Ok(());
-        for (done, turn) in self.plan.turns.iter().enumerate() {
-            if self.control.is_stopped() {
-                break;
-            }
-            match self.windows(p, *turn, done as u32, &mut trials, run) {
+        let mut turns: VecDeque<Turn> = self.plan.turns.iter().copied().collect();
+        let (mut done, mut result) = (0, Ok(()));
+        let mut may_repeat = self.parameters.is_command();
+        while !self.control.is_stopped() {
+            let Some(turn) = turns.pop_front() else {
+                if !std::mem::take(&mut may_repeat) || !self.again_helps(&trials) {
+                    break;
+                }
+                let seed = self.parameters.seed() + 1;
+                let again = sequence(
+                    self.plan.names.len(),
+                    campaign.iterations,
+                    campaign.order,
+                    seed,
+                );
+                turns.extend(again.into_iter().map(|turn| Turn {
+                    iteration: turn.iteration + campaign.iterations,
+                    ..turn
+                }));
+                run.tell(EventKind::Note {
+                    text: format!(
+                        "too noisy so far, but doubling the iterations may be enough: {} more trials, about {:.0} s",
+                        turns.len(),
+                        self.plan.time.as_secs_f64()
+                    ),
+                })?;
+                continue;
+            };
+            let planned = self.plan.time / self.plan.trials.max(1);
+            let left = left(began.elapsed(), done, planned, turns.len() + 1);
+            let steps = (done, done + turns.len() + 1);
+            done += 1;
+            match self.windows(p, turn, steps, left, &mut trials, run) {
                 Ok(()) | Err(LabError::Interrupted) => {}
-                Err(error @ LabError::Store(_)) => {
+                Err(error) if self.parameters.is_ended_by(&error) => {
                     result = Err(error);
                     break;
                 }
                 Err(error) => {
-                    let (case, control) = case_of(*turn, &campaign.cases);
+                    trials.standing = None;
+                    let (case, control) = case_of(turn, &campaign.cases);
                     if !control {
+                        let failures = &mut trials.failures;
                         failures.insert((case, turn.iteration), error.to_string());
                     }
                 }
             }
         }
-        self.judge(trials, &failures, run, measured)?;
-        result
+        drop(trials.standing.take());
+        result.and(self.judge(trials, run, measured))
     }
 
     fn common_of(&self, p: &campaign::Maxfwd, case: usize) -> super::Parameters {
         let case = &self.parameters.campaign().cases[case];
         super::Parameters {
             load: p.load.map(|load| load.0),
-            trial: p.duration.0,
             ..self.parameters.common(vec![case.stream.clone()], case)
         }
     }
@@ -123,7 +203,8 @@ impl Running<'_> {
         &mut self,
         p: &campaign::Maxfwd,
         turn: Turn,
-        done: u32,
+        (done, steps): (usize, usize),
+        left: Duration,
         trials: &mut Trials,
         run: &mut Run<'_>,
     ) -> Result<(), LabError> {
@@ -132,27 +213,11 @@ impl Running<'_> {
         let common = self.common_of(p, case);
         let stream = &common.streams[0];
         let variant = &common.traffic.variants[0];
-        for attempt in 0..=RETRIES {
-            let (bed, _) = erect(&common)?;
-            let (mut tester, words) = open_tester(&bed, &common)?;
-            if !run.has_bed {
-                run.bed_ready(&bed, &words)?;
-            }
-            if let Some(configuration) = &common.configuration {
-                let control = self.control;
-                configure(
-                    &bed,
-                    0,
-                    tester.as_mut(),
-                    stream,
-                    configuration,
-                    control,
-                    run,
-                )?;
-            }
+        for _ in 0..=RETRIES {
+            let mut standing = self.standing(&common, case, turn, trials, run)?;
             let mut bench = Bench {
-                bed: &bed,
-                tester: tester.as_mut(),
+                bed: &standing.bed,
+                tester: standing.tester.as_mut(),
                 traffic: common.traffic.frames(stream, variant)?,
                 count_reasons: false,
                 placement: &common.placement,
@@ -160,170 +225,406 @@ impl Running<'_> {
             };
             let known = match trials.loads.get(&case) {
                 Some(known) => *known,
-                None => {
-                    let found = overload(&common, &mut bench, stream)?;
-                    *trials.loads.entry(case).or_insert(found)
-                }
+                None => match overload(&common, &mut bench, stream) {
+                    Err(error @ LabError::Disturbed { .. }) => {
+                        run.warn(format!("during the search for a load: {error}"))?;
+                        continue;
+                    }
+                    found => *trials.loads.entry(case).or_insert(found?),
+                },
             };
             bench.count_reasons = known.loses_inside && common.privileged;
             let planned = Planned {
-                case,
-                iteration: turn.iteration,
+                turn,
                 control,
-                attempt,
-                opens_block: true,
+                stream,
+                load: known.load_pps,
+                duration: p.duration.0,
             };
-            let steps = self.plan.turns.len() as u32;
             let progress = Progress {
                 planned: &planned,
-                stream,
-                iterations: campaign.iterations,
-                done,
-                steps,
-                left: self.plan.cases[turn.case].1 * (steps - done),
+                iterations: campaign.iterations.max(turn.iteration),
+                done: done as u32,
+                steps: steps as u32,
+                left,
             };
             let started_at = timestamp();
             let gate = of_run(&trials.calibration, &trials.readings);
-            let load = known.load_pps;
-            let made = trial(
-                &mut bench,
-                stream,
-                load,
-                common.trial,
-                gate.as_ref(),
-                &progress,
-                run,
-            )?;
+            let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run)?;
             let Some((windows, counted)) = made else {
                 return Err(LabError::Interrupted);
             };
             trials
                 .readings
                 .extend(windows.iter().map(|w| w.after.clone()));
-            let number = trials.raw.len();
             let record = TrialRecord {
                 test_case: self.plan.names[turn.case].clone(),
+                trial: trials.raw.len() as u32 + 1,
+                started_at,
                 variant: variant.clone(),
-                ..record(
-                    bench.tester,
-                    &planned,
-                    number,
-                    started_at,
-                    stream,
-                    load,
-                    &windows,
-                    &counted,
-                )
+                ..record(bench.tester, &planned, &windows, &counted)
             };
             keep_windows(run, &record, &windows)?;
+            // the gate as known now; in the end all are judged by the final one
             let record = gated(record, &windows, gate.as_ref());
             run.writer.trial(&record)?;
             run.tell(EventKind::TrialFinished {
                 record: Box::new(record.clone()),
             })?;
             let valid = record.validity.is_valid();
-            trials.raw.push((case, Raw { record, windows }));
+            trials.raw.push(Raw { record, windows });
+            // whatever disturbed an invalid one may have changed the DUT: a link that went down took its routes along
             if valid {
+                trials.standing = Some(standing);
                 break;
             }
         }
         Ok(())
     }
 
+    /// The bed of the last trial, where it is of the same configuration and iteration, or a fresh one.
+    fn standing(
+        &self,
+        common: &super::Parameters,
+        case: usize,
+        turn: Turn,
+        trials: &mut Trials,
+        run: &mut Run<'_>,
+    ) -> Result<Standing, LabError> {
+        let case = &self.parameters.campaign().cases[case];
+        let wanted = (case.configuration.as_str(), turn.iteration);
+        // the old one goes before the new one comes
+        let last = trials.standing.take();
+        let is_wanted = |last: &Standing| {
+            let plain = last.is_plain && case.variant.is_plain();
+            plain && (last.configuration.as_str(), last.iteration) == wanted
+        };
+        if let Some(last) = last.filter(is_wanted) {
+            return Ok(last);
+        }
+        let (bed, _) = erect(common)?;
+        let (mut tester, words) = open_tester(&bed, common)?;
+        if !run.has_bed {
+            run.bed_ready(&bed, &words)?;
+        }
+        if let Some(configuration) = &common.configuration {
+            let (stream, control) = (&common.streams[0], self.control);
+            let tester = tester.as_mut();
+            configure(&bed, 0, tester, stream, configuration, control, run)?;
+        }
+        Ok(Standing {
+            configuration: case.configuration.clone(),
+            iteration: turn.iteration,
+            is_plain: case.variant.is_plain(),
+            bed,
+            tester,
+        })
+    }
+
+    /// Would as many trials again make quiet what is not?
+    fn again_helps(&self, trials: &Trials) -> bool {
+        let gate = of_run(&trials.calibration, &trials.readings);
+        let judged: Vec<TrialRecord> = trials
+            .raw
+            .iter()
+            .map(|raw| gated(raw.record.clone(), &raw.windows, gate.as_ref()))
+            .collect();
+        let cases = self.parameters.campaign().cases.iter().enumerate();
+        let cases: Vec<TestCase> = cases
+            .map(|(index, case)| {
+                let iterations = self.iterations_of(index, &judged, &trials.failures);
+                self.parameters.summarise(case, iterations)
+            })
+            .collect();
+        trust::again_helps(&cases)
+    }
+
+    fn iterations_of(
+        &self,
+        case: usize,
+        judged: &[TrialRecord],
+        failures: &BTreeMap<(usize, u32), String>,
+    ) -> Vec<Iteration> {
+        let name = &self.plan.names[case];
+        let own = judged.iter().filter(|record| record.test_case == *name);
+        let mut all = iterations(own);
+        for ((of, number), why) in failures {
+            if *of != case {
+                continue;
+            }
+            match all.iter_mut().find(|one| one.iteration == *number) {
+                Some(one) => one.failure = Some(why.clone()),
+                None => all.push(Iteration {
+                    iteration: *number,
+                    failure: Some(why.clone()),
+                    ..Iteration::default()
+                }),
+            }
+        }
+        all.sort_by_key(|one| one.iteration);
+        all
+    }
+
     /// What all trials say, by the readings of the whole run.
     fn judge(
         &mut self,
         trials: Trials,
-        failures: &BTreeMap<(usize, u32), String>,
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         let campaign = self.parameters.campaign();
         self.gate = of_run(&trials.calibration, &trials.readings);
         let gate = self.gate.as_ref();
-        let judged: Vec<(usize, TrialRecord)> = trials
-            .raw
-            .into_iter()
-            .map(|(case, raw)| (case, gated(raw.record, &raw.windows, gate)))
+        let raw = trials.raw.into_iter();
+        measured.trials = raw
+            .map(|raw| gated(raw.record, &raw.windows, gate))
             .collect();
-        for (index, case) in campaign.cases.iter().enumerate() {
-            for number in 1..=campaign.iterations {
-                let mut made = judged.iter().filter(|(of, record)| {
-                    *of == index && record.iteration == number && !record.control
-                });
-                let last = made.next_back().map(|(_, record)| record);
-                let outcomes: Vec<Outcome> = last.into_iter().map(|r| outcome(case, r)).collect();
-                let failure = match failures.get(&(index, number)) {
-                    Some(why) => Some(why.clone()),
-                    None if outcomes.is_empty() => continue,
-                    None => failure_of(&outcomes),
-                };
-                let iteration = Iteration {
-                    iteration: number,
-                    outcomes,
-                    failure,
-                };
+        for (index, name) in self.plan.names[..campaign.cases.len()].iter().enumerate() {
+            let made = self.iterations_of(index, &measured.trials, &trials.failures);
+            for iteration in &made {
                 run.tell(EventKind::IterationFinished {
-                    test_case: case.id(),
+                    test_case: name.clone(),
                     iteration: Box::new(iteration.clone()),
                 })?;
-                self.made[index].push(iteration);
             }
+            self.made[index] = made;
         }
-        let of_first: Vec<TrialRecord> = (judged.iter().filter(|(of, _)| *of == 0))
-            .map(|(_, record)| record.clone())
-            .collect();
-        self.compared = control(&campaign.cases[0].stream, &of_first);
-        measured.trials = judged.into_iter().map(|(_, record)| record).collect();
-        run.writer.judged_again(&measured.trials)?;
-        Ok(())
-    }
-
-    /// The trials of a test case together: its windows, and whether they were enough.
-    pub(super) fn of_windows(&self, case: &Case, trials: &[TrialRecord]) -> CaseSummary {
-        let id = case.id();
-        let own: Vec<TrialRecord> = (trials.iter().filter(|trial| trial.test_case == id))
-            .cloned()
-            .collect();
-        let mut summary = summarise(std::slice::from_ref(&case.stream), &own).remove(0);
-        summary.test_case = id;
-        summary
-    }
-
-    /// How much the rates can be trusted.
-    pub(super) fn noise_of_windows(&self, trials: &[TrialRecord]) -> Noise {
-        let cases = self.parameters.campaign().cases.iter();
-        let all: Vec<CaseSummary> = cases.map(|case| self.of_windows(case, trials)).collect();
-        let gate: Option<&Gate> = self.gate.as_ref();
-        trust::of_cases(gate, &all, self.compared.as_ref())
+        self.compared = control(&self.plan.names[0], &measured.trials);
+        // the result follows from the trials that are kept
+        Ok(run.writer.judged_again(&measured.trials)?)
     }
 }
 
-fn outcome(case: &Case, record: &TrialRecord) -> Outcome {
-    let apart = ApartStratum::windows(&record.apart);
-    let valid = record.validity.is_valid();
-    let found = Maxfwd {
-        forwarding_rate_pps: record.forwarding_rate_pps.filter(|_| valid),
-        forwarding_rate_ungated_pps: record.forwarding_rate_ungated_pps,
-        offered_load_pps: record.offered_load_pps,
-        windows: record.quiet.windows,
-        windows_not_quiet: record.contended.windows + apart,
-        windows_not_offered: record.windows_not_offered,
-        not_saturated: record.not_saturated,
+/// The load of a stream: as was asked for, or one that overloads the DUT; never above the line.
+fn overload(
+    parameters: &super::Parameters,
+    bench: &mut Bench<'_>,
+    stream: &Stream,
+) -> Result<Overload, LabError> {
+    let found = match parameters.load {
+        // whether frames are lost inside is then not known before; a configuration may do it
+        Some(load) => Overload {
+            load_pps: parameters
+                .load_pps(load, stream)
+                .map_err(LabError::Preflight)?,
+            loses_inside: parameters.configuration.is_some(),
+        },
+        None => bench.overload(stream)?,
     };
-    let verdict = match (valid, found.forwarding_rate_pps) {
-        (false, _) => record.validity.reasons.join("; "),
-        (true, None) => format!("too few quiet windows: {}", found.windows),
-        (true, Some(_)) => "measured".into(),
+    Ok(Overload {
+        load_pps: parameters.within_line(found.load_pps, stream),
+        ..found
+    })
+}
+
+/// The time for so many trials, from what those that were made took with everything around them: building, looking for the load,
+/// repeating, and waiting for quiet windows. `planned` is what one takes where nothing disturbs it.
+fn left(elapsed: Duration, made: usize, planned: Duration, trials: usize) -> Duration {
+    // the first ones look for their loads, which is not done again
+    let known = if made < 3 { 0 } else { made };
+    let each = (elapsed * known as u32 + planned * 3 * made.max(1) as u32)
+        / (made.max(1) * (known + 3)) as u32;
+    each.max(planned) * trials as u32
+}
+
+/// How fast the DUT's CPU is now, and how far from the others: a fifth of a second of readings. The facts tell the distance.
+pub(super) fn calibrate(parameters: &super::Parameters, facts: &mut Facts) -> Vec<Reading> {
+    let placement = &parameters.placement;
+    let readings: Option<Vec<Reading>> = Probes::on_dut_cpu(placement, |probes| {
+        (0..CALIBRATION_READINGS)
+            .map(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                probes.read()
+            })
+            .collect()
+    });
+    let is_absent = readings.is_none();
+    let readings = readings.unwrap_or_default();
+    let gate = Gate::calibrate(&readings);
+    facts.states = gate.map(|gate| gate.states()).unwrap_or_default();
+    let told = match facts.states.first() {
+        Some(now) if !now.round_trip_ns.is_empty() => format!(
+            "{now} now: the round trip of a cache line between {}",
+            pairs(placement)
+        ),
+        _ if is_absent => {
+            "not read: there is no probe, for no CPU of the DUT is this machine's".into()
+        }
+        _ if !placement.is_separate() => "not read: generator and DUT share a CPU".to_owned(),
+        _ => "not read: it needs real-time priority (root), and the other CPUs for a few microseconds"
+            .into(),
     };
-    Outcome {
-        frame_size_bytes: case.stream.frame_size_bytes,
-        variant: case.variant.clone(),
-        answered: found.forwarding_rate_pps.is_some(),
-        found: Found::Maxfwd(found),
-        verdict,
-        compliance: Compliance::default(),
-        warnings: Vec::new(),
-        trials: 1,
+    facts.placement.insert("distance".into(), told);
+    readings
+}
+
+struct Progress<'a> {
+    planned: &'a Planned<'a>,
+    iterations: u32,
+    done: u32,
+    steps: u32,
+    left: Duration,
+}
+
+/// One trial, while progress is told from this thread. `None` when the run was stopped in it.
+fn trial(
+    bench: &mut Bench<'_>,
+    planned: &Planned<'_>,
+    gate: Option<&Gate>,
+    progress: &Progress<'_>,
+    run: &mut Run<'_>,
+) -> Result<Option<(Vec<Window>, Counted)>, LabError> {
+    let Planned {
+        stream,
+        load,
+        duration,
+        ..
+    } = *planned;
+    // a trial needs some more windows than the median of the quiet ones: about half of the shortest trial
+    let wanted = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
+    let enough = |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= wanted;
+    let stop = bench.control.clone();
+    let (sender, glimpses) = mpsc::channel::<Glimpse>();
+    let result = std::thread::scope(|scope| -> Result<_, LabError> {
+        let worker = scope.spawn(move || {
+            let sender = sender;
+            bench.windows(stream, load, duration, &enough, &sender)
+        });
+        let mut last: Option<Instant> = None;
+        while let Ok(glimpse) = glimpses.recv() {
+            if last.is_none_or(|t| t.elapsed() >= PROGRESS_EVERY) {
+                last = Some(Instant::now());
+                run.tell(progress.event(glimpse))?;
+            }
+        }
+        worker
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let result = match result {
+        Err(error @ LabError::Disturbed { .. }) => {
+            (Vec::new(), Counted::nothing(1, error.to_string()))
+        }
+        result => result?,
+    };
+    Ok((!stop.is_stopped()).then_some(result))
+}
+
+impl Progress<'_> {
+    fn event(&self, glimpse: Glimpse) -> EventKind {
+        let of = self.planned.stream;
+        let plural = if of.flows == 1 { "" } else { "s" };
+        let control = if self.planned.control {
+            " (control)"
+        } else {
+            ""
+        };
+        EventKind::Progress {
+            activity: format!(
+                "{} B, {} flow{plural}{control}, iteration {} of {}",
+                of.frame_size_bytes, of.flows, self.planned.turn.iteration, self.iterations
+            ),
+            done: self.done,
+            steps: self.steps,
+            left_s: self.left.as_secs_f64(),
+            offered_load_pps: Some(glimpse.offered_load_pps),
+            forwarding_rate_pps: Some(glimpse.forwarding_rate_pps),
+            estimate: None,
+        }
     }
+}
+
+fn record(
+    tester: &dyn Rig,
+    planned: &Planned<'_>,
+    windows: &[Window],
+    counted: &Counted,
+) -> TrialRecord {
+    let counters = counted.counters[0].clone();
+    let span = windows.last().map_or(0.0, |w| w.start_s + w.duration_s);
+    let load = planned.load;
+    let intended = load.map(|_| counters.generator_sent + counters.generator_not_sent);
+    let ledger = balance(&counters, intended);
+    let mut reasons = counted.objections.clone();
+    reasons.extend(objections(&ledger, &counters));
+    TrialRecord {
+        test_case: String::new(),
+        procedure: ID.into(),
+        iteration: planned.turn.iteration,
+        trial: 0,
+        control: planned.control,
+        started_at: String::new(),
+        variant: Variant::default(),
+        directions: Vec::new(),
+        stream: planned.stream.clone(),
+        engine: tester.names().0.into(),
+        hold_ups: load.map(|_| HoldUps::Forgive),
+        receiver: tester.names().1.into(),
+        duration_s: span,
+        intended_load_pps: load,
+        offered_load_pps: 0.0,
+        not_saturated: false,
+        forwarding_rate_pps: None,
+        forwarding_rate_ungated_pps: None,
+        quiet: Default::default(),
+        contended: Default::default(),
+        apart: Vec::new(),
+        probes: Vec::new(),
+        windows_not_offered: 0,
+        frame_loss_ratio: if counters.generator_sent > 0 {
+            ledger.frames_lost as f64 / counters.generator_sent as f64
+        } else {
+            0.0
+        },
+        ledger,
+        counters,
+        asked: None,
+        validity: Validity { reasons },
+    }
+}
+
+fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> TrialRecord {
+    let strata = judge(windows, gate, record.intended_load_pps);
+    record.not_saturated = strata.is_not_saturated();
+    record.offered_load_pps = strata.offered_pps;
+    record.forwarding_rate_pps = strata.quiet.forwarding_rate_pps;
+    record.forwarding_rate_ungated_pps = strata.ungated_pps;
+    record.quiet = strata.quiet;
+    record.contended = strata.contended;
+    record.apart = strata.apart;
+    record.windows_not_offered = strata.not_offered;
+    record
+}
+
+fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Result<(), LabError> {
+    // of several pairs of CPUs in one field, and nothing where no distance was read
+    let distances = |reading: &Reading| -> String {
+        let all: Vec<String> = (reading.distances_ns.iter())
+            .map(|ns| format!("{ns:.1}"))
+            .collect();
+        all.join(" ")
+    };
+    let mut csv = String::from(
+        "start_s,duration_s,frames_sent,frames_received,dut_waited_s,probe_before_per_ns,probe_after_per_ns,distance_before_ns,distance_after_ns\n",
+    );
+    for w in windows {
+        csv += &format!(
+            "{:.6},{:.9},{},{},{:.9},{:.3},{:.3},{},{}\n",
+            w.start_s,
+            w.duration_s,
+            w.sent,
+            w.received,
+            w.dut_waited_s,
+            w.before.additions_per_ns,
+            w.after.additions_per_ns,
+            distances(&w.before),
+            distances(&w.after)
+        );
+    }
+    Ok(run.writer.raw(
+        &record.test_case,
+        record.trial,
+        "intervals.csv",
+        csv.as_bytes(),
+    )?)
 }

@@ -158,6 +158,15 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 5] = [
+        Engine::Auto,
+        Engine::XdpLive,
+        Engine::AfXdp,
+        Engine::AfPacket,
+        Engine::Sim,
+    ];
+
     /// As people type it.
     pub fn name(self) -> &'static str {
         match self {

@@ -3,11 +3,11 @@
 //! A chart is a grid of label, drawing and value: labels are ordinary text that wraps, so long commands never collide
 //! with the drawing. The tables that belong beneath them are the page's business. Start with [`forwarding_rates`].
 
-use fwdlab_model::campaign_outcome::CaseOutcome;
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loss::Place;
 use fwdlab_model::outcome::Unit;
 use fwdlab_model::result::{Summary, TrialRecord};
+use fwdlab_model::test_case::TestCase;
 
 use super::markup::Markup;
 use super::svg::{Scale, axis, row};
@@ -15,7 +15,7 @@ use crate::campaign;
 use crate::content::{self, Fate};
 use crate::number::{Prefix, count, difference, difference_tick, interval, percent, rate, share};
 use crate::table::shorten;
-use crate::words::{self, Labels};
+use crate::words::{self, Labels, Rated};
 
 /// Offered loads beyond this multiple of the largest forwarding rate are marked at the edge, so that rates stay legible.
 const OFFERED_AT_MOST: f64 = 3.0;
@@ -129,15 +129,11 @@ pub(super) fn axis_line(m: &mut Markup, scale: Scale, title: &str, number: impl 
 /// Forwarding rate per test case: a bar to the median, whiskers from minimum to maximum, a dot per iteration, the
 /// offered load.
 pub(super) fn forwarding_rates(m: &mut Markup, summary: &Summary) {
-    let labels = Labels::of(&summary.test_cases);
-    let rates = || {
-        summary
-            .test_cases
-            .iter()
-            .flat_map(|c| c.iterations_pps.iter().copied())
-    };
+    let all = words::rated(summary);
+    let labels = Labels::of(&all);
+    let rates = || all.iter().flat_map(|case| case.rates.iter().copied());
     let largest = rates().fold(0.0, f64::max);
-    let offered = summary.test_cases.iter().filter_map(|c| c.offered_load_pps);
+    let offered = all.iter().filter_map(|c| c.found.offered_load_pps);
     let visible = offered.filter(|pps| largest == 0.0 || *pps <= OFFERED_AT_MOST * largest);
     let scale = Scale::covering(rates().chain(visible).chain([0.0]), 6);
     let prefix = Prefix::for_largest([scale.high()]);
@@ -148,35 +144,32 @@ pub(super) fn forwarding_rates(m: &mut Markup, summary: &Summary) {
         ("offered", "offered load"),
     ];
     chart(m, &legend, |m| {
-        for case in &summary.test_cases {
-            let values = &case.iterations_pps;
+        for case in &all {
+            let (values, found) = (case.rates, &case.found);
             let (low, high) = ends(values);
             let value = match (
-                words::does_not_forward(&case.ledger),
-                case.forwarding_rate_pps,
+                words::does_not_forward(&found.ledger),
+                found.forwarding_rate_pps,
             ) {
                 (true, _) => "does not forward".to_owned(),
                 (false, None) => "no result".to_owned(),
-                (false, Some(pps)) if case.not_saturated => {
-                    let value =
-                        crate::number::rate_with_interval(pps, case.interval_half_width_pps);
+                (false, Some(pps)) if found.not_saturated => {
+                    let value = crate::number::rate_with_interval(pps, case.half_width);
                     format!("at least {value}")
                 }
-                (false, Some(pps)) => {
-                    crate::number::rate_with_interval(pps, case.interval_half_width_pps)
-                }
+                (false, Some(pps)) => crate::number::rate_with_interval(pps, case.half_width),
             };
-            let label = labels.label(&case.stream);
+            let label = labels.label(case);
             let words = format!(
                 "{label}: {value}, {}",
-                case.offered_load_pps.map_or_else(
+                found.offered_load_pps.map_or_else(
                     || "nothing offered".into(),
                     |pps| format!("{} offered", rate(pps))
                 )
             );
             let draw = |m: &mut Markup| {
                 row(m, scale, 46.0, &words, |row| {
-                    if let Some(median) = case.forwarding_rate_pps {
+                    if let Some(median) = found.forwarding_rate_pps {
                         row.bar(
                             0.0,
                             median,
@@ -189,7 +182,7 @@ pub(super) fn forwarding_rates(m: &mut Markup, summary: &Summary) {
                     row.dots(values, "dot", |index, pps| {
                         format!("iteration {}: {}", index + 1, rate(pps))
                     });
-                    match case.offered_load_pps {
+                    match found.offered_load_pps {
                         Some(pps) if pps <= scale.high() => {
                             row.upright(
                                 pps,
@@ -219,7 +212,7 @@ pub(super) fn forwarding_rates(m: &mut Markup, summary: &Summary) {
 
 /// The figures of a campaign, a chart for each: per test case a bar to the median, whiskers from minimum to maximum, a dot per
 /// iteration.
-pub(super) fn figures(m: &mut Markup, cases: &[CaseOutcome]) {
+pub(super) fn figures(m: &mut Markup, cases: &[TestCase]) {
     let mut names: Vec<(&str, Unit)> = Vec::new();
     for figure in cases.iter().flat_map(|case| &case.figures) {
         if !names.contains(&(figure.name.as_str(), figure.unit)) {
@@ -232,7 +225,7 @@ pub(super) fn figures(m: &mut Markup, cases: &[CaseOutcome]) {
         ("dot", "one iteration, first at the top"),
     ];
     for (name, unit) in names {
-        let of = |case: &CaseOutcome| {
+        let of = |case: &TestCase| {
             let found = case.figures.iter().find(|figure| figure.name == name);
             found.map(|figure| (figure.median, figure.values.clone()))
         };
@@ -487,37 +480,39 @@ pub(super) fn strata(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) 
             t.contended.forwarding_rate_pps
         }),
     ];
-    let labels = Labels::of(&summary.test_cases);
-    let deviations = |case: &fwdlab_model::result::CaseSummary, pick: Pick| -> Vec<f64> {
-        let Some(result) = case.forwarding_rate_pps.filter(|pps| *pps > 0.0) else {
+    let all = words::rated(summary);
+    let labels = Labels::of(&all);
+    let deviations = |case: &Rated<'_>, pick: Pick| -> Vec<f64> {
+        let Some(result) = case.found.forwarding_rate_pps.filter(|pps| *pps > 0.0) else {
             return Vec::new();
         };
         trials
             .iter()
-            .filter(|t| t.stream == case.stream && !t.control && t.validity.is_valid())
+            .filter(|t| t.test_case == case.case.test_case && t.validity.is_valid())
             .filter_map(pick)
             .map(|pps| 100.0 * (pps / result - 1.0))
             .collect()
     };
-    let all = summary.test_cases.iter().flat_map(|case| {
+    let values = all.iter().flat_map(|case| {
         strata
             .iter()
             .flat_map(move |(.., pick)| deviations(case, *pick))
     });
-    let scale = Scale::covering(all.chain([0.0]), 7);
+    let scale = Scale::covering(values.chain([0.0]), 7);
     let legend = strata.map(|(name, class, _)| (class, name));
     chart(m, &legend, |m| {
-        for case in &summary.test_cases {
+        for case in &all {
+            let found = &case.found;
             for (index, (name, class, pick)) in strata.iter().enumerate() {
                 let values = deviations(case, *pick);
-                let label = labels.label(&case.stream);
+                let label = labels.label(case);
                 let figure = match index {
-                    0 => (case.forwarding_rate_pps, case.variation_percent),
+                    0 => (found.forwarding_rate_pps, case.variation_percent),
                     1 => (
-                        case.forwarding_rate_ungated_pps,
-                        case.variation_ungated_percent,
+                        found.forwarding_rate_ungated_pps,
+                        found.variation_ungated_percent,
                     ),
-                    _ => (case.contended.forwarding_rate_pps, None),
+                    _ => (found.contended.forwarding_rate_pps, None),
                 };
                 let value = match figure {
                     (Some(pps), Some(cv)) => format!("{}, CV {}", rate(pps), percent(cv)),

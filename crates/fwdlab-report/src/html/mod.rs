@@ -13,7 +13,7 @@ mod svg;
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
-use fwdlab_model::result::{CaseSummary, RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 
 use crate::campaign;
 use crate::content;
@@ -23,7 +23,7 @@ use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
 use crate::table::{Align, Column, Mark, Table};
 use crate::text::all_warnings;
-use crate::words::{self, several};
+use crate::words::{self, Rated, Shape, several};
 use markup::Markup;
 
 pub use comparison::comparison;
@@ -139,8 +139,13 @@ fn head(
         }
         listed(m, "To do", &summary.noise.to_do);
         let mut warnings = all_warnings(summary);
-        warnings.extend(procedures::doubts(&summary.outcomes));
-        warnings.extend(campaign::doubts(&summary.cases));
+        match Shape::of(summary) {
+            Shape::Procedures => {
+                warnings.extend(procedures::doubts(&procedures::outcomes(summary)));
+            }
+            Shape::Campaign => warnings.extend(campaign::doubts(&summary.test_cases)),
+            Shape::Windows | Shape::Slices => {}
+        }
         listed(m, "Notes", &warnings);
     });
 }
@@ -187,8 +192,7 @@ fn badges(
         RunState::Failed => badges.push((false, "failed".into())),
     }
     let trials = trials.iter().map(|t| &t.validity);
-    let by_rebuilds =
-        summary.test_cases.is_empty() && summary.outcomes.is_empty() && summary.cases.is_empty();
+    let by_rebuilds = !rebuilds.is_empty();
     let (validities, what): (Vec<_>, _) = if by_rebuilds {
         (rebuilds.iter().map(|r| &r.validity).collect(), "rebuild")
     } else {
@@ -207,10 +211,11 @@ fn badges(
             ),
         });
     }
-    let in_doubt = (summary.test_cases.iter())
-        .filter(|c| c.doubt.is_some())
-        .count()
-        + summary.cases.iter().filter(|c| c.doubt.is_some()).count();
+    let doubtful = summary
+        .test_cases
+        .iter()
+        .filter(|case| case.doubt.is_some());
+    let in_doubt = doubtful.count();
     let noisy = summary.noise.too_noisy;
     badges.push(match (noisy || in_doubt > 0, is_simulated(info)) {
         _ if info.state == RunState::Interrupted => (false, "noise not judged".into()),
@@ -234,8 +239,8 @@ fn badges(
 
 /// A campaign: all test cases, then what the procedure found in each.
 fn campaign_cases(m: &mut Markup, summary: &Summary) {
-    let all = &summary.cases;
-    if all.is_empty() {
+    let all = &summary.test_cases;
+    if all.is_empty() || Shape::of(summary) != Shape::Campaign {
         return;
     }
     section(m, "Test cases", |m| {
@@ -285,9 +290,15 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
 
 fn results(m: &mut Markup, summary: &Summary) {
     campaign_cases(m, summary);
-    outcomes(m, &summary.outcomes, "");
-    let mut methods = procedures::methods(&summary.outcomes);
-    methods.extend(campaign::methods(&summary.cases));
+    let found = procedures::outcomes(summary);
+    let methods = match Shape::of(summary) {
+        Shape::Procedures => {
+            outcomes(m, &found, "");
+            procedures::methods(&found)
+        }
+        Shape::Campaign => campaign::methods(&summary.test_cases),
+        Shape::Windows | Shape::Slices => Vec::new(),
+    };
     if !methods.is_empty() {
         section(m, "Standards", |m| {
             m.within("ul", &[("class", "keys")], |m| {
@@ -301,25 +312,24 @@ fn results(m: &mut Markup, summary: &Summary) {
     if !compared.is_empty() {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
-                let each = if summary.test_cases.is_empty() {
-                    "rebuild"
-                } else {
-                    "iteration"
-                };
-                charts::differences(m, &compared, each);
+                charts::differences(m, &compared, "rebuild");
                 table(m, &content::comparisons(summary));
             });
         });
     }
-    if !summary.test_cases.is_empty() {
+    let rated = words::rated(summary);
+    if !rated.is_empty() {
         section(m, "Forwarding rate", |m| {
-            let has_result = |c: &CaseSummary| c.forwarding_rate_pps.is_some();
+            let has_result = |c: &Rated<'_>| c.found.forwarding_rate_pps.is_some();
             m.within("figure", &[], |m| {
-                if summary.test_cases.iter().any(has_result) {
+                if rated.iter().any(has_result) {
                     charts::forwarding_rates(m, summary);
                 }
                 table(m, &content::cases(summary));
             });
+            for words in campaign::failures(&summary.test_cases) {
+                m.leaf("p", &[], &note(&words));
+            }
             if let Some(signs) = words::signs_words(summary) {
                 m.leaf("p", &[("class", "note")], &note(signs));
             }
@@ -360,12 +370,13 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
 }
 
 fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
+    let rated = words::rated(summary);
     section(m, "Noise", |m| {
         m.leaf("p", &[], &note(&summary.noise.verdict));
-        if let Some(windows) = words::windows_words(&summary.test_cases) {
+        if let Some(windows) = words::windows_words(&rated) {
             m.leaf("p", &[], &note(&windows));
         }
-        if let Some(states) = words::state_words(&summary.noise, &summary.test_cases) {
+        if let Some(states) = words::state_words(&summary.noise, &rated) {
             m.leaf("p", &[], &note(&states));
         }
         if !summary.noise.calibration.is_empty() {
@@ -378,16 +389,14 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
             );
             m.leaf("p", &[], &words);
         }
-        let has_strata = summary
-            .test_cases
-            .iter()
-            .any(|c| c.forwarding_rate_pps.is_some_and(|pps| pps > 0.0));
+        let has_strata =
+            (rated.iter()).any(|c| c.found.forwarding_rate_pps.is_some_and(|pps| pps > 0.0));
         if has_strata && !trials.is_empty() {
             m.within("figure", &[], |m| {
                 charts::strata(m, summary, trials);
                 table(m, &content::noise(summary));
             });
-        } else if !summary.test_cases.is_empty() {
+        } else if !rated.is_empty() {
             table(m, &content::noise(summary));
         }
         let Some(control) = words::control(summary) else {
@@ -585,24 +594,16 @@ fn every_trial(
     if !rebuilds.is_empty() {
         section(m, "Every rebuild", |m| {
             let names: Vec<String> = summary
-                .comparisons
-                .iter()
-                .enumerate()
-                .filter(|(_, c)| !c.control)
-                .map(|(index, c)| {
-                    format!(
-                        "{}: {}",
-                        content::configuration_name(summary, index as u32 + 1),
-                        c.configuration
-                    )
-                })
+                .comparisons()
+                .zip(2..)
+                .map(|(c, index)| format!("{}: {}", content::place_name(index), c.configuration))
                 .collect();
             m.within("ul", &[("class", "keys")], |m| {
                 for name in &names {
                     m.leaf("li", &[], name);
                 }
             });
-            table(m, &content::rebuilds(summary, rebuilds));
+            table(m, &content::rebuilds(rebuilds));
         });
     }
     if !trials.is_empty() {

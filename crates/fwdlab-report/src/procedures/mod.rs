@@ -311,12 +311,35 @@ fn tables_text(group: &Group<'_>, all: &[Outcome]) -> String {
     text
 }
 
+/// What was found, procedure by procedure.
+pub(crate) fn outcomes(summary: &Summary) -> Vec<Outcome> {
+    summary.outcomes().cloned().collect()
+}
+
+/// Why test cases have no outcome at all; what an outcome has no answer for, it says itself.
+fn failures(summary: &Summary) -> Vec<String> {
+    let without = summary
+        .test_cases
+        .iter()
+        .filter(|case| case.outcomes.is_empty());
+    let told = without.filter_map(|case| {
+        let (_, why) = case.failures().next()?;
+        let nothing = "nothing was measured";
+        (why != nothing).then(|| format!("{}: {why}", case.test_case))
+    });
+    told.collect()
+}
+
 /// The whole result for the terminal.
 pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     let mut text = wrap(&words::headline(info, summary).line(), width(), "");
     text.push('\n');
-    for group in groups(&summary.outcomes) {
-        text += &tables_text(&group, &summary.outcomes);
+    let outcomes = outcomes(summary);
+    for group in groups(&outcomes) {
+        text += &tables_text(&group, &outcomes);
+    }
+    for failure in failures(summary) {
+        text.push_str(&paragraph("failed", &failure));
     }
     for (name, sentence) in sentences(info, summary) {
         text.push_str(&paragraph(name, &sentence));
@@ -327,8 +350,9 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
 /// What qualifies the figures: noise, warnings, standards, the engine.
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let mut sentences: Vec<_> = words::noise(summary).collect();
-    let doubts = doubts(&summary.outcomes);
-    let searches = summary.outcomes.iter().filter_map(|o| match &o.found {
+    let outcomes = outcomes(summary);
+    let doubts = doubts(&outcomes);
+    let searches = outcomes.iter().filter_map(|o| match &o.found {
         Found::Mlrsearch(found) => Some(found),
         _ => None,
     });
@@ -345,7 +369,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
             .map(|warning| ("warning", warning)),
     );
     sentences.extend(
-        methods(&summary.outcomes)
+        methods(&outcomes)
             .into_iter()
             .map(|method| ("method", method)),
     );
@@ -357,9 +381,10 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
 /// The result as Markdown, below its headline.
 pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
     let mut text = String::new();
-    for group in groups(&summary.outcomes) {
+    let outcomes = outcomes(summary);
+    for group in groups(&outcomes) {
         text += &format!("### {}\n\n", group.title);
-        for titled in tables::tables(&group, &summary.outcomes, MORE_ROWS) {
+        for titled in tables::tables(&group, &outcomes, MORE_ROWS) {
             if !titled.title.is_empty() {
                 text += &format!("{}:\n\n", markdown::escaped(&words::capital(&titled.title)));
             }

@@ -573,20 +573,16 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
             })
             .collect(),
         Found::Maxfwd(found) => vec![vec![
-            pps(found.offered_load_pps),
+            optional_pps(found.offered_load_pps),
             Cell::optional(found.forwarding_rate_pps, NOTHING, |pps| {
                 bounded(found.not_saturated, pps)
             }),
             optional_pps(found.forwarding_rate_ungated_pps),
             Cell {
-                text: format!(
-                    "{} of {}",
-                    found.windows,
-                    found.windows + found.windows_not_quiet + found.windows_not_offered
-                ),
+                text: format!("{} of {}", found.quiet.windows, found.windows()),
                 raw: vec![
-                    found.windows.to_string(),
-                    found.windows_not_quiet.to_string(),
+                    found.quiet.windows.to_string(),
+                    (found.windows() - found.quiet.windows - found.windows_not_offered).to_string(),
                 ],
             },
         ]],

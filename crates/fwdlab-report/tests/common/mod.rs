@@ -6,13 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use fwdlab_measure::campaign::summarise;
+use fwdlab_measure::maxfwd::iterations;
+use fwdlab_model::campaign::{Case, PLAIN};
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::loss::{Counters, Ledger, Loss, Place, Reason};
-use fwdlab_model::result::{
-    CaseSummary, Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity,
-};
+use fwdlab_model::outcome::{Better, Compliance, Found, Outcome, Paired, PairedPoint, Unit};
+use fwdlab_model::result::{Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity};
+use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::{FrameSize, imix_estimate_l2_bps};
 use fwdlab_model::variant::Variant;
@@ -284,66 +287,18 @@ fn trials(cases: &[(Stream, Shape)], iterations: u32) -> Vec<TrialRecord> {
     records
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    Sample::new(values.collect::<Vec<_>>())
-        .ok()
-        .map(|s| s.median())
-}
-
-fn case_summary(stream: &Stream, records: &[TrialRecord]) -> CaseSummary {
-    let all: Vec<&TrialRecord> = records
-        .iter()
-        .filter(|t| &t.stream == stream && !t.control)
-        .collect();
-    let valid: Vec<&TrialRecord> = all
-        .iter()
-        .copied()
-        .filter(|t| t.validity.is_valid())
-        .collect();
-    let rates: Vec<f64> = valid.iter().filter_map(|t| t.forwarding_rate_pps).collect();
-    let sample = Sample::new(rates.clone()).ok();
-    let ungated = Sample::new(
-        valid
-            .iter()
-            .filter_map(|t| t.forwarding_rate_ungated_pps)
-            .collect::<Vec<_>>(),
-    )
-    .ok();
-    let percent = |s: &Sample| s.cv().map(|cv| 100.0 * cv);
-    let ledger = Ledger::total(valid.iter().map(|t| &t.ledger));
-    let not_saturated = 2 * valid.iter().filter(|t| t.not_saturated).count() > valid.len();
-    let stratum = |of: fn(&TrialRecord) -> &Stratum| Stratum {
-        windows: valid.iter().map(|t| of(t).windows).sum(),
-        forwarding_rate_pps: median(valid.iter().filter_map(|t| of(t).forwarding_rate_pps)),
-    };
-    CaseSummary {
-        test_case: stream.id(),
+fn case_of(stream: &Stream, records: &[TrialRecord]) -> TestCase {
+    let own = |trial: &&TrialRecord| &trial.stream == stream && !trial.control;
+    let case = Case {
+        configuration: PLAIN.into(),
         stream: stream.clone(),
-        iterations_invalid: (all.len() - rates.len()) as u32,
-        forwarding_rate_pps: sample.as_ref().map(Sample::median),
-        interval_half_width_pps: sample
-            .as_ref()
-            .filter(|s| s.n() >= 3)
-            .and_then(|s| s.mean_interval(Confidence::P95))
-            .map(|i| i.half_width()),
-        variation_percent: sample.as_ref().and_then(percent),
-        forwarding_rate_ungated_pps: ungated.as_ref().map(Sample::median),
-        variation_ungated_percent: ungated.as_ref().and_then(percent),
-        offered_load_pps: median(valid.iter().map(|t| t.offered_load_pps)),
-        not_saturated,
-        frame_loss_ratio: (ledger.frames_sent > 0)
-            .then(|| ledger.frames_lost as f64 / ledger.frames_sent as f64),
-        ledger,
-        quiet: stratum(|t| &t.quiet),
-        contended: stratum(|t| &t.contended),
-        apart: Vec::new(),
-        windows_not_offered: valid.iter().map(|t| t.windows_not_offered).sum(),
-        warnings: not_saturated
-            .then(|| "less than 1.1 times the output was offered".to_owned())
-            .into_iter()
-            .collect(),
-        iterations_pps: rates,
+        variant: Variant::default(),
+    };
+    let iterations = iterations(records.iter().filter(own));
+    TestCase {
+        // what is in doubt is said by the runs below
         doubt: None,
+        ..summarise(stream.id(), &case, iterations)
     }
 }
 
@@ -381,9 +336,9 @@ fn compared(
 }
 
 fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord>) -> Run {
-    let test_cases: Vec<CaseSummary> = cases
+    let test_cases: Vec<TestCase> = cases
         .iter()
-        .map(|(stream, _)| case_summary(stream, &trials))
+        .map(|(stream, _)| case_of(stream, &trials))
         .collect();
     let rate = |iteration: u32, control: bool| {
         trials
@@ -400,7 +355,7 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
     let control: Vec<f64> = (1..=last)
         .filter_map(|i| Some(100.0 * (rate(i, true)? / rate(i, false)? - 1.0)))
         .collect();
-    let smallest = test_cases[0].forwarding_rate_pps;
+    let smallest = test_cases[0].forwarding_rate().map(|figure| figure.median);
     Run {
         name,
         info: maxfwd_info(),
@@ -409,10 +364,7 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
             run: "2026-11-21-quick-7f3k".into(),
             procedure: "maxfwd".into(),
             control: Some(compared("control", true, control, smallest.unwrap_or(0.0))),
-            comparisons: Vec::new(),
             imported: Vec::new(),
-            cases: Vec::new(),
-            outcomes: Vec::new(),
             noise: Noise {
                 probe_threshold: Some(16.28),
                 calibration: "two speeds, 9.04 and 17.51 additions/ns; the CPU had the higher one in 81 % of 180 readings"
@@ -507,7 +459,7 @@ pub fn noisy() -> Run {
     };
     for case in &mut run.summary.test_cases {
         case.doubt = Some("its iterations determine it only to ±25 %; the limit is ±10 %".into());
-        case.warnings = vec!["the values drift: later iterations are lower".into()];
+        case.outcomes[0].warnings = vec!["the values drift: later iterations are lower".into()];
     }
     run
 }
@@ -577,22 +529,82 @@ pub fn not_saturated() -> Run {
     maxfwd("not-saturated", &cases, trials)
 }
 
+/// A configuration beside the plain DUT.
+fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
+    let stream = stream(IpVersion::Ipv4, 64, 2000);
+    let case = Case {
+        configuration: comparison.configuration.clone(),
+        stream: stream.clone(),
+        variant: Variant::default(),
+    };
+    let iterations = (1..=rebuilds as u32).map(|iteration| Iteration {
+        iteration,
+        ..Iteration::default()
+    });
+    TestCase {
+        test_case: case.id(),
+        case,
+        figures: figure_of(&comparison).into_iter().collect(),
+        outcomes: vec![Outcome {
+            frame_size_bytes: stream.frame_size_bytes,
+            variant: Variant::default(),
+            verdict: "measured".into(),
+            answered: true,
+            compliance: Compliance::default(),
+            warnings: Vec::new(),
+            trials: rebuilds as u32,
+            found: Found::Paired(Paired {
+                reference: PLAIN.into(),
+                parameter: None,
+                points: vec![PairedPoint {
+                    value: None,
+                    comparison,
+                    cost_ns: None,
+                    cost_interval_ns: None,
+                }],
+                slope: None,
+            }),
+        }],
+        iterations: iterations.collect(),
+        doubt: None,
+    }
+}
+
+fn figure_of(comparison: &Comparison) -> Option<CaseFigure> {
+    Some(CaseFigure {
+        name: "difference".into(),
+        unit: Unit::Percent,
+        better: Better::Higher,
+        values: comparison.values_percent.clone(),
+        median: comparison.difference_percent?,
+        interval_half_width: None,
+        variation_percent: None,
+    })
+}
+
+/// The difference that slices found for a configuration, to be changed.
+pub fn comparison_of(summary: &mut Summary, configuration: usize) -> &mut Comparison {
+    match &mut summary.test_cases[configuration].outcomes[0].found {
+        Found::Paired(found) => &mut found.points[0].comparison,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, spread: f64) -> Run {
     let plain = 841_300.0;
-    let mut all: Vec<(&str, f64)> = configurations.to_vec();
-    all.push(("control", 0.12));
+    let mut all: Vec<(&str, f64)> = vec![("control", 0.12)];
+    all.extend(configurations);
     let value = |configuration: usize, rebuild: usize| {
-        all[configuration].1
-            + spread * scatter(configuration * 3 + rebuild * 5 + configuration * rebuild)
+        // the control scatters as if it were the last one
+        let place = (configuration + configurations.len()) % all.len();
+        all[configuration].1 + spread * scatter(place * 3 + rebuild * 5 + place * rebuild)
     };
-    let comparisons: Vec<Comparison> = all
-        .iter()
-        .enumerate()
-        .map(|(index, (command, _))| {
-            let values = (0..rebuilds).map(|r| value(index, r)).collect();
-            compared(command, *command == "control", values, plain)
-        })
-        .collect();
+    let mut comparisons = all.iter().enumerate().map(|(index, (command, _))| {
+        let values = (0..rebuilds).map(|r| value(index, r)).collect();
+        compared(command, index == 0, values, plain)
+    });
+    let control = comparisons.next();
+    let test_cases: Vec<TestCase> = comparisons.map(|c| of_slices(c, rebuilds)).collect();
     let count = all.len() as u32 + 1;
     let ledger = |rate: f64| {
         let (sent, received) = (1_080_000, (rate * 0.6) as u64);
@@ -658,12 +670,9 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
             format: RUN_FORMAT,
             run: "2026-11-21-quick-9c2d".into(),
             procedure: "paired".into(),
-            test_cases: Vec::new(),
-            control: None,
-            comparisons,
+            test_cases,
+            control,
             imported: Vec::new(),
-            cases: Vec::new(),
-            outcomes: Vec::new(),
             noise: Noise {
                 verdict: "quiet enough: the rebuilds of the control vary by 1.0 %".into(),
                 calibration: "one speed, 17.40 additions/ns (upper quartile of 180 readings)"
@@ -718,7 +727,8 @@ pub fn cannot_tell() -> Run {
     let mut run = paired("cannot-tell", &[(ONE_RULE, -2.1)], 1, 0.9);
     run.info.state = RunState::Interrupted;
     run.summary.noise.verdict = "not judged: the run was interrupted".into();
-    run.summary.comparisons[0].warnings = vec!["1 rebuild is too few for an interval".into()];
+    comparison_of(&mut run.summary, 0).warnings =
+        vec!["1 rebuild is too few for an interval".into()];
     run
 }
 
@@ -768,7 +778,7 @@ pub fn hostile() -> Run {
     run.summary.warnings = vec![bad.into()];
     run.summary.noise.verdict = bad.into();
     run.summary.noise.calibration = bad.into();
-    run.summary.comparisons[0].warnings = vec![bad.into()];
+    comparison_of(&mut run.summary, 0).warnings = vec![bad.into()];
     run.summary.procedure = bad.into();
     for rebuild in &mut run.rebuilds {
         rebuild.started_at = bad.into();

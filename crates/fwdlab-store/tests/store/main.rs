@@ -15,4 +15,5 @@ mod round_trip;
 mod samples;
 mod series;
 mod version_1;
+mod version_2;
 mod writing;

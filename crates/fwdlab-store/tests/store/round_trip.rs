@@ -135,7 +135,7 @@ proptest! {
         let root = tempfile::tempdir().unwrap();
         let info = RunInfo { seed, command_line: words, ..info(ID, "2026-11-21T09:00:00Z") };
         let mut summary = summary(ID);
-        summary.test_cases[0].forwarding_rate_pps = rate;
+        summary.test_cases[0].figures[0].interval_half_width = rate;
         let mut run = RunWriter::create(root.path(), &info).unwrap();
         let mut events = vec![event(0, EventKind::RunStarted {
             format: fwdlab_model::version::EVENT_FORMAT,

@@ -3,12 +3,15 @@
 use std::fs;
 use std::path::Path;
 
+use fwdlab_model::campaign::Case;
 use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::facts::Facts;
 use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
+use fwdlab_model::outcome::{Better, Compliance, Found, Maxfwd, Outcome, Unit};
 use fwdlab_model::result::{
-    CaseSummary, HoldUps, Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity,
+    HoldUps, Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity,
 };
+use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
@@ -145,36 +148,53 @@ pub fn summary(run: &str) -> Summary {
         procedure: "maxfwd".into(),
         test_cases: vec![case("64B-2000flows-ipv4"), case("512B-2000flows-ipv4")],
         control: None,
-        comparisons: Vec::new(),
         imported: Vec::new(),
-        cases: Vec::new(),
-        outcomes: Vec::new(),
         noise: Noise::default(),
         warnings: Vec::new(),
         imix_estimate_l2_bps: Some(2.5e9),
     }
 }
 
-fn case(name: &str) -> CaseSummary {
-    CaseSummary {
-        test_case: name.into(),
-        stream: stream(),
-        iterations_pps: vec![8.1e5, 8.2e5],
-        iterations_invalid: 0,
-        forwarding_rate_pps: Some(815_000.0),
-        interval_half_width_pps: Some(4_000.0),
-        variation_percent: Some(0.9),
-        forwarding_rate_ungated_pps: None,
-        variation_ungated_percent: None,
-        offered_load_pps: None,
-        not_saturated: false,
-        frame_loss_ratio: None,
-        ledger: ledger(),
-        quiet: Stratum::default(),
-        contended: Stratum::default(),
-        apart: Vec::new(),
-        windows_not_offered: 0,
+fn case(name: &str) -> TestCase {
+    let found = |rate: f64| Outcome {
+        frame_size_bytes: stream().frame_size_bytes,
+        variant: Variant::default(),
+        verdict: "measured".into(),
+        answered: true,
+        compliance: Compliance::default(),
         warnings: Vec::new(),
+        trials: 1,
+        found: Found::Maxfwd(Box::new(Maxfwd {
+            forwarding_rate_pps: Some(rate),
+            ledger: ledger(),
+            ..Maxfwd::default()
+        })),
+    };
+    let rates = [8.1e5, 8.2e5];
+    let iterations = rates.iter().zip(1..).map(|(rate, iteration)| Iteration {
+        iteration,
+        outcomes: vec![found(*rate)],
+        failure: None,
+        trials: vec![iteration],
+    });
+    TestCase {
+        test_case: name.into(),
+        case: Case {
+            configuration: "plain".into(),
+            stream: stream(),
+            variant: Variant::default(),
+        },
+        figures: vec![CaseFigure {
+            name: "forwarding rate".into(),
+            unit: Unit::FramesPerSecond,
+            better: Better::Higher,
+            values: rates.to_vec(),
+            median: 815_000.0,
+            interval_half_width: Some(4_000.0),
+            variation_percent: Some(0.9),
+        }],
+        outcomes: vec![found(815_000.0)],
+        iterations: iterations.collect(),
         doubt: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use fwdlab_model::outcome::Found;
+use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::Purpose;
 use fwdlab_model::units::FrameSize;
 
@@ -27,7 +27,8 @@ fn a_search_of_version_1_is_an_outcome_with_its_trials() {
     }
     let run = fwdlab_store::load(&run).unwrap();
     assert_eq!(run.problems, [""; 0]);
-    let [outcome] = &run.summary.as_ref().unwrap().outcomes[..] else {
+    let outcomes: Vec<&Outcome> = run.summary.as_ref().unwrap().outcomes().collect();
+    let [outcome] = outcomes[..] else {
         panic!("{:?}", run.summary);
     };
     assert!(outcome.answered && outcome.verdict == "found");

@@ -74,7 +74,7 @@ impl Run {
             |runs, control, listener| start(&parameters, runs, control, listener),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |_| None,
-            exit_code::of_result,
+            exit_code::of_campaign,
         )
     }
 }

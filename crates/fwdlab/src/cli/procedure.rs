@@ -4,7 +4,6 @@
 //! [`Arrangement`].
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use clap::Args;
 use fwdlab_engine::Mode;
@@ -191,15 +190,10 @@ impl Arrangement {
         Ok(fwdlab_lab::run::Parameters {
             streams,
             traffic,
-            iterations: 1,
-            trial: Duration::ZERO,
             load: None,
             line: self.line(dut),
             configuration: configuration.transpose()?,
             unconfined: self.set_unconfined,
-            versus: Vec::new(),
-            rebuilds: 0,
-            total: Duration::ZERO,
             engine: Mode::ALL
                 .into_iter()
                 .find(|mode| mode.name() == self.engine),

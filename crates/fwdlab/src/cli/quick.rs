@@ -1,22 +1,32 @@
 //! `fwdlab quick`: the main job.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use fwdlab_engine::Mode;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::run::Parameters;
+use fwdlab_lab::run::campaign::{Command, Host, Parameters, start};
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
+use fwdlab_model::campaign::value::{Period, Rate};
+use fwdlab_model::campaign::{
+    Bed, Campaign, Case, Engine, Maxfwd, Order, PLAIN, Paired, Procedure,
+};
+use fwdlab_model::file::Origin;
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::result::Summary;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::{FrameSize, parse_duration};
+use fwdlab_model::variant::Variant;
+use serde_json::{Value, json};
 
 use super::Global;
 use super::run::{self, random_seed};
 use crate::exit_code::{self, Code, Usage};
+
+/// What kind of run it is.
+const KIND: &str = "quick";
 
 /// Time that a comparison leaves for starting and for writing the report.
 const COMPARISON_MARGIN: Duration = Duration::from_secs(2);
@@ -91,19 +101,24 @@ impl Quick {
         if !privileged {
             user_namespace::enter()?;
         }
+        let iterations = match parameters.campaign().procedure {
+            Procedure::Paired(_) => 0,
+            _ => self.iterations,
+        };
         run::carry_out(
             global,
-            parameters.iterations,
-            |runs, control, listener| fwdlab_lab::run::start(&parameters, runs, control, listener),
+            iterations,
+            |runs, control, listener| start(&parameters, runs, control, listener),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |summary| Some(next_steps(summary)),
             exit_code::of_result,
         )
     }
 
+    /// The campaign that it is.
     fn parameters(&self, privileged: bool) -> anyhow::Result<Parameters> {
         let parse = |typed: &String| Configuration::parse(typed);
-        let configuration = self.set.as_ref().map(parse).transpose()?;
+        let set = self.set.as_ref().map(parse).transpose()?;
         let versus = self.vs.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         if versus.len() > 14 {
             return Err(Usage(format!(
@@ -128,41 +143,154 @@ impl Quick {
         if !versus.is_empty() && self.duration < Duration::from_secs(5) {
             return Err(Usage("--for: a comparison needs at least 5s".into()).into());
         }
-        let parameters = Parameters {
-            traffic: fwdlab_lab::run::traffic::Traffic::default(),
-            trial: self.trial.unwrap_or_else(|| {
-                // the first test case is measured twice
-                (ALL_TRIALS / (self.iterations * (streams.len() as u32 + 1)))
-                    .clamp(SHORTEST_TRIAL, LONGEST_TRIAL)
-            }),
-            streams,
-            iterations: self.iterations,
-            load: self.load,
-            line: fwdlab_lab::run::line(None, self.link),
-            configuration,
-            unconfined: self.set_unconfined,
-            versus,
-            rebuilds: self.rebuilds,
-            total: self
-                .duration
-                .saturating_sub(COMPARISON_MARGIN)
-                .max(Duration::from_secs(4)),
-            engine: Mode::ALL
-                .into_iter()
-                .find(|mode| mode.name() == self.engine),
+        let line = fwdlab_lab::run::line(None, self.link);
+        if let Some(load) = self.load {
+            for stream in &streams {
+                let pps = load.on_line("the load", stream.frame_size_bytes, line);
+                pps.map_err(Usage)?;
+            }
+        }
+        let host = Host {
             site: Site::default(),
             placement: Placement::choose(&self.dut_cpus)?,
             privileged,
+            unconfined: self.set_unconfined,
             seed: self.seed.unwrap_or_else(random_seed),
             command_line: std::env::args().collect(),
         };
-        if let Some(load) = self.load {
-            let mut streams = parameters.streams.iter();
-            streams
-                .try_for_each(|stream| parameters.load_pps(load, stream).map(|_| ()))
-                .map_err(Usage)?;
+        let values = self.values(&streams, &versus, &host);
+        let total = (!versus.is_empty()).then(|| self.total());
+        let names: Vec<String> = match (versus.is_empty(), &set) {
+            (true, None) => vec![PLAIN.into()],
+            (true, Some(set)) => vec![set.name.clone()],
+            (false, _) => versus.iter().map(|one| one.name.clone()).collect(),
+        };
+        let of_name = |name: &String| {
+            let streams = streams.clone().into_iter();
+            let name = name.clone();
+            streams.map(move |stream| Case {
+                configuration: name.clone(),
+                stream,
+                variant: Variant::default(),
+            })
+        };
+        let load = self.load.map(Rate);
+        let campaign = Campaign {
+            name: KIND.into(),
+            about: String::new(),
+            iterations: match total {
+                Some(_) => self.rebuilds,
+                None => self.iterations,
+            },
+            order: Order::Interleaved,
+            seed: Some(host.seed),
+            bed: Bed {
+                engine: (Engine::ALL.into_iter())
+                    .find(|engine| engine.name() == self.engine)
+                    .unwrap_or_default(),
+                link: self.link,
+                ..Bed::default()
+            },
+            configurations: BTreeMap::new(),
+            cases: names.iter().flat_map(of_name).collect(),
+            procedure: match total {
+                Some(_) => Procedure::Paired(Paired {
+                    load,
+                    ..Paired::default()
+                }),
+                None => Procedure::Maxfwd(Maxfwd {
+                    load,
+                    duration: Period(self.each_trial(streams.len())),
+                }),
+            },
+            sweep: None,
+            origin: Origin::default(),
+        };
+        let (compared, applied_to_all) = match total {
+            Some(_) => (versus, set),
+            None => (set.into_iter().collect(), None),
+        };
+        let command = Command {
+            kind: KIND,
+            applied_to_all,
+            total,
+            values,
+        };
+        Ok(Parameters::of_command(campaign, compared, command, host)?)
+    }
+
+    /// Shortest duration of a trial.
+    fn each_trial(&self, streams: usize) -> Duration {
+        self.trial.unwrap_or_else(|| {
+            // the first test case is measured twice
+            let trials = self.iterations * (streams as u32 + 1);
+            (ALL_TRIALS / trials).clamp(SHORTEST_TRIAL, LONGEST_TRIAL)
+        })
+    }
+
+    /// Time for all rebuilds of a comparison.
+    fn total(&self) -> Duration {
+        let total = self.duration.saturating_sub(COMPARISON_MARGIN);
+        total.max(Duration::from_secs(4))
+    }
+
+    /// The parameters, as they are kept with the run.
+    fn values(
+        &self,
+        streams: &[Stream],
+        versus: &[Configuration],
+        host: &Host,
+    ) -> BTreeMap<String, Value> {
+        let ids: Vec<String> = streams.iter().map(Stream::id).collect();
+        let load = self.load.map(|load| load.to_string());
+        let mut values = BTreeMap::from([
+            ("test_cases", json!(ids)),
+            (
+                "load",
+                json!(load.as_deref().unwrap_or("1.6 times the forwarding rate")),
+            ),
+            (
+                "engine",
+                json!(match self.engine.as_str() {
+                    "auto" => "automatic",
+                    engine => engine,
+                }),
+            ),
+            ("generator_cpus", json!(host.placement.generator_cpus)),
+            ("dut_cpus", json!(host.placement.dut_cpus)),
+        ]);
+        if let Some(line) = fwdlab_lab::run::line(None, self.link) {
+            values.insert("link_bps", json!(line.speed.bps()));
         }
-        Ok(parameters)
+        if let Some(set) = &self.set {
+            values.insert("configuration", json!(set));
+        }
+        if self.set_unconfined {
+            values.insert("set_unconfined", json!(true));
+        }
+        values.extend(match versus {
+            [] => vec![
+                ("procedure", json!("maxfwd")),
+                ("iterations", json!(self.iterations)),
+                (
+                    "trial_s",
+                    json!(self.each_trial(streams.len()).as_secs_f64()),
+                ),
+            ],
+            _ => vec![
+                ("procedure", json!("paired")),
+                (
+                    "versus",
+                    json!(versus.iter().map(|one| &one.name).collect::<Vec<_>>()),
+                ),
+                ("rebuilds", json!(self.rebuilds)),
+                ("total_s", json!(self.total().as_secs_f64())),
+            ],
+        });
+        let named = values.into_iter();
+        named
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     /// The test cases, the most telling one first: smallest frames, many flows.
@@ -197,7 +325,7 @@ impl Quick {
 }
 
 fn next_steps(summary: &Summary) -> String {
-    if summary.comparisons.is_empty() {
+    if summary.procedure != "paired" {
         "\nNext   fwdlab quick --vs 'nft add table ip t; nft add chain ip t f \"{ type filter hook forward priority 0; }\"; \
          nft add rule ip t f ip saddr 10.0.0.1 drop'\n         does a firewall rule cost anything?\n       \
          fwdlab runs show @1          this result again"
@@ -228,9 +356,10 @@ mod tests {
     fn ids(arguments: &[&str]) -> Vec<String> {
         parameters(arguments)
             .unwrap()
-            .streams
+            .campaign()
+            .cases
             .iter()
-            .map(Stream::id)
+            .map(|case| case.stream.id())
             .collect()
     }
 
@@ -275,7 +404,7 @@ mod tests {
             (&["--set", "/no/such/file"], "No such file"),
             (&["--dut-cpus", "4096"], "CPU 4096"),
         ] {
-            let error = format!("{:#}", parameters(arguments).unwrap_err());
+            let error = format!("{:#}", parameters(arguments).err().unwrap());
             assert!(error.contains(words), "{arguments:?}: {error}");
         }
     }

@@ -45,7 +45,7 @@ fn found(lab: &Lab, dut: &str, procedure: &str) -> Value {
         "campaign = 'c'\niterations = 1\nseed = 3\n[bed]\nengine = 'sim'\ndut = '{dut}'\n[procedure]\n{procedure}"
     );
     let document = document(&run(lab, &text), 0);
-    document["cases"][0]["outcomes"][0].clone()
+    document["test_cases"][0]["outcomes"][0].clone()
 }
 
 fn examples() -> Vec<PathBuf> {
@@ -71,7 +71,7 @@ fn a_sweep_finds_what_a_rule_costs() {
     let lab = Lab::new();
     let path = example("simulated.toml");
     let document = lab.json(&["run", &path]);
-    let case = &document["cases"][0];
+    let case = &document["test_cases"][0];
     let cost = &case["outcomes"][0]["found"]["cost"];
     assert_eq!(cost["shape"], "linear", "{cost}");
     let (low, high) = (
@@ -113,7 +113,7 @@ fn a_sweep_finds_what_a_rule_costs() {
     assert!(page.contains("rules, cost of one") && page.contains("Sweep"));
     // the same seed finds the same
     let again = lab.json(&["run", &path]);
-    assert_eq!(again["cases"], document["cases"]);
+    assert_eq!(again["test_cases"], document["test_cases"]);
     let finished: Vec<Value> = json_lines(&directory.join("events.jsonl"))
         .into_iter()
         .filter(|event| event["event"] == "iteration_finished")
@@ -235,7 +235,7 @@ fn test_cases_are_measured_in_randomised_complete_blocks() {
         blocks[0] != blocks[1] || blocks[1] != blocks[2],
         "{blocks:?}"
     );
-    for case in list(&document["cases"]) {
+    for case in list(&document["test_cases"]) {
         let figure = &case["figures"][0];
         let values = list(&figure["values"]);
         assert_eq!(values.len(), 3, "{case}");
@@ -362,7 +362,7 @@ fn a_campaign_without_any_good_iteration_is_not_valid() {
     let text = "campaign = 'c'\niterations = 2\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,flap=1,link=1Gbps'\n\
                 [procedure]\nid = 'trial'\nfor = '1s'";
     let document = document(&run(&lab, text), 5);
-    let iterations = list(&document["cases"][0]["iterations"]);
+    let iterations = list(&document["test_cases"][0]["iterations"]);
     assert_eq!(iterations.len(), 2);
     assert!(
         iterations[0]["failure"]
@@ -371,7 +371,7 @@ fn a_campaign_without_any_good_iteration_is_not_valid() {
             .contains("went down")
     );
     assert_eq!(list(&document["trials"]).len(), 6);
-    assert!(list(&document["cases"][0]["figures"]).is_empty());
+    assert!(list(&document["test_cases"][0]["figures"]).is_empty());
     tells(
         &lab.run(&["runs", "show", "@1"]),
         &["no result", "failed", "went down"],
@@ -401,7 +401,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         ],
     );
     let document = document(&lab.run(&["run", &path, "--json"]), 7);
-    let failures: Vec<String> = list(&document["cases"])
+    let failures: Vec<String> = list(&document["test_cases"])
         .iter()
         .map(|case| {
             case["iterations"][0]["failure"]
@@ -417,7 +417,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         );
     } else {
         assert_eq!(failures[0], "");
-        let points = list(&document["cases"][0]["outcomes"][0]["found"]["points"]);
+        let points = list(&document["test_cases"][0]["outcomes"][0]["found"]["points"]);
         assert_eq!(points.len(), 2);
     }
     assert!(
@@ -457,7 +457,7 @@ fn what_is_sent_is_a_part_of_the_matrix() {
         ],
     );
     let document = document(&lab.run(&["run", &path, "--json"]), 0);
-    let cases = list(&document["cases"]);
+    let cases = list(&document["test_cases"]);
     let ids: Vec<&str> = cases
         .iter()
         .map(|case| case["test_case"].as_str().unwrap())
@@ -518,7 +518,7 @@ fn modifiers_and_profiles_of_the_matrix_on_the_bed() {
         let ended = lab.run(&["run", &path, "--json"]);
         let document: Value =
             serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
-        let fails: Vec<&str> = list(&document["cases"])
+        let fails: Vec<&str> = list(&document["test_cases"])
             .iter()
             .flat_map(|case| list(&case["iterations"]))
             .filter_map(|iteration| iteration["failure"].as_str())
@@ -580,7 +580,7 @@ fn a_signal_keeps_what_was_measured() {
     let kept: Value =
         serde_json::from_str(&lab.run(&["runs", "show", "@1", "--json"]).out).unwrap();
     assert_eq!(kept["info"]["state"], "interrupted");
-    assert!(!list(&kept["cases"][0]["iterations"]).is_empty());
+    assert!(!list(&kept["test_cases"][0]["iterations"]).is_empty());
 }
 
 /// A shipped campaign on the kernel of this host, with shorter trials: every configuration forwards, and what it was read from is kept.
@@ -605,7 +605,7 @@ fn an_example_runs_on_the_kernel_of_this_host() {
         .replace("../config-sets", sets.trim_end_matches('/'));
     let ended = run(&lab, &text);
     let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
-    let cases = list(&document["cases"]);
+    let cases = list(&document["test_cases"]);
     let ids: Vec<&str> = cases
         .iter()
         .map(|case| case["test_case"].as_str().unwrap())
@@ -696,7 +696,7 @@ mod alone {
                     trim-start = '100ms'\ntrim-end = '100ms'\n[procedure.sweep]\nparameter = 'rules'\nvalues = [0, 10000]";
         let ended = run(&lab, text);
         let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
-        let case = &document["cases"][0];
+        let case = &document["test_cases"][0];
         let medians: Vec<f64> = list(&case["outcomes"][0]["found"]["points"])
             .iter()
             .map(|point| number(&point["median_pps"]))
@@ -728,7 +728,7 @@ mod alone {
         let ended = run(&lab, text);
         let document: Value = serde_json::from_str(&ended.out).unwrap();
         let case = |id: &str| {
-            let mut cases = list(&document["cases"]).iter();
+            let mut cases = list(&document["test_cases"]).iter();
             let id = format!("{id}/64B-2000flows-ipv4");
             cases
                 .find(|case| case["test_case"] == id.as_str())
@@ -796,7 +796,7 @@ mod alone {
             ("plain", "['bad', 'worse']", &["`bad`", "`worse`"]),
         ] {
             let document = campaign(reference, configurations);
-            for (case, says) in list(&document["cases"]).iter().zip(says) {
+            for (case, says) in list(&document["test_cases"]).iter().zip(says) {
                 let iterations = list(&case["iterations"]);
                 assert_eq!(iterations.len(), 2);
                 for iteration in iterations {
@@ -836,13 +836,13 @@ mod alone {
         if valid.is_empty() {
             skipped(name, "this host is so busy that no trial was valid");
         }
-        let cases = list(&document["cases"]);
+        let cases = list(&document["test_cases"]);
         assert_eq!(cases.len(), 2);
         assert_eq!(document["control"]["control"], true);
         for case in cases {
             for iteration in list(&case["iterations"]) {
                 let found = &iteration["outcomes"][0]["found"];
-                let windows = number(&found["windows"]);
+                let windows = found["quiet"]["windows"].as_f64().unwrap_or(0.0);
                 let has_rate = found["forwarding_rate_pps"].is_number();
                 assert_eq!(has_rate, iteration["failure"].is_null(), "{iteration}");
                 assert!(!has_rate || windows >= 10.0, "{iteration}");

@@ -129,7 +129,7 @@ fn every_line_of_the_stream_is_an_event_and_the_first_names_the_format() {
         .collect();
     events.iter().for_each(|event| follows("event", event));
     assert_eq!(events[0]["event"], "run_started");
-    assert_eq!(events[0]["format"], 2);
+    assert_eq!(events[0]["format"], fwdlab_model::version::EVENT_FORMAT);
     assert_eq!(events[events.len() - 1]["event"], "run_finished");
     let times: Vec<f64> = events.iter().map(|e| number(&e["t"])).collect();
     assert!(times.is_sorted(), "{times:?}");

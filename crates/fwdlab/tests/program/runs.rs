@@ -116,7 +116,7 @@ fn verify_says_what_is_not_as_it_was_or_does_not_follow() {
     let intact = lab.run(&["runs", "verify"]);
     intact.code(0).says(&["1 run, 0 with differences"]);
     assert!(
-        intact.out.contains("intact") && intact.out.contains("outcomes"),
+        intact.out.contains("intact") && intact.out.contains("test_cases"),
         "{}",
         intact.out
     );
@@ -165,7 +165,7 @@ fn verify_says_what_is_not_as_it_was_or_does_not_follow() {
             .contains("summary.json is damaged"),
         "{document}"
     );
-    assert_eq!(document["outcomes"], Value::Null);
+    assert_eq!(document["test_cases"], Value::Null);
 }
 
 /// The result of a measurement follows from its trials, and of a comparison from its rebuilds.

@@ -501,6 +501,12 @@ pub fn words(value: &Value) -> Vec<String> {
         .collect()
 }
 
+/// What was found in all test cases of a document.
+pub fn all_outcomes(document: &Value) -> Vec<&Value> {
+    let cases = list(&document["test_cases"]).iter();
+    cases.flat_map(|case| list(&case["outcomes"])).collect()
+}
+
 /// A list in JSON.
 #[track_caller]
 pub fn list(value: &Value) -> &[Value] {

@@ -1,0 +1,121 @@
+//! The one shape of results: of every test case its iterations, and what they say together.
+//!
+//! Whatever measured it, a command, a campaign or a search, a run has a list of [`TestCase`]s, and everything that shows, lists or compares
+//! results reads them. How they come about is in `fwdlab_measure::campaign`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::campaign::Case;
+use crate::comparison::Comparison;
+use crate::outcome::{Better, FORWARDING_RATE, Found, Maxfwd, Outcome, Paired, Unit};
+
+/// A test case with all its iterations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TestCase {
+    /// Its name: [`Case::id`], without the configuration where a command measured only one.
+    pub test_case: String,
+    /// The test case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// What the good iterations say together, one per figure.
+    pub figures: Vec<CaseFigure>,
+    /// Windows, slices and sweeps of all good iterations put together; of other procedures the iteration in the middle.
+    pub outcomes: Vec<Outcome>,
+    /// Every iteration, in the order in which they were made.
+    pub iterations: Vec<Iteration>,
+    /// Why its figures are not to be relied on: its own trials were too noisy, or its rates vary too much. Absent when they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
+}
+
+/// A figure over the good iterations of a test case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CaseFigure {
+    /// What it is: `throughput`, `ndr`, `receive rate`.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// One value per good iteration.
+    pub values: Vec<f64>,
+    /// Their median.
+    pub median: f64,
+    /// Half of the 95 % confidence interval of the mean, Student; absent below three values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_half_width: Option<f64>,
+    /// Coefficient of variation, in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variation_percent: Option<f64>,
+}
+
+/// One iteration of a test case.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Iteration {
+    /// Which, from 1.
+    pub iteration: u32,
+    /// What was found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<Outcome>,
+    /// Why it has no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// The trials that it rests on, by their numbers in the run; of slices the rebuilds. Those that were invalid are among them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<u32>,
+}
+
+impl TestCase {
+    /// The iterations without a result, and why.
+    pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
+        let failed = self.iterations.iter();
+        failed.filter_map(|one| Some((one.iteration, one.failure.as_deref()?)))
+    }
+
+    /// A figure by its name.
+    pub fn figure(&self, name: &str) -> Option<&CaseFigure> {
+        self.figures.iter().find(|figure| figure.name == name)
+    }
+
+    /// What quiet windows say, where the procedure has windows.
+    pub fn windows(&self) -> Option<&Maxfwd> {
+        self.outcomes
+            .iter()
+            .find_map(|outcome| match &outcome.found {
+                Found::Maxfwd(found) => Some(&**found),
+                _ => None,
+            })
+    }
+
+    /// What slices say, where the procedure has slices.
+    pub fn slices(&self) -> Option<&Paired> {
+        self.outcomes
+            .iter()
+            .find_map(|outcome| match &outcome.found {
+                Found::Paired(found) => Some(found),
+                _ => None,
+            })
+    }
+
+    /// The differences from the reference DUT that slices found, one per value of what was swept.
+    pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
+        let points = self.slices().into_iter().flat_map(|found| &found.points);
+        points.map(|point| &point.comparison)
+    }
+
+    /// The median forwarding rate in frames per second, where it is what was sought.
+    pub fn forwarding_rate(&self) -> Option<&CaseFigure> {
+        self.figure(FORWARDING_RATE)
+    }
+
+    /// The forwarding rates of the good iterations, where they are what was sought.
+    pub fn rates(&self) -> &[f64] {
+        self.forwarding_rate().map_or(&[], |figure| &figure.values)
+    }
+
+    /// What makes a reader doubt its figures, beside [`TestCase::doubt`].
+    pub fn warnings(&self) -> impl Iterator<Item = &String> {
+        self.outcomes.iter().flat_map(|outcome| &outcome.warnings)
+    }
+}
