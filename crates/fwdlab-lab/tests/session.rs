@@ -6,12 +6,19 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fwdlab_engine::capture::{Captured, Options};
 use fwdlab_engine::{
     Expected, Frames, HoldUps, LoadPlan, Mode, PortSpec, Schedule, SignaturePlace, TestFrames,
 };
 use fwdlab_lab::LabError;
 use fwdlab_lab::ports::Port;
 use fwdlab_lab::run::Control;
+use fwdlab_lab::session::absorber::{Absorber, Absorbing};
+use fwdlab_lab::session::capture::{Capturing, Keeper};
+use fwdlab_lab::session::figures::Counted;
+use fwdlab_lab::session::one_by_one::OneByOne;
+use fwdlab_lab::session::one_by_one::talk::{Asked, Dialogue, Questions};
+use fwdlab_lab::session::one_by_one::walk::{Fault, Numbered, Walked};
 use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, Totals};
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::procedure::Stretch;
@@ -209,4 +216,261 @@ fn an_engine_that_cannot_is_refused_with_its_port() {
     let mean = MeanSize::new(9000, 1).unwrap();
     let refused = Sending::open(a, &Mode::ALL, &[], too_long, load, mean);
     assert!(matches!(refused, Err(LabError::Engine(_))));
+}
+
+/// Sends so many frames over a cable, and returns when they have left.
+fn send(port: Port, count: u64) {
+    let mut schedule = schedule(LoadPlan::Constant(5_000.0), PATIENCE);
+    schedule.frames = Some(count);
+    let mut session = Session::new(vec![sending(port, Mode::AfPacket, 7, schedule)], vec![]);
+    let control = Control::default();
+    session.start(&control).unwrap();
+    let whole = session.run(&control, PATIENCE, &mut |_| {}).unwrap();
+    assert_eq!(whole.sent[0].given, count);
+}
+
+/// Every frame is counted once, also in the intervals, and does not reach the stack.
+#[test]
+fn frames_of_others_are_counted_and_taken_away() {
+    let Some(cable) = cable("frames_of_others_are_counted_and_taken_away") else {
+        return;
+    };
+    let (a, b) = cable.ports().unwrap();
+    let mut beside = Capturing::open(&b.spec, &Options::default(), None).unwrap();
+    beside.at_most = Duration::from_millis(20);
+    let mut absorber = Absorber::open(b);
+    assert!(absorber.refusal().is_none(), "{:?}", absorber.refusal());
+    absorber.until_silence = true;
+    let sender = thread::spawn(move || send(a, 600));
+    let mut told = Counted::default();
+    let interval = Duration::from_millis(30);
+    let control = Control::default();
+    let absorbed = absorber.run(&control, interval, &mut |what| match what {
+        Absorbing::Waiting => {}
+        Absorbing::Interval(counted, length) => {
+            assert!(length >= interval || absorbing_ends(counted), "{length:?}");
+            told.frames += counted.frames;
+            told.bytes += counted.bytes;
+        }
+    });
+    sender.join().unwrap();
+    let absorbed = absorbed.unwrap();
+    let all = Counted {
+        frames: 600,
+        bytes: 600 * 60,
+        batches: 0,
+    };
+    assert_eq!((absorbed.counted, told), (all, all));
+    // 600 frames at 5000 in a second, and not the silence after them
+    let took = absorbed.duration;
+    assert!(
+        took >= Duration::from_millis(100) && took < PATIENCE,
+        "{took:?}"
+    );
+    let seen = beside.run(&control, &mut Most::default()).unwrap();
+    assert_eq!(seen.kept, 0, "the stack saw frames that were taken away");
+}
+
+/// An interval without frames is the one that the silence ended.
+fn absorbing_ends(counted: Counted) -> bool {
+    counted.frames == 0
+}
+
+/// Keeps so many frames and refuses the next.
+#[derive(Default)]
+struct Most {
+    frames: Vec<Vec<u8>>,
+    most: Option<usize>,
+    fails: bool,
+}
+
+impl Keeper for Most {
+    fn keep(&mut self, frame: &Captured<'_>) -> Result<bool, LabError> {
+        if self.fails {
+            return Err(LabError::Preflight("the disk is full".into()));
+        }
+        if self.most == Some(self.frames.len()) {
+            return Ok(false);
+        }
+        self.frames.push(frame.bytes.to_vec());
+        Ok(true)
+    }
+}
+
+#[test]
+fn a_capture_ends_as_it_is_asked_to() {
+    let Some(cable) = cable("a_capture_ends_as_it_is_asked_to") else {
+        return;
+    };
+    let control = Control::default();
+    let case = |set: &dyn Fn(&mut Capturing), mut keeper: Most| {
+        let (a, b) = cable.ports().unwrap();
+        let mut capturing = Capturing::open(&b.spec, &Options::default(), None).unwrap();
+        capturing.at_most = PATIENCE;
+        set(&mut capturing);
+        send(a, 50);
+        let totals = capturing.run(&control, &mut keeper);
+        (totals, keeper.frames.len() as u64)
+    };
+    let (totals, kept) = case(&|c| c.keep_at_most = Some(30), Most::default());
+    let totals = totals.unwrap();
+    assert_eq!((totals.kept, kept, totals.bytes), (30, 30, 30 * 60));
+    assert!(!totals.is_refused && totals.failed.is_none(), "{totals:?}");
+    assert_eq!(totals.statistics.frames, 50);
+
+    let keeper = Most {
+        most: Some(20),
+        ..Most::default()
+    };
+    let (totals, _) = case(&|_| {}, keeper);
+    let totals = totals.unwrap();
+    assert!(totals.is_refused && totals.kept == 20, "{totals:?}");
+
+    // frames of another session are not ours
+    for (nonce, due) in [(7, 50), (8, 0)] {
+        let set = move |c: &mut Capturing| {
+            c.own = Some(nonce);
+            c.at_most = Duration::from_millis(300);
+        };
+        let (totals, _) = case(&set, Most::default());
+        assert_eq!(totals.unwrap().kept, due, "session {nonce}");
+    }
+
+    let keeper = Most {
+        fails: true,
+        ..Most::default()
+    };
+    assert!(case(&|_| {}, keeper).0.is_err());
+}
+
+/// Asks with frames of sixty bytes, whose last four are their number.
+#[derive(Default)]
+struct Asker {
+    told: Vec<Asked>,
+}
+
+impl Dialogue for Asker {
+    fn question(&mut self, number: u32, _: Duration) -> Result<Vec<u8>, LabError> {
+        // one is out of its turn
+        let number = if number == 5 { 50 } else { number };
+        let mut frame = vec![0; 60];
+        frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        frame[56..].copy_from_slice(&number.to_be_bytes());
+        Ok(frame)
+    }
+
+    fn answer(&self, frame: &[u8]) -> Option<(u32, Duration)> {
+        (frame.get(14) == Some(&1)).then_some((0, Duration::ZERO))
+    }
+
+    fn tell(&mut self, what: Asked) {
+        self.told.push(what);
+    }
+}
+
+#[test]
+fn questions_are_answered_one_by_one() {
+    let Some(cable) = cable("questions_are_answered_one_by_one") else {
+        return;
+    };
+    let ((a, b), (_, d)) = (cable.ports().unwrap(), cable.ports().unwrap());
+    let answering = OneByOne::open(b, &[]).unwrap();
+    let walking = OneByOne::open(d, &[]).unwrap();
+    let asking = OneByOne::open(a, &[]).unwrap();
+    let control = Control::default();
+    let answers = control.clone();
+    let answerer = thread::spawn(move || {
+        let mut quiet = 0;
+        let (_, counted) = answering
+            .run(
+                &answers,
+                PATIENCE,
+                |hands| {
+                    let turn = &mut |frame: &mut [u8]| {
+                        frame[14] = 1;
+                        frame[59] != 1
+                    };
+                    hands.answer(Some(19), turn, &mut || quiet += 1)
+                },
+                &mut |_, _| {},
+            )
+            .unwrap();
+        counted
+    });
+    let walks = control.clone();
+    let walker = thread::spawn(move || {
+        let number = |frame: &[u8]| match frame.get(56..) {
+            Some([.., number]) => Numbered::Number((*number).into()),
+            _ => Numbered::TooShort,
+        };
+        let mut wrong = Vec::new();
+        let tell = &mut |what| {
+            if let Walked::Wrong(number, fault) = what {
+                wrong.push((number, fault));
+            }
+        };
+        let walked = walking.run(
+            &walks,
+            PATIENCE,
+            |hands| hands.walk(true, &number, tell),
+            &mut |_, _| {},
+        );
+        (walked.unwrap(), wrong)
+    });
+    let mut asker = Asker::default();
+    let questions = Questions {
+        burst: 10,
+        rate_pps: None,
+        frames: Some(20),
+    };
+    let mut told = Counted::default();
+    let asked = asking.run(
+        &control,
+        Duration::from_millis(1),
+        |hands| hands.ask(&questions, &mut asker),
+        &mut |counted, _| told.frames += counted.frames,
+    );
+    let ((), asked) = asked.unwrap();
+    assert_eq!((asked.frames, asked.bytes, asked.batches), (20, 1200, 2));
+    let answered = (asker.told.iter()).filter(|told| matches!(told, Asked::Answered(_)));
+    assert!(answered.count() >= 2, "{:?}", asker.told);
+    assert!(!asker.told.contains(&Asked::Unanswered));
+    // all but the one with the number 1, and it ended by itself
+    assert_eq!(answerer.join().unwrap().frames, 19);
+    let ((walk, counted), wrong) = walker.join().unwrap();
+    assert_eq!((counted.frames, walk.dropped), (20, 0));
+    let sequence = walk.sequence;
+    let faults = (sequence.gaps, sequence.missing, sequence.late);
+    assert_eq!(faults, (1, 45, 1), "{wrong:?}");
+    assert_eq!(wrong, [(50, Fault::Gap(5)), (6, Fault::OutOfOrder(51))]);
+    assert!(walk.duration < PATIENCE);
+}
+
+/// Ctrl-C ends the work, and what the work says is handed on.
+#[test]
+fn work_ends_when_it_is_stopped() {
+    let Some(cable) = cable("work_ends_when_it_is_stopped") else {
+        return;
+    };
+    let (a, _) = cable.ports().unwrap();
+    let port = OneByOne::open(a, &[]).unwrap();
+    let control = Control::default();
+    let mut intervals = 0;
+    let ended = port.run(
+        &control,
+        Duration::from_millis(20),
+        |hands| {
+            hands.walk(false, &|_| Numbered::No, &mut |_| {})?;
+            Err::<(), _>(LabError::Interrupted)
+        },
+        &mut |_, _| {
+            intervals += 1;
+            if intervals == 3 {
+                control.stop();
+            }
+        },
+    );
+    assert!(matches!(ended, Err(LabError::Interrupted)));
+    assert!(intervals >= 3);
 }

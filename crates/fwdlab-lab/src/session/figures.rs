@@ -1,6 +1,6 @@
 //! What a session tells: of a second or of the whole of it, for each port that sends or receives.
 //!
-//! Plain values, for screens, files and servers alike. Start with [`Period`].
+//! Plain values, for screens, files and servers alike. Start with [`Period`]; [`Counted`] is for ports that are no session's.
 
 use std::time::Instant;
 
@@ -93,6 +93,28 @@ pub struct Received {
     pub l1_bps: Option<f64>,
     /// Bits per second of all frames, with FCS.
     pub l2_bps: Option<f64>,
+}
+
+/// Frames of a port that came or went, in an interval or altogether.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes without FCS.
+    pub bytes: u64,
+    /// Batches that they came or went in; 0 where that is not known.
+    pub batches: u64,
+}
+
+impl Counted {
+    /// What came after an earlier reading.
+    pub fn since(self, before: Counted) -> Counted {
+        Counted {
+            frames: self.frames.saturating_sub(before.frames),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            batches: self.batches.saturating_sub(before.batches),
+        }
+    }
 }
 
 /// A part of a session, or the whole of it.

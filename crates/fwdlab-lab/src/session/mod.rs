@@ -3,14 +3,22 @@
 //! What is sent, and how a second reads on a screen, is the caller's; here is only the driving, the same for a command, a server
 //! or a dashboard. Ports are taken with all checks and locks ([`Port::take`]), and nothing is left on one when its [`Session`] is
 //! gone. Start with [`Session::start`], then [`Session::read`] now and then, and [`Session::stop`]; or [`Session::run`] does all
-//! three until it is over. [`figures`] has what is told; [`BackToBack`] is a cable of one's own.
+//! three until it is over. [`figures`] has what is told; [`BackToBack`] is a cable of one's own. What is no session of senders and
+//! receivers has a file: [`capture`], [`absorber`] (frames of others, counted and taken away), [`one_by_one`].
 
+pub mod absorber;
 mod back_to_back;
+pub mod capture;
 pub mod figures;
+pub mod one_by_one;
+pub mod stamping;
+mod watch;
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use fwdlab_engine::replay::Replay;
+use fwdlab_engine::replay::{Pace, Recording, Replay};
+use fwdlab_engine::resolve::resolve;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{
     Counting, EngineError, Expected, Frames, Histogram, LoadPlan, LoneReceiver, LoneSender, Mode,
@@ -39,6 +47,9 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// As good as for ever, and far from the end of any clock.
 pub const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// What to do where the next hop cannot be asked for.
+pub const SAY_NEXT_HOP: &str = "Specify the next hop: --dst-mac MAC, or --via ADDRESS";
 
 /// What puts frames on a port.
 pub enum Source {
@@ -118,6 +129,28 @@ impl Sending {
         Ok(Sending {
             port,
             source: Source::Engine(Box::new(lone), Box::new(frames)),
+            schedule,
+            mean,
+        })
+    }
+
+    /// A port that sends a recording so many times, one frame at a time.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn replay(
+        port: Port,
+        recording: Recording,
+        pace: Pace,
+        rounds: u64,
+        cpus: &[usize],
+        schedule: Schedule,
+        mean: MeanSize,
+    ) -> Result<Sending, LabError> {
+        let replay = Replay::open(&port.spec, recording, pace, rounds, cpus)?;
+        Ok(Sending {
+            port,
+            source: Source::Replay(Box::new(replay)),
             schedule,
             mean,
         })
@@ -519,6 +552,28 @@ impl Session {
         }
         Ok(last)
     }
+}
+
+/// The Ethernet address of the next hop on a port, asked with these addresses of ours.
+///
+/// # Errors
+/// Nobody answers.
+pub fn next_hop(
+    port: &Port,
+    ours: [u8; 6],
+    source: IpAddr,
+    target: IpAddr,
+) -> Result<[u8; 6], LabError> {
+    resolve(&port.spec, ours, source, target)?.ok_or_else(|| {
+        LabError::Preflight(format!(
+            "no answer for {target} on {} ({}). {SAY_NEXT_HOP}",
+            port.spec.interface,
+            match target {
+                IpAddr::V4(_) => "ARP",
+                IpAddr::V6(_) => "neighbour discovery",
+            }
+        ))
+    })
 }
 
 /// So long ago, a second at the most.

@@ -1,0 +1,121 @@
+//! Everything that arrives on a port, whoever sent it: counted, and taken away where that can be done.
+//!
+//! For those who count frames of others; frames of ours are counted by a [`Receiving`](super::Receiving). Start with
+//! [`Absorber::open`], then [`Absorber::run`].
+
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::EngineError;
+use fwdlab_engine::sink::{Sink, Sunk};
+
+use super::figures::Counted;
+use super::watch::Watch;
+use super::{POLL, SECOND};
+use crate::error::LabError;
+use crate::ports::{Port, counters};
+use crate::run::Control;
+
+/// A port whose frames are taken away.
+pub struct Absorber {
+    port: Port,
+    /// Absent: the port's own counters are read, and the frames go on up the stack.
+    sink: Result<Sink, EngineError>,
+    /// The end, when nothing has come for a second after something has.
+    pub until_silence: bool,
+}
+
+/// What is told while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absorbing {
+    /// A second more has passed without the first frame.
+    Waiting,
+    /// What came in an interval, and how long that was.
+    Interval(Counted, Duration),
+}
+
+/// What came altogether.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Absorbed {
+    /// All of it.
+    pub counted: Counted,
+    /// From the first frame to the end, without the silence that ended it.
+    pub duration: Duration,
+}
+
+impl Absorber {
+    /// Takes the frames of this port away from now on, if it can.
+    pub fn open(port: Port) -> Absorber {
+        Absorber {
+            sink: Sink::open(&port.spec),
+            port,
+            until_silence: false,
+        }
+    }
+
+    /// Why its frames are only counted, and go on up the stack.
+    pub fn refusal(&self) -> Option<&EngineError> {
+        self.sink.as_ref().err()
+    }
+
+    /// Counts until it is over or stopped. What came before is not counted.
+    ///
+    /// # Errors
+    /// The counters cannot be read, or the port went down or away.
+    pub fn run(
+        &mut self,
+        control: &Control,
+        interval: Duration,
+        tell: &mut dyn FnMut(Absorbing),
+    ) -> Result<Absorbed, LabError> {
+        let begin = self.read()?;
+        let opened = Instant::now();
+        let mut watch = Watch::new(&self.port, interval, begin);
+        let mut seen = (opened, begin.frames);
+        let mut first: Option<Instant> = None;
+        let mut complained = opened;
+        loop {
+            std::thread::sleep(POLL);
+            let now = Instant::now();
+            let counted = self.read()?;
+            if counted.frames != seen.1 {
+                first.get_or_insert(now);
+                seen = (now, counted.frames);
+            }
+            if first.is_none() && now - complained >= SECOND {
+                complained = now;
+                tell(Absorbing::Waiting);
+            }
+            let silent = self.until_silence && first.is_some() && now - seen.0 >= SECOND;
+            let over = silent || control.is_stopped();
+            if let Some((counted, length)) = watch.interval(now, counted, over) {
+                tell(Absorbing::Interval(counted, length));
+            }
+            if over {
+                let ended = if silent { seen.0 } else { now };
+                return Ok(Absorbed {
+                    counted: counted.since(begin),
+                    duration: first.map_or(Duration::ZERO, |first| ended - first),
+                });
+            }
+            watch.check(now)?;
+        }
+    }
+
+    fn read(&self) -> Result<Counted, LabError> {
+        let (frames, bytes) = match &self.sink {
+            Ok(sink) => {
+                let Sunk { frames, bytes } = sink.counts()?;
+                (frames, bytes)
+            }
+            Err(_) => {
+                let port = counters::read(&self.port.spec)?;
+                (port.rx_packets, port.rx_bytes)
+            }
+        };
+        Ok(Counted {
+            frames,
+            bytes,
+            batches: 0,
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! A walk through frames that arrive, by the numbers they carry: what is missing, and what comes too late.
+//!
+//! Where the number is, the caller knows. Start with [`Hands::walk`]; [`Sequence`] is pure.
+
+use std::time::{Duration, Instant};
+
+use super::super::SECOND;
+use super::{BUFFER, Hands, SLICE};
+use crate::error::LabError;
+
+/// Frames in the order of their numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sequence {
+    expected: Option<u32>,
+    /// How often numbers were left out.
+    pub gaps: u64,
+    /// How many numbers were left out.
+    pub missing: u64,
+    /// Frames whose number had its turn before.
+    pub late: u64,
+}
+
+/// What is wrong with a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Numbers from this one on were left out.
+    Gap(u32),
+    /// This one was expected, which is later.
+    OutOfOrder(u32),
+}
+
+impl Sequence {
+    /// Takes the next number; a fault names the one that was expected.
+    pub fn take(&mut self, number: u32) -> Option<Fault> {
+        let expected = self.expected.replace(number.wrapping_add(1))?;
+        let delta = number.wrapping_sub(expected);
+        match delta {
+            0 => None,
+            delta if delta < u32::MAX >> 1 => {
+                self.gaps += 1;
+                self.missing += u64::from(delta);
+                Some(Fault::Gap(expected))
+            }
+            _ => {
+                self.late += 1;
+                Some(Fault::OutOfOrder(expected))
+            }
+        }
+    }
+}
+
+/// The number of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbered {
+    /// This one.
+    Number(u32),
+    /// It is of the kind, and too short for one.
+    TooShort,
+    /// It is of another kind.
+    No,
+}
+
+/// What is told on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Walked {
+    /// A second more has passed without the first frame.
+    Waiting,
+    /// A frame of this length has no room for a number.
+    TooShort(usize),
+    /// A frame with this number came out of its turn.
+    Wrong(u32, Fault),
+}
+
+/// What a walk has seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// The numbers.
+    pub sequence: Sequence,
+    /// Frames that arrived and could not be looked at in time: this host may be the cause of gaps.
+    pub dropped: u64,
+    /// From the first frame to the end, without the silence that ended it.
+    pub duration: Duration,
+}
+
+impl Hands<'_> {
+    /// Looks at frames until it is over, or `until_silence` until nothing has come for a second after something has.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn walk(
+        &self,
+        until_silence: bool,
+        number_of: &dyn Fn(&[u8]) -> Numbered,
+        tell: &mut dyn FnMut(Walked),
+    ) -> Result<Walk, LabError> {
+        let mut buffer = vec![0; BUFFER];
+        let mut sequence = Sequence::default();
+        let mut first: Option<Instant> = None;
+        let mut last = Instant::now();
+        while !self.is_over() {
+            let Some(len) = self.receive(&mut buffer, SLICE)? else {
+                if last.elapsed() >= SECOND {
+                    if first.is_some() && until_silence {
+                        break;
+                    }
+                    if first.is_none() {
+                        last = Instant::now();
+                        tell(Walked::Waiting);
+                    }
+                }
+                continue;
+            };
+            last = Instant::now();
+            first.get_or_insert(last);
+            self.count(len);
+            match number_of(&buffer[..len.min(BUFFER)]) {
+                Numbered::No => {}
+                Numbered::TooShort => tell(Walked::TooShort(len)),
+                Numbered::Number(number) => {
+                    if let Some(fault) = sequence.take(number) {
+                        tell(Walked::Wrong(number, fault));
+                    }
+                }
+            }
+        }
+        let end = if self.is_over() { Instant::now() } else { last };
+        Ok(Walk {
+            sequence,
+            dropped: self.single.dropped()?.into(),
+            duration: first.map_or(Duration::ZERO, |first| end - first),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_jump() {
+        let mut sequence = Sequence::default();
+        assert_eq!(sequence.take(u32::MAX), None);
+        assert_eq!(sequence.take(0), None);
+        assert_eq!(sequence.take(3), Some(Fault::Gap(1)));
+        assert_eq!(sequence.take(2), Some(Fault::OutOfOrder(4)));
+        assert_eq!(sequence.take(3), None);
+        let Sequence {
+            gaps,
+            missing,
+            late,
+            ..
+        } = sequence;
+        assert_eq!((gaps, missing, late), (1, 2, 1));
+    }
+}
