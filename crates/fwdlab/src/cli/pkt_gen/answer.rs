@@ -1,64 +1,21 @@
-//! `-f ping`, `-f pong` and `-f rxseq`: frames handled one at a time, on a thread beside the one that prints rates.
+//! `-f ping`, `-f pong` and `-f rxseq`: frames handled one at a time. What is in them is here; the handling is the library's.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::EngineError;
-use fwdlab_engine::af_packet::SinglePort;
-use fwdlab_lab::ports::{Role, destinations, state};
+use fwdlab_lab::LabError;
+use fwdlab_lab::ports::{Role, destinations};
+use fwdlab_lab::session::one_by_one::talk::{Asked, Dialogue, Questions};
+use fwdlab_lab::session::one_by_one::walk::{Fault, Numbered, Walk, Walked};
+use fwdlab_lab::session::one_by_one::{Hands, OneByOne};
 use fwdlab_packet::header::{ethernet, ipv4, ipv6, udp};
 
 use super::arguments::{Arguments, Function};
-use super::lines::{self, Counted, RoundTrips, place};
+use super::lines::{self, RoundTrips, place};
 use super::{Job, frames};
 use crate::exit_code::Code;
 
-/// How long a system call waits before it looks whether it is over.
-const SLICE: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
-/// The original's patience for an answer.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Longest frame, with offloads.
-const BUFFER: usize = 1 << 16;
-
-/// What the thread counts.
-#[derive(Default)]
-struct Counts {
-    frames: AtomicU64,
-    bytes: AtomicU64,
-    batches: AtomicU64,
-}
-
-impl Counts {
-    fn add(&self, bytes: usize) {
-        self.frames.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    fn read(&self) -> Counted {
-        Counted {
-            frames: self.frames.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            batches: self.batches.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// The thread's view of the world.
-struct Work<'a> {
-    job: &'a Job<'a>,
-    port: SinglePort,
-    mac: [u8; 6],
-    counts: &'a Counts,
-    stop: &'a AtomicBool,
-}
-
-impl Work<'_> {
-    fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || self.job.signals.is_stopped()
-    }
-}
 
 /// Runs the function to its end, or until a signal comes.
 pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
@@ -68,17 +25,17 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         Function::RxSeq => &[Role::Receive],
         _ => &[Role::Send, Role::Receive],
     };
-    let taken = job.ports.take(&job.interface, roles)?;
-    let mac = job.source_mac(&taken.facts)?;
+    let port = job.ports.take(&job.interface, roles)?;
+    let mac = job.source_mac(&port.facts)?;
     if function == Function::Ping {
         if !job.to_any_address {
             destinations::check([arguments.destinations()])?;
             destinations::check_sources([arguments.sources()])?;
         }
-        job.check_size(arguments.size, taken.facts.mtu)?;
+        job.check_size(arguments.size, port.facts.mtu)?;
         question(arguments, mac, 0, Duration::ZERO).map_err(super::wrong)?;
     }
-    let port = SinglePort::open(&taken.spec)?;
+    let port = OneByOne::open(port, &job.cpus())?;
     let what = match function {
         Function::RxSeq => "Receiving from",
         _ => "Working on",
@@ -93,68 +50,19 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
             &format!("reading from {} fd 3 main_fd 3", job.shown),
         );
     }
-
-    let (counts, stop) = (Counts::default(), AtomicBool::new(false));
-    let work = Work {
-        job,
-        port,
-        mac,
-        counts: &counts,
-        stop: &stop,
-    };
-    let times = Mutex::new(None);
-    let result: anyhow::Result<()> = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            fwdlab_engine::port::pin(&job.cpus())?;
-            match function {
-                Function::Ping => ping(&work),
-                Function::Pong => pong(&work),
-                _ => check_sequence(&work).map(|span| {
-                    if let Ok(mut times) = times.lock() {
-                        *times = span;
-                    }
-                }),
-            }
-        });
-        let mut reported = (Instant::now(), Counted::default());
-        let mut checked = Instant::now();
-        let mut gone = None;
-        loop {
-            std::thread::sleep(Duration::from_millis(2));
-            let over = thread.is_finished();
-            let (now, counted) = (Instant::now(), counts.read());
-            let since = now - reported.0;
-            if since >= arguments.report || over && since >= Duration::from_millis(10) {
-                log.rate(counted.since(reported.1), since.as_micros() as u64);
-                reported = (now, counted);
-            }
-            if over {
-                break;
-            }
-            if now - checked >= SECOND {
-                checked = now;
-                if let Err(error) = state::check(&taken.spec) {
-                    gone.get_or_insert(error);
-                    stop.store(true, Ordering::Relaxed);
-                }
-            }
-        }
-        let ended = thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        match gone {
-            Some(error) => Err(error.into()),
-            None => Ok(ended?),
-        }
-    });
-    if let Err(error) = result {
-        log.message(place::OUCH, "ouch, thread 0 exited with error");
-        return Err(error);
-    }
-    if function == Function::RxSeq {
-        let span = times.into_inner().ok().flatten();
-        let seconds = span.map_or(0.0, |span: Duration| span.as_secs_f64());
-        log.totals("Received", counts.read(), seconds);
+    let ended = port.run(
+        job.signals.control(),
+        arguments.report,
+        |hands| match function {
+            Function::Ping => ping(job, mac, hands).map(|()| None),
+            Function::Pong => pong(job, mac, hands).map(|()| None),
+            _ => check_sequence(job, hands).map(Some),
+        },
+        &mut |counted, length| log.rate(counted, length),
+    );
+    let (walk, counted) = ended.map_err(|error| job.failed(error))?;
+    if let Some(walk) = walk {
+        log.totals("Received", counted, walk.duration.as_secs_f64());
     }
     Ok(job.signals.code(true))
 }
@@ -211,118 +119,84 @@ fn udp_payload(frame: &[u8]) -> Option<&[u8]> {
     frame.get(head + udp::HEADER_LEN..)
 }
 
-/// Sends a batch of questions, waits for an answer, and says every second how long they took.
-fn ping(work: &Work<'_>) -> Result<(), EngineError> {
-    let Job { arguments, log, .. } = work.job;
-    let burst = u64::from(arguments.burst());
-    let begin = Instant::now();
-    let gap = arguments
-        .rate_pps
-        .map(|rate| Duration::from_nanos(1_000_000_000 * burst / rate));
-    let mut next = begin;
-    let mut printed = begin;
-    let mut sent = 0_u64;
-    let mut buffer = vec![0; BUFFER];
-    let (mut all, mut second) = (RoundTrips::default(), RoundTrips::default());
-    let mut tell = |second: &mut RoundTrips| {
-        if let (Some(line), Some(buckets)) = (second.line(), second.histogram()) {
-            log.message(place::PING_RTT, &line);
-            log.message(place::PING_BUCKETS, &buckets);
-            all.merge(second);
-            *second = RoundTrips::default();
-        }
-    };
-    while !work.is_over() && arguments.frames.is_none_or(|frames| sent < frames) {
-        if let Some(gap) = gap {
-            while next > Instant::now() && !work.is_over() {
-                std::thread::sleep(SLICE.min(next.saturating_duration_since(Instant::now())));
-            }
-            next += gap;
-        }
-        let left = arguments.frames.map_or(burst, |frames| frames - sent);
-        for _ in 0..burst.min(left) {
-            let frame = question(arguments, work.mac, sent as u32, begin.elapsed())
-                .map_err(EngineError::Frames)?;
-            if !work.port.send(&frame)? {
-                log.message(place::PING_SEND, "-- ouch, cannot send");
-                break;
-            }
-            sent += 1;
-            work.counts.add(frame.len());
-        }
-        work.counts.batches.fetch_add(1, Ordering::Relaxed);
-        let asked = Instant::now();
-        let mut answered = false;
-        // after the first answer, only what is there already is taken
-        loop {
-            let patience = if answered { Duration::ZERO } else { SLICE };
-            match work.port.receive(&mut buffer, patience)? {
-                Some(len) => {
-                    let now = begin.elapsed();
-                    let found = answer(&buffer[..len.min(BUFFER)]);
-                    if let Some((number, at)) = found
-                        && u64::from(number) < sent.max(1)
-                        && let Some(trip) = now.checked_sub(at)
-                    {
-                        second.record(trip.as_nanos() as u64);
-                        answered = true;
-                    }
+/// What ping asks, and how long the answers took.
+struct Ping<'a> {
+    job: &'a Job<'a>,
+    mac: [u8; 6],
+    all: RoundTrips,
+    second: RoundTrips,
+}
+
+impl Dialogue for Ping<'_> {
+    fn question(&mut self, number: u32, at: Duration) -> Result<Vec<u8>, LabError> {
+        let frame = question(self.job.arguments, self.mac, number, at);
+        Ok(frame.map_err(EngineError::Frames)?)
+    }
+
+    fn answer(&self, frame: &[u8]) -> Option<(u32, Duration)> {
+        answer(frame)
+    }
+
+    fn tell(&mut self, what: Asked) {
+        let log = self.job.log;
+        match what {
+            Asked::NoRoom => log.message(place::PING_SEND, "-- ouch, cannot send"),
+            Asked::Unanswered => log.message(place::PING_POLL, "poll error on queue 0: timeout"),
+            Asked::Answered(time) => self.second.record(time.as_nanos() as u64),
+            Asked::Second => {
+                let second = std::mem::take(&mut self.second);
+                if let (Some(line), Some(buckets)) = (second.line(), second.histogram()) {
+                    log.message(place::PING_RTT, &line);
+                    log.message(place::PING_BUCKETS, &buckets);
                 }
-                None if answered || work.is_over() => break,
-                None if asked.elapsed() >= PATIENCE => {
-                    log.message(place::PING_POLL, "poll error on queue 0: timeout");
-                    break;
-                }
-                None => {}
+                self.all.merge(&second);
             }
-        }
-        if printed.elapsed() >= SECOND {
-            printed = Instant::now();
-            tell(&mut second);
         }
     }
-    all.merge(&second);
-    if let Some(line) = all.total() {
+}
+
+/// Sends a batch of questions, waits for an answer, and says every second how long they took.
+fn ping(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> {
+    let Job { arguments, log, .. } = job;
+    let mut ping = Ping {
+        job,
+        mac,
+        all: RoundTrips::default(),
+        second: RoundTrips::default(),
+    };
+    let questions = Questions {
+        burst: arguments.burst().into(),
+        rate_pps: arguments.rate_pps,
+        frames: arguments.frames,
+    };
+    hands.ask(&questions, &mut ping)?;
+    ping.all.merge(&ping.second);
+    if let Some(line) = ping.all.total() {
         log.message(place::PING_TOTAL, &line);
     }
     Ok(())
 }
 
 /// Sends every UDP frame back to where it came from.
-fn pong(work: &Work<'_>) -> Result<(), EngineError> {
-    let Job { arguments, log, .. } = work.job;
+fn pong(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> {
+    let Job { arguments, log, .. } = job;
     if let Some(frames) = arguments.frames {
         log.message(
             place::PONG_COUNT,
             &format!("understood ponger {frames}: ends after this many answers"),
         );
     }
-    let mut buffer = vec![0; BUFFER];
-    let mut sent = 0;
-    let mut quiet_since = Instant::now();
-    while !work.is_over() && arguments.frames.is_none_or(|frames| sent < frames) {
-        let Some(len) = work.port.receive(&mut buffer, SLICE)? else {
-            if quiet_since.elapsed() >= SECOND {
-                quiet_since = Instant::now();
-                log.message(place::PONG_POLL, "poll error on queue 0: timeout");
+    hands.answer(
+        arguments.frames,
+        &mut |frame| {
+            let is_udp = udp_payload(frame).is_some();
+            if is_udp {
+                turn_back(frame, mac);
             }
-            continue;
-        };
-        quiet_since = Instant::now();
-        let Some(frame) = buffer.get_mut(..len) else {
-            continue;
-        };
-        if udp_payload(frame).is_none() {
-            continue;
-        }
-        turn_back(frame, work.mac);
-        if work.port.send(frame)? {
-            sent += 1;
-            work.counts.add(len);
-            work.counts.batches.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    Ok(())
+            is_udp
+        },
+        &mut || log.message(place::PONG_POLL, "poll error on queue 0: timeout"),
+    )
 }
 
 /// Swaps the MAC addresses. A frame to a group goes back from us.
@@ -334,98 +208,42 @@ fn turn_back(frame: &mut [u8], mac: [u8; 6]) {
     }
 }
 
-/// Frames in the order of their numbers: what is missing, and what comes too late.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Sequence {
-    expected: Option<u32>,
-    gaps: u64,
-    missing: u64,
-    late: u64,
-}
-
-/// What is wrong with a number.
-#[derive(Debug, PartialEq, Eq)]
-enum Fault {
-    Gap(u32),
-    OutOfOrder(u32),
-}
-
-impl Sequence {
-    /// Takes the next number; a fault names the one that was expected.
-    fn take(&mut self, number: u32) -> Option<Fault> {
-        let expected = self.expected.replace(number.wrapping_add(1))?;
-        let delta = number.wrapping_sub(expected);
-        match delta {
-            0 => None,
-            delta if delta < u32::MAX >> 1 => {
-                self.gaps += 1;
-                self.missing += u64::from(delta);
-                Some(Fault::Gap(expected))
-            }
-            _ => {
-                self.late += 1;
-                Some(Fault::OutOfOrder(expected))
-            }
-        }
-    }
-}
-
-/// Receives and looks at the numbers of txseq. Returns the time from the first frame to the last.
-fn check_sequence(work: &Work<'_>) -> Result<Option<Duration>, EngineError> {
-    let Job { arguments, log, .. } = work.job;
-    let mut buffer = vec![0; BUFFER];
-    let mut sequence = Sequence::default();
+/// Receives and looks at the numbers of txseq.
+fn check_sequence(job: &Job<'_>, hands: &Hands<'_>) -> Result<Walk, LabError> {
+    let Job { arguments, log, .. } = job;
     let mut said = Said::default();
-    let mut first: Option<Instant> = None;
-    let mut last = Instant::now();
-    let mut dropped = 0;
-    while !work.is_over() {
-        let Some(len) = work.port.receive(&mut buffer, SLICE)? else {
-            if last.elapsed() >= SECOND {
-                if first.is_some() && arguments.until_silence {
-                    break;
+    let walk = hands.walk(
+        arguments.until_silence,
+        &|frame| match udp_payload(frame).map(<[u8]>::first_chunk) {
+            None => Numbered::No,
+            Some(None) => Numbered::TooShort,
+            Some(Some(number)) => Numbered::Number(u32::from_be_bytes(*number)),
+        },
+        &mut |what| {
+            let (place, words) = match what {
+                Walked::Waiting => {
+                    let words = "waiting for initial packets, poll returns 0 0";
+                    return log.message(place::SEQUENCE_WAITING, words);
                 }
-                if first.is_none() {
-                    last = Instant::now();
-                    log.message(
-                        place::SEQUENCE_WAITING,
-                        "waiting for initial packets, poll returns 0 0",
-                    );
-                }
-            }
-            continue;
-        };
-        last = Instant::now();
-        first.get_or_insert(last);
-        work.counts.add(len);
-        let Some(payload) = udp_payload(&buffer[..len.min(BUFFER)]) else {
-            continue;
-        };
-        let Some(number) = payload.first_chunk() else {
+                Walked::TooShort(len) => (
+                    place::SEQUENCE_SMALL,
+                    format!("rxseq_body: packet too small (len={len})"),
+                ),
+                Walked::Wrong(number, Fault::Gap(expected)) => (
+                    place::SEQUENCE_GAP,
+                    format!("Sequence GAP: exp {expected} found {number}"),
+                ),
+                Walked::Wrong(number, Fault::OutOfOrder(expected)) => (
+                    place::SEQUENCE_ORDER,
+                    format!("Sequence OUT OF ORDER: exp {expected} found {number}"),
+                ),
+            };
             if said.may() {
-                let words = format!("rxseq_body: packet too small (len={len})");
-                log.message(place::SEQUENCE_SMALL, &words);
+                log.message(place, &words);
             }
-            continue;
-        };
-        let number = u32::from_be_bytes(*number);
-        let (place, words) = match sequence.take(number) {
-            None => continue,
-            Some(Fault::Gap(expected)) => (
-                place::SEQUENCE_GAP,
-                format!("Sequence GAP: exp {expected} found {number}"),
-            ),
-            Some(Fault::OutOfOrder(expected)) => (
-                place::SEQUENCE_ORDER,
-                format!("Sequence OUT OF ORDER: exp {expected} found {number}"),
-            ),
-        };
-        if said.may() {
-            log.message(place, &words);
-        }
-        dropped += u64::from(work.port.dropped()?);
-    }
-    dropped += u64::from(work.port.dropped()?);
+        },
+    )?;
+    let (sequence, dropped) = (walk.sequence, walk.dropped);
     log.remark(&format!(
         "{} gaps with {} frames missing, {} frames out of order",
         sequence.gaps, sequence.missing, sequence.late
@@ -435,8 +253,7 @@ fn check_sequence(work: &Work<'_>) -> Result<Option<Duration>, EngineError> {
             "{dropped} frames arrived but could not be processed in time: gaps may be caused by this host"
         ));
     }
-    let end = if work.is_over() { Instant::now() } else { last };
-    Ok(first.map(|first| end - first))
+    Ok(walk)
 }
 
 /// At most two messages in a second.
@@ -486,23 +303,6 @@ mod tests {
         }
         let small = question(&arguments("-f ping -i x -6 -l 62"), [2; 6], 0, at);
         assert!(small.unwrap_err().contains("at least 80"));
-    }
-
-    #[test]
-    fn numbers_that_jump() {
-        let mut sequence = Sequence::default();
-        assert_eq!(sequence.take(u32::MAX), None);
-        assert_eq!(sequence.take(0), None);
-        assert_eq!(sequence.take(3), Some(Fault::Gap(1)));
-        assert_eq!(sequence.take(2), Some(Fault::OutOfOrder(4)));
-        assert_eq!(sequence.take(3), None);
-        let Sequence {
-            gaps,
-            missing,
-            late,
-            ..
-        } = sequence;
-        assert_eq!((gaps, missing, late), (1, 2, 1));
     }
 
     proptest! {

@@ -6,6 +6,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fwdlab_lab::session::figures::Counted;
+
 /// Where in pkt-gen a message comes from: its function and line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(pub &'static str, pub u32);
@@ -82,40 +84,18 @@ impl Units {
     }
 }
 
-/// What was counted in an interval, or in all.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Frames.
-    pub frames: u64,
-    /// Their bytes without FCS.
-    pub bytes: u64,
-    /// Batches that they came or went in; 0 where that is not known.
-    pub batches: u64,
+/// Frames per batch; 0 where batches are not known.
+fn per_batch(counted: Counted) -> f64 {
+    match counted.batches {
+        0 => 0.0,
+        batches => counted.frames as f64 / batches as f64,
+    }
 }
 
-impl Counted {
-    /// What came after an earlier reading.
-    pub fn since(self, before: Counted) -> Counted {
-        Counted {
-            frames: self.frames.saturating_sub(before.frames),
-            bytes: self.bytes.saturating_sub(before.bytes),
-            batches: self.batches.saturating_sub(before.batches),
-        }
-    }
-
-    /// Frames per batch; 0 where batches are not known.
-    fn per_batch(self) -> f64 {
-        match self.batches {
-            0 => 0.0,
-            batches => self.frames as f64 / batches as f64,
-        }
-    }
-
-    /// Bits, with 24 bytes of framing and FCS per frame if those count (`-B`).
-    fn bits(self, framing: bool) -> f64 {
-        let framing = if framing { 24.0 * 8.0 } else { 0.0 };
-        8.0 * self.bytes as f64 + self.frames as f64 * framing
-    }
+/// Bits, with 24 bytes of framing and FCS per frame if those count (`-B`).
+fn bits(counted: Counted, framing: bool) -> f64 {
+    let framing = if framing { 24.0 * 8.0 } else { 0.0 };
+    8.0 * counted.bytes as f64 + counted.frames as f64 * framing
 }
 
 /// What pkt-gen prints where it does not know the space in a ring: it starts with this at each report.
@@ -142,14 +122,14 @@ impl Interval {
 
     /// `877894 pps (878710 pkts 421389329 bps in 1000929 usec) 3.11 avg_batch 99999 min_space`
     pub fn line(&self, units: Units, framing: bool, average: &str) -> String {
-        let bps = 1e6 * self.counted.bits(framing) / self.us.max(1) as f64;
+        let bps = 1e6 * bits(self.counted, framing) / self.us.max(1) as f64;
         format!(
             "{}pps {average}({}pkts {}bps in {} usec) {:.2} avg_batch {} min_space",
             units.write(self.pps() as f64),
             units.write(self.counted.frames as f64),
             units.write(bps),
             self.us,
-            self.counted.per_batch(),
+            per_batch(self.counted),
             if self.first { 0 } else { SPACE_UNKNOWN }
         )
     }
@@ -216,8 +196,8 @@ impl Totals {
             self.seconds,
             units.write(frames as f64 / seconds),
             units.write(8.0 * bytes as f64 / seconds),
-            units.write(self.counted.bits(framing) / seconds),
-            self.counted.per_batch()
+            units.write(bits(self.counted, framing) / seconds),
+            per_batch(self.counted)
         )
     }
 }

@@ -5,10 +5,12 @@
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+use fwdlab_lab::session::figures::Counted;
 
 use super::arguments::Arguments;
-use super::lines::{self, Counted, Interval, Place, Units, Window, place};
+use super::lines::{self, Interval, Place, Units, Window, place};
 use crate::output;
 
 /// The two streams. Threads share it; a line is never cut by another.
@@ -73,11 +75,11 @@ impl Log {
     }
 
     /// The line of an interval.
-    pub fn rate(&self, counted: Counted, us: u64) {
+    pub fn rate(&self, counted: Counted, length: Duration) {
         let mut state = self.state();
         let interval = Interval {
             counted,
-            us,
+            us: length.as_micros() as u64,
             first: std::mem::take(&mut state.first),
         };
         let average = if self.average {

@@ -20,6 +20,7 @@ use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args};
 use fwdlab_engine::Mode;
+use fwdlab_lab::LabError;
 use fwdlab_lab::ports::Facts;
 
 use self::arguments::{Arguments, Function, Refusal, USAGE};
@@ -187,6 +188,13 @@ impl Job<'_> {
         }
         self.log.message(place::READY, "Ready...");
         true
+    }
+
+    /// The words of the original when its thread ends by itself.
+    fn failed(&self, error: LabError) -> anyhow::Error {
+        self.log
+            .message(place::OUCH, "ouch, thread 0 exited with error");
+        error.into()
     }
 
     /// CPUs of the thread that sends.

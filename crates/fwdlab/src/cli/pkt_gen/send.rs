@@ -1,14 +1,17 @@
 //! `-f tx` and `-f txseq`: frames through the engine that is chosen by itself.
 
+use std::time::Duration;
+
 use fwdlab_engine::traffic::TrafficFrames;
 use fwdlab_engine::traffic::reach;
 use fwdlab_engine::{Frames, HoldUps, Mode, Schedule};
 use fwdlab_lab::ports::{Role, destinations};
+use fwdlab_lab::session::figures::Counted;
 use fwdlab_lab::session::{FOR_EVER, Period, Sending, Session};
 use fwdlab_model::link::MeanSize;
 
 use super::arguments::Function;
-use super::lines::{self, Counted, Place, place};
+use super::lines::{self, Place, place};
 use super::{Job, frames};
 use crate::exit_code::Code;
 
@@ -80,21 +83,15 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
             (engine.not_taken.iter()).for_each(|reason| log.remark(reason));
         }
         session.run(control, arguments.report, &mut |period| {
-            let (counted, us) = of(period, bytes);
-            log.rate(counted, us);
+            let (counted, length) = of(period, bytes);
+            log.rate(counted, length);
             printed = true;
         })
     });
-    let whole = match result {
-        Ok(whole) => whole,
-        Err(error) => {
-            log.message(place::OUCH, "ouch, thread 0 exited with error");
-            return Err(error.into());
-        }
-    };
-    let (counted, us) = of(&whole, bytes);
+    let whole = result.map_err(|error| job.failed(error))?;
+    let (counted, length) = of(&whole, bytes);
     if !printed {
-        log.rate(counted, us);
+        log.rate(counted, length);
     }
     log.message(flush, "flush tail 0 head 0 on thread 0");
     if let Some(sent) = whole.sent.first().filter(|sent| sent.not_sent > 0) {
@@ -128,8 +125,8 @@ impl Lines {
     }
 }
 
-/// What a period counted, when two frames have so many bytes, and its length in microseconds.
-fn of(period: &Period, bytes_of_two: u64) -> (Counted, u64) {
+/// What a period counted, when two frames have so many bytes, and its length.
+fn of(period: &Period, bytes_of_two: u64) -> (Counted, Duration) {
     let sent = period.sent.first();
     let frames = sent.map_or(0, |sent| sent.given);
     let counted = Counted {
@@ -137,7 +134,8 @@ fn of(period: &Period, bytes_of_two: u64) -> (Counted, u64) {
         bytes: (u128::from(frames) * u128::from(bytes_of_two) / 2) as u64,
         batches: sent.map_or(0, |sent| sent.wakeups),
     };
-    (counted, (period.duration_s * 1e6).round().max(1.0) as u64)
+    let us = (period.duration_s * 1e6).round().max(1.0) as u64;
+    (counted, Duration::from_micros(us))
 }
 
 impl Job<'_> {
