@@ -3,27 +3,26 @@
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use fwdlab_engine::capture::{self, Captured};
-use fwdlab_engine::stamps::{Clock, Kind, Offers};
+use fwdlab_engine::PortSpec;
+use fwdlab_engine::capture::{Captured, Options};
+use fwdlab_engine::stamps::Kind;
 use fwdlab_lab::LabError;
-use fwdlab_lab::ports::{self, look, state};
+use fwdlab_lab::ports;
 use fwdlab_lab::session::FOR_EVER;
+use fwdlab_lab::session::capture::{CaptureTotals, Capturing, Keeper, Stamps};
 use fwdlab_model::units::parse_duration;
 use fwdlab_packet::{decode, pcap};
 use fwdlab_report::number;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Global;
 use super::session::Signals;
 use super::session::options::Timestamps;
 use crate::exit_code::{Code, Usage};
 use crate::output;
-
-/// How often a quiet capture looks whether it is over and whether its port is still there.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Capture frames of a port to a pcapng file with nanosecond timestamps, and report how many were missed
 ///
@@ -92,14 +91,6 @@ enum Filter {
     Own,
 }
 
-/// Who takes the times.
-struct Stamps {
-    kind: Kind,
-    name: &'static str,
-    clock: Clock,
-    _card: Option<ports::Stamping>,
-}
-
 /// Where frames go.
 enum Sink {
     File {
@@ -107,8 +98,6 @@ enum Sink {
         file: Box<dyn Write>,
         writer: pcap::Writer,
         buffer: Vec<u8>,
-        /// Flushed after every block: somebody reads while it happens.
-        live: bool,
     },
     Text,
 }
@@ -116,26 +105,24 @@ enum Sink {
 impl Capture {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let spec = fwdlab_engine::PortSpec {
+        let spec = PortSpec {
             netns: self.netns.as_deref().map(ports::netns),
             interface: self.port.clone(),
         };
-        // says which ports there are when there is no such port
-        look::look(&spec)?;
-        state::check(&spec)?;
         let signals = Signals::catch()?;
-        let stamps = self.stamps(&spec)?;
+        let options = Options {
+            snap: self.snap,
+            ring_bytes: (self.buffer as usize) << 20,
+            promiscuous: !self.no_promiscuous,
+            outgoing: !self.incoming,
+            ..Options::default()
+        };
+        // here user means the packet socket
+        let mut capturing = Capturing::open(&spec, &options, self.timestamps.kind())?;
+        capturing.own = (self.filter == Filter::Own).then_some(self.session);
+        capturing.keep_at_most = self.count;
+        capturing.at_most = self.duration.unwrap_or(FOR_EVER);
         let mut sink = self.sink()?;
-        let mut capture = capture::Capture::open(
-            &spec,
-            &capture::Options {
-                snap: self.snap,
-                ring_bytes: (self.buffer as usize) << 20,
-                promiscuous: !self.no_promiscuous,
-                outgoing: !self.incoming,
-                stamps: stamps.kind,
-            },
-        )?;
         let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
         if !quiet {
             output::note(&format!(
@@ -152,160 +139,77 @@ impl Capture {
                 }
             ));
         }
-        let began = Instant::now();
-        let limit = self.duration.unwrap_or(FOR_EVER);
-        let most = self.count.unwrap_or(u64::MAX);
-        let (mut kept, mut bytes, mut cut, mut otherwise) = (0_u64, 0_u64, 0_u64, 0_u64);
-        let mut failed = None;
-        let mut is_closed = false;
-        let ended: Result<(), LabError> = loop {
-            if signals.is_stopped() || kept >= most || began.elapsed() >= limit || is_closed {
-                break Ok(());
-            }
-            let patience = PATIENCE.min(limit.saturating_sub(began.elapsed()));
-            let taken = capture.frames(patience, &mut |frame| {
-                if !self.wants(&frame) {
-                    return true;
-                }
-                match sink.take(&frame) {
-                    Ok(true) => {}
-                    Ok(false) => is_closed = true,
-                    Err(error) => failed = Some(error),
-                }
-                if failed.is_none() && !is_closed {
-                    kept += 1;
-                    bytes += frame.bytes.len() as u64;
-                    otherwise += u64::from(frame.stamped < stamps.kind);
-                    cut += u64::from(frame.original_len as usize > frame.bytes.len());
-                }
-                failed.is_none() && !is_closed && kept < most
-            });
-            match taken {
-                Ok(0) => {
-                    if let Err(error) = sink.flush() {
-                        failed = failed.or(error);
-                    }
-                    if let Err(error) = state::check(&spec) {
-                        break Err(error);
-                    }
-                }
-                Ok(_) => {}
-                Err(error) => break Err(state::check(&spec).err().unwrap_or(error.into())),
-            }
-            if let Some(error) = failed.take() {
-                return Err(error);
-            }
-        };
-        let statistics = capture.statistics()?;
-        match sink.finish() {
-            Ok(()) => {}
-            Err(None) => is_closed = true,
-            Err(Some(error)) => return Err(error),
-        }
-        let seconds = began.elapsed().as_secs_f64();
-        let document = json!({
-            "event": "finished",
-            "port": self.port,
-            "duration_s": seconds,
-            "frames_captured": kept,
-            "bytes_captured": bytes,
-            "frames_cut": cut,
-            "frames_seen": statistics.frames,
-            "frames_dropped_by_capture": statistics.dropped,
-            "timestamps": format!("{}, {}, ns", stamps.name, stamps.clock),
-            "timestamps_kind": stamps.kind.name(),
-            "timestamps_clock": stamps.clock.to_string(),
-            "frames_stamped_by_socket": otherwise,
-        });
+        let totals = capturing.run(signals.control(), &mut sink)?;
         if self.output.as_deref() == Some(Path::new("-")) || (!global.json && !global.json_stream) {
             if !quiet {
-                output::note(&format!(
-                    "captured  {}, {} in {}{}{}; timestamps: {}, {}{}",
-                    number::counted(kept, "frame"),
-                    number::bytes(bytes),
-                    number::seconds(seconds),
-                    match cut {
-                        0 => String::new(),
-                        cut => format!(
-                            "; {} longer than {} bytes and cut",
-                            number::count(cut),
-                            self.snap
-                        ),
-                    },
-                    if is_closed {
-                        "; the reader closed the pipe"
-                    } else {
-                        ""
-                    },
-                    stamps.name,
-                    stamps.clock,
-                    match otherwise {
-                        0 => String::new(),
-                        frames =>
-                            format!("; {} stamped by the packet socket", number::count(frames)),
-                    },
-                ));
+                output::note(&self.text(&totals, capturing.stamps));
             }
         } else if global.json {
-            output::json(&document)?;
+            output::json(&self.json(&totals, capturing.stamps))?;
         } else {
-            output::result(&document.to_string());
+            output::result(&self.json(&totals, capturing.stamps).to_string());
         }
-        if statistics.dropped > 0 {
+        let dropped = totals.statistics.dropped;
+        if dropped > 0 {
             output::note(&format!(
                 "dropped   {} that the capture could not keep up with: the capture is incomplete. A larger \
                  --buffer, a smaller --snap, or a faster disk may help",
-                number::counted(statistics.dropped, "frame")
+                number::counted(dropped, "frame")
             ));
         }
-        ended.map_err(|error: LabError| anyhow::Error::from(error))?;
+        if let Some(error) = totals.failed {
+            return Err(error.into());
+        }
         Ok(
             match signals.code(self.count.is_none() && self.duration.is_none()) {
-                Code::Done if statistics.dropped > 0 => Code::NotValid,
+                Code::Done if dropped > 0 => Code::NotValid,
                 code => code,
             },
         )
     }
 
-    /// Who takes the times. A card that is set for it is put back when the value is dropped.
-    fn stamps(&self, spec: &fwdlab_engine::PortSpec) -> anyhow::Result<Stamps> {
-        let offers = Offers::of(spec)?;
-        let kind = match self.timestamps {
-            Timestamps::User => Kind::User,
-            Timestamps::Software => Kind::Software,
-            Timestamps::Hardware => Kind::Hardware,
-            // a file of captured frames is of the system's time, unless somebody wants the card's
-            Timestamps::Auto => match offers.receives(Kind::Software) {
-                Ok(()) => Kind::Software,
-                Err(_) => Kind::User,
-            },
-        };
-        offers.receives(kind)?;
-        Ok(Stamps {
-            kind,
-            name: match kind {
-                Kind::User => "software at the packet socket",
-                Kind::Software => "software",
-                Kind::Hardware => "hardware",
-            },
-            clock: match (kind, offers.clock) {
-                (Kind::Hardware, Some(number)) => Clock::Card(number),
-                _ => Clock::Realtime,
-            },
-            _card: match kind {
-                Kind::Hardware => Some(ports::Stamping::take(spec)?),
-                Kind::User | Kind::Software => None,
-            },
+    fn json(&self, totals: &CaptureTotals, stamps: Stamps) -> Value {
+        json!({
+            "event": "finished",
+            "port": self.port,
+            "duration_s": totals.duration_s,
+            "frames_captured": totals.kept,
+            "bytes_captured": totals.bytes,
+            "frames_cut": totals.cut,
+            "frames_seen": totals.statistics.frames,
+            "frames_dropped_by_capture": totals.statistics.dropped,
+            "timestamps": format!("{}, {}, ns", source(stamps.kind), stamps.clock),
+            "timestamps_kind": stamps.kind.name(),
+            "timestamps_clock": stamps.clock.to_string(),
+            "frames_stamped_by_socket": totals.stamped_otherwise,
         })
     }
 
-    fn wants(&self, frame: &Captured<'_>) -> bool {
-        match self.filter {
-            Filter::All => true,
-            Filter::Own => {
-                capture::signatures(frame.bytes).any(|found| found.nonce == self.session)
-            }
-        }
+    fn text(&self, totals: &CaptureTotals, stamps: Stamps) -> String {
+        format!(
+            "captured  {}, {} in {}{}{}; timestamps: {}, {}{}",
+            number::counted(totals.kept, "frame"),
+            number::bytes(totals.bytes),
+            number::seconds(totals.duration_s),
+            match totals.cut {
+                0 => String::new(),
+                cut => format!(
+                    "; {} longer than {} bytes and cut",
+                    number::count(cut),
+                    self.snap
+                ),
+            },
+            match totals.is_refused {
+                true => "; the reader closed the pipe",
+                false => "",
+            },
+            source(stamps.kind),
+            stamps.clock,
+            match totals.stamped_otherwise {
+                0 => String::new(),
+                frames => format!("; {} stamped by the packet socket", number::count(frames)),
+            },
+        )
     }
 
     fn sink(&self) -> anyhow::Result<Sink> {
@@ -336,23 +240,27 @@ impl Capture {
         };
         let mut buffer = Vec::new();
         let writer = pcap::Writer::start(format, pcap::ETHERNET, &mut buffer);
-        let mut sink = Sink::File {
-            live: name == "standard output",
+        Ok(Sink::File {
             name,
             file,
             writer,
             buffer,
-        };
-        match sink.flush() {
-            Err(Some(error)) => Err(error),
-            _ => Ok(sink),
-        }
+        })
     }
 }
 
-impl Sink {
+/// Who takes the times, in words.
+fn source(kind: Kind) -> &'static str {
+    match kind {
+        Kind::User => "software at the packet socket",
+        Kind::Software => "software",
+        Kind::Hardware => "hardware",
+    }
+}
+
+impl Keeper for Sink {
     /// Writes a frame; `false` when nobody reads any more.
-    fn take(&mut self, frame: &Captured<'_>) -> anyhow::Result<bool> {
+    fn keep(&mut self, frame: &Captured<'_>) -> Result<bool, LabError> {
         match self {
             Sink::Text => {
                 output::result(&format!(
@@ -364,72 +272,49 @@ impl Sink {
                 ));
                 Ok(true)
             }
-            Sink::File { writer, buffer, .. } => {
-                writer.frame(
-                    &pcap::Frame {
-                        original_len: frame.original_len,
-                        ..pcap::Frame::new(frame.timestamp_ns, frame.bytes)
-                    },
-                    buffer,
-                );
+            Sink::File {
+                name,
+                file,
+                writer,
+                buffer,
+            } => {
+                let frame = pcap::Frame {
+                    original_len: frame.original_len,
+                    ..pcap::Frame::new(frame.timestamp_ns, frame.bytes)
+                };
+                writer.frame(&frame, buffer);
                 if buffer.len() < 1 << 16 {
                     return Ok(true);
                 }
-                match self.write() {
-                    Ok(()) => Ok(true),
-                    Err(None) => Ok(false),
-                    Err(Some(error)) => Err(error),
-                }
+                written(name, write(file, buffer))
             }
         }
     }
 
-    /// Writes what is buffered. `Err(None)`: nobody reads any more.
-    fn write(&mut self) -> Result<(), Option<anyhow::Error>> {
-        let Sink::File {
-            name, file, buffer, ..
-        } = self
-        else {
-            return Ok(());
-        };
-        let written = file.write_all(buffer);
-        buffer.clear();
-        written.map_err(|e| told(name, e))
-    }
-
-    /// Lets a reader have what there is.
-    fn flush(&mut self) -> Result<(), Option<anyhow::Error>> {
-        self.write()?;
+    fn flush(&mut self) -> Result<bool, LabError> {
         match self {
+            Sink::Text => Ok(true),
             Sink::File {
-                name,
-                file,
-                live: true,
-                ..
-            } => file.flush().map_err(|e| told(name, e)),
-            _ => Ok(()),
-        }
-    }
-
-    fn finish(&mut self) -> Result<(), Option<anyhow::Error>> {
-        self.write()?;
-        match self {
-            Sink::File { name, file, .. } => file.flush().map_err(|e| told(name, e)),
-            Sink::Text => Ok(()),
+                name, file, buffer, ..
+            } => written(name, write(file, buffer).and_then(|()| file.flush())),
         }
     }
 }
 
-fn told(name: &str, error: std::io::Error) -> Option<anyhow::Error> {
-    if error.kind() == std::io::ErrorKind::BrokenPipe {
-        return None;
+fn write(file: &mut dyn Write, buffer: &mut Vec<u8>) -> std::io::Result<()> {
+    let written = file.write_all(buffer);
+    buffer.clear();
+    written
+}
+
+/// `false`: nobody reads any more.
+fn written(name: &str, result: std::io::Result<()>) -> Result<bool, LabError> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(source) => Err(LabError::System {
+            what: format!("write the capture to {name}; what was written so far is kept"),
+            source,
+        }),
     }
-    let what = format!("write the capture to {name}; what was written so far is kept");
-    Some(
-        LabError::System {
-            what,
-            source: error,
-        }
-        .into(),
-    )
 }

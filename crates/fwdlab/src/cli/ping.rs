@@ -9,9 +9,9 @@ use fwdlab_engine::stamps::{Kind, MOST};
 use fwdlab_engine::{
     Expected, Frames, HoldUps, LoadPlan, Mode, Schedule, SignaturePlace, TestFrames,
 };
-use fwdlab_lab::LabError;
 use fwdlab_lab::ports::{Port, Role};
-use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session};
+use fwdlab_lab::session::stamping::{Stamping, Taken, analysis};
+use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, next_hop};
 use fwdlab_model::latency::{HeldUp, LatencySummary};
 use fwdlab_model::trial;
 use fwdlab_model::units::{FrameSize, Load, parse_duration};
@@ -22,8 +22,7 @@ use serde_json::json;
 use super::Global;
 use super::send::Mac;
 use super::session::options::{Ports, Timestamps};
-use super::session::stamping::{self, Stamping, Taken};
-use super::session::{SECOND, Signals, streams, words};
+use super::session::{SECOND, Signals, stamping, streams, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -193,7 +192,7 @@ impl Probe {
         let whole = session.run(control, SECOND, &mut |_| {})?;
         let source = &mut session.sending[0].source;
         let engine = source.engine().name.to_owned();
-        let found = stamping::analysis(Some(source), &mut session.receiving[0].receiver)?;
+        let found = analysis(Some(source), &mut session.receiving[0].receiver)?;
         let (analysis, taken) = found.unzip();
         Ok(Probed {
             engine,
@@ -247,7 +246,7 @@ impl Ping {
             ))
             .into());
         }
-        let stamping = Stamping::choose(self.timestamps, &tx.spec, &rx.spec, &self.engine)?;
+        let stamping = stamping::choose(self.timestamps, &tx.spec, &rx.spec, &self.engine)?;
         let probe = Probe {
             version,
             size,
@@ -289,7 +288,7 @@ impl Ping {
         self.tell(global, &stamping, &probed, floor.as_ref())?;
         Ok(match signals.code(false) {
             Code::Done if probed.received == 0 => Code::TestBed,
-            Code::Done if probed.taken.invalid().is_some() => Code::NotValid,
+            Code::Done if !probed.taken.is_valid() => Code::NotValid,
             code => code,
         })
     }
@@ -301,13 +300,7 @@ impl Ping {
         };
         let ours = port.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1]);
         let target = self.via.unwrap_or(first);
-        fwdlab_engine::resolve::resolve(&port.spec, ours, source, target)?.ok_or_else(|| {
-            LabError::Preflight(format!(
-                "no answer for {target} on {}. Specify the next hop: --dst-mac MAC, or --via ADDRESS",
-                port.spec.interface
-            ))
-            .into()
-        })
+        Ok(next_hop(port, ours, source, target)?)
     }
 
     fn tell(
@@ -330,7 +323,7 @@ impl Ping {
                 "frames_made_up": probed.made_up,
                 "frames_received": probed.received,
                 "frames_lost": lost,
-                "timestamps": probed.taken.json(stamping),
+                "timestamps": stamping::json(&probed.taken, stamping),
             });
             if let Some(latency) = probed.latency() {
                 document["latency"] = json!(latency);
@@ -385,7 +378,7 @@ impl Ping {
                 if let Some(analysis) = &probed.analysis {
                     text += &format!("clocks    {}\n", analysis.timestamps);
                 }
-                text += &probed.taken.text(stamping);
+                text += &stamping::text(&probed.taken, stamping);
                 if let Some(lateness) = &probed.lateness {
                     text += &format!(
                         "lateness  {}  (of departures; {} of the latency)\n",

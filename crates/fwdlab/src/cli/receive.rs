@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
-use fwdlab_engine::capture::{self, Captured};
 use fwdlab_engine::stamps::{Kind, Offers};
 use fwdlab_engine::traffic::compile::{Setting, compile};
 use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
-use fwdlab_engine::{Counting, Expected, Frames, LoneReceiver, SignaturePlace, TrafficFrames};
+use fwdlab_engine::{Counting, Expected, Frames, SignaturePlace, TrafficFrames};
 use fwdlab_lab::ports::Role;
+use fwdlab_lab::session::capture::Onlooker;
 use fwdlab_lab::session::{FOR_EVER, Period, Receiving, Session};
 use fwdlab_packet::decode;
 use fwdlab_report::number;
@@ -20,12 +19,9 @@ use super::Global;
 use super::profile::{EXAMPLE, Way};
 use super::session::options::{Amount, Ports, Timestamps};
 use super::session::streams::{self, StreamEnd};
-use super::session::{SECOND, Signals, words};
+use super::session::{SECOND, Signals, stamping, words};
 use crate::exit_code::{Code, Usage};
 use crate::{output, profiles};
-
-/// Frames that are not ours are looked at one by one up to so many in a second.
-const KINDS_PER_SECOND: u64 = 50_000;
 
 /// Count frames that arrive on a port, ours and all others, with a line of output each second
 ///
@@ -91,28 +87,25 @@ impl Receive {
             .into_iter()
             .find(|counting| counting.name() == self.engine);
         self.check_stamps(&port.spec)?;
-        let mut receiver = LoneReceiver::open(&port.spec, counting)?;
-        // the program at the driver takes its own
-        let is_socket = receiver.receiver()?.name() == Counting::AfPacket.name();
-        if is_socket && self.timestamps == Timestamps::Software {
-            receiver.stamp(Kind::Software)?;
-        }
         let expected = Expected {
             nonce: self.session,
             buffer_bytes: None,
             place,
             analysis: checked.as_ref().map(Expectation::plan),
         };
-        receiver.expect(&expected)?;
+        let mut receiving = Receiving::open(port, counting, expected)?;
+        // the program at the driver takes its own
+        let is_socket = receiving.engine()?.0 == Counting::AfPacket.name();
+        if is_socket && self.timestamps == Timestamps::Software {
+            receiving.receiver.stamp(Kind::Software)?;
+        }
         let mut kinds = if self.no_kinds {
             None
         } else {
-            Some(Kinds::open(&port.spec, self.session)?)
-        };
-        let receiving = Receiving {
-            port,
-            receiver,
-            expected,
+            Some(Kinds {
+                onlooker: Onlooker::open(&receiving.port.spec, self.session)?,
+                frames: BTreeMap::new(),
+            })
         };
         let mut session = Session::new(Vec::new(), vec![receiving]);
         session.at_most = match self.amount {
@@ -150,12 +143,11 @@ impl Receive {
                 output::note(&words::received_line(&self.port, second.at_s, received));
             }
             if let Some(kinds) = &mut kinds {
-                // a capture that fails is no reason to count no more
-                let _ = kinds.look();
+                kinds.look();
             }
         })?;
         if let Some(kinds) = &mut kinds {
-            let _ = kinds.look();
+            kinds.look();
         }
         let (ends, taken) = match &checked {
             Some(checked) => {
@@ -166,11 +158,11 @@ impl Receive {
         };
         drop(session);
         self.tell(global, name, &rejected, &whole, &ends, kinds.as_ref())?;
-        if let Some(why) = taken.invalid() {
+        if let Some(why) = stamping::invalid(&taken) {
             output::note(&format!("invalid   {why}"));
         }
         Ok(match signals.code(self.amount.is_none()) {
-            Code::Done if taken.invalid().is_some() => Code::NotValid,
+            Code::Done if !taken.is_valid() => Code::NotValid,
             code => code,
         })
     }
@@ -302,66 +294,25 @@ impl Receive {
     }
 }
 
-/// What kinds of frames the foreign ones are, looked at through a capture beside the receiver.
+/// What kinds of frames the foreign ones are.
 struct Kinds {
-    capture: Option<capture::Capture>,
-    nonce: u16,
+    onlooker: Onlooker,
     frames: BTreeMap<String, u64>,
-    /// Frames that nobody looked at: too many.
-    unseen: u64,
 }
 
 impl Kinds {
-    fn open(port: &fwdlab_engine::PortSpec, nonce: u16) -> anyhow::Result<Kinds> {
-        Ok(Kinds {
-            capture: Some(capture::Capture::open(
-                port,
-                &capture::Options {
-                    snap: 192,
-                    ring_bytes: 8 << 20,
-                    // what the port takes anyway; the receiver decides about more
-                    promiscuous: false,
-                    outgoing: false,
-                    ..capture::Options::default()
-                },
-            )?),
-            nonce,
-            frames: BTreeMap::new(),
-            unseen: 0,
-        })
-    }
-
-    /// Takes what the last second brought. With a flood of them the capture is given up: it would cost the receiver.
-    fn look(&mut self) -> anyhow::Result<()> {
-        let Some(capture) = &mut self.capture else {
-            return Ok(());
-        };
-        let (frames, nonce) = (&mut self.frames, self.nonce);
-        let mut seen = 0;
-        while seen < KINDS_PER_SECOND {
-            let taken = capture.frames(Duration::ZERO, &mut |frame| {
-                if !is_ours(&frame, nonce) {
-                    *frames.entry(kind(frame.bytes)).or_default() += 1;
-                }
-                true
-            })?;
-            if taken == 0 {
-                break;
-            }
-            seen += taken as u64;
-        }
-        self.unseen = capture.statistics()?.dropped;
-        if seen >= KINDS_PER_SECOND {
-            self.capture = None;
-        }
-        Ok(())
+    /// Takes what the last second brought.
+    fn look(&mut self) {
+        let frames = &mut self.frames;
+        // a capture that fails is no reason to count no more
+        let _ = (self.onlooker).look(&mut |frame| *frames.entry(kind(frame)).or_default() += 1);
     }
 
     fn json(&self) -> Value {
         json!({
             "frames": self.frames,
-            "given_up": self.capture.is_none(),
-            "frames_not_looked_at": self.unseen,
+            "given_up": self.onlooker.has_given_up(),
+            "frames_not_looked_at": self.onlooker.unseen(),
         })
     }
 
@@ -372,16 +323,11 @@ impl Kinds {
         for (kind, frames) in kinds.iter().take(10) {
             text += &format!("\nforeign   {kind}: {}", number::count(**frames));
         }
-        if self.capture.is_none() || self.unseen > 0 {
+        if self.onlooker.has_given_up() || self.onlooker.unseen() > 0 {
             text += "\nforeign   there were too many to identify each one";
         }
         text
     }
-}
-
-/// Does it carry our signature, of this session or one of those before?
-fn is_ours(frame: &Captured<'_>, nonce: u16) -> bool {
-    capture::signatures(frame.bytes).any(|found| found.nonce == nonce || found.is_late(nonce))
 }
 
 /// The innermost layer that we know: `ARP`, `IPv6 / ICMPv6`.

@@ -17,6 +17,7 @@ use fwdlab_engine::traffic::reach;
 use fwdlab_engine::{Addresses, Frames, SignaturePlace, TestFrames, Traffic, TrafficFrames};
 use fwdlab_lab::LabError;
 use fwdlab_lab::ports::{Port, destinations};
+use fwdlab_lab::session::{SAY_NEXT_HOP, next_hop};
 use fwdlab_model::link::{LinkSpeed, MeanSize};
 use fwdlab_model::profile::Profile;
 use fwdlab_model::trial;
@@ -349,24 +350,11 @@ impl Send {
             }
             return Ok(mac.0);
         }
-        let say = "Specify the next hop: --dst-mac MAC, or --via ADDRESS";
         let Some((source, target)) = first else {
-            return Err(Usage(format!("the frames have no IP addresses. {say}")).into());
+            return Err(Usage(format!("the frames have no IP addresses. {SAY_NEXT_HOP}")).into());
         };
         let target = self.via.unwrap_or(target);
-        let found = fwdlab_engine::resolve::resolve(&port.spec, ours, source, target)?;
-        found.ok_or_else(|| {
-            LabError::Preflight(format!(
-                "no answer for {target} on {} ({}). {say}",
-                port.spec.interface,
-                if target.is_ipv4() {
-                    "ARP"
-                } else {
-                    "neighbour discovery"
-                }
-            ))
-            .into()
-        })
+        Ok(next_hop(port, ours, source, target)?)
     }
 }
 

@@ -13,11 +13,12 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use fwdlab_engine::replay::{Pace, Replay};
+use fwdlab_engine::replay::Pace;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::traffic::expect::Expectation;
-use fwdlab_engine::{Expected, LoadPlan, LoneSender, Mode, Schedule, SignaturePlace};
+use fwdlab_engine::{Expected, LoadPlan, Mode, Schedule, SignaturePlace};
 use fwdlab_lab::ports::{Port, Role};
+use fwdlab_lab::session::stamping::{Stamping, Taken};
 use fwdlab_lab::session::{FOR_EVER, Receiving, Sending, Sent, Session, Source};
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::procedure::Stretch;
@@ -29,9 +30,8 @@ use self::loads::Resolved;
 use super::Global;
 use super::session::options::{Amount, OnHoldUp, Ports, Timestamps};
 use super::session::range::Range;
-use super::session::stamping::{Stamping, Taken};
 use super::session::streams::{self, StreamEnd};
-use super::session::{SECOND, Signals, words};
+use super::session::{SECOND, Signals, stamping, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -305,7 +305,7 @@ impl Send {
         let endless = self.amount.is_none() && (self.pcap.is_none() || self.rounds == 0);
         Ok(match signals.code(endless) {
             Code::Done if whole.sent.iter().any(Sent::is_limited) => Code::NotValid,
-            Code::Done if ends.iter().any(|end| end.taken.invalid().is_some()) => Code::NotValid,
+            Code::Done if ends.iter().any(|end| !end.taken.is_valid()) => Code::NotValid,
             code => code,
         })
     }
@@ -346,7 +346,7 @@ impl Send {
             return Ok(None);
         }
         let rx = self.where_.spec(&counted.interface);
-        let stamping = Stamping::choose(self.timestamps, &sending.port.spec, &rx, &self.engine)?;
+        let stamping = stamping::choose(self.timestamps, &sending.port.spec, &rx, &self.engine)?;
         if stamping.kind != Kind::User {
             sending.stamp(stamping.kind)?;
         }
@@ -419,14 +419,27 @@ impl Send {
     fn open(&self, at: usize, planned: Planned, loads: &[Resolved]) -> anyhow::Result<Sending> {
         let cpus = self.cpus.get(at).or(self.cpus.first());
         let cpus: Vec<usize> = cpus.copied().into_iter().collect();
-        let source = match planned.what {
+        let frames = match self.amount {
+            Some(Amount::Frames(frames)) => Some(frames),
+            _ => None,
+        };
+        let schedule = Schedule {
+            load: self.load_plan(loads),
+            frames,
+            at_most: self.at_most(),
+            hold_ups: self
+                .hold_ups
+                .policy(self.link.map(|link| link.line_rate_pps(planned.mean))),
+            path: 0,
+        };
+        let Planned { port, mean, .. } = planned;
+        let sending = match planned.what {
             What::Frames(frames) => {
                 let mode = Mode::ALL
                     .into_iter()
                     .find(|mode| mode.name() == self.engine);
-                let mut lone = LoneSender::open(&planned.port.spec, mode, &cpus)?;
-                lone.arm(&frames)?;
-                Source::Engine(Box::new(lone), Box::new(frames))
+                let engines = mode.as_ref().map_or(&Mode::ALL[..], std::slice::from_ref);
+                Sending::open(port, engines, &cpus, frames, schedule, mean)?
             }
             What::Recording(recording) => {
                 if !["auto", "af-packet"].contains(&self.engine.as_str()) {
@@ -447,33 +460,10 @@ impl Send {
                 } else {
                     self.rounds
                 };
-                Source::Replay(Box::new(Replay::open(
-                    &planned.port.spec,
-                    recording,
-                    pace,
-                    rounds,
-                    &cpus,
-                )?))
+                Sending::replay(port, recording, pace, rounds, &cpus, schedule, mean)?
             }
         };
-        let frames = match self.amount {
-            Some(Amount::Frames(frames)) => Some(frames),
-            _ => None,
-        };
-        Ok(Sending {
-            port: planned.port,
-            source,
-            schedule: Schedule {
-                load: self.load_plan(loads),
-                frames,
-                at_most: self.at_most(),
-                hold_ups: self
-                    .hold_ups
-                    .policy(self.link.map(|link| link.line_rate_pps(planned.mean))),
-                path: 0,
-            },
-            mean: planned.mean,
-        })
+        Ok(sending)
     }
 }
 

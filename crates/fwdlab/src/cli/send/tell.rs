@@ -14,7 +14,7 @@ use super::{End, Send};
 use crate::cli::Global;
 use crate::cli::session::options::Amount;
 use crate::cli::session::streams::StreamEnd;
-use crate::cli::session::words;
+use crate::cli::session::{stamping, words};
 use crate::output;
 
 impl Send {
@@ -131,7 +131,7 @@ impl Send {
                 value["streams"] = end.streams.iter().map(StreamEnd::json).collect();
                 value["streams_not_checked"] = end.unsigned.clone().into();
                 if let Some(stamping) = &end.stamping {
-                    value["timestamps"] = end.taken.json(stamping);
+                    value["timestamps"] = stamping::json(&end.taken, stamping);
                 }
             }
         }
@@ -220,7 +220,7 @@ impl Send {
                 text += &format!("\nclocks    {clocks}");
             }
             if let Some(stamping) = &end.stamping {
-                text += &format!("\n{}", end.taken.text(stamping));
+                text += &format!("\n{}", stamping::text(&end.taken, stamping));
             }
             output::result(text.trim_end());
         }

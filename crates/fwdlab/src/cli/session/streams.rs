@@ -11,12 +11,12 @@ use fwdlab_engine::traffic::Stream;
 use fwdlab_engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
 use fwdlab_engine::{Frames, LoneReceiver};
 use fwdlab_lab::session::Source;
+use fwdlab_lab::session::stamping::{Taken, analysis};
 use fwdlab_model::latency::{HeldUp, LatencySummary};
 use fwdlab_report::number;
 use fwdlab_store::hdr;
 use serde_json::{Value, json};
 
-use super::stamping::{self, Taken};
 use super::words::short_time;
 use crate::exit_code::Usage;
 
@@ -74,7 +74,7 @@ pub fn ends(
     sent: Option<&[u64]>,
     held_up: Option<HeldUp>,
 ) -> anyhow::Result<(Vec<StreamEnd>, Taken)> {
-    let Some((analysis, taken)) = stamping::analysis(sender, receiver)? else {
+    let Some((analysis, taken)) = analysis(sender, receiver)? else {
         return Ok((Vec::new(), Taken::default()));
     };
     let streams = match frames {
