@@ -552,7 +552,7 @@ fn test_frames_flat_out_are_those_of_the_template() {
     }
 }
 
-/// Everything in `profiles/`, through the compiler: sent as played, or refused with a reason.
+/// Every shipped profile, through the compiler: sent as played, or refused with a reason.
 #[test]
 fn shipped_profiles_are_sent_or_refused_with_a_reason() {
     const LOAD_PPS: f64 = 20_000.0;
@@ -563,7 +563,7 @@ fn shipped_profiles_are_sent_or_refused_with_a_reason() {
     bed.in_tester("ip link set tx0 mtu 3000").unwrap();
     bed.in_dut(0, "ip link set eth0 mtu 3000").unwrap();
     let (mut sent, mut refused) = (0, vec![]);
-    for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles")) {
+    for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fwdlab/profiles")) {
         let name = file.file_stem().unwrap().to_string_lossy().into_owned();
         // three passes over a million frames are a long time in a test build
         if name == "1M" {

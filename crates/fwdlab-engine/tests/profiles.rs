@@ -1054,7 +1054,7 @@ fn shipped() -> Vec<(String, Profile)> {
     }
     let mut found = Vec::new();
     walk(
-        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles"),
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../fwdlab/profiles"),
         "",
         &mut found,
     );
@@ -1111,7 +1111,7 @@ fn shipped_profiles_are_what_they_say() {
     }
     let million = all_frames(
         &compile(
-            &Profile::parse("m", include_str!("../../../profiles/flows/1M.toml")).unwrap(),
+            &Profile::parse("m", include_str!("../../fwdlab/profiles/flows/1M.toml")).unwrap(),
             &setting(Direction::Forward),
         )
         .unwrap(),
@@ -1126,12 +1126,12 @@ fn shipped_profiles_are_what_they_say() {
 #[test]
 fn bench_profiles_are_those_of_trex() {
     let of = |text: &str| frames(&kind(text), 0, 252);
-    let one = of(include_str!("../../../profiles/bench/vm-none.toml"));
+    let one = of(include_str!("../../fwdlab/profiles/bench/vm-none.toml"));
     assert!(
         one.iter()
             .all(|frame| flow(frame) == (vec![16, 0, 0, 1], vec![48, 0, 0, 1], 1025, 12))
     );
-    for (n, frame) in of(include_str!("../../../profiles/bench/var1.toml"))
+    for (n, frame) in of(include_str!("../../fwdlab/profiles/bench/var1.toml"))
         .iter()
         .enumerate()
     {
@@ -1145,7 +1145,7 @@ fn bench_profiles_are_those_of_trex() {
             )
         );
     }
-    for (n, frame) in of(include_str!("../../../profiles/bench/var2.toml"))
+    for (n, frame) in of(include_str!("../../fwdlab/profiles/bench/var2.toml"))
         .iter()
         .enumerate()
     {

@@ -14,7 +14,7 @@ use crate::exit_code::Usage;
 macro_rules! shipped {
     ($($name:literal)*) => {
         /// Names and texts of the shipped profiles.
-        pub const SHIPPED: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../../profiles/", $name, ".toml")))),*];
+        pub const SHIPPED: &[(&str, &str)] = &[$(($name, include_str!(concat!("../profiles/", $name, ".toml")))),*];
     };
 }
 
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn every_shipped_profile_is_in_the_program() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles");
         let mut shipped: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
         shipped.sort_unstable();
         let mut files = local_names(&folder, "", 0);
