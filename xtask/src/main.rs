@@ -22,7 +22,7 @@ use anyhow::{Context, bail};
 const USAGE: &str = "\
 usage: cargo run -p xtask -- COMMAND
 
-  check      directions between crates, places of unsafe code, purity, module heads, schemas
+  check      directions between crates, places of unsafe code, purity, module heads, what packages hold, schemas
   schemas    write the JSON Schemas of everything we keep or print into schemas/
   test       check, format, clippy and all tests, with the skipped ones counted";
 

@@ -5,6 +5,7 @@
 
 mod directions;
 mod heads;
+mod packages;
 mod purity;
 mod traces;
 mod unsafety;
@@ -56,6 +57,7 @@ pub fn all(root: &Path) -> anyhow::Result<Vec<Finding>> {
             findings.extend(purity::check(file));
         }
     }
+    findings.extend(packages::check(&files));
     findings.extend(schemas::stale(root)?);
     Ok(findings)
 }
