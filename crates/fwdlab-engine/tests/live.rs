@@ -19,7 +19,7 @@ use fwdlab_engine::xdp_count::XdpPass;
 use fwdlab_engine::xdp_live::XdpLive;
 use fwdlab_engine::{
     EngineError, Frames, HoldUps, PathSpec, PortSpec, Schedule, SendCounts, Sender, SignaturePlace,
-    TestFrames, Traffic, TrafficFrames,
+    TestFrames, TrafficFrames,
 };
 use fwdlab_model::profile::Profile;
 use fwdlab_packet::flow::{
@@ -38,6 +38,7 @@ use self::bed::{ADDRESSES, Bed, allowed, bed, skip, wait_until};
 
 #[path = "veth/bed.rs"]
 mod bed;
+mod streams;
 
 const NONCE: u16 = 0x3a7;
 
@@ -205,32 +206,12 @@ fn kind(
 }
 
 fn stream(id: u16, kinds: Vec<Kind>, pattern: Vec<u16>, rate_pps: f64) -> Stream {
-    Stream {
-        id,
-        name: format!("s{id}"),
-        kinds,
-        pattern,
-        timing: Timing {
-            rate_pps,
-            mode: Emission::Continuous,
-            delay_ns: 0,
-            waits: false,
-            next: None,
-            runs: None,
-        },
-        path: 0,
-    }
+    let timing = Timing::new(rate_pps, Emission::Continuous);
+    streams::stream(id, kinds, pattern, timing)
 }
 
 fn traffic(streams: Vec<Stream>) -> TrafficFrames {
-    TrafficFrames {
-        traffic: Traffic {
-            name: "test".into(),
-            streams,
-        }
-        .into(),
-        nonce: NONCE,
-    }
+    streams::traffic(streams, NONCE)
 }
 
 /// An IMIX of UDP; UDP over IPv6 in a VLAN; TCP, ICMP and ICMPv6 with their signatures at odd and even bytes of what their

@@ -15,7 +15,7 @@ use fwdlab_packet::modifier::{
 use fwdlab_packet::permutation::Visits;
 use proptest::prelude::*;
 
-use self::streams::{stream, timing};
+use self::streams::stream;
 
 mod streams;
 
@@ -210,7 +210,7 @@ proptest! {
         let streams = (0..).zip(&rates).map(|(id, rate)| {
             let at = 2 * usize::from(id);
             let kinds = vec![counting(2 * id as u8, ranges[at], 60, false), counting(2 * id as u8 + 1, ranges[at + 1], 64, false)];
-            stream(id, kinds, pattern.clone(), timing(f64::from(*rate) * 100.0 / 3.0, Emission::Continuous))
+            stream(id, kinds, pattern.clone(), Timing::new(f64::from(*rate) * 100.0 / 3.0, Emission::Continuous))
         });
         let frames = traffic(streams.collect());
         let mut player = Player::new(&frames, Some(load)).unwrap();
@@ -225,7 +225,7 @@ proptest! {
     /// Flat out: the same frames in the same order, whether it repeats or not.
     #[test]
     fn the_order_stays_without_times(timings in timings(), rates in prop::collection::vec(1_u32..9, 1..5)) {
-        let steady: Vec<Timing> = rates.iter().map(|rate| timing(f64::from(*rate) / 7.0, Emission::Continuous)).collect();
+        let steady: Vec<Timing> = rates.iter().map(|rate| Timing::new(f64::from(*rate) / 7.0, Emission::Continuous)).collect();
         for timings in [timings, steady] {
             let frames = timed(&timings);
             let mut player = Player::new(&frames, None).unwrap();
@@ -286,14 +286,14 @@ fn three_streams(signed: bool) -> Vec<Stream> {
             11,
             kinds(10),
             vec![0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1, 2],
-            timing(700_000.0, Emission::Continuous),
+            Timing::new(700_000.0, Emission::Continuous),
         ),
-        stream(12, kinds(20), vec![0], timing(500_000.0, bursts)),
+        stream(12, kinds(20), vec![0], Timing::new(500_000.0, bursts)),
         stream(
             13,
             kinds(30),
             vec![2, 1],
-            timing(30_000.0, Emission::Continuous),
+            Timing::new(30_000.0, Emission::Continuous),
         ),
     ]
 }
@@ -349,7 +349,7 @@ fn a_chain_as_in_trex() {
         next,
         waits,
         runs,
-        ..timing(10.0, Emission::Burst { frames })
+        ..Timing::new(10.0, Emission::Burst { frames })
     };
     let frames = timed(&[
         burst(1, Some(1), 10, false, None),
@@ -388,7 +388,7 @@ fn the_load_scales_rates_and_neither_delays_nor_pauses() {
     };
     let frames = timed(&[Timing {
         delay_ns: 100 * US,
-        ..timing(1000.0, bursts)
+        ..Timing::new(1000.0, bursts)
     }]);
     let mut player = Player::new(&frames, Some(2000.0)).unwrap();
     let expected = [(100, 0), (600, 0), (1100, 0), (1600, 0)];
@@ -403,17 +403,17 @@ fn the_own_load_is_the_largest_sum_of_what_sends_together() {
     };
     let chained = Timing {
         next: Some(1),
-        ..timing(1000.0, Emission::Burst { frames: 11 })
+        ..Timing::new(1000.0, Emission::Burst { frames: 11 })
     };
     let waits = |rate| Timing {
         waits: true,
-        ..timing(rate, Emission::Continuous)
+        ..Timing::new(rate, Emission::Continuous)
     };
     for (timings, expected) in [
         (
             vec![
-                timing(10.0, Emission::Continuous),
-                timing(20.5, Emission::Continuous),
+                Timing::new(10.0, Emission::Continuous),
+                Timing::new(20.5, Emission::Continuous),
             ],
             30.5,
         ),
@@ -424,7 +424,7 @@ fn the_own_load_is_the_largest_sum_of_what_sends_together() {
             vec![
                 chained,
                 waits(700.0),
-                at(5000, timing(400.0, Emission::Continuous)),
+                at(5000, Timing::new(400.0, Emission::Continuous)),
             ],
             1400.0,
         ),
@@ -432,7 +432,7 @@ fn the_own_load_is_the_largest_sum_of_what_sends_together() {
             vec![
                 chained,
                 waits(700.0),
-                at(20_000, timing(400.0, Emission::Continuous)),
+                at(20_000, Timing::new(400.0, Emission::Continuous)),
             ],
             1100.0,
         ),
@@ -445,7 +445,7 @@ fn the_own_load_is_the_largest_sum_of_what_sends_together() {
 #[test]
 fn nothing_drifts() {
     let rates = [1000.0, 3000.0, 7000.0];
-    let frames = timed(&rates.map(|rate| timing(rate, Emission::Continuous)));
+    let frames = timed(&rates.map(|rate| Timing::new(rate, Emission::Continuous)));
     let mut player = Player::new(&frames, Some(11_000_000.0 / 7.0)).unwrap();
     let mut sent = [0_u64; 3];
     let second = 1_000_000_000 * u128::from(UNIT);
@@ -500,7 +500,7 @@ fn every_flow_equally_often() {
             id,
             vec![kind],
             vec![0],
-            timing(f64::from(id), Emission::Continuous),
+            Timing::new(f64::from(id), Emission::Continuous),
         )
     };
     // as many frames per second of a stream as it has flows
@@ -518,18 +518,18 @@ fn every_flow_equally_often() {
 #[test]
 fn cycles_are_for_what_never_ends_and_repeats() {
     let player = |frames: TrafficFrames| Player::new(&frames, Some(1e6)).unwrap();
-    let steady = timing(1000.0, Emission::Continuous);
+    let steady = Timing::new(1000.0, Emission::Continuous);
     assert_eq!(player(timed(&[steady, steady])).cycle(), Some(2));
-    let third = timing(1000.0 / 3.0, Emission::Continuous);
+    let third = Timing::new(1000.0 / 3.0, Emission::Continuous);
     assert_eq!(player(timed(&[steady, third])).cycle(), Some(4));
-    let odd = timing(1000.0 * std::f64::consts::PI, Emission::Continuous);
+    let odd = Timing::new(1000.0 * std::f64::consts::PI, Emission::Continuous);
     assert_eq!(player(timed(&[steady, odd])).cycle(), None);
     let later = Timing {
         delay_ns: 1,
         ..steady
     };
     assert_eq!(player(timed(&[steady, later])).cycle(), None);
-    let burst = timing(1000.0, Emission::Burst { frames: 3 });
+    let burst = Timing::new(1000.0, Emission::Burst { frames: 3 });
     assert_eq!(player(timed(&[steady, burst])).cycle(), None);
     let signed = |signed| {
         let kinds = vec![counting(0, 7, 60, signed), counting(1, 6, 60, signed)];
@@ -545,9 +545,9 @@ const SECOND: u64 = 1_000_000_000 * UNIT;
 #[test]
 fn a_new_load_leaves_no_gap_and_no_debt() {
     let frames = timed(&[
-        timing(1000.0, Emission::Continuous),
-        timing(3000.0, Emission::Continuous),
-        timing(
+        Timing::new(1000.0, Emission::Continuous),
+        Timing::new(3000.0, Emission::Continuous),
+        Timing::new(
             1000.0,
             Emission::Bursts {
                 frames: 2,
@@ -593,8 +593,8 @@ fn a_new_load_leaves_no_gap_and_no_debt() {
 #[test]
 fn what_is_late_is_forgiven_to_streams_without_end_and_put_off_for_others() {
     let frames = timed(&[
-        timing(100_000.0, Emission::Continuous),
-        timing(10_000.0, Emission::Burst { frames: 30 }),
+        Timing::new(100_000.0, Emission::Continuous),
+        Timing::new(10_000.0, Emission::Burst { frames: 30 }),
     ]);
     let mut player = Player::new(&frames, None).unwrap();
     player.forgive(100 * US * UNIT, 100 * US * UNIT);
@@ -665,7 +665,7 @@ fn absurd_times_do_not_overflow() {
         let timing = Timing {
             delay_ns: u64::MAX,
             next,
-            ..timing(rate, far)
+            ..Timing::new(rate, far)
         };
         let once = Timing {
             mode: Emission::Burst { frames: 1 },

@@ -16,6 +16,11 @@ use fwdlab_engine::stamps::Origins;
 use fwdlab_engine::{Expected, HoldUps, SignaturePlace};
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 
+use self::chance::chance;
+
+#[path = "../src/testing/chance.rs"]
+mod chance;
+
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/schedule_test.o"));
 
 const START: u64 = 1_000_000_000_000;
@@ -103,17 +108,6 @@ impl Sender {
                 [0, 8].map(|at| u64::from_ne_bytes(out[at..at + 8].try_into().unwrap()));
             departures.push((START + (slot >> 16), intended));
         }
-    }
-}
-
-/// Numbers below a limit, the same in each run (xorshift, Marsaglia 2003).
-fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed;
-    move |limit| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) % limit
     }
 }
 

@@ -101,14 +101,7 @@ fn profile(sizes: &[usize], flows: Option<(u64, Visits)>, is_signed: bool) -> Fr
             .map(|size| kind(size - 4, flows, is_signed))
             .collect(),
         pattern: (0..sizes.len() as u16).collect(),
-        timing: Timing {
-            rate_pps: 1e6,
-            mode: Emission::Continuous,
-            delay_ns: 0,
-            waits: false,
-            next: None,
-            runs: None,
-        },
+        timing: Timing::new(1e6, Emission::Continuous),
         path: 0,
     };
     Frames::Traffic(TrafficFrames {

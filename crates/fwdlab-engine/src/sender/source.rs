@@ -673,12 +673,9 @@ mod tests {
             }],
             pattern: vec![0],
             timing: Timing {
-                rate_pps,
-                mode,
-                delay_ns: 0,
                 waits: id == 1,
                 next,
-                runs: None,
+                ..Timing::new(rate_pps, mode)
             },
             path: 0,
         };
@@ -893,14 +890,7 @@ mod tests {
                 name: "signed".into(),
                 kinds: (0..kinds).map(signed).collect(),
                 pattern: (0..u16::from(kinds)).collect(),
-                timing: Timing {
-                    rate_pps: 1e6,
-                    mode: Emission::Continuous,
-                    delay_ns: 0,
-                    waits: false,
-                    next: None,
-                    runs: None,
-                },
+                timing: Timing::new(1e6, Emission::Continuous),
                 path: 0,
             };
             let traffic = Traffic {

@@ -133,14 +133,7 @@ impl Traffic {
                 place: None,
             }],
             pattern: vec![0],
-            timing: Timing {
-                rate_pps,
-                mode: Emission::Continuous,
-                delay_ns: 0,
-                waits: false,
-                next: None,
-                runs: None,
-            },
+            timing: Timing::new(rate_pps, Emission::Continuous),
             path,
         });
         Ok(self)

@@ -121,6 +121,20 @@ pub struct Timing {
     pub runs: Option<u32>,
 }
 
+impl Timing {
+    /// From the begin on, alone and without end.
+    pub fn new(rate_pps: f64, mode: Emission) -> Timing {
+        Timing {
+            rate_pps,
+            mode,
+            delay_ns: 0,
+            waits: false,
+            next: None,
+            runs: None,
+        }
+    }
+}
+
 /// How many frames a stream sends, and in which groups.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Emission {

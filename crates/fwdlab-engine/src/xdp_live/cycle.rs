@@ -416,14 +416,7 @@ mod tests {
             name: format!("s{id}"),
             pattern: (0..kinds.len() as u16).collect(),
             kinds,
-            timing: Timing {
-                rate_pps,
-                mode: Emission::Continuous,
-                delay_ns: 0,
-                waits: false,
-                next: None,
-                runs: None,
-            },
+            timing: Timing::new(rate_pps, Emission::Continuous),
             path: 0,
         };
         TrafficFrames {

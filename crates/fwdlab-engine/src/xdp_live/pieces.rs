@@ -132,6 +132,7 @@ mod tests {
     use super::super::sys::{Control, Progress};
     use super::*;
     use crate::pacer::{HoldUps, Pacer};
+    use crate::testing::chance::chance;
 
     const SECOND: u64 = 1_000_000_000 << FRACTION;
 
@@ -252,17 +253,6 @@ mod tests {
                 let slot = u64::from_ne_bytes(out[8..16].try_into().unwrap());
                 departures.push(START + (slot >> FRACTION));
             }
-        }
-    }
-
-    /// Numbers below a limit, the same in each run (xorshift, Marsaglia 2003).
-    fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
-        let mut state = seed;
-        move |limit| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 11) % limit
         }
     }
 

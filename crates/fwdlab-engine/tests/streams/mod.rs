@@ -4,20 +4,8 @@
 
 use std::sync::Arc;
 
-use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
+use fwdlab_engine::traffic::{Kind, Stream, Timing};
 use fwdlab_engine::{Traffic, TrafficFrames};
-
-/// From the begin on, without end.
-pub fn timing(rate_pps: f64, mode: Emission) -> Timing {
-    Timing {
-        rate_pps,
-        mode,
-        delay_ns: 0,
-        waits: false,
-        next: None,
-        runs: None,
-    }
-}
 
 /// A stream on the first path.
 pub fn stream(id: u16, kinds: Vec<Kind>, pattern: Vec<u16>, timing: Timing) -> Stream {

@@ -20,7 +20,7 @@ use fwdlab_packet::permutation::Visits;
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
 
 use super::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
-use super::streams::{self, timing};
+use super::streams;
 use super::{Capture, check_with_etherparse, stream};
 
 const NONCE: u16 = 0x3a7;
@@ -124,16 +124,21 @@ fn bursty() -> TrafficFrames {
         next: Some(next),
         waits,
         delay_ns: 2_000_000,
-        ..timing(2000.0, Emission::Burst { frames })
+        ..Timing::new(2000.0, Emission::Burst { frames })
     };
     traffic(vec![
         streams::stream(
             7,
             vec![kind(64, 12, true), kind(594, 7, true), kind(1518, 5, true)],
             vec![0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 1, 2],
-            timing(3000.0, Emission::Continuous),
+            Timing::new(3000.0, Emission::Continuous),
         ),
-        streams::stream(8, vec![kind(64, 30, true)], vec![0], timing(5000.0, bursts)),
+        streams::stream(
+            8,
+            vec![kind(64, 30, true)],
+            vec![0],
+            Timing::new(5000.0, bursts),
+        ),
         streams::stream(9, vec![kind(128, 4, true)], vec![0], chained(3, false, 6)),
         streams::stream(10, vec![kind(64, 3, true)], vec![0], chained(2, true, 3)),
     ])
@@ -141,7 +146,7 @@ fn bursty() -> TrafficFrames {
 
 /// Streams in proportion 3 to 2 to 1, without signatures: 36 frames, over and over.
 fn steady() -> TrafficFrames {
-    let steady = |share: u32| timing(f64::from(share) * 100.0, Emission::Continuous);
+    let steady = |share: u32| Timing::new(f64::from(share) * 100.0, Emission::Continuous);
     traffic(vec![
         streams::stream(1, vec![kind(64, 9, false)], vec![0], steady(3)),
         streams::stream(
@@ -370,7 +375,7 @@ fn a_load_changes_without_a_gap() {
         1,
         vec![kind(64, 10, true)],
         vec![0],
-        timing(1.0, Emission::Continuous),
+        Timing::new(1.0, Emission::Continuous),
     )]);
     let test = super::frames(&stream(fwdlab_model::trial::IpVersion::Ipv4, 0), NONCE);
     for (name, mut sender) in senders(&bed.paths()) {
@@ -652,7 +657,7 @@ fn frames_too_large_for_a_chunk_are_for_another_engine() {
         1,
         vec![kind(3000, 1, true)],
         vec![0],
-        timing(1.0, Emission::Continuous),
+        Timing::new(1.0, Emission::Continuous),
     )]);
     bed.in_tester("ip link set tx0 mtu 4000").unwrap();
     bed.in_dut(0, "ip link set eth0 mtu 4000").unwrap();

@@ -137,14 +137,10 @@ pub fn traffic(
             place: None,
         }],
         pattern: vec![0],
-        timing: Timing {
-            rate_pps: arguments.rate_pps.map_or(1e6, |rate| rate as f64),
-            mode: Emission::Continuous,
-            delay_ns: 0,
-            waits: false,
-            next: None,
-            runs: None,
-        },
+        timing: Timing::new(
+            arguments.rate_pps.map_or(1e6, |rate| rate as f64),
+            Emission::Continuous,
+        ),
         path: 0,
     };
     Ok(Arc::new(Traffic {

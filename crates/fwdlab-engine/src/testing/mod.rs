@@ -1,6 +1,8 @@
-//! A signed frame, for tests of several modules.
+//! What tests of several modules need: a signed frame, and numbers that look like chance.
 //!
 //! It is compiled for tests only, and compares nothing itself. Start with [`signed_frame`].
+
+pub mod chance;
 
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 
