@@ -22,10 +22,7 @@ pub fn profile(data: &[u8]) {
     for direction in [Direction::Forward, Direction::Reverse] {
         let setting = Setting {
             direction,
-            addresses: Addresses {
-                source_mac: [2, 0, 0, 0, 0, 1],
-                destination_mac: [2, 0, 0, 0, 0, 2],
-            },
+            addresses: Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]),
             vlan: None,
             link: None,
             read: &|_| Err(std::io::Error::other("nothing is read")),

@@ -3,11 +3,15 @@
 //! It takes the fastest engine that works here and carries frames over every path, and says why faster ones were left
 //! out. It knows one trial at a time and nothing of searches or of what the counts mean. Start with [`Tester::open`].
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fwdlab_model::trial::{self, Stream};
+use fwdlab_packet::flow::{
+    DEFAULT_DESTINATION_V4, DEFAULT_DESTINATION_V6, DEFAULT_SOURCE_V4, DEFAULT_SOURCE_V6,
+};
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
 use crate::analysis::{Analysis, AnalysisPlan};
@@ -54,13 +58,29 @@ pub struct Tester {
     beside: Beside,
 }
 
-/// Link-layer addresses, the same on all paths.
+/// Addresses of test frames, the same on all paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addresses {
     /// Of the tester's sending ports.
     pub source_mac: [u8; 6],
     /// Of the DUT's receiving ports.
     pub destination_mac: [u8; 6],
+    /// Source and destination of the first flow over IPv4, on the way there; frames on the way back have them swapped.
+    pub ipv4: (Ipv4Addr, Ipv4Addr),
+    /// The same over IPv6.
+    pub ipv6: (Ipv6Addr, Ipv6Addr),
+}
+
+impl Addresses {
+    /// Between these ports; flows begin where they do by default.
+    pub const fn between(source_mac: [u8; 6], destination_mac: [u8; 6]) -> Addresses {
+        Addresses {
+            source_mac,
+            destination_mac,
+            ipv4: (DEFAULT_SOURCE_V4, DEFAULT_DESTINATION_V4),
+            ipv6: (DEFAULT_SOURCE_V6, DEFAULT_DESTINATION_V6),
+        }
+    }
 }
 
 /// What is wanted of the engines.
@@ -512,7 +532,7 @@ fn open_receivers(
         .collect()
 }
 
-/// The frames of a stream: default flows, and the addresses of this tester.
+/// The frames of a stream: flows of the default shape, from the addresses of this tester on.
 fn frames(
     stream: &Stream,
     addresses: &Addresses,
@@ -520,8 +540,16 @@ fn frames(
     nonce: u16,
 ) -> Result<Frames, EngineError> {
     let (version, flows) = match stream.ip_version {
-        trial::IpVersion::Ipv4 => (IpVersion::V4, FlowSet::default_v4(stream.flows)),
-        trial::IpVersion::Ipv6 => (IpVersion::V6, FlowSet::default_v6(stream.flows)),
+        trial::IpVersion::Ipv4 => {
+            let (source, destination) = addresses.ipv4;
+            let flows = FlowSet::from_v4(stream.flows, source, destination);
+            (IpVersion::V4, flows)
+        }
+        trial::IpVersion::Ipv6 => {
+            let (source, destination) = addresses.ipv6;
+            let flows = FlowSet::from_v6(stream.flows, source, destination);
+            (IpVersion::V6, flows)
+        }
     };
     let template = FrameTemplate::new(&FrameSpec {
         source: MacAddr(addresses.source_mac),
@@ -535,4 +563,59 @@ fn frames(
         flows: if reversed { flows.reversed() } else { flows },
         nonce,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::units::FrameSize;
+
+    use super::*;
+
+    /// Frames of a stream have the addresses that the tester was opened with, and on the way back the same, swapped.
+    #[test]
+    fn frames_have_the_addresses_of_the_tester() {
+        let addresses = Addresses {
+            ipv4: ([198, 19, 7, 1].into(), [198, 18, 9, 1].into()),
+            ipv6: (
+                "2001:2:0:8007::1".parse().unwrap(),
+                "2001:2:0:9::1".parse().unwrap(),
+            ),
+            ..Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        };
+        for (ip_version, expect) in [
+            (
+                trial::IpVersion::Ipv4,
+                [
+                    "198.19.7.1:2000 > 198.18.9.1:2000",
+                    "198.18.9.1:2000 > 198.19.7.1:2000",
+                ],
+            ),
+            (
+                trial::IpVersion::Ipv6,
+                [
+                    "[2001:2:0:8007::1]:2000 > [2001:2:0:9::1]:2000",
+                    "[2001:2:0:9::1]:2000 > [2001:2:0:8007::1]:2000",
+                ],
+            ),
+        ] {
+            let stream = Stream {
+                frame_size_bytes: FrameSize::new(128).unwrap(),
+                ip_version,
+                flows: 10,
+            };
+            for (reversed, expect) in [false, true].into_iter().zip(expect) {
+                let Frames::Test(frames) = frames(&stream, &addresses, reversed, 1).unwrap() else {
+                    panic!("not test frames");
+                };
+                assert_eq!(frames.flows.flow(0).to_string(), expect);
+                assert_eq!(frames.flows.len(), 10);
+            }
+            let wrong = Addresses {
+                ipv4: (addresses.ipv4.0, addresses.ipv4.0),
+                ipv6: (addresses.ipv6.0, addresses.ipv6.0),
+                ..addresses
+            };
+            assert!(frames(&stream, &wrong, false, 1).is_err(), "one side");
+        }
+    }
 }

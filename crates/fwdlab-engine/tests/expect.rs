@@ -24,10 +24,7 @@ fn traffic(text: &str) -> Arc<Traffic> {
     let profile = Profile::parse("test", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let setting = Setting {
         direction: Direction::Forward,
-        addresses: Addresses {
-            source_mac: [2, 0, 0, 0, 0, 1],
-            destination_mac: [2, 0, 0, 0, 0, 2],
-        },
+        addresses: Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]),
         vlan: None,
         link: None,
         read: &|name| Err(io::Error::other(name.to_owned())),

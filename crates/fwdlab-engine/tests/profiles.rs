@@ -32,10 +32,7 @@ use fwdlab_packet::pcap::{ETHERNET, Format, Frame, Writer};
 use proptest::prelude::*;
 use random::Dice;
 
-const MACS: Addresses = Addresses {
-    source_mac: [2, 0, 0, 0, 0, 1],
-    destination_mac: [2, 0, 0, 0, 0, 2],
-};
+const MACS: Addresses = Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
 
 fn no_file(name: &str) -> io::Result<Box<dyn io::Read>> {
     Err(io::Error::other(format!("{name} is not there")))
@@ -911,10 +908,7 @@ fn frames_of_a_capture_file() {
         link: None,
         read: &read,
     };
-    let other = Addresses {
-        source_mac: [2, 0, 0, 0, 0, 8],
-        destination_mac: [2, 0, 0, 0, 0, 9],
-    };
+    let other = Addresses::between([2, 0, 0, 0, 0, 8], [2, 0, 0, 0, 0, 9]);
     let compiled = |text: &str, setting: &Setting<'_>| {
         compile(&Profile::parse("test", text).unwrap(), setting)
     };
@@ -1059,6 +1053,48 @@ fn shipped() -> Vec<(String, Profile)> {
         &mut found,
     );
     found
+}
+
+/// Where a profile says no addresses, frames have those of the bed, in both directions; what it says stays.
+#[test]
+fn frames_have_the_addresses_of_the_bed_where_a_profile_says_none() {
+    let addresses = Addresses {
+        ipv4: ([198, 19, 7, 1].into(), [198, 18, 9, 1].into()),
+        ipv6: (
+            "2001:2:0:8007::1".parse().unwrap(),
+            "2001:2:0:9::1".parse().unwrap(),
+        ),
+        ..MACS
+    };
+    let of = |text: &str, direction| {
+        let setting = Setting {
+            addresses,
+            ..setting(direction)
+        };
+        let all = compile(&Profile::parse("test", text).unwrap(), &setting).unwrap();
+        all.traffic.streams[0].kinds[0].template.clone()
+    };
+    let (v4, v6) = (
+        "[[stream]]\nlayers = ['ipv4', 'udp']",
+        "[[stream]]\nlayers = ['ipv6', 'udp']",
+    );
+    let (there, back) = (of(v4, Direction::Forward), of(v4, Direction::Reverse));
+    assert_eq!(there[26..34], [198, 19, 7, 1, 198, 18, 9, 1]);
+    assert_eq!(back[26..34], [198, 18, 9, 1, 198, 19, 7, 1]);
+    let (there, back) = (of(v6, Direction::Forward), of(v6, Direction::Reverse));
+    let octets = [addresses.ipv6.0.octets(), addresses.ipv6.1.octets()];
+    assert_eq!([&there[22..38], &there[38..54]], octets);
+    assert_eq!([&back[38..54], &back[22..38]], octets);
+    let said = "[[stream]]\nlayers = [{ ipv4 = { destination = '198.18.77.1' } }, 'udp']";
+    assert_eq!(
+        of(said, Direction::Forward)[26..34],
+        [198, 19, 7, 1, 198, 18, 77, 1]
+    );
+    let arp = of(
+        "[[stream]]\nlayers = ['arp']\nsignature = false",
+        Direction::Forward,
+    );
+    assert_eq!(arp[28..32], [198, 19, 7, 1]);
 }
 
 #[test]

@@ -237,24 +237,25 @@ impl FlowSet {
     /// # Errors
     /// [`FlowError::Empty`] for 0; [`FlowError::NotAProduct`].
     pub fn default_v4(flows: u32) -> Result<FlowSet, FlowError> {
+        Self::from_v4(flows, DEFAULT_SOURCE_V4, DEFAULT_DESTINATION_V4)
+    }
+
+    /// The same from these addresses on.
+    ///
+    /// # Errors
+    /// As [`FlowSet::default_v4`]; [`FlowError::OutsideBenchmarkBlock`] and [`FlowError::SameSide`].
+    pub fn from_v4(
+        flows: u32,
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+    ) -> Result<FlowSet, FlowError> {
         let [sources, destinations, ports] = shape(flows)?;
+        let (sources, destinations) = (span(source, sources), span(destination, destinations));
         Self::v4(
-            Span {
-                first: DEFAULT_SOURCE_V4,
-                count: sources,
-            },
-            Span {
-                first: DEFAULT_DESTINATION_V4,
-                count: destinations,
-            },
-            Span {
-                first: DEFAULT_PORT,
-                count: ports,
-            },
-            Span {
-                first: DEFAULT_PORT,
-                count: 1,
-            },
+            sources,
+            destinations,
+            span(DEFAULT_PORT, ports),
+            span(DEFAULT_PORT, 1),
         )
     }
 
@@ -263,24 +264,25 @@ impl FlowSet {
     /// # Errors
     /// [`FlowError::Empty`] for 0; [`FlowError::NotAProduct`].
     pub fn default_v6(flows: u32) -> Result<FlowSet, FlowError> {
+        Self::from_v6(flows, DEFAULT_SOURCE_V6, DEFAULT_DESTINATION_V6)
+    }
+
+    /// The same from these addresses on.
+    ///
+    /// # Errors
+    /// As [`FlowSet::default_v6`]; [`FlowError::OutsideBenchmarkBlock`] and [`FlowError::SameSide`].
+    pub fn from_v6(
+        flows: u32,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+    ) -> Result<FlowSet, FlowError> {
         let [sources, destinations, ports] = shape(flows)?;
+        let (sources, destinations) = (span(source, sources), span(destination, destinations));
         Self::v6(
-            Span {
-                first: DEFAULT_SOURCE_V6,
-                count: sources,
-            },
-            Span {
-                first: DEFAULT_DESTINATION_V6,
-                count: destinations,
-            },
-            Span {
-                first: DEFAULT_PORT,
-                count: ports,
-            },
-            Span {
-                first: DEFAULT_PORT,
-                count: 1,
-            },
+            sources,
+            destinations,
+            span(DEFAULT_PORT, ports),
+            span(DEFAULT_PORT, 1),
         )
     }
 
@@ -414,6 +416,10 @@ impl FlowSet {
             destination_port: self.first.destination_port + destination_port as u16,
         }
     }
+}
+
+fn span<T>(first: T, count: u32) -> Span<T> {
+    Span { first, count }
 }
 
 /// Sources, destinations and source ports of the default set: see [`FlowSet::default_v4`].

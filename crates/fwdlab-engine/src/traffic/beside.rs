@@ -191,10 +191,7 @@ mod tests {
     use super::super::player::Player;
     use super::*;
 
-    const ADDRESSES: Addresses = Addresses {
-        source_mac: [2, 0, 0, 0, 0, 1],
-        destination_mac: [2, 0, 0, 0, 0, 2],
-    };
+    const ADDRESSES: Addresses = Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
 
     fn traffic(text: &str, direction: Direction) -> Traffic {
         let setting = Setting {

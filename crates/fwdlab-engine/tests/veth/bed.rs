@@ -14,11 +14,8 @@ use fwdlab_engine::{Addresses, EngineError, PathSpec, PortSpec};
 
 const PREFIX: &str = "fwdlab-enginetest";
 
-/// MAC addresses, the same on all paths.
-pub const ADDRESSES: Addresses = Addresses {
-    source_mac: [2, 0, 0, 0, 1, 1],
-    destination_mac: [2, 0, 0, 0, 0, 1],
-};
+/// Addresses, the same on all paths.
+pub const ADDRESSES: Addresses = Addresses::between([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 0, 1]);
 
 /// One bed at a time: they share two CPUs.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

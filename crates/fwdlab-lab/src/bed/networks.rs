@@ -43,6 +43,8 @@ pub struct Subnet<A> {
     pub next_hop: A,
     /// The network behind it, in which test frames have their addresses: prefix and its length.
     pub behind: (A, u8),
+    /// The first of these addresses; there are as many after it as test frames have flows.
+    pub first: A,
 }
 
 /// The management port.
@@ -79,12 +81,14 @@ impl Networks {
                 length: 30,
                 next_hop: Ipv4Addr::new(198, 18, 0, 2),
                 behind: (Ipv4Addr::new(198, 18, 0, 0), 16),
+                first: Ipv4Addr::new(198, 18, 10, 1),
             },
             ipv6: Subnet {
                 dut: Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1),
                 length: 64,
                 next_hop: Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2),
                 behind: (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 49),
+                first: Ipv6Addr::new(0x2001, 2, 0, 0x10, 0, 0, 0, 1),
             },
         },
         output: Side {
@@ -95,12 +99,14 @@ impl Networks {
                 length: 30,
                 next_hop: Ipv4Addr::new(198, 19, 0, 2),
                 behind: (Ipv4Addr::new(198, 19, 0, 0), 16),
+                first: Ipv4Addr::new(198, 19, 10, 1),
             },
             ipv6: Subnet {
                 dut: Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 1),
                 length: 64,
                 next_hop: Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 2),
                 behind: (Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 0), 49),
+                first: Ipv6Addr::new(0x2001, 2, 0, 0x8010, 0, 0, 0, 1),
             },
         },
         management: Management {
@@ -119,14 +125,24 @@ impl Networks {
         }
     }
 
-    /// Link-layer addresses of frames on their way through the DUT.
+    /// Addresses of frames on their way through the DUT.
     pub fn forward(&self) -> Addresses {
-        self.input.addresses()
+        self.addresses(&self.input)
     }
 
-    /// And on their way back.
+    /// And on their way back: the ports are others, and the flows are those of the way there.
     pub fn reverse(&self) -> Addresses {
-        self.output.addresses()
+        self.addresses(&self.output)
+    }
+
+    fn addresses(&self, side: &Side) -> Addresses {
+        let Networks { input, output, .. } = self;
+        Addresses {
+            source_mac: side.tester_mac,
+            destination_mac: side.dut_mac,
+            ipv4: (input.ipv4.first, output.ipv4.first),
+            ipv6: (input.ipv6.first, output.ipv6.first),
+        }
     }
 
     /// Does the bed route this address already?
@@ -138,13 +154,6 @@ impl Networks {
 }
 
 impl Side {
-    fn addresses(&self) -> Addresses {
-        Addresses {
-            source_mac: self.tester_mac,
-            destination_mac: self.dut_mac,
-        }
-    }
-
     /// The next hop there.
     pub fn next_hop(&self, version: IpVersion) -> IpAddr {
         match version {
@@ -201,6 +210,24 @@ mod tests {
         }
         assert_eq!(bed.output.prefix(IpVersion::Ipv6), "2001:2:0:8000::/49");
         assert_eq!(bed.input.prefix(IpVersion::Ipv4), "198.18.0.0/16");
-        assert_ne!(bed.forward(), bed.reverse());
+        // they are of other ports, and of the same flows
+        let (there, back) = (bed.forward(), bed.reverse());
+        assert_ne!(there.source_mac, back.source_mac);
+        assert_eq!((there.ipv4, there.ipv6), (back.ipv4, back.ipv6));
+    }
+
+    /// Test frames have addresses that the bed routes, each on its side.
+    #[test]
+    fn flows_begin_in_the_networks_behind_the_next_hops() {
+        let Networks { input, output, .. } = Networks::EMBEDDED;
+        let Addresses { ipv4, ipv6, .. } = Networks::EMBEDDED.forward();
+        for (address, side) in [
+            (IpAddr::from(ipv4.0), input),
+            (ipv4.1.into(), output),
+            (ipv6.0.into(), input),
+            (ipv6.1.into(), output),
+        ] {
+            assert!(is_in(address, side.behind(address.is_ipv6())), "{address}");
+        }
     }
 }

@@ -140,10 +140,7 @@ fn send(scratch: &Scratch) -> Result<(), fwdlab_engine::EngineError> {
         tx: port("port0"),
         rx: port("port1"),
     };
-    let addresses = Addresses {
-        source_mac: [2, 0, 0, 0, 0, 1],
-        destination_mac: [2, 0, 0, 0, 0, 2],
-    };
+    let addresses = Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
     let choice = Choice {
         way_back: None,
         mode: Some(Mode::XdpLive),

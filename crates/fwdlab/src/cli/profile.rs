@@ -26,11 +26,8 @@ use crate::profiles::{self, Loaded};
 /// Bytes of the FCS, which no buffer holds.
 const FCS: usize = 4;
 
-/// MAC addresses of ports that are not there: of the tester, and of the DUT.
-pub(super) const EXAMPLE: Addresses = Addresses {
-    source_mac: [2, 0, 0, 0, 0, 1],
-    destination_mac: [2, 0, 0, 0, 0, 2],
-};
+/// Addresses of ports that are not there: of the tester, and of the DUT.
+pub(super) const EXAMPLE: Addresses = Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
 
 /// Which traffic profiles there are, and what they mean. A profile is named by a path that ends in .toml, by its name in
 /// ./profiles, or by that of a shipped one.

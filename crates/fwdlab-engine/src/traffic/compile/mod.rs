@@ -48,7 +48,7 @@ pub enum Direction {
 pub struct Setting<'a> {
     /// Which of the profile's two directions leaves through this port.
     pub direction: Direction,
-    /// Of this port and of the next hop. What the profile says of MAC addresses takes precedence.
+    /// Of this port and of the next hop, and of test frames on the way there. What the profile says of addresses takes precedence.
     pub addresses: Addresses,
     /// A VLAN tag that all frames of this port have, outside of what the profile says.
     pub vlan: Option<u16>,
@@ -216,7 +216,7 @@ fn drafts_of(
             )),
         }
     };
-    let blueprint = Blueprint::new(stream, macs, reverse, setting.vlan)?;
+    let blueprint = Blueprint::new(stream, macs, setting)?;
     let draft = |size: usize, sizes| {
         let mut shape = blueprint.build(size)?;
         if reverse {

@@ -9,17 +9,15 @@ use std::ops::Range;
 use fwdlab_model::profile::layer as text;
 use fwdlab_model::profile::{Hex, Layer as Text, Mac, Plan, Stream};
 use fwdlab_packet::MacAddr;
-use fwdlab_packet::flow::{
-    DEFAULT_DESTINATION_V4, DEFAULT_DESTINATION_V6, DEFAULT_PORT, DEFAULT_SOURCE_V4,
-    DEFAULT_SOURCE_V6,
-};
+use fwdlab_packet::flow::DEFAULT_PORT;
 use fwdlab_packet::header::{
     arp, ethernet, gre, icmp, icmpv6, ipv4, ipv6, ipv6_ext, mpls, ndp, options::Options, tcp, udp,
     vlan, vxlan,
 };
 use fwdlab_packet::stack::{Extension, Layer, Size, build};
 
-use super::{Wrong, random};
+use super::{Direction, Setting, Wrong, random};
+use crate::tester::Addresses;
 
 /// Bytes of the FCS, which sizes count and buffers do not hold.
 pub const FCS: usize = 4;
@@ -97,14 +95,9 @@ pub struct Macs {
 }
 
 impl Blueprint {
-    /// Of a stream of layers. `macs`: where the profile says none; what it says is swapped with the sides in `reverse`.
-    /// `vlan`: a tag that the port needs.
-    pub fn new(
-        stream: &Stream,
-        macs: Macs,
-        reverse: bool,
-        vlan: Option<u16>,
-    ) -> Result<Blueprint, Wrong> {
+    /// Of a stream of layers. `macs`: where the profile says none; what it says is swapped with the sides in reverse.
+    pub fn new(stream: &Stream, macs: Macs, setting: &Setting<'_>) -> Result<Blueprint, Wrong> {
+        let vlan = setting.vlan;
         let given = match &stream.layers {
             Some(layers) => layers.clone(),
             None => {
@@ -129,7 +122,7 @@ impl Blueprint {
             }
             _ => text::Ethernet::default(),
         };
-        if reverse {
+        if setting.direction == Direction::Reverse {
             std::mem::swap(&mut outer.source, &mut outer.destination);
         }
         outer.source = outer.source.or(Some(Mac(macs.source)));
@@ -152,7 +145,13 @@ impl Blueprint {
                 break;
             }
             let next = rest.get(number + 1);
-            let layer = one(layer, next, stream.plan, &mut blueprint.layers)?;
+            let layer = one(
+                layer,
+                next,
+                stream.plan,
+                &setting.addresses,
+                &mut blueprint.layers,
+            )?;
             blueprint.layers.push(layer);
         }
         Ok(blueprint)
@@ -260,10 +259,10 @@ fn ethernet(layer: &text::Ethernet) -> Layer {
 }
 
 /// Source and destination where a layer does not say them.
-fn addresses_v4(plan: Plan) -> (Ipv4Addr, Ipv4Addr) {
+fn addresses_v4(plan: Plan, addresses: &Addresses) -> (Ipv4Addr, Ipv4Addr) {
     match plan {
         Plan::Rfc2544 => (Ipv4Addr::new(198, 18, 1, 2), Ipv4Addr::new(198, 19, 65, 2)),
-        _ => (DEFAULT_SOURCE_V4, DEFAULT_DESTINATION_V4),
+        _ => addresses.ipv4,
     }
 }
 
@@ -280,6 +279,7 @@ fn one(
     layer: &Text,
     next: Option<&Text>,
     plan: Plan,
+    addresses: &Addresses,
     before: &mut [Layer],
 ) -> Result<Layer, Wrong> {
     let options = |hex: &Hex| {
@@ -317,7 +317,7 @@ fn one(
             ttl: layer.ttl,
         }),
         Text::Arp(layer) => {
-            let (source, destination) = addresses_v4(plan);
+            let (source, destination) = addresses_v4(plan, addresses);
             let below = before.iter().find_map(|layer| match layer {
                 Layer::Ethernet(repr) => Some(repr.source),
                 _ => None,
@@ -333,7 +333,7 @@ fn one(
             })
         }
         Text::Ipv4(layer) => {
-            let (source, destination) = addresses_v4(plan);
+            let (source, destination) = addresses_v4(plan, addresses);
             Layer::Ipv4(ipv4::Repr {
                 traffic_class: layer.traffic_class,
                 identification: layer.identification,
@@ -355,8 +355,8 @@ fn one(
             flow_label: layer.flow_label.unwrap_or(0),
             next_header: layer.next_header.unwrap_or(59), // nothing follows
             hop_limit: layer.hop_limit.unwrap_or(64),
-            source: layer.source.unwrap_or(DEFAULT_SOURCE_V6),
-            destination: layer.destination.unwrap_or(DEFAULT_DESTINATION_V6),
+            source: layer.source.unwrap_or(addresses.ipv6.0),
+            destination: layer.destination.unwrap_or(addresses.ipv6.1),
             payload_len: 0,
         }),
         Text::HopByHop(layer) => extension(layer, ipv6_ext::Kind::HopByHop, before)?,

@@ -295,10 +295,7 @@ impl Send {
                         0 => Direction::Forward,
                         _ => Direction::Reverse,
                     },
-                    addresses: Addresses {
-                        source_mac,
-                        destination_mac,
-                    },
+                    addresses: Addresses::between(source_mac, destination_mac),
                     vlan: self.vlan,
                     link: self.link_of(port),
                     read: &|name| loaded.open_capture(name),
