@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
 use fwdlab_engine::sim::{self, Dut, Simulation};
@@ -808,8 +808,9 @@ impl Device for Real<'_> {
 
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
         self.set(stream, question)?;
-        let began = Instant::now();
-        std::thread::sleep(Duration::from_nanos(question.waits.learn_ns));
+        let began = self.tester.now();
+        let learn = Duration::from_nanos(question.waits.learn_ns);
+        self.tester.wait(learn);
         let before = self.probes();
         let is_plain = question.is_constant()
             && question.sample_ns.is_none()
@@ -836,11 +837,10 @@ impl Device for Real<'_> {
         {
             self.is_back(stream, question, answer)?;
         }
-        std::thread::sleep(Duration::from_nanos(
-            question.waits.drain_ns + question.waits.settle_ns,
-        ));
+        let rest = question.waits.drain_ns + question.waits.settle_ns;
+        self.tester.wait(Duration::from_nanos(rest));
         Ok(made.map(|(answers, mut counted, latencies)| {
-            let took = began.elapsed();
+            let took = self.tester.since(began);
             if !is_broken {
                 self.meters.judge(&mut counted.counters);
             }
@@ -970,7 +970,7 @@ fn watch(
             Some(_) => RESET_TICK,
             None => TICK.min(sample_ns.map_or(TICK, Duration::from_nanos)),
         };
-        std::thread::sleep(tick);
+        tester.wait(tick);
         let now = tester.read()?;
         let at_ns = now.at_ns - start_ns;
         let (sent, received) = (sum(&now.sent), sum(&now.received));

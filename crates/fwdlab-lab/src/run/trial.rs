@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::{HoldUps, LoadPlan, Reading, ReceiveCounts, Schedule};
@@ -173,22 +173,22 @@ impl Bench<'_> {
         let (bed, placement) = (self.bed, self.placement);
         self.count(stream, until(load_pps, longest), |tester, control| {
             let mut probes = Probes::open(placement);
-            let began = Instant::now();
+            let began = tester.now();
             let mut windows: Vec<Window> = Vec::new();
             let mut before = probes.read();
             while !control.is_stopped()
-                && began.elapsed() < longest
-                && (began.elapsed() < duration || !enough(&windows))
+                && tester.since(began) < longest
+                && (tester.since(began) < duration || !enough(&windows))
             {
                 if !windows.is_empty() && windows.len().is_multiple_of(WINDOWS_PER_ARRANGEMENT) {
                     renew(tester)?;
                     before = probes.read();
                 }
-                std::thread::sleep(AFTER_PROBES);
-                let start_s = began.elapsed().as_secs_f64();
+                tester.wait(AFTER_PROBES);
+                let start_s = tester.since(began).as_secs_f64();
                 let waited = bed.waited(0);
                 let from = tester.read()?;
-                std::thread::sleep(WINDOW);
+                tester.wait(WINDOW);
                 let to = tester.read()?;
                 // the thread of a port that went down is gone
                 let waited = bed.waited(0).saturating_sub(waited);
@@ -227,9 +227,9 @@ impl Bench<'_> {
             stream,
             until(Some(load_pps), duration * 2),
             |tester, control| {
-                let began = Instant::now();
+                let began = tester.now();
                 let mut blocks = Vec::new();
-                while !control.is_stopped() && began.elapsed() < duration {
+                while !control.is_stopped() && tester.since(began) < duration {
                     if !blocks.is_empty() && blocks.len().is_multiple_of(BLOCKS_PER_ARRANGEMENT) {
                         renew(tester)?;
                     }
@@ -240,7 +240,7 @@ impl Bench<'_> {
                             .position(|&c| c == configuration)
                             .expect("every configuration has a place");
                         tester.select(place)?;
-                        std::thread::sleep(SETTLE);
+                        tester.wait(SETTLE);
                         let mut slice = one_slice(bed, tester, configuration, place)?;
                         for _ in 0..SLICE_RETRIES {
                             if slice.is_undisturbed(load_pps) || control.is_stopped() {
@@ -283,7 +283,7 @@ impl Bench<'_> {
         let schedule = within(rate_pps * ways as f64, duration, frames);
         let (ended, mut counted) = self.count(stream, schedule, |tester, control| {
             while !tester.is_done() && !control.is_stopped() {
-                std::thread::sleep(WINDOW);
+                tester.wait(WINDOW);
             }
             Ok(!control.is_stopped())
         })?;
@@ -301,7 +301,7 @@ impl Bench<'_> {
         let schedule = until(None, Duration::from_secs(1));
         let (offered, counted) = self.count(stream, schedule, |tester, _| {
             let from = tester.read()?;
-            std::thread::sleep(WINDOW * 20);
+            tester.wait(WINDOW * 20);
             let to = tester.read()?;
             Ok((offered(&to) - offered(&from)) as f64 / seconds(&from, &to))
         })?;
@@ -321,7 +321,7 @@ impl Bench<'_> {
                     (0..5)
                         .map(|_| {
                             let from = tester.read()?;
-                            std::thread::sleep(WINDOW);
+                            tester.wait(WINDOW);
                             let to = tester.read()?;
                             let span = seconds(&from, &to);
                             let offered = (sum(&to.sent) - sum(&from.sent)) as f64 / span;
@@ -380,7 +380,7 @@ impl Bench<'_> {
                 return Ok(now);
             }
             last = Some(now);
-            std::thread::sleep(Duration::from_millis(2));
+            self.tester.wait(Duration::from_millis(2));
         }
         Ok(last.unwrap_or_default())
     }
@@ -443,7 +443,7 @@ impl Bench<'_> {
         beside.begin(self.tester.nonce())?;
         let before = self.standstill()?;
 
-        let began = Instant::now();
+        let began = self.tester.now();
         self.tester.start(schedule)?;
         let tester = &mut *self.tester;
         let (control, cpus) = (
@@ -455,7 +455,7 @@ impl Bench<'_> {
                 fwdlab_engine::port::pin(cpus)?;
                 // without the privilege the loop is less punctual, and the windows say how long they really were
                 let _ = fwdlab_engine::sys::become_real_time();
-                std::thread::sleep(WARM_UP);
+                tester.wait(WARM_UP);
                 work(tester, control)
             });
             thread
@@ -463,7 +463,7 @@ impl Bench<'_> {
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let last = self.tester.stop()?;
-        let elapsed_s = began.elapsed().as_secs_f64();
+        let elapsed_s = self.tester.since(began).as_secs_f64();
         let result = result?;
 
         let Seen {
@@ -500,10 +500,10 @@ impl Bench<'_> {
             });
             of_path.collect()
         };
-        let stopped = Instant::now();
+        let stopped = self.tester.now();
         let mut counters = count(&self.standstill()?);
-        while !counters.iter().all(is_settled) && stopped.elapsed() < LATE_BATCH {
-            std::thread::sleep(WINDOW);
+        while !counters.iter().all(is_settled) && self.tester.since(stopped) < LATE_BATCH {
+            self.tester.wait(WINDOW);
             counters = count(&self.standstill()?);
         }
         Ok((
@@ -569,7 +569,7 @@ struct Standing {
 fn renew(tester: &mut dyn Rig) -> Result<(), LabError> {
     let pause = tester.renew()?;
     if pause > Duration::ZERO {
-        std::thread::sleep(pause + REFILL);
+        tester.wait(pause + REFILL);
     }
     Ok(())
 }
@@ -582,7 +582,7 @@ fn one_slice(
 ) -> Result<Slice, LabError> {
     let waited = bed.waited(place);
     let from = tester.read()?;
-    std::thread::sleep(WINDOW);
+    tester.wait(WINDOW);
     let to = tester.read()?;
     Ok(Slice {
         configuration,

@@ -6,7 +6,7 @@
 pub(crate) mod local;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan};
 use fwdlab_engine::tester::Proof;
@@ -64,4 +64,20 @@ pub(crate) trait Rig: Send {
 
     /// How late the frames of the trial left, where the sender knows.
     fn lateness(&self) -> Result<Option<Histogram>, LabError>;
+
+    /// Now, by the clock of its trials. That of a simulated one may run as it likes, and whoever measures time in a trial or beside it
+    /// looks at this one.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Lets time pass on that clock.
+    fn wait(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// How long ago something was.
+    fn since(&self, then: Instant) -> Duration {
+        self.now().saturating_duration_since(then)
+    }
 }
