@@ -412,15 +412,32 @@ fn family(version: IpVersion) -> &'static str {
     }
 }
 
-/// A setting of the kernel; `None` where it has no such setting.
+/// A setting of the kernel, which is a number; `None` where it has no such setting.
 fn read_setting(host: &dyn Host, file: &str) -> Result<Option<String>, LabError> {
     match host.read(file) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).trim().to_owned())),
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+            // it is written back some day, by a shell
+            match text.parse::<i64>() {
+                Ok(_) => Ok(Some(text)),
+                Err(_) => Err(not_understood(host, &format!("read {file}"), &text)),
+            }
+        }
         Err(error) => match error.failure {
             Failure::File(_) => Ok(None),
             _ => Err(error.into()),
         },
     }
+}
+
+/// What a host answered is not what it answers to this.
+fn not_understood(host: &dyn Host, what: &str, said: &str) -> LabError {
+    let said: String = said.chars().take(80).collect();
+    LabError::Preflight(format!(
+        "`{what}` on {} gives \"{}\", which is not what it should look like. Try it there by hand",
+        host.name(),
+        said.escape_debug()
+    ))
 }
 
 /// Could none of the settings of this kind be set? The kernel has not that protocol then.

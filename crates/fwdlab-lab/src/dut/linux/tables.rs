@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fwdlab_model::trial::IpVersion;
 
-use super::{Linux, family};
+use super::{Linux, family, not_understood};
 use crate::bed::End;
 use crate::dut::{Change, Route, Updates};
 use crate::error::LabError;
@@ -49,7 +49,13 @@ impl Linux {
             self.port(End::Input)
         );
         let before = self.host.ask("sh", &["-c", &format!("cat {file}")])?;
-        let back = Command::shell(&format!("echo '{}' > {file}", before.trim()));
+        let before = before.trim();
+        let is_mask = |text: &str| text.chars().all(|c| c.is_ascii_hexdigit() || c == ',');
+        if before.is_empty() || !is_mask(before) {
+            let what = format!("cat {file}");
+            return Err(not_understood(self.host.as_ref(), &what, before));
+        }
+        let back = Command::shell(&format!("echo '{before}' > {file}"));
         self.changing(&self.host, "packet steering", back, || {
             let script = Command::shell(&format!("echo {mask} > {file} && cat {file}"));
             let said = self.host.run(&script, Limit::OURS)?.text();
