@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::host::undo::{Left as Steps, Undo};
-use crate::host::{Address, Host, Local};
+use crate::host::{Address, Host, Limit, Local};
 
 /// Every namespace of ours begins like this.
 pub const PREFIX: &str = "fwdlab-";
@@ -96,7 +96,8 @@ impl Registry {
         Registry::at(DIRECTORY)
     }
 
-    fn at(directory: impl Into<PathBuf>) -> Result<Registry, LabError> {
+    /// The same in this directory.
+    pub(crate) fn at(directory: impl Into<PathBuf>) -> Result<Registry, LabError> {
         let directory = directory.into();
         fs::create_dir_all(&directory)
             .map_err(|e| LabError::system(format!("make {}", directory.display()), e))?;
@@ -111,11 +112,33 @@ impl Registry {
     /// # Errors
     /// The record cannot be written.
     pub fn register(&self, duts: usize, keep: bool) -> Result<Registration, LabError> {
+        let namespaces = |id: &str| {
+            std::iter::once(format!("{PREFIX}{id}-gen"))
+                .chain((0..duts).map(|k| format!("{PREFIX}{id}-dut{k}")))
+                .collect()
+        };
+        self.register_with(&namespaces, keep)
+    }
+
+    /// The same of a lab on hosts that stay, with everything on them that is not taken back.
+    ///
+    /// # Errors
+    /// The record cannot be written.
+    #[cfg(test)]
+    pub(crate) fn register_on_hosts(&self) -> Result<Registration, LabError> {
+        self.register_with(&|_| Vec::new(), false)
+    }
+
+    fn register_with(
+        &self,
+        namespaces: &dyn Fn(&str) -> Vec<String>,
+        keep: bool,
+    ) -> Result<Registration, LabError> {
         let mut attempts = 0;
         loop {
             let mut draft = self.draft()?;
             draft.hold()?;
-            draft.write(duts, keep)?;
+            draft.write(namespaces, keep)?;
             match draft.publish() {
                 // its letters are another's, or somebody swept it before it was held
                 Err(e) if [Errno::EXIST, Errno::NOENT].contains(&e) && attempts < ATTEMPTS => {
@@ -182,6 +205,15 @@ impl Registry {
     /// # Errors
     /// The registry cannot be read. A lab that resists is left for the next sweep.
     pub fn sweep(&self, kept: bool) -> Result<Vec<String>, LabError> {
+        self.sweep_by(kept, &Address::reach)
+    }
+
+    /// The same with another way to the hosts on which something is left.
+    pub(crate) fn sweep_by(
+        &self,
+        kept: bool,
+        reach: &dyn Fn(&Address) -> Arc<dyn Host>,
+    ) -> Result<Vec<String>, LabError> {
         for draft in self.files(DRAFT)? {
             if is_old(&draft)
                 && let Some(_held) = Abandoned::take(&draft)
@@ -199,7 +231,9 @@ impl Registry {
                 continue;
             };
             if !record.keep || kept {
-                undo(&record, steps, &path);
+                undo(&record, &path, |goes_anyway| {
+                    steps.take_back(&path, goes_anyway, reach)
+                });
                 swept.push(record.id);
             }
         }
@@ -239,11 +273,12 @@ impl Draft {
             .map_err(|e| LabError::system(format!("lock {}", self.path.display()), e))
     }
 
-    fn write(&mut self, duts: usize, keep: bool) -> Result<(), LabError> {
-        let id = &self.record.id;
-        self.record.namespaces = std::iter::once(format!("{PREFIX}{id}-gen"))
-            .chain((0..duts).map(|k| format!("{PREFIX}{id}-dut{k}")))
-            .collect();
+    fn write(
+        &mut self,
+        namespaces: &dyn Fn(&str) -> Vec<String>,
+        keep: bool,
+    ) -> Result<(), LabError> {
+        self.record.namespaces = namespaces(&self.record.id);
         self.record.keep = keep;
         let text = serde_json::to_vec(&self.record).expect("strings and numbers serialise");
         self.lock
@@ -282,9 +317,10 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let file = File::open(&self.path).ok();
-        let steps = file.and_then(|mut file| Some(read(&mut file, &self.path)?.1));
-        undo(&self.record, steps.unwrap_or_default(), &self.path);
+        // on the hosts that it has, to which another way may not be found any more
+        undo(&self.record, &self.path, |goes_anyway| {
+            self.changes.take_rest_back(goes_anyway, Limit::OURS)
+        });
     }
 }
 
@@ -344,7 +380,13 @@ fn read(file: &mut File, path: &Path) -> Option<(Record, Steps)> {
 
 /// Undoes a lab: its changes on other hosts, its processes, its namespaces and what is in them, its record. What others run there is left
 /// alone. What could not be undone keeps its record and is tried again.
-fn undo(record: &Record, steps: Steps, path: &Path) {
+///
+/// `take_back` does so with its changes, but for those on hosts that go anyway, and says what could not be taken back.
+fn undo(
+    record: &Record,
+    path: &Path,
+    take_back: impl FnOnce(&dyn Fn(&Address) -> bool) -> Vec<String>,
+) {
     let mut names: Vec<String> = record.namespaces.clone();
     // a record torn by a crash lists nothing; the names tell
     if let Ok(entries) = fs::read_dir("/run/netns") {
@@ -359,7 +401,7 @@ fn undo(record: &Record, steps: Steps, path: &Path) {
         }
     }
     let of_lab = |host: &Address| matches!(host, Address::Namespace(name) if names.contains(name));
-    let amiss = steps.take_back(path, of_lab, Address::reach);
+    let amiss = take_back(&of_lab);
     let mut all_gone = amiss.is_empty();
     leave(amiss.into_iter().map(|what| Left::Change {
         what,
@@ -562,7 +604,9 @@ mod tests {
         let mut draft = registry.draft().unwrap();
         draft.hold().unwrap();
         assert_eq!(others(), []);
-        draft.write(1, false).unwrap();
+        draft
+            .write(&|id| vec![format!("{PREFIX}{id}-gen")], false)
+            .unwrap();
         assert_eq!(others(), []);
         // letters of another lab's are not taken from it
         fs::write(&draft.name, b"another's").unwrap();

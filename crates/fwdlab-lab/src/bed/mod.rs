@@ -18,7 +18,7 @@ pub use networks::{End, Networks, Side};
 use crate::dut::linux::{counters_of, ports_amiss, read_counters};
 use crate::dut::{Counted, Dut, PortPair};
 use crate::error::LabError;
-use crate::host::{Host, Netns};
+use crate::host::Host;
 use crate::registry::Registration;
 
 /// A standing test bed. Dropping it takes it away.
@@ -26,8 +26,8 @@ use crate::registry::Registration;
 pub struct Bed {
     /// They end before the bed goes.
     duts: Vec<Arc<dyn Dut>>,
-    /// The tester's ports.
-    tester: Netns,
+    /// Where the tester's ports are.
+    tester: Arc<dyn Host>,
     networks: Networks,
     paths: Vec<PathSpec>,
     /// Frames go back through the DUT, too.
@@ -58,7 +58,35 @@ pub struct DutPorts {
     pub output: (u64, u64),
 }
 
+/// What a bed is made of whose hosts stand already.
+#[cfg(test)]
+pub(crate) struct Parts {
+    pub duts: Vec<Arc<dyn Dut>>,
+    pub tester: Arc<dyn Host>,
+    pub networks: Networks,
+    pub paths: Vec<PathSpec>,
+    pub both_ways: bool,
+    pub sysctls: BTreeMap<String, String>,
+    pub registration: Registration,
+}
+
 impl Bed {
+    /// A bed of values: nothing is built, and what was changed on its hosts is taken back when it goes.
+    #[cfg(test)]
+    pub(crate) fn of(parts: Parts) -> Bed {
+        Bed {
+            duts: parts.duts,
+            tester: parts.tester,
+            networks: parts.networks,
+            paths: parts.paths,
+            both_ways: parts.both_ways,
+            notes: BTreeMap::new(),
+            sysctls: parts.sysctls,
+            built: veth::Built::default(),
+            registration: parts.registration,
+        }
+    }
+
     /// Four letters that name the lab.
     pub fn id(&self) -> &str {
         &self.registration.record().id
@@ -74,7 +102,7 @@ impl Bed {
         &self.duts[dut]
     }
 
-    /// Name of the generator's namespace.
+    /// Name of the generator's namespace, or of the host that it is on.
     pub fn generator(&self) -> &str {
         self.tester.name()
     }
@@ -126,8 +154,9 @@ impl Bed {
     pub fn counters(&self, path: usize) -> Result<PortCounters, LabError> {
         let back = self.both_ways && path == 1;
         let dut = &self.duts[if back { 0 } else { path }];
-        let table = read_counters(&self.tester)?;
-        let of = |port: &str| counters_of(&table, port, &self.tester);
+        let tester = self.tester.as_ref();
+        let table = read_counters(tester)?;
+        let of = |port: &str| counters_of(&table, port, tester);
         let ways = &self.paths[path];
         let (tx, rx) = (of(&ways.tx.interface)?, of(&ways.rx.interface)?);
         let (sent, received) = (
@@ -160,7 +189,7 @@ impl Bed {
         let ports: Vec<String> = ports
             .flat_map(|path| [path.tx.interface.clone(), path.rx.interface.clone()])
             .collect();
-        let mut amiss = ports_amiss(&self.tester, &ports)?;
+        let mut amiss = ports_amiss(self.tester.as_ref(), &ports)?;
         for dut in &self.duts {
             amiss.extend(dut.ports_amiss()?);
         }

@@ -71,7 +71,7 @@ impl Bed {
         registry.sweep(false)?;
         let _one_at_a_time = registry.build_lock()?;
         let registration = registry.register(duts, keep)?;
-        let tester = Netns::bare(&registration.record().namespaces[0]);
+        let tester = Arc::new(Netns::bare(&registration.record().namespaces[0]));
         let mut bed = Bed {
             duts: Vec::new(),
             networks: Networks::EMBEDDED,
@@ -148,8 +148,8 @@ impl Bed {
         );
         Local.feed("ip", &["-batch", "-"], &link)?;
         for (host, own, other, lladdr) in [
-            (&self.tester, tester, dut, theirs),
-            (&device, dut, tester, ours),
+            (self.tester.as_ref(), tester, dut, theirs),
+            (&device as &dyn Host, dut, tester, ours),
         ] {
             let batch = format!(
                 "link set mgmt up\naddr add {own}/30 dev mgmt\nneigh add {other} lladdr {lladdr} nud permanent dev mgmt\n"

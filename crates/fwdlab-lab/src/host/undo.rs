@@ -136,10 +136,20 @@ impl Undo {
 
     /// Takes everything back, what was done last first. What cannot be is left among those that are to be taken back, and said.
     pub fn take_all_back(&self, limit: Limit<'_>) -> Vec<String> {
+        self.take_rest_back(&|_| false, limit)
+    }
+
+    /// The same but for what is on hosts that go anyway.
+    pub fn take_rest_back(
+        &self,
+        goes_anyway: &dyn Fn(&Address) -> bool,
+        limit: Limit<'_>,
+    ) -> Vec<String> {
         let all: Vec<(u64, String)> = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let pending = state.pending.iter().rev();
-            pending
+            let stays = pending.filter(|(_, (_, step))| !goes_anyway(&step.host));
+            stays
                 .map(|(n, (_, step))| (*n, step.what.clone()))
                 .collect()
         };
