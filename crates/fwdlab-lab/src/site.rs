@@ -4,6 +4,9 @@
 //! engine in this process, hosts far away and agents on them, or in tests nothing but values. What is measured there is decided in
 //! [`crate::run`]. Start with [`Site`]; another kind of site is another [`Builder`].
 
+#[cfg(test)]
+pub(crate) mod scripted;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -47,9 +50,17 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// # Errors
     /// None works there, or not that one which was asked for.
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError>;
+
+    /// Is it this machine that sends and forwards? Its facts are kept then, and who else uses it is watched.
+    fn is_here(&self) -> bool;
 }
 
 impl Site {
+    /// As [`Builder::is_here`].
+    pub(crate) fn is_here(&self) -> bool {
+        self.0.is_here()
+    }
+
     /// As [`Builder::build`].
     pub(crate) fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
         self.0.build(wanted)
@@ -91,5 +102,9 @@ impl Builder for ThisMachine {
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
         let addresses = bed.networks().forward();
         Ok(tester::local::open(bed.paths(), &addresses, choice)?)
+    }
+
+    fn is_here(&self) -> bool {
+        true
     }
 }

@@ -1,26 +1,76 @@
 //! A host for tests: it answers as was recorded, remembers what it was asked, and fails as a host can.
 //!
-//! Nothing runs. Start with [`Scripted::new`], and [`Scripted::failing`] for one that fails.
+//! Nothing runs. Start with [`Scripted::new`], and [`Scripted::failing`] for one that fails; [`Faults`] is for several.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
 
-/// What a scripted host is called.
+/// What a scripted host is called that has no other name.
 pub(crate) const NAME: &str = "router1";
 
-/// Gives the output for a command and its input.
+/// Gives the output for a command and its input; the input of a text for `sh` is that text.
 type Answers = Box<dyn Fn(&str, &str) -> String + Send + Sync>;
+
+/// What nobody understands.
+const GARBAGE: &str = "\u{fffd}\u{7}%&/ 17 eth\n\n\u{1b}[2J";
 
 /// A recorded host.
 pub(crate) struct Scripted {
+    name: String,
     answers: Answers,
-    fails: Option<(usize, Fails)>,
     asked: Mutex<Vec<String>>,
+    faults: Arc<Faults>,
+}
+
+/// When hosts fail that share this: what all of them are asked is counted together.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    fails: Option<(usize, Fails)>,
+    so_far: Mutex<SoFar>,
+}
+
+#[derive(Debug, Default)]
+struct SoFar {
+    /// The host that was asked, and what.
+    asked: Vec<(String, String)>,
+    /// Hosts that cannot be reached any more.
+    lost: BTreeSet<String>,
+}
+
+impl Faults {
+    /// Whoever is asked for the `at`th time, counted from zero, fails so.
+    pub fn at(at: usize, how: Fails) -> Faults {
+        Faults {
+            fails: Some((at, how)),
+            ..Faults::default()
+        }
+    }
+
+    /// What all hosts were asked so far: the name of the host, and what.
+    pub fn asked(&self) -> Vec<(String, String)> {
+        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        so_far.asked.clone()
+    }
+
+    /// A host is asked; how it fails.
+    fn of(&self, host: &str, what: &str) -> Option<Fails> {
+        let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = so_far.asked.len();
+        so_far.asked.push((host.to_owned(), what.to_owned()));
+        if so_far.lost.contains(host) {
+            return Some(Fails::Lost);
+        }
+        let (_, how) = self.fails.filter(|(at, _)| *at == number)?;
+        if how == Fails::Lost {
+            so_far.lost.insert(host.to_owned());
+        }
+        Some(how)
+    }
 }
 
 /// How it fails.
@@ -69,7 +119,7 @@ impl Fails {
 
 impl fmt::Debug for Scripted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Scripted {:?}", self.fails)
+        write!(f, "Scripted {} {:?}", self.name, self.faults.fails)
     }
 }
 
@@ -77,16 +127,30 @@ impl Scripted {
     /// One that gives these answers to commands and their input.
     pub fn new(answers: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Scripted {
         Scripted {
+            name: NAME.to_owned(),
             answers: Box::new(answers),
-            fails: None,
             asked: Mutex::default(),
+            faults: Arc::default(),
+        }
+    }
+
+    /// The same under this name.
+    pub fn called(self, name: &str) -> Scripted {
+        Scripted {
+            name: name.to_owned(),
+            ..self
         }
     }
 
     /// It fails when it is asked for the `at`th time, counted from zero.
     pub fn failing(self, at: usize, how: Fails) -> Scripted {
+        self.with(&Arc::new(Faults::at(at, how)))
+    }
+
+    /// It fails with others.
+    pub fn with(self, faults: &Arc<Faults>) -> Scripted {
         Scripted {
-            fails: Some((at, how)),
+            faults: faults.clone(),
             ..self
         }
     }
@@ -97,52 +161,78 @@ impl Scripted {
         asked.clone()
     }
 
+    /// What a command says, or how it fails. One that fails by itself has done half of what it was to do, where it can; one that does not
+    /// end, or during which the host is lost, all of it: that is the worst for whoever has to take it back.
     fn answer(&self, command: &Command, what: &str) -> Result<String, HostError> {
         let input = command.input.as_deref().unwrap_or_default();
-        let number = {
+        {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             asked.push(format!("{what}\n{input}").trim().to_owned());
-            asked.len() - 1
+        }
+        let text = match (command.program(), &command.words[..]) {
+            ("sh", [_, option, text, ..]) if option == "-c" => text,
+            _ => input,
         };
-        let failing = self
-            .fails
-            .filter(|(at, how)| number == *at || *how == Fails::Lost && number > *at);
-        let Some((_, how)) = failing else {
-            return Ok((self.answers)(what, input));
+        let was_lost = self.is_lost();
+        let Some(how) = self.faults.of(&self.name, what) else {
+            return Ok((self.answers)(what, text));
         };
         let failure = match how {
-            Fails::Garbage => return Ok("\u{fffd}\u{7}%&/ 17 eth\n\n\u{1b}[2J".into()),
+            Fails::Garbage => {
+                (self.answers)(what, text);
+                return Ok(GARBAGE.into());
+            }
             Fails::Refused => Failure::Refused("Permission denied".into()),
             Fails::Missing => Failure::Missing {
                 program: command.program().to_owned(),
             },
-            Fails::Exit => Failure::Exit {
-                status: "exit status: 2".into(),
-                said: "it went wrong\n".into(),
-            },
-            Fails::TimedOut => Failure::TimedOut {
-                after: Duration::from_secs(60),
-                said: String::new(),
-            },
-            Fails::Lost => Failure::Lost("Connection reset by peer".into()),
+            Fails::Exit => {
+                let lines: Vec<&str> = text.lines().collect();
+                if what.ends_with("-batch -") {
+                    (self.answers)(what, &lines[..lines.len() / 2].join("\n"));
+                }
+                Failure::Exit {
+                    status: "exit status: 2".into(),
+                    said: "it went wrong\n".into(),
+                }
+            }
+            Fails::TimedOut => {
+                (self.answers)(what, text);
+                Failure::TimedOut {
+                    after: Duration::from_secs(60),
+                    said: String::new(),
+                }
+            }
+            Fails::Lost => {
+                if !was_lost {
+                    (self.answers)(what, text);
+                }
+                Failure::Lost("Connection reset by peer".into())
+            }
         };
-        Err(HostError::new(NAME, what, failure))
+        Err(HostError::new(&self.name, what, failure))
+    }
+
+    fn is_lost(&self) -> bool {
+        let so_far = self.faults.so_far.lock();
+        let so_far = so_far.unwrap_or_else(PoisonError::into_inner);
+        so_far.lost.contains(&self.name)
     }
 }
 
 impl Host for Scripted {
     fn name(&self) -> &str {
-        NAME
+        &self.name
     }
 
     fn address(&self) -> Address {
-        Address::Namespace(NAME.into())
+        Address::Namespace(self.name.clone())
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
         let what = command.to_string();
         if (limit.is_stopped)() {
-            return Err(HostError::new(NAME, what, Failure::Stopped));
+            return Err(HostError::new(&self.name, what, Failure::Stopped));
         }
         Ok(Output {
             stdout: self.answer(command, &what)?.into_bytes(),

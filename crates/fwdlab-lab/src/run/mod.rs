@@ -15,6 +15,8 @@ mod modify;
 mod paired;
 pub mod procedure;
 mod slices;
+#[cfg(test)]
+mod tests;
 pub mod traffic;
 mod trial;
 mod windows;
@@ -124,6 +126,8 @@ pub struct Run<'a> {
     notes: BTreeMap<String, String>,
     /// A bed has been told of.
     has_bed: bool,
+    /// This machine measures and is measured.
+    is_here: bool,
     began: Instant,
     listener: &'a mut dyn FnMut(&Event),
 }
@@ -138,12 +142,15 @@ fn carry_out<'a>(
     work: impl FnOnce(&mut Run<'a>, &mut Measured) -> Result<(), LabError>,
 ) -> Result<(Run<'a>, Measured), LabError> {
     let mut measured = Measured::default();
-    let others = Watch::begin();
+    let others = run.is_here.then(Watch::begin);
     let worked = work(&mut run, &mut measured).and_then(|()| {
         // the noise of a simulated DUT is its own
         let is_real = !run.info.facts.is_simulated();
         if let Some(summary) = measured.summary.as_mut().filter(|_| is_real) {
-            let mut to_do = fwdlab_measure::trust::advice(summary, others.told().as_deref());
+            let mut to_do = fwdlab_measure::trust::advice(
+                summary,
+                others.and_then(|others| others.told()).as_deref(),
+            );
             if !to_do.is_empty() && !run.info.facts.privileged {
                 to_do.insert(0, WITHOUT_ROOT.into());
             }
@@ -194,6 +201,8 @@ impl<'a> Run<'a> {
         listener: &'a mut dyn FnMut(&Event),
     ) -> Result<Run<'a>, LabError> {
         let now = Timestamp::now();
+        let is_here = parameters.site.is_here();
+        let (placement, privileged) = (&parameters.placement, parameters.privileged);
         let info = RunInfo {
             format: RUN_FORMAT,
             // not of the seed: what is measured again with the same one is another run
@@ -209,7 +218,14 @@ impl<'a> Run<'a> {
             parameters: values,
             facts: Facts {
                 link: parameters.line.map(|line| line.to_string()),
-                ..crate::facts::of(&Local, &parameters.placement, parameters.privileged)
+                ..match is_here {
+                    true => crate::facts::of(&Local, placement, privileged),
+                    false => Facts {
+                        privileged,
+                        placement: placement.notes.clone(),
+                        ..Facts::default()
+                    },
+                }
             },
         };
         let writer = RunWriter::create(runs, &info)
@@ -225,6 +241,7 @@ impl<'a> Run<'a> {
             writer,
             notes: BTreeMap::new(),
             has_bed: false,
+            is_here,
             began: Instant::now(),
             listener,
         })

@@ -1,0 +1,325 @@
+//! The whole lab on scripted hosts: procedures and campaigns from their parameters to their results, without root, in simulated time; and
+//! what becomes of every failure of a host wherever it strikes.
+//!
+//! The routers outlive their beds, and their capacity follows from what is set on them: what is not taken back, or not set as it was told,
+//! shows in figures. See [`crate::site::scripted`].
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use fwdlab_measure::machine::{Asked, Series};
+use fwdlab_model::campaign::{Campaign, Procedure, Rfc2544};
+use fwdlab_model::campaign_outcome::CaseOutcome;
+use fwdlab_model::outcome::Found;
+
+use super::*;
+use crate::host::scripted::{Fails, Faults};
+use crate::site::scripted::{Scene, capacity_pps, folder};
+
+/// Changes that are left are told once per process: who looks for them is alone.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn placement() -> Placement {
+    // no CPU of this machine is a DUT's: there is nothing to probe, and nothing to pin
+    Placement::default()
+}
+
+fn common(scene: &Scene) -> Parameters {
+    let size = FrameSize::MIN;
+    Parameters {
+        streams: vec![Stream::new(IpVersion::Ipv4, size, 10).unwrap()],
+        iterations: 2,
+        traffic: traffic::Traffic::default(),
+        trial: Duration::from_millis(200),
+        load: None,
+        line: None,
+        configuration: None,
+        unconfined: false,
+        versus: Vec::new(),
+        rebuilds: 2,
+        total: Duration::from_secs(2),
+        engine: None,
+        site: scene.site.clone(),
+        placement: placement(),
+        privileged: false,
+        seed: 7,
+        command_line: Vec::new(),
+    }
+}
+
+/// What was told, and what came of it.
+struct Made {
+    result: Result<Measured, LabError>,
+    events: Vec<Event>,
+}
+
+impl Made {
+    fn warnings(&self) -> Vec<&str> {
+        let warnings = self.events.iter().filter_map(|event| match &event.kind {
+            EventKind::Warning { text } => Some(text.as_str()),
+            _ => None,
+        });
+        warnings.collect()
+    }
+
+    /// Why iterations have no result.
+    fn failures(&self) -> Vec<String> {
+        let failures = self.events.iter().filter_map(|event| match &event.kind {
+            EventKind::IterationFinished { iteration, .. } => iteration.failure.clone(),
+            _ => None,
+        });
+        failures.collect()
+    }
+
+    fn cases(&self) -> &[CaseOutcome] {
+        let measured = self.result.as_ref().expect("it was carried out");
+        &measured.summary.as_ref().expect("it was summed up").cases
+    }
+}
+
+/// Carries something out in a folder of its own.
+fn carried_out(
+    start: impl for<'a> FnOnce(
+        &Path,
+        &'a mut dyn FnMut(&Event),
+    ) -> Result<(Run<'a>, Measured), LabError>,
+) -> Made {
+    let runs = folder();
+    let mut events = Vec::new();
+    let mut listener = |event: &Event| events.push(event.clone());
+    let result = start(runs.path(), &mut listener).map(|(run, measured)| {
+        let summary = measured.summary.clone().unwrap();
+        run.finish(&summary, RunState::Finished, |_| String::new())
+            .unwrap();
+        measured
+    });
+    Made { result, events }
+}
+
+fn campaign(scene: &Scene, text: &str) -> Made {
+    let campaign = Campaign::parse("c.toml", text).unwrap();
+    let host = campaign::Host {
+        site: scene.site.clone(),
+        placement: placement(),
+        privileged: false,
+        unconfined: false,
+        seed: 7,
+        command_line: Vec::new(),
+    };
+    let folder = Path::new(".");
+    let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
+    let parameters = campaign::Parameters::new(campaign, folder, host, &nothing).unwrap();
+    let control = Control::default();
+    carried_out(|runs, listener| campaign::start(&parameters, runs, &control, listener))
+}
+
+#[test]
+fn throughput_finds_the_capacity_of_the_scripted_dut() {
+    let scene = Scene::new(1, Faults::default());
+    let parameters = procedure::Parameters {
+        common: Parameters {
+            configuration: Some(Configuration::parse("nft add table ip nat").unwrap()),
+            ..common(&scene)
+        },
+        kind: "throughput",
+        values: BTreeMap::new(),
+        max: None,
+        dut: None,
+        asked: Asked {
+            procedure: Procedure::Throughput(Rfc2544::default()),
+            sweep: None,
+            simulated: false,
+            seed: 7,
+            series: Series {
+                of_profile: false,
+                both_directions: false,
+                single_and_random: false,
+            },
+        },
+    };
+    let control = Control::default();
+    let made =
+        carried_out(|runs, listener| procedure::start(&parameters, runs, &control, listener));
+    let measured = made.result.as_ref().unwrap();
+    let summary = measured.summary.as_ref().unwrap();
+    let Found::Throughput(found) = &summary.outcomes[0].found else {
+        panic!("{:?}", summary.outcomes)
+    };
+    let (found, capacity) = (found.throughput_pps.unwrap(), capacity_pps(1, 0));
+    assert!(
+        (0.995 * capacity..=1.001 * capacity).contains(&found),
+        "{found} of {capacity}"
+    );
+    // every frame has its fate, by meters of all stages
+    for trial in &measured.trials {
+        assert!(trial.validity.is_valid(), "{:?}", trial.validity);
+        assert_eq!(trial.ledger.frames_unexplained, 0);
+        assert_eq!(trial.counters.chain.meters.len(), 4);
+        assert_eq!(trial.engine, "arithmetic");
+    }
+    assert_eq!(scene.world.changes(), ["x"; 0]);
+    assert_eq!(scene.world.unknown(), ["x"; 0]);
+    assert!(scene.world.elapsed() > Duration::from_secs(10));
+}
+
+/// Two configurations, and rules that are swept on each.
+const RULES: &str = r#"
+campaign = "rules"
+iterations = 1
+order = "grouped"
+[configuration]
+nat = "nft add table ip nat"
+[matrix]
+configuration = ["plain", "nat"]
+size = 64
+flows = 10
+[procedure]
+id = "mrr"
+trials = 1
+for = "100ms"
+[procedure.sweep]
+parameter = "rules"
+values = [0, 100]
+runs = 1
+"#;
+
+/// Is what was found of a sweep over rules what the routers can do? How many values have a figure, and which figures are wrong.
+fn check_rules(case: &CaseOutcome) -> (usize, Vec<String>) {
+    let configurations = usize::from(case.case.configuration == "nat");
+    let good = case.iterations.iter().filter(|i| i.failure.is_none());
+    let (mut figures, mut wrong) = (0, Vec::new());
+    for outcome in good.flat_map(|iteration| &iteration.outcomes) {
+        let Found::Sweep(found) = &outcome.found else {
+            panic!("{:?}", outcome.found)
+        };
+        for point in &found.points {
+            let capacity = capacity_pps(configurations, point.value as usize);
+            for rate in &point.runs_pps {
+                figures += 1;
+                if !(0.999..=1.001).contains(&(rate / capacity)) {
+                    let of = (&case.test_case, point.value);
+                    wrong.push(format!("{of:?} rules: {rate} of {capacity}"));
+                }
+            }
+        }
+    }
+    (figures, wrong)
+}
+
+#[test]
+fn a_campaign_finds_what_rules_cost_on_each_configuration() {
+    let scene = Scene::new(1, Faults::default());
+    let made = campaign(&scene, RULES);
+    let cases = made.cases();
+    let ids: Vec<&str> = cases.iter().map(|case| case.test_case.as_str()).collect();
+    assert_eq!(ids, ["plain/64B-10flows-ipv4", "nat/64B-10flows-ipv4"]);
+    for case in cases {
+        assert_eq!(case.failures().collect::<Vec<_>>(), []);
+        let (figures, wrong) = check_rules(case);
+        assert!(figures >= 2 && wrong.is_empty(), "{figures} {wrong:?}");
+    }
+    // each on a bed of its own, and nothing is left on the hosts
+    assert_eq!(scene.world.beds(), 2);
+    assert_eq!(scene.world.changes(), ["x"; 0]);
+    assert_eq!(scene.world.unknown(), ["x"; 0]);
+    assert_eq!(scene.registry.list().unwrap(), []);
+}
+
+/// What is amiss with what a failure has left: nothing may be, or it was told, and the next start takes it back.
+fn amiss_with_left(scene: &Scene, made: &Made) -> Vec<String> {
+    let mut amiss = Vec::new();
+    let mut expect = |is: bool, what: String| {
+        if !is {
+            amiss.push(what);
+        }
+    };
+    let changes = scene.world.changes();
+    let records = scene.registry.list().unwrap();
+    let told = made.warnings();
+    let is_told = told
+        .iter()
+        .any(|text| text.contains("could not be taken back") && text.contains("tries again"));
+    let is_left = !changes.is_empty();
+    expect(
+        !is_left || !records.is_empty(),
+        format!("not written down: {changes:?}"),
+    );
+    expect(
+        records.is_empty() || is_told,
+        format!("not told: {changes:?}; {told:?}"),
+    );
+    let unknown = scene.world.unknown();
+    expect(unknown.is_empty(), format!("no host knows {unknown:?}"));
+    let records = scene.start_again();
+    expect(
+        records.is_empty(),
+        format!("the next start leaves {records:?}"),
+    );
+    let changes = scene.world.changes();
+    expect(
+        changes.is_empty(),
+        format!("the next start leaves {changes:?}"),
+    );
+    amiss
+}
+
+/// What is missing in words that should say which host failed in what, and how.
+fn missing_words(said: &str, how: Fails, (host, what): &(String, String)) -> Vec<String> {
+    let mut words = vec![host.as_str()];
+    if how != Fails::Garbage {
+        // of what need not be known the next command says that the host was lost
+        words.extend((!what.starts_with("ethtool")).then_some(what.as_str()));
+        words.extend(how.words());
+    }
+    let missing = words.into_iter().filter(|word| !said.contains(word));
+    missing
+        .map(|word| format!("`{word}` is not in: {said}"))
+        .collect()
+}
+
+/// A whole campaign, with every failure at everything that any host is asked: a thousand campaigns, some seconds.
+#[test]
+fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
+    let _alone = ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let whole = Scene::new(1, Faults::default());
+    campaign(&whole, RULES);
+    let asked = whole.faults.asked();
+    assert!(asked.len() > 100, "only {} commands", asked.len());
+    let mut all = Vec::new();
+    let mut figures_after = BTreeMap::new();
+    for at in 0..asked.len() {
+        for how in Fails::ALL {
+            let scene = Scene::new(1, Faults::at(at, how));
+            let made = campaign(&scene, RULES);
+            let failed = scene.faults.asked()[at].clone();
+            let (mut figures, mut amiss) = (0, Vec::new());
+            // what ends a campaign, and what its test cases say
+            let mut said: Vec<String> = made.failures();
+            if let Ok(measured) = &made.result {
+                for of in &measured.summary.as_ref().unwrap().cases {
+                    let (right, wrong) = check_rules(of);
+                    figures += right;
+                    amiss.extend(wrong);
+                }
+            }
+            said.extend(made.result.as_ref().err().map(ToString::to_string));
+            let has_failed = !said.is_empty();
+            said.extend(made.warnings().into_iter().map(str::to_owned));
+            if has_failed {
+                amiss.extend(missing_words(&said.join("; "), how, &failed));
+            }
+            *figures_after.entry(figures).or_insert(0) += 1;
+            amiss.extend(amiss_with_left(&scene, &made));
+            let case = format!("{at} of {}, {how:?} at {failed:?}", asked.len());
+            all.extend(amiss.into_iter().map(|what| format!("{case}: {what}")));
+        }
+    }
+    assert!(all.is_empty(), "{} amiss:\n{}", all.len(), all.join("\n"));
+    // what no figure needs does no harm, and what fails one test case leaves the other its own
+    for figures in [0, 4, 8] {
+        let of = figures_after.get(&figures).copied().unwrap_or(0);
+        assert!(of > 50, "{figures_after:?}");
+    }
+}
