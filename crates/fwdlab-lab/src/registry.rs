@@ -10,7 +10,9 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+#[cfg(not(test))]
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
@@ -321,6 +323,8 @@ impl Drop for Registration {
         undo(&self.record, &self.path, |goes_anyway| {
             self.changes.take_rest_back(goes_anyway, Limit::OURS)
         });
+        // what is left is the next one's, even where a child that was just forked has the file, too
+        let _ = flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
@@ -334,8 +338,7 @@ impl Abandoned {
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
         let taken = Abandoned(file);
         flock(&taken.0, FlockOperation::LockExclusive).ok()?;
-        let (ours, there) = (taken.0.metadata().ok()?, fs::metadata(path).ok()?);
-        ((ours.dev(), ours.ino()) == (there.dev(), there.ino())).then_some(taken)
+        has_its_name(&taken.0, path).then_some(taken)
     }
 }
 
@@ -346,6 +349,13 @@ impl Drop for Abandoned {
     }
 }
 
+/// Is it still the file of this name?
+fn has_its_name(file: &File, path: &Path) -> bool {
+    let of = |data: fs::Metadata| (data.dev(), data.ino());
+    let (ours, there) = (file.metadata().map(of), fs::metadata(path).map(of));
+    matches!((ours, there), (Ok(ours), Ok(there)) if ours == there)
+}
+
 /// Was it last written to some time ago?
 fn is_old(draft: &Path) -> bool {
     let written = fs::metadata(draft).and_then(|data| data.modified());
@@ -354,9 +364,16 @@ fn is_old(draft: &Path) -> bool {
 
 /// A lab as it is found. The lock is let go at once and only asked for shared, so that nobody who starts or sweeps fails by it.
 fn look(path: &Path) -> Option<Found> {
-    let mut file = File::open(path).ok()?;
+    look_at(File::open(path).ok()?, path)
+}
+
+fn look_at(mut file: File, path: &Path) -> Option<Found> {
     let in_use = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
     let _ = flock(&file, FlockOperation::Unlock);
+    // its lab went between two looks
+    if !in_use && !has_its_name(&file, path) {
+        return None;
+    }
     let (record, _) = read(&mut file, path)?;
     Some(Found { record, in_use })
 }
@@ -473,16 +490,30 @@ impl fmt::Display for Left {
     }
 }
 
-static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+/// What was left so far, by this process.
+#[cfg(not(test))]
+fn with_left<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
+    static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+    work(&mut LEFT.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The same in tests, which are many in one process and each on a thread of its own.
+#[cfg(test)]
+fn with_left<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
+    thread_local! {
+        static LEFT: std::cell::RefCell<Vec<Left>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    LEFT.with_borrow_mut(work)
+}
 
 fn leave(left: impl IntoIterator<Item = Left>) {
-    let mut all = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    all.extend(left);
+    let left: Vec<Left> = left.into_iter().collect();
+    with_left(|all| all.extend(left));
 }
 
 /// What was left of the labs that this process undid, since it was asked last.
 pub fn left_behind() -> Vec<Left> {
-    std::mem::take(&mut LEFT.lock().unwrap_or_else(PoisonError::into_inner))
+    with_left(std::mem::take)
 }
 
 /// Ends what configurations left running in a namespace, and would keep that alive. Whoever else is there stays, without the ports.
@@ -657,6 +688,27 @@ mod tests {
         });
         assert!(registry.list().unwrap().is_empty());
         assert!(registry.files(DRAFT).unwrap().is_empty());
+    }
+
+    /// A lab that goes just now is none that nobody holds; and one that goes with something left to do is free at once, whoever else has
+    /// its file.
+    #[test]
+    fn a_lab_that_goes_is_held_or_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(directory.path()).unwrap();
+        let lab = registry.register_on_hosts().unwrap();
+        let (path, looked) = (lab.path.clone(), File::open(&lab.path).unwrap());
+        drop(lab);
+        assert_eq!(look_at(looked, &path), None);
+
+        let host: Arc<dyn Host> = Arc::new(Local);
+        let lab = registry.register_on_hosts().unwrap();
+        let (id, of_a_child) = (lab.record().id.clone(), lab.lock.try_clone().unwrap());
+        let never = Command::new("false", &[]);
+        lab.changes().before(&host, "nothing", never).unwrap();
+        drop(lab);
+        assert_eq!(registry.sweep(true).unwrap(), [id]);
+        drop(of_a_child);
     }
 
     /// Somebody looks at it, another undoes it: the one that sweeps waits for both, and finds out that it is gone.

@@ -5,7 +5,6 @@
 //! shows in figures. See [`crate::site::scripted`].
 
 use std::path::Path;
-use std::sync::Mutex;
 
 use fwdlab_measure::machine::{Asked, Series};
 use fwdlab_model::campaign::{Campaign, Procedure, Rfc2544};
@@ -15,9 +14,6 @@ use fwdlab_model::outcome::Found;
 use super::*;
 use crate::host::scripted::{Fails, Faults};
 use crate::site::scripted::{Scene, capacity_pps, folder};
-
-/// Changes that are left are told once per process: who looks for them is alone.
-static ALONE: Mutex<()> = Mutex::new(());
 
 fn placement() -> Placement {
     // no CPU of this machine is a DUT's: there is nothing to probe, and nothing to pin
@@ -280,9 +276,6 @@ fn missing_words(said: &str, how: Fails, (host, what): &(String, String)) -> Vec
 /// A whole campaign, with every failure at everything that any host is asked: a thousand campaigns, some seconds.
 #[test]
 fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let whole = Scene::new(1, Faults::default());
     campaign(&whole, RULES);
     let asked = whole.faults.asked();
