@@ -774,7 +774,7 @@ impl Running<'_> {
         if let Some(configuration) = &common.configuration {
             let stream = &common.streams[0];
             let control = self.control;
-            let (bed, tester) = (&device.bed, device.tester.as_mut());
+            let (tester, bed) = device.both();
             let applied = configure(bed, 0, tester, stream, configuration, control, run);
             if let Err(error) = applied {
                 return Ok((Vec::new(), Some(error)));
@@ -797,10 +797,7 @@ impl Running<'_> {
             Err(error) => return Ok((Vec::new(), Some(error))),
         };
         self.invalid += followed.invalid;
-        let undone = match &mut device.setting {
-            Some(setting) => setting.undo(device.bed.dut(0).as_ref(), &Control::default()),
-            None => Ok(()),
-        };
+        let undone = device.undo();
         Ok((followed.outcomes, followed.result.and(undone).err()))
     }
 

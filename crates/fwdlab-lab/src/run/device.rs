@@ -72,6 +72,9 @@ const RESET_TICK: Duration = Duration::from_millis(1);
 /// A sender that is held up when a constant load ends notices it so much later at most.
 const LATE_NS: u64 = 1_000_000_000;
 
+/// Nobody uses a device whose bed could not be built.
+const STANDS: &str = "a bed stands";
+
 /// So many frames may be on their way when counters are read: rings of veth and of the engine.
 const ON_THEIR_WAY: u64 = 4096;
 
@@ -312,8 +315,14 @@ pub(super) struct Real<'a> {
     drops: Option<(Stream, Option<f64>)>,
     /// What is known of the bed's meters.
     meters: Meters,
-    pub tester: Box<dyn Rig>,
-    pub bed: Bed,
+    /// What stands; nothing only while it is built anew, and when that failed.
+    standing: Option<Standing>,
+}
+
+/// A bed with what measures on it.
+struct Standing {
+    tester: Box<dyn Rig>,
+    bed: Bed,
 }
 
 impl<'a> Real<'a> {
@@ -325,8 +334,7 @@ impl<'a> Real<'a> {
         control: &'a Control,
     ) -> Real<'a> {
         Real {
-            bed,
-            tester,
+            standing: Some(Standing { tester, bed }),
             common,
             control,
             variant: Variant::default(),
@@ -340,6 +348,30 @@ impl<'a> Real<'a> {
 }
 
 impl Real<'_> {
+    /// What measures, and the bed.
+    pub fn both(&mut self) -> (&mut dyn Rig, &Bed) {
+        let Standing { tester, bed } = self.standing.as_mut().expect(STANDS);
+        (tester.as_mut(), bed)
+    }
+
+    fn bed(&self) -> &Bed {
+        &self.standing.as_ref().expect(STANDS).bed
+    }
+
+    fn tester(&self) -> &dyn Rig {
+        self.standing.as_ref().expect(STANDS).tester.as_ref()
+    }
+
+    /// Takes back what a sweep has set.
+    pub fn undo(&mut self) -> Result<(), LabError> {
+        match (&mut self.setting, &self.standing) {
+            (Some(setting), Some(standing)) => {
+                setting.undo(standing.bed.dut(0).as_ref(), &Control::default())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Frames of a stream in this series.
     fn frames(&mut self, stream: &Stream) -> Result<Option<Arc<fwdlab_engine::Traffic>>, LabError> {
         if let Some((of, traffic)) = &self.armed
@@ -356,15 +388,17 @@ impl Real<'_> {
     fn bench(&mut self, stream: &Stream) -> Result<(Stream, Bench<'_>), LabError> {
         let traffic = self.frames(stream)?;
         let stream = self.variant.stream(stream);
+        let (placement, control) = (&self.common.placement, self.control);
+        let (tester, bed) = self.both();
         Ok((
             stream,
             Bench {
-                bed: &self.bed,
-                tester: self.tester.as_mut(),
+                bed,
+                tester,
                 traffic,
                 count_reasons: false,
-                placement: &self.common.placement,
-                control: self.control,
+                placement,
+                control,
             },
         ))
     }
@@ -494,15 +528,11 @@ impl Real<'_> {
         let (Some(setting), Some(value)) = (&mut self.setting, question.setting) else {
             return Ok(());
         };
-        if setting.set(
-            self.bed.dut(0).as_ref(),
-            stream.ip_version,
-            value,
-            self.control,
-        )? {
+        let Standing { tester, bed } = self.standing.as_mut().expect(STANDS);
+        if setting.set(bed.dut(0).as_ref(), stream.ip_version, value, self.control)? {
             self.drops = None;
             let with = format!("{value} {}", setting.parameter());
-            does_forward(&self.bed, 0, self.tester.as_mut(), stream, &with)?;
+            does_forward(bed, 0, tester.as_mut(), stream, &with)?;
         }
         Ok(())
     }
@@ -656,9 +686,9 @@ impl Real<'_> {
         }
         let mut latencies = Vec::new();
         if analysis.is_some() {
-            let late = self.tester.lateness()?;
+            let late = self.tester().lateness()?;
             for (path, answer) in answers.iter_mut().enumerate() {
-                if let Some(found) = self.tester.analysis(path)? {
+                if let Some(found) = self.both().0.analysis(path)? {
                     let times = times(&found);
                     let of = &counted.counters[path];
                     let lost = of.generator_sent.saturating_sub(of.receiver_received);
@@ -741,7 +771,7 @@ fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
 impl Real<'_> {
     /// Of a trial that a port of the bed ended.
     fn nothing(&self, why: &LabError) -> Watched {
-        let ways = self.bed.ways();
+        let ways = self.bed().ways();
         (
             vec![Answer::default(); ways],
             Counted::nothing(ways, why.to_string()),
@@ -756,7 +786,7 @@ impl Real<'_> {
         }
         let what = question.reset.as_deref().unwrap_or_default();
         let reset = Reset::parse(what).map_err(LabError::Preflight)?;
-        self.bed.dut(0).plan_reset(&reset).map(Some)
+        self.bed().dut(0).plan_reset(&reset).map(Some)
     }
 
     /// Makes sure that a DUT forwards that was reset.
@@ -796,7 +826,7 @@ impl Device for Real<'_> {
         let mut tell = |kind: &str, text| run.note(&format!("series/{name}/{kind}"), text);
         let (traffic, streams) = (&common.traffic, &common.streams);
         let cpus = &common.placement.dut_cpus;
-        let modified = Modified::begin(&self.bed, traffic, streams, variant, cpus, &mut tell)?;
+        let modified = Modified::begin(self.bed(), traffic, streams, variant, cpus, &mut tell)?;
         let filters = modified.filters();
         self.modified = Some(modified);
         streams.iter().try_for_each(|stream| self.prove(stream))?;
@@ -808,9 +838,9 @@ impl Device for Real<'_> {
 
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
         self.set(stream, question)?;
-        let began = self.tester.now();
+        let began = self.tester().now();
         let learn = Duration::from_nanos(question.waits.learn_ns);
-        self.tester.wait(learn);
+        self.tester().wait(learn);
         let before = self.probes();
         let is_plain = question.is_constant()
             && question.sample_ns.is_none()
@@ -838,9 +868,9 @@ impl Device for Real<'_> {
             self.is_back(stream, question, answer)?;
         }
         let rest = question.waits.drain_ns + question.waits.settle_ns;
-        self.tester.wait(Duration::from_nanos(rest));
+        self.tester().wait(Duration::from_nanos(rest));
         Ok(made.map(|(answers, mut counted, latencies)| {
-            let took = self.tester.since(began);
+            let took = self.tester().since(began);
             if !is_broken {
                 self.meters.judge(&mut counted.counters);
             }
@@ -866,25 +896,25 @@ impl Device for Real<'_> {
 
     fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError> {
         self.modified = None;
-        let common = self.common;
-        let (bed, _) = erect(common)?;
-        let (tester, _) = open_tester(&bed, common)?;
-        // the old ones go with this, the tester before the bed
-        self.tester = tester;
-        self.bed = bed;
         if let Some(setting) = &mut self.setting {
             setting.forget();
         }
+        // the old ones go before the new ones come, which may have the same hosts
+        self.standing = None;
+        let common = self.common;
+        let (bed, _) = erect(common)?;
+        let (tester, _) = open_tester(&bed, common)?;
+        self.standing = Some(Standing { tester, bed });
         if let Some(configuration) = &common.configuration {
             let (stream, control) = (&common.streams[0], self.control);
-            let (bed, tester) = (&self.bed, self.tester.as_mut());
+            let (tester, bed) = self.both();
             configure(bed, 0, tester, stream, configuration, control, run)?;
         }
         self.begin(&self.variant.clone(), run)
     }
 
     fn names(&self) -> (&'static str, &'static str) {
-        self.tester.names()
+        self.tester().names()
     }
 }
 

@@ -221,6 +221,45 @@ fn a_campaign_finds_what_rules_cost_on_each_configuration() {
     assert_eq!(scene.registry.list().unwrap(), []);
 }
 
+/// A port of the DUT that goes down in the course of a trial ends that one, and no other: the bed is built anew, and the old one went
+/// before, for both have the same hosts.
+#[test]
+fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
+    let whole = Scene::new(1, Faults::default());
+    let trials = campaign(&whole, RULES).result.unwrap().trials.len();
+    let (mut ended, mut looks) = (0, 0);
+    for trial in 0..whole.world.trials() {
+        let scene = Scene::new(1, Faults::default());
+        scene.world.goes_down_in(trial, Duration::from_millis(90));
+        let made = campaign(&scene, RULES);
+        for case in made.cases() {
+            assert_eq!(case.failures().collect::<Vec<_>>(), [], "{trial}");
+            let (figures, wrong) = check_rules(case);
+            assert!(figures >= 2 && wrong.is_empty(), "{trial}: {wrong:?}");
+        }
+        let all = &made.result.as_ref().unwrap().trials;
+        let invalid: Vec<_> = all.iter().filter(|t| !t.validity.is_valid()).collect();
+        match &invalid[..] {
+            // in the search for a load
+            [] => {
+                let warnings = made.warnings().join("; ");
+                assert!(warnings.contains("eth1 in router1 is down"), "{warnings}");
+                looks += 1;
+            }
+            [one] => {
+                let reasons = one.validity.reasons.join("; ");
+                assert!(reasons.contains("eth1 in router1 is down"), "{reasons}");
+                assert_eq!(all.len(), trials + 1);
+                ended += 1;
+            }
+            more => panic!("{trial}: {more:#?}"),
+        }
+        assert_eq!(scene.world.beds(), 3);
+        assert_eq!(scene.world.changes(), ["x"; 0]);
+    }
+    assert!(ended == trials && looks > 0, "{ended} of {trials}, {looks}");
+}
+
 /// What is amiss with what a failure has left: nothing may be, or it was told, and the next start takes it back.
 fn amiss_with_left(scene: &Scene, made: &Made) -> Vec<String> {
     let mut amiss = Vec::new();

@@ -470,7 +470,7 @@ impl Bench<'_> {
             mut objections,
             is_broken,
             reasons,
-        } = beside.say()?;
+        } = beside.say(self.bed)?;
         objections.extend(
             most_pps.and_then(|load| overcount(offered(&last), last.not_sent, load, elapsed_s)),
         );

@@ -78,6 +78,10 @@ struct State {
     beds: usize,
     /// Commands that no router knows.
     unknown: Vec<String>,
+    /// A port of the first router goes down so long after the begin of this trial, counted from zero, and stays so until the next bed.
+    goes_down: Option<(usize, Duration)>,
+    /// Trials that were begun.
+    trials: usize,
 }
 
 /// A router as its tables have it.
@@ -303,6 +307,13 @@ impl State {
             return;
         };
         let after = self.now - flow.began;
+        if self
+            .goes_down
+            .is_some_and(|(trial, at)| self.trials == trial + 1 && after >= at)
+        {
+            self.goes_down = None;
+            self.routers[0].is_down = true;
+        }
         flow.due = due(&flow.schedule, after, f64::MAX);
         let left = due(&flow.schedule, after, MOST_PPS);
         let new = left - flow.left;
@@ -332,6 +343,11 @@ impl World {
         self.state().now
     }
 
+    /// Trials of the rig so far, looks for a load among them.
+    pub fn trials(&self) -> usize {
+        self.state().trials
+    }
+
     /// Beds that were built so far.
     pub fn beds(&self) -> usize {
         self.state().beds
@@ -346,6 +362,11 @@ impl World {
             changes.map(move |change| format!("{}: {change}", name(k)))
         });
         changes.collect()
+    }
+
+    /// A port of the first router goes down in this trial of the rig, so long after its begin.
+    pub fn goes_down_in(&self, trial: usize, after: Duration) {
+        self.state().goes_down = Some((trial, after));
     }
 
     /// Commands that no router knew.
@@ -418,6 +439,8 @@ impl Scene {
                 nonce: 0,
                 beds: 0,
                 unknown: Vec::new(),
+                goes_down: None,
+                trials: 0,
             }),
         });
         let builder = Rack {
@@ -604,6 +627,7 @@ impl Rig for Arithmetic {
 
     fn start(&mut self, schedule: Schedule) -> Result<(), LabError> {
         let mut state = self.0.state();
+        state.trials += 1;
         state.flow = Some(Flow {
             path: schedule.path,
             schedule,

@@ -1,7 +1,7 @@
 //! Notices when a link of the test bed goes down in the middle of a trial, even if it comes back at once.
 //!
-//! It listens to the kernel's link messages in every namespace of the bed. What that means for a trial is decided by
-//! the caller. Start with [`LinkWatch::open`].
+//! It listens to the kernel's link messages in every namespace of the bed; ports of other hosts have to be looked at. What that means for
+//! a trial is decided by the caller. Start with [`LinkWatch::open`].
 
 use std::os::fd::OwnedFd;
 
@@ -26,6 +26,8 @@ const IFF_LOWER_UP: u32 = 1 << 16;
 #[derive(Debug)]
 pub(super) struct LinkWatch {
     sockets: Vec<(String, OwnedFd)>,
+    /// The tester's, and those of the DUTs.
+    hosts: usize,
 }
 
 impl LinkWatch {
@@ -35,7 +37,15 @@ impl LinkWatch {
         let sockets = names
             .map(|name| Ok((name.clone(), within(name, || subscribe(name))?)))
             .collect::<Result<_, LabError>>()?;
-        Ok(LinkWatch { sockets })
+        Ok(LinkWatch {
+            sockets,
+            hosts: 1 + bed.duts(),
+        })
+    }
+
+    /// Does it listen to every host of the bed?
+    pub fn has_heard_all(&self) -> bool {
+        self.sockets.len() == self.hosts
     }
 
     /// What happened since: `eth1 in fwdlab-x-dut0 went down`.

@@ -65,8 +65,11 @@ impl Witnesses {
     ///
     /// # Errors
     /// One of them cannot be read.
-    pub fn say(&mut self) -> Result<Seen, LabError> {
-        let events = self.links.events()?;
+    pub fn say(&mut self, bed: &Bed) -> Result<Seen, LabError> {
+        let mut events = self.links.events()?;
+        if !self.links.has_heard_all() {
+            events.extend(bed.ports_amiss()?);
+        }
         let reason = |(reason, frames)| Reason { reason, frames };
         let counts = self.drops.as_ref().map(DropMonitor::counts).transpose()?;
         Ok(Seen {

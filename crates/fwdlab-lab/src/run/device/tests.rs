@@ -265,7 +265,12 @@ fn a_dut_that_nobody_can_log_into_is_measured_from_outside() {
         ..plain.clone()
     };
     let (made, refused) = on_bed(&stream, |device| {
-        device.bed.forget_how_to_log_in("fw1");
+        device
+            .standing
+            .as_mut()
+            .unwrap()
+            .bed
+            .forget_how_to_log_in("fw1");
         let made = device.trial(&stream, &plain)?;
         let refused = device.trial(&stream, &with_reset).err();
         Ok((made.unwrap(), refused.unwrap()))
