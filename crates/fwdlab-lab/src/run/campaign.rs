@@ -545,7 +545,7 @@ fn changes(parameters: &Parameters) -> Vec<String> {
 /// Carries the campaign out. The run directory is made first; on success the caller adds the report and calls [`Run::finish`].
 ///
 /// # Errors
-/// No test bed can be built, or the run cannot be kept. What fails in a test case is in its outcome.
+/// Not even the first test bed can be built, or the run cannot be kept. What fails in a test case is in its outcome.
 pub fn start<'a>(
     parameters: &Parameters,
     runs: &Path,
@@ -753,8 +753,16 @@ impl Running<'_> {
             let readings = windows::calibrate(common, &mut run.info.facts);
             self.gate = Gate::calibrate(&readings);
         }
-        let (bed, _) = device::erect(common)?;
-        let (tester, words) = open_tester(&bed, common)?;
+        let stands = device::erect(common).and_then(|(bed, _)| {
+            let (tester, words) = open_tester(&bed, common)?;
+            Ok((bed, tester, words))
+        });
+        let (bed, tester, words) = match stands {
+            Ok(stands) => stands,
+            // a host that does not answer once: the others' beds may be built
+            Err(error) if run.has_bed => return Ok((Vec::new(), Some(error))),
+            Err(error) => return Err(error),
+        };
         if !run.has_bed {
             run.bed_ready(&bed, &words)?;
         }
