@@ -109,13 +109,18 @@ fn campaign(scene: &Scene, text: &str) -> Made {
     carried_out(|runs, listener| campaign::start(&parameters, runs, &control, listener))
 }
 
-#[test]
-fn throughput_finds_the_capacity_of_the_scripted_dut() {
-    let scene = Scene::new(1, Faults::default());
+/// A configuration that costs a frame its time.
+const NAT: &str = "nft add table ip nat";
+
+fn nat() -> Configuration {
+    Configuration::parse(NAT).unwrap()
+}
+
+fn throughput(scene: &Scene) -> Made {
     let parameters = procedure::Parameters {
         common: Parameters {
-            configuration: Some(Configuration::parse("nft add table ip nat").unwrap()),
-            ..common(&scene)
+            configuration: Some(nat()),
+            ..common(scene)
         },
         kind: "throughput",
         values: BTreeMap::new(),
@@ -134,18 +139,35 @@ fn throughput_finds_the_capacity_of_the_scripted_dut() {
         },
     };
     let control = Control::default();
-    let made =
-        carried_out(|runs, listener| procedure::start(&parameters, runs, &control, listener));
-    let measured = made.result.as_ref().unwrap();
+    carried_out(|runs, listener| procedure::start(&parameters, runs, &control, listener))
+}
+
+/// How many figures there are in what was measured, and which are wrong.
+type Checked = (usize, Vec<String>);
+
+/// Is a figure that was found the right one, but for so much?
+fn check(what: &str, found: Option<f64>, right: f64, more_or_less: f64) -> Checked {
+    let wrong = found.filter(|found| (found / right - 1.0).abs() > more_or_less);
+    let wrong = wrong.map(|found| format!("{what}: {found}, not {right}"));
+    (usize::from(found.is_some()), wrong.into_iter().collect())
+}
+
+fn check_throughput(measured: &Measured) -> Checked {
     let summary = measured.summary.as_ref().unwrap();
-    let Found::Throughput(found) = &summary.outcomes[0].found else {
-        panic!("{:?}", summary.outcomes)
-    };
-    let (found, capacity) = (found.throughput_pps.unwrap(), capacity_pps(1, 0));
-    assert!(
-        (0.995 * capacity..=1.001 * capacity).contains(&found),
-        "{found} of {capacity}"
-    );
+    match summary.outcomes.first().map(|outcome| &outcome.found) {
+        Some(Found::Throughput(found)) => {
+            let right = capacity_pps(1, 0);
+            check("throughput", found.throughput_pps, right, 0.005)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn throughput_finds_the_capacity_of_the_scripted_dut() {
+    let scene = Scene::new(1, Faults::default());
+    let measured = throughput(&scene).result.unwrap();
+    assert_eq!(check_throughput(&measured), (1, Vec::new()));
     // every frame has its fate, by meters of all stages
     for trial in &measured.trials {
         assert!(trial.validity.is_valid(), "{:?}", trial.validity);
@@ -180,7 +202,7 @@ runs = 1
 "#;
 
 /// Is what was found of a sweep over rules what the routers can do? How many values have a figure, and which figures are wrong.
-fn check_rules(case: &CaseOutcome) -> (usize, Vec<String>) {
+fn check_rules(case: &CaseOutcome) -> Checked {
     let configurations = usize::from(case.case.configuration == "nat");
     let good = case.iterations.iter().filter(|i| i.failure.is_none());
     let (mut figures, mut wrong) = (0, Vec::new());
@@ -312,55 +334,142 @@ fn missing_words(said: &str, how: Fails, (host, what): &(String, String)) -> Vec
         .collect()
 }
 
-/// A whole campaign, with every failure at everything that any host is asked: a thousand campaigns, some seconds.
-#[test]
-fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
-    let whole = Scene::new(1, Faults::default());
-    campaign(&whole, RULES);
-    let asked = whole.faults.asked();
-    assert!(asked.len() > 100, "only {} commands", asked.len());
-    // where no bed stood yet there is nothing to go on with
-    let first = asked
-        .iter()
-        .position(|(_, what)| what.starts_with("ethtool"));
-    let mut before_the_first = 0;
-    let mut ended = 0;
-    let mut all = Vec::new();
-    let mut figures_after = BTreeMap::new();
-    for at in 0..asked.len() {
-        for how in Fails::ALL {
-            let scene = Scene::new(1, Faults::at(at, how));
-            let made = campaign(&scene, RULES);
-            let failed = scene.faults.asked()[at].clone();
-            before_the_first += usize::from(Some(at) < first && made.result.is_err());
+/// What came of every failure.
+struct Tried {
+    /// How many commands there are that may fail.
+    asked: usize,
+    amiss: Vec<String>,
+    /// How often so many figures were found.
+    figures: BTreeMap<usize, usize>,
+    /// What the first failed that still ended the run as a whole, by its number; the last of them.
+    ended_last: usize,
+}
+
+/// Has something made again and again, with each of these failures at everything that any host is asked.
+fn fail_everywhere(
+    routers: usize,
+    kinds: &[Fails],
+    make: impl Fn(&Scene) -> Made,
+    check: impl Fn(&Measured) -> Checked,
+) -> Tried {
+    let whole = Scene::new(routers, Faults::default());
+    let made = make(&whole);
+    let (figures, wrong) = check(made.result.as_ref().unwrap());
+    assert!(figures > 0 && wrong.is_empty(), "{figures}, {wrong:?}");
+    let mut tried = Tried {
+        asked: whole.faults.asked().len(),
+        amiss: Vec::new(),
+        figures: BTreeMap::new(),
+        ended_last: 0,
+    };
+    for at in 0..tried.asked {
+        for &how in kinds {
+            let scene = Scene::new(routers, Faults::at(at, how));
+            let made = make(&scene);
+            let Some(failed) = scene.faults.asked().get(at).cloned() else {
+                continue;
+            };
             let (mut figures, mut amiss) = (0, Vec::new());
-            // what ends a campaign, and what its test cases say
-            let mut said: Vec<String> = made.failures();
-            if let Ok(measured) = &made.result {
-                for of in &measured.summary.as_ref().unwrap().cases {
-                    let (right, wrong) = check_rules(of);
-                    figures += right;
-                    amiss.extend(wrong);
+            // what ends a run, and what its test cases and rebuilds say
+            let mut said = made.failures();
+            match &made.result {
+                Ok(measured) => (figures, amiss) = check(measured),
+                Err(error) => {
+                    tried.ended_last = at;
+                    said.push(error.to_string());
                 }
             }
-            ended += usize::from(made.result.is_err());
-            said.extend(made.result.as_ref().err().map(ToString::to_string));
             let has_failed = !said.is_empty();
             said.extend(made.warnings().into_iter().map(str::to_owned));
             if has_failed {
                 amiss.extend(missing_words(&said.join("; "), how, &failed));
             }
-            *figures_after.entry(figures).or_insert(0) += 1;
+            *tried.figures.entry(figures).or_insert(0) += 1;
             amiss.extend(amiss_with_left(&scene, &made));
-            let case = format!("{at} of {}, {how:?} at {failed:?}", asked.len());
-            all.extend(amiss.into_iter().map(|what| format!("{case}: {what}")));
+            let case = format!("{at} of {}, {how:?} at {failed:?}", tried.asked);
+            let all = amiss.into_iter().map(|what| format!("{case}: {what}"));
+            tried.amiss.extend(all);
         }
     }
-    assert!(all.is_empty(), "{} amiss:\n{}", all.len(), all.join("\n"));
+    assert!(
+        tried.amiss.is_empty(),
+        "{} amiss:\n{}",
+        tried.amiss.len(),
+        tried.amiss.join("\n")
+    );
+    tried
+}
+
+/// A whole campaign, with every failure: a thousand campaigns, some seconds.
+#[test]
+fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
+    let check = |measured: &Measured| {
+        let cases = measured.summary.iter().flat_map(|s| &s.cases);
+        let (figures, wrong): (Vec<_>, Vec<_>) = cases.map(check_rules).unzip();
+        (figures.iter().sum(), wrong.concat())
+    };
+    let make = |scene: &Scene| campaign(scene, RULES);
+    let tried = fail_everywhere(1, &Fails::ALL, make, check);
     // what no figure needs does no harm, and what fails one test case leaves the other its own
     for figures in [4, 8] {
-        let of = figures_after.get(&figures).copied().unwrap_or(0);
-        assert!(of > 50, "{figures_after:?}");
+        let of = tried.figures.get(&figures).copied().unwrap_or(0);
+        assert!(of > 50, "{:?}", tried.figures);
     }
-    assert_eq!(ended, before_the_first, "a bed after the first ended all");
+    // only without a first bed is there nothing to go on with
+    assert!(
+        tried.asked > 100 && tried.ended_last < 40,
+        "{}",
+        tried.ended_last
+    );
+}
+
+/// Those that differ in what they leave: half done, all done and nobody answers any more, and done with words that nobody understands.
+const SOME: [Fails; 3] = [Fails::Exit, Fails::Lost, Fails::Garbage];
+
+#[test]
+fn whatever_fails_wherever_in_a_search_is_told_and_no_figure_is_wrong() {
+    fail_everywhere(1, &SOME, throughput, check_throughput);
+}
+
+fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
+    let parameters = Parameters {
+        versus,
+        ..common(scene)
+    };
+    let control = Control::default();
+    carried_out(|runs, listener| start(&parameters, runs, &control, listener))
+}
+
+#[test]
+fn whatever_fails_wherever_in_quick_is_told_and_no_figure_is_wrong() {
+    let check_rates = |measured: &Measured| {
+        let cases = measured.summary.iter().flat_map(|s| &s.test_cases);
+        let found = cases.map(|case| check("rate", case.forwarding_rate_pps, 1e6, 0.01));
+        let (figures, wrong): (Vec<_>, Vec<_>) = found.unzip();
+        (figures.iter().sum(), wrong.concat())
+    };
+    fail_everywhere(1, &SOME, |scene| quick(scene, Vec::new()), check_rates);
+}
+
+/// The plain DUT, the control and a configuration beside each other, built anew for every rebuild.
+#[test]
+fn whatever_fails_wherever_in_a_comparison_is_told_and_no_figure_is_wrong() {
+    let check_difference = |measured: &Measured| {
+        let summary = measured.summary.as_ref().unwrap();
+        let of = |comparison: &fwdlab_model::comparison::Comparison, right: f64| {
+            let ratio = comparison
+                .difference_percent
+                .map(|percent| 1.0 + percent / 100.0);
+            check(&comparison.configuration, ratio, right, 0.01)
+        };
+        let (control, nat) = (summary.control.as_ref().unwrap(), &summary.comparisons[0]);
+        let found = [
+            of(control, 1.0),
+            of(nat, capacity_pps(1, 0) / capacity_pps(0, 0)),
+        ];
+        let (figures, wrong): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        (figures.iter().sum(), wrong.concat())
+    };
+    let make = |scene: &Scene| quick(scene, vec![nat()]);
+    fail_everywhere(3, &SOME, make, check_difference);
 }
