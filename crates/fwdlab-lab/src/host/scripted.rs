@@ -19,6 +19,9 @@ type Answers = Box<dyn Fn(&str, &str) -> String + Send + Sync>;
 /// What nobody understands.
 const GARBAGE: &str = "\u{fffd}\u{7}%&/ 17 eth\n\n\u{1b}[2J";
 
+/// What a system says of a file that it has not.
+const NO_FILE: &str = "No such file or directory (os error 2)";
+
 /// A recorded host.
 pub(crate) struct Scripted {
     name: String,
@@ -88,17 +91,20 @@ pub(crate) enum Fails {
     Lost,
     /// The command says something that nobody understands.
     Garbage,
+    /// There is no such file.
+    File,
 }
 
 impl Fails {
     /// Every way.
-    pub const ALL: [Fails; 6] = [
+    pub const ALL: [Fails; 7] = [
         Fails::Refused,
         Fails::Missing,
         Fails::Exit,
         Fails::TimedOut,
         Fails::Lost,
         Fails::Garbage,
+        Fails::File,
     ];
 
     /// What an error says of it, and what it says to do next.
@@ -113,6 +119,7 @@ impl Fails {
                 "runs and can be reached, and start again",
             ],
             Fails::Garbage => ["", ""],
+            Fails::File => [NO_FILE, ""],
         }
     }
 }
@@ -173,6 +180,9 @@ impl Scripted {
             ("sh", [_, option, text, ..]) if option == "-c" => text,
             _ => input,
         };
+        let is_file = ["read ", "write "]
+            .iter()
+            .any(|verb| what.starts_with(verb));
         let was_lost = self.is_lost();
         let Some(how) = self.faults.of(&self.name, what) else {
             return Ok((self.answers)(what, text));
@@ -183,6 +193,11 @@ impl Scripted {
                 return Ok(GARBAGE.into());
             }
             Fails::Refused => Failure::Refused("Permission denied".into()),
+            Fails::File if is_file => Failure::File(NO_FILE.into()),
+            Fails::File => Failure::Exit {
+                status: "exit status: 1".into(),
+                said: NO_FILE.into(),
+            },
             Fails::Missing => Failure::Missing {
                 program: command.program().to_owned(),
             },

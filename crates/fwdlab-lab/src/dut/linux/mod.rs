@@ -10,7 +10,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use super::{
 use crate::bed::{End, Networks, Side, mac};
 use crate::error::LabError;
 use crate::host::undo::Undo;
-use crate::host::{Command, Failure, Host, Limit, Process};
+use crate::host::{Command, Failure, Host, HostError, Limit, Process};
 use crate::run::Control;
 
 /// What is set, and why. The rest keeps what the kernel has.
@@ -157,20 +157,27 @@ impl Linux {
         let mut set = BTreeMap::new();
         let mut back = String::new();
         for (name, value) in SYSCTLS {
-            let before = read_setting(self.host.as_ref(), &file(name))?;
-            if let Some(before) = before.filter(|before| before != value) {
+            match read_setting(self.host.as_ref(), &file(name))? {
                 // the last that was set is the first to go back: some set others
-                back = format!("echo '{before}' > {}\n{back}", file(name));
+                Ok(before) if before != *value => {
+                    back = format!("echo '{before}' > {}\n{back}", file(name));
+                }
+                Ok(_) => {}
+                // a kernel without IPv6 has nothing to set; and what cannot be read could not be put back
+                Err(error) if name.contains("ipv6") => {
+                    set.insert((*name).to_owned(), not_set(&error));
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         let write = || {
-            for (name, value) in SYSCTLS {
+            let absent: BTreeSet<String> = set.keys().cloned().collect();
+            for (name, value) in SYSCTLS.iter().filter(|(name, _)| !absent.contains(*name)) {
                 match self.host.write(&file(name), value.as_bytes()) {
                     Ok(()) => set.insert((*name).to_owned(), (*value).to_owned()),
                     Err(error) => match error.failure {
-                        // a kernel without IPv6 has nothing to set
-                        Failure::File(why) if name.contains("ipv6") => {
-                            set.insert((*name).to_owned(), format!("not set: {why}"))
+                        Failure::File(_) if name.contains("ipv6") => {
+                            set.insert((*name).to_owned(), not_set(&error))
                         }
                         _ => return Err(error.into()),
                     },
@@ -181,7 +188,7 @@ impl Linux {
         let back = Command::shell(&format!("set -e\n{back}")).called("put settings back");
         self.changing(&self.host, "settings of a router", back, write)?;
         for name in RECORDED_SYSCTLS {
-            if let Some(value) = read_setting(self.host.as_ref(), &file(name))? {
+            if let Ok(value) = read_setting(self.host.as_ref(), &file(name))? {
                 set.insert((*name).to_owned(), value);
             }
         }
@@ -412,19 +419,19 @@ fn family(version: IpVersion) -> &'static str {
     }
 }
 
-/// A setting of the kernel, which is a number; `None` where it has no such setting.
-fn read_setting(host: &dyn Host, file: &str) -> Result<Option<String>, LabError> {
+/// A setting of the kernel, which is a number; or why it has no such setting.
+fn read_setting(host: &dyn Host, file: &str) -> Result<Result<String, HostError>, LabError> {
     match host.read(file) {
         Ok(bytes) => {
             let text = String::from_utf8_lossy(&bytes).trim().to_owned();
             // it is written back some day, by a shell
             match text.parse::<i64>() {
-                Ok(_) => Ok(Some(text)),
+                Ok(_) => Ok(Ok(text)),
                 Err(_) => Err(not_understood(host, &format!("read {file}"), &text)),
             }
         }
         Err(error) => match error.failure {
-            Failure::File(_) => Ok(None),
+            Failure::File(_) => Ok(Err(error)),
             _ => Err(error.into()),
         },
     }
@@ -438,6 +445,14 @@ fn not_understood(host: &dyn Host, what: &str, said: &str) -> LabError {
         host.name(),
         said.escape_debug()
     ))
+}
+
+/// What is told of a setting that the kernel does not have.
+fn not_set(error: &HostError) -> String {
+    match &error.failure {
+        Failure::File(why) => format!("not set: {why}"),
+        _ => format!("not set: {error}"),
+    }
 }
 
 /// Could none of the settings of this kind be set? The kernel has not that protocol then.
