@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
+use crate::run::Control;
 
 /// What a scripted host is called that has no other name.
 pub(crate) const NAME: &str = "router1";
@@ -34,6 +35,8 @@ pub(crate) struct Scripted {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     fails: Option<(usize, Fails)>,
+    /// Somebody stops the run just then.
+    stops: Option<(usize, Control)>,
     so_far: Mutex<SoFar>,
 }
 
@@ -54,6 +57,14 @@ impl Faults {
         }
     }
 
+    /// Nobody fails, but who is asked for the `at`th time is asked in a run that is stopped meanwhile.
+    pub fn stopping(at: usize, control: &Control) -> Faults {
+        Faults {
+            stops: Some((at, control.clone())),
+            ..Faults::default()
+        }
+    }
+
     /// What all hosts were asked so far: the name of the host, and what.
     pub fn asked(&self) -> Vec<(String, String)> {
         let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,6 +76,9 @@ impl Faults {
         let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         let number = so_far.asked.len();
         so_far.asked.push((host.to_owned(), what.to_owned()));
+        if let Some((_, control)) = self.stops.as_ref().filter(|(at, _)| *at == number) {
+            control.stop();
+        }
         if so_far.lost.contains(host) {
             return Some(Fails::Lost);
         }

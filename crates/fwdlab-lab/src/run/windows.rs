@@ -179,9 +179,14 @@ impl Running<'_> {
                 Err(error) => {
                     trials.standing = None;
                     let (case, control) = case_of(turn, &campaign.cases);
-                    if !control {
-                        let failures = &mut trials.failures;
-                        failures.insert((case, turn.iteration), error.to_string());
+                    let failures = &mut trials.failures;
+                    match control {
+                        false => drop(failures.insert((case, turn.iteration), error.to_string())),
+                        // it is of no test case that could tell why it is missing
+                        true => run.warn(format!(
+                            "the A/A control has no result in iteration {}: {error}",
+                            turn.iteration
+                        ))?,
                     }
                 }
             }
