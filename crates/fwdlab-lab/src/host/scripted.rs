@@ -71,6 +71,18 @@ impl Faults {
         so_far.asked.clone()
     }
 
+    /// Something of a host is asked that is no command.
+    ///
+    /// # Errors
+    /// It fails now; with an answer that nobody understands it does not.
+    pub fn fail(&self, host: &str, what: &str) -> Result<(), HostError> {
+        let failure = match self.of(host, what) {
+            None | Some(Fails::Garbage) => return Ok(()),
+            Some(how) => how.failure(what),
+        };
+        Err(HostError::new(host, what, failure))
+    }
+
     /// A host is asked; how it fails.
     fn of(&self, host: &str, what: &str) -> Option<Fails> {
         let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,6 +132,27 @@ impl Fails {
         Fails::Garbage,
         Fails::File,
     ];
+
+    /// What comes of a program that fails so.
+    fn failure(self, program: &str) -> Failure {
+        let exit = |status: &str, said: &str| Failure::Exit {
+            status: status.into(),
+            said: said.into(),
+        };
+        match self {
+            Fails::Refused => Failure::Refused("Permission denied".into()),
+            Fails::Missing => Failure::Missing {
+                program: program.to_owned(),
+            },
+            Fails::Exit | Fails::Garbage => exit("exit status: 2", "it went wrong\n"),
+            Fails::TimedOut => Failure::TimedOut {
+                after: Duration::from_secs(60),
+                said: String::new(),
+            },
+            Fails::Lost => Failure::Lost("Connection reset by peer".into()),
+            Fails::File => exit("exit status: 1", NO_FILE),
+        }
+    }
 
     /// What an error says of it, and what it says to do next.
     pub fn words(self) -> [&'static str; 2] {
@@ -201,43 +234,21 @@ impl Scripted {
         let Some(how) = self.faults.of(&self.name, what) else {
             return Ok((self.answers)(what, text));
         };
-        let failure = match how {
-            Fails::Garbage => {
-                (self.answers)(what, text);
-                return Ok(GARBAGE.into());
-            }
-            Fails::Refused => Failure::Refused("Permission denied".into()),
-            Fails::File if is_file => Failure::File(NO_FILE.into()),
-            Fails::File => Failure::Exit {
-                status: "exit status: 1".into(),
-                said: NO_FILE.into(),
-            },
-            Fails::Missing => Failure::Missing {
-                program: command.program().to_owned(),
-            },
-            Fails::Exit => {
+        match how {
+            Fails::Exit if what.ends_with("-batch -") => {
                 let lines: Vec<&str> = text.lines().collect();
-                if what.ends_with("-batch -") {
-                    (self.answers)(what, &lines[..lines.len() / 2].join("\n"));
-                }
-                Failure::Exit {
-                    status: "exit status: 2".into(),
-                    said: "it went wrong\n".into(),
-                }
+                (self.answers)(what, &lines[..lines.len() / 2].join("\n"));
             }
-            Fails::TimedOut => {
-                (self.answers)(what, text);
-                Failure::TimedOut {
-                    after: Duration::from_secs(60),
-                    said: String::new(),
-                }
-            }
-            Fails::Lost => {
-                if !was_lost {
-                    (self.answers)(what, text);
-                }
-                Failure::Lost("Connection reset by peer".into())
-            }
+            Fails::Garbage | Fails::TimedOut => drop((self.answers)(what, text)),
+            Fails::Lost if !was_lost => drop((self.answers)(what, text)),
+            _ => {}
+        }
+        if how == Fails::Garbage {
+            return Ok(GARBAGE.into());
+        }
+        let failure = match how {
+            Fails::File if is_file => Failure::File(NO_FILE.into()),
+            how => how.failure(command.program()),
         };
         Err(HostError::new(&self.name, what, failure))
     }

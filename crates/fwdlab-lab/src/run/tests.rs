@@ -366,12 +366,12 @@ struct Tried {
 /// Has something made again and again, with failures at everything that any host is asked: each of the first kinds at the first command, of
 /// the next at the next, and of the first again.
 fn fail_everywhere(
-    routers: usize,
+    scene: impl Fn(Faults) -> Scene,
     kinds: &[&[Fails]],
     make: impl Fn(&Scene) -> Made,
     check: impl Fn(&Measured) -> Checked,
 ) -> Tried {
-    let whole = Scene::new(routers, Faults::default());
+    let whole = scene(Faults::default());
     let made = make(&whole);
     let (_, wrong) = check(made.result.as_ref().unwrap());
     assert!(wrong.is_empty(), "{wrong:?}");
@@ -383,7 +383,7 @@ fn fail_everywhere(
     };
     for at in 0..tried.asked {
         for &how in kinds[at % kinds.len()] {
-            let scene = Scene::new(routers, Faults::at(at, how));
+            let scene = scene(Faults::at(at, how));
             let made = make(&scene);
             let Some(failed) = scene.faults.asked().get(at).cloned() else {
                 continue;
@@ -430,7 +430,12 @@ fn check_campaign(measured: &Measured) -> Checked {
 #[test]
 fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
     let make = |scene: &Scene| campaign(scene, RULES);
-    let tried = fail_everywhere(1, &[&Fails::ALL], make, check_campaign);
+    let tried = fail_everywhere(
+        |faults| Scene::new(1, faults),
+        &[&Fails::ALL],
+        make,
+        check_campaign,
+    );
     // what no figure needs does no harm, and what fails one test case leaves the other its own
     for figures in [4, 8] {
         let of = tried.figures.get(&figures).copied().unwrap_or(0);
@@ -450,7 +455,12 @@ const SOME: [&[Fails]; 3] = [&[Fails::Exit], &[Fails::Lost], &[Fails::Garbage]];
 
 #[test]
 fn whatever_fails_wherever_in_a_search_is_told_and_no_figure_is_wrong() {
-    fail_everywhere(1, &SOME, throughput, check_throughput);
+    fail_everywhere(
+        |faults| Scene::new(1, faults),
+        &SOME,
+        throughput,
+        check_throughput,
+    );
 }
 
 fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
@@ -470,7 +480,12 @@ fn whatever_fails_wherever_in_quick_is_told_and_no_figure_is_wrong() {
         let (figures, wrong): (Vec<_>, Vec<_>) = found.unzip();
         (figures.iter().sum(), wrong.concat())
     };
-    fail_everywhere(1, &SOME, |scene| quick(scene, Vec::new()), check_rates);
+    fail_everywhere(
+        |faults| Scene::new(1, faults),
+        &SOME,
+        |scene| quick(scene, Vec::new()),
+        check_rates,
+    );
 }
 
 /// The plain DUT, the control and a configuration beside each other, built anew for every rebuild.
@@ -493,7 +508,12 @@ fn whatever_fails_wherever_in_a_comparison_is_told_and_no_figure_is_wrong() {
         (figures.iter().sum(), wrong.concat())
     };
     let make = |scene: &Scene| quick(scene, vec![nat()]);
-    fail_everywhere(3, &SOME, make, check_difference);
+    fail_everywhere(
+        |faults| Scene::new(3, faults),
+        &SOME,
+        make,
+        check_difference,
+    );
 }
 
 /// A campaign by windows: every iteration is one long trial.
@@ -513,7 +533,7 @@ for = "100ms"
 #[test]
 fn whatever_fails_wherever_in_a_campaign_by_windows_is_told_and_no_figure_is_wrong() {
     let make = |scene: &Scene| campaign(scene, WINDOWS);
-    fail_everywhere(1, &SOME, make, check_campaign);
+    fail_everywhere(|faults| Scene::new(1, faults), &SOME, make, check_campaign);
 }
 
 /// A campaign by slices: the plain DUT, the control, and two DUTs beside each other, one for each value.
@@ -536,7 +556,7 @@ values = [0, 100]
 #[test]
 fn whatever_fails_wherever_in_a_campaign_by_slices_is_told_and_no_figure_is_wrong() {
     let make = |scene: &Scene| campaign(scene, SLICES);
-    fail_everywhere(4, &SOME, make, check_campaign);
+    fail_everywhere(|faults| Scene::new(4, faults), &SOME, make, check_campaign);
 }
 
 /// Stopped while anything is asked: that is the end, without a failure and with nothing left.
@@ -567,4 +587,16 @@ fn a_campaign_that_is_stopped_anywhere_leaves_nothing() {
         assert_eq!(made.warnings(), ["x"; 0], "{case}");
     }
     assert_eq!(figures_then, 8);
+}
+
+/// The same of a rig behind an agent: whatever it cannot do.
+#[test]
+fn whatever_a_rig_fails_in_is_told_and_no_figure_is_wrong() {
+    let kinds: [&[Fails]; 3] = [&[Fails::Exit], &[Fails::Lost], &[Fails::TimedOut]];
+    let rig = |faults| Scene::with_rig(1, faults);
+    let tried = fail_everywhere(rig, &kinds, |scene| campaign(scene, RULES), check_campaign);
+    assert!(tried.asked > 50, "{}", tried.asked);
+    let of_slices = |scene: &Scene| campaign(scene, SLICES);
+    let rig = |faults| Scene::with_rig(4, faults);
+    fail_everywhere(rig, &kinds, of_slices, check_campaign);
 }

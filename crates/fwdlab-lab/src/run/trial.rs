@@ -462,9 +462,10 @@ impl Bench<'_> {
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        let last = self.tester.stop()?;
+        let last = self.tester.stop();
         let elapsed_s = self.tester.since(began).as_secs_f64();
-        let result = result?;
+        // the first error is the one to report; a rig that is lost cannot be stopped either
+        let (result, last) = (result?, last?);
 
         let Seen {
             mut objections,

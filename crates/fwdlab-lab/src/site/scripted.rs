@@ -52,6 +52,7 @@ const PORTS: [&str; 2] = ["eth0", "eth1"];
 pub(crate) struct Scene {
     pub site: Site,
     pub world: Arc<World>,
+    /// How something fails, and what was asked so far of what may fail: of all hosts, or of the rig.
     pub faults: Arc<Faults>,
     pub registry: Registry,
     /// Where the records are; it goes with this.
@@ -425,9 +426,23 @@ pub(crate) fn folder() -> tempfile::TempDir {
 impl Scene {
     /// A site with so many routers, on which hosts fail as these faults say.
     pub fn new(routers: usize, faults: Faults) -> Scene {
+        Scene::with(routers, faults, Faults::default(), |hosts, _| hosts)
+    }
+
+    /// The same with a rig that fails as these faults say, as one behind an agent would.
+    pub fn with_rig(routers: usize, faults: Faults) -> Scene {
+        Scene::with(routers, Faults::default(), faults, |_, rig| rig)
+    }
+
+    fn with(
+        routers: usize,
+        hosts: Faults,
+        rig: Faults,
+        which: fn(Arc<Faults>, Arc<Faults>) -> Arc<Faults>,
+    ) -> Scene {
         let folder = folder();
         let registry = Registry::at(folder.path().join("labs")).expect("a folder in it");
-        let faults = Arc::new(faults);
+        let (faults, rig) = (Arc::new(hosts), Arc::new(rig));
         let world = Arc::new(World {
             began: Instant::now(),
             state: Mutex::new(State {
@@ -446,12 +461,13 @@ impl Scene {
         let builder = Rack {
             hosts: Hosts::new(&world, routers, &faults),
             world: world.clone(),
+            rig: rig.clone(),
             registry: registry.clone(),
         };
         Scene {
             site: Site(Arc::new(builder)),
             world,
-            faults,
+            faults: which(faults, rig),
             registry,
             _folder: folder,
         }
@@ -505,6 +521,8 @@ impl Hosts {
 struct Rack {
     hosts: Hosts,
     world: Arc<World>,
+    /// How its rigs fail.
+    rig: Arc<Faults>,
     registry: Registry,
 }
 
@@ -566,7 +584,7 @@ impl Builder for Rack {
     }
 
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
-        let mut rig = Arithmetic(self.world.clone());
+        let mut rig = Arithmetic(self.world.clone(), self.rig.clone());
         for path in 0..bed.ways() {
             let Some(stream) = &choice.prove else { break };
             let Proof { sent, received } = rig.prove(path, stream, 10)?;
@@ -589,7 +607,14 @@ impl Builder for Rack {
 
 /// A rig whose frames are counted and never sent.
 #[derive(Debug)]
-struct Arithmetic(Arc<World>);
+struct Arithmetic(Arc<World>, Arc<Faults>);
+
+impl Arithmetic {
+    /// It is asked for something, and may fail.
+    fn ask(&self, what: &str) -> Result<(), LabError> {
+        Ok(self.1.fail(TESTER, what)?)
+    }
+}
 
 impl Rig for Arithmetic {
     fn names(&self) -> (&'static str, &'static str) {
@@ -597,6 +622,7 @@ impl Rig for Arithmetic {
     }
 
     fn prove(&mut self, path: usize, _: &Stream, frames: u64) -> Result<Proof, LabError> {
+        self.ask("prove a path")?;
         let mut state = self.0.state();
         let router = &mut state.routers[path];
         let received = if router.forwards() { frames } else { 0 };
@@ -613,6 +639,7 @@ impl Rig for Arithmetic {
             matches!(frames, Frames::Stream(_)) && plan.is_none(),
             "not simulated"
         );
+        self.ask("arm a trial")?;
         let mut state = self.0.state();
         let routers = state.routers.len();
         (state.sent, state.received) = (vec![0; routers], vec![0; routers]);
@@ -626,6 +653,7 @@ impl Rig for Arithmetic {
     }
 
     fn start(&mut self, schedule: Schedule) -> Result<(), LabError> {
+        self.ask("start a trial")?;
         let mut state = self.0.state();
         state.trials += 1;
         state.flow = Some(Flow {
@@ -641,6 +669,7 @@ impl Rig for Arithmetic {
     }
 
     fn select(&mut self, path: usize) -> Result<(), LabError> {
+        self.ask("select a path")?;
         if let Some(flow) = &mut self.0.state().flow {
             flow.path = path;
         }
@@ -648,6 +677,7 @@ impl Rig for Arithmetic {
     }
 
     fn renew(&mut self) -> Result<Duration, LabError> {
+        self.ask("renew memory")?;
         Ok(Duration::ZERO)
     }
 
@@ -658,6 +688,7 @@ impl Rig for Arithmetic {
     }
 
     fn read(&mut self) -> Result<Reading, LabError> {
+        self.ask("read counters")?;
         let state = self.0.state();
         Ok(Reading {
             at_ns: 1_000_000_000 + state.now.as_nanos() as u64,
@@ -671,6 +702,7 @@ impl Rig for Arithmetic {
     }
 
     fn stop(&mut self) -> Result<Reading, LabError> {
+        self.ask("stop a trial")?;
         if let Some(flow) = &mut self.0.state().flow {
             flow.ended = true;
         }
@@ -678,6 +710,7 @@ impl Rig for Arithmetic {
     }
 
     fn receive_counts(&mut self, path: usize) -> Result<ReceiveCounts, LabError> {
+        self.ask("count received frames")?;
         Ok(ReceiveCounts {
             received: self.0.state().received[path],
             ..ReceiveCounts::default()
