@@ -4,6 +4,7 @@
 //! The routers outlive their beds, and their capacity follows from what is set on them: what is not taken back, or not set as it was told,
 //! shows in figures. See [`crate::site::scripted`].
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use fwdlab_measure::machine::{Asked, Series};
@@ -108,9 +109,10 @@ fn stoppable(scene: &Scene, text: &str, control: &Control) -> Made {
         seed: 7,
         command_line: Vec::new(),
     };
-    let folder = Path::new(".");
+    let folder = folder();
+    std::fs::write(folder.path().join("nat.nft"), "add table ip nat\n").unwrap();
     let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
-    let parameters = campaign::Parameters::new(campaign, folder, host, &nothing).unwrap();
+    let parameters = campaign::Parameters::new(campaign, folder.path(), host, &nothing).unwrap();
     carried_out(|runs, listener| campaign::start(&parameters, runs, control, listener))
 }
 
@@ -185,13 +187,13 @@ fn throughput_finds_the_capacity_of_the_scripted_dut() {
     assert!(scene.world.elapsed() > Duration::from_secs(10));
 }
 
-/// Two configurations, and rules that are swept on each.
+/// Two configurations, one of them a file that is put there, and rules that are swept on each.
 const RULES: &str = r#"
 campaign = "rules"
 iterations = 1
 order = "grouped"
 [configuration]
-nat = "nft add table ip nat"
+nat = "nat.nft"
 [matrix]
 configuration = ["plain", "nat"]
 size = 64
@@ -354,13 +356,18 @@ fn missing_words(said: &str, how: Fails, (host, what): &(String, String)) -> Vec
 
 /// What came of every failure.
 struct Tried {
-    /// How many commands there are that may fail.
+    /// How many commands there are that may fail, and of what kinds: their first words.
     asked: usize,
+    of: BTreeSet<String>,
     amiss: Vec<String>,
     /// How often so many figures were found.
     figures: BTreeMap<usize, usize>,
     /// What the first failed that still ended the run as a whole, by its number; the last of them.
     ended_last: usize,
+}
+
+fn first_word((_, what): &(String, String)) -> Option<String> {
+    what.split_whitespace().next().map(str::to_owned)
 }
 
 /// Has something made again and again, with failures at everything that any host is asked: each of the first kinds at the first command, of
@@ -377,6 +384,7 @@ fn fail_everywhere(
     assert!(wrong.is_empty(), "{wrong:?}");
     let mut tried = Tried {
         asked: whole.faults.asked().len(),
+        of: whole.faults.asked().iter().filter_map(first_word).collect(),
         amiss: Vec::new(),
         figures: BTreeMap::new(),
         ended_last: 0,
@@ -441,6 +449,11 @@ fn whatever_fails_wherever_in_a_campaign_is_told_and_no_figure_is_wrong() {
         let of = tried.figures.get(&figures).copied().unwrap_or(0);
         assert!(of > 50, "{:?}", tried.figures);
     }
+    assert!(
+        tried.of.contains("put") && tried.of.contains("write"),
+        "{:?}",
+        tried.of
+    );
     // only without a first bed is there nothing to go on with
     assert!(
         tried.asked > 100 && tried.ended_last < 40,

@@ -256,7 +256,8 @@ impl Router {
                 String::new()
             }
             ["nft", "list", "table", "inet", name] => self.tables.get(*name).cloned()?,
-            ["nft", "add", ..] => {
+            ["put", _] => String::new(),
+            ["nft", "add", ..] | ["exec", "nft", "-f", _] => {
                 self.applied.insert(command.to_owned());
                 String::new()
             }
