@@ -8,9 +8,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use fwdlab_measure::machine::{Asked, Series};
-use fwdlab_model::campaign::{Campaign, Procedure, Rfc2544};
-use fwdlab_model::campaign_outcome::CaseOutcome;
+use fwdlab_model::campaign::value::Period;
+use fwdlab_model::campaign::{Bed, Campaign, Case, Maxfwd, Order, Paired, Procedure, Rfc2544};
+use fwdlab_model::file::Origin;
 use fwdlab_model::outcome::Found;
+use fwdlab_model::test_case::TestCase;
+use fwdlab_model::variant::Variant;
 
 use super::*;
 use crate::host::scripted::{Fails, Faults};
@@ -25,16 +28,11 @@ fn common(scene: &Scene) -> Parameters {
     let size = FrameSize::MIN;
     Parameters {
         streams: vec![Stream::new(IpVersion::Ipv4, size, 10).unwrap()],
-        iterations: 2,
         traffic: traffic::Traffic::default(),
-        trial: Duration::from_millis(200),
         load: None,
         line: None,
         configuration: None,
         unconfined: false,
-        versus: Vec::new(),
-        rebuilds: 2,
-        total: Duration::from_secs(2),
         engine: None,
         site: scene.site.clone(),
         placement: placement(),
@@ -70,9 +68,10 @@ impl Made {
             .collect()
     }
 
-    fn cases(&self) -> &[CaseOutcome] {
+    fn cases(&self) -> &[TestCase] {
         let measured = self.result.as_ref().expect("it was carried out");
-        &measured.summary.as_ref().expect("it was summed up").cases
+        let summary = measured.summary.as_ref();
+        &summary.expect("it was summed up").test_cases
     }
 }
 
@@ -161,7 +160,7 @@ fn check(what: &str, found: Option<f64>, right: f64, more_or_less: f64) -> Check
 
 fn check_throughput(measured: &Measured) -> Checked {
     let summary = measured.summary.as_ref().unwrap();
-    match summary.outcomes.first().map(|outcome| &outcome.found) {
+    match summary.outcomes().next().map(|outcome| &outcome.found) {
         Some(Found::Throughput(found)) => {
             let right = capacity_pps(1, 0);
             check("throughput", found.throughput_pps, right, 0.005)
@@ -209,7 +208,7 @@ runs = 1
 "#;
 
 /// Is what was found of a sweep over rules what the routers can do? How many values have a figure, and which figures are wrong.
-fn check_rules(case: &CaseOutcome) -> Checked {
+fn check_rules(case: &TestCase) -> Checked {
     let configurations = usize::from(case.case.configuration == "nat");
     let good = case.iterations.iter().filter(|i| i.failure.is_none());
     let (mut figures, mut wrong) = (0, Vec::new());
@@ -429,7 +428,7 @@ fn fail_everywhere(
 
 /// The same of all test cases of a campaign.
 fn check_campaign(measured: &Measured) -> Checked {
-    let cases = measured.summary.iter().flat_map(|s| &s.cases);
+    let cases = measured.summary.iter().flat_map(|s| &s.test_cases);
     let (figures, wrong): (Vec<_>, Vec<_>) = cases.map(check_rules).unzip();
     (figures.iter().sum(), wrong.concat())
 }
@@ -476,20 +475,61 @@ fn whatever_fails_wherever_in_a_search_is_told_and_no_figure_is_wrong() {
     );
 }
 
+/// What `fwdlab quick` does, and with a configuration what it does with `--vs`.
 fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
-    let parameters = Parameters {
-        versus,
-        ..common(scene)
+    let is_comparison = !versus.is_empty();
+    let campaign = Campaign {
+        name: "quick".into(),
+        about: String::new(),
+        iterations: 2,
+        order: Order::Interleaved,
+        seed: None,
+        bed: Bed::default(),
+        configurations: BTreeMap::new(),
+        cases: vec![Case {
+            configuration: match is_comparison {
+                true => NAT.into(),
+                false => "plain".into(),
+            },
+            stream: common(scene).streams.remove(0),
+            variant: Variant::default(),
+        }],
+        procedure: match is_comparison {
+            true => Procedure::Paired(Paired::default()),
+            false => Procedure::Maxfwd(Maxfwd {
+                duration: Period(Duration::from_millis(200)),
+                ..Maxfwd::default()
+            }),
+        },
+        sweep: None,
+        origin: Origin::default(),
     };
+    let command = campaign::Command {
+        kind: "quick",
+        total: is_comparison.then_some(Duration::from_secs(6)),
+        ..campaign::Command::default()
+    };
+    let host = campaign::Host {
+        site: scene.site.clone(),
+        placement: placement(),
+        privileged: false,
+        unconfined: false,
+        seed: 7,
+        command_line: Vec::new(),
+    };
+    let parameters = campaign::Parameters::of_command(campaign, versus, command, host).unwrap();
     let control = Control::default();
-    carried_out(|runs, listener| start(&parameters, runs, &control, listener))
+    carried_out(|runs, listener| campaign::start(&parameters, runs, &control, listener))
 }
 
 #[test]
 fn whatever_fails_wherever_in_quick_is_told_and_no_figure_is_wrong() {
     let check_rates = |measured: &Measured| {
         let cases = measured.summary.iter().flat_map(|s| &s.test_cases);
-        let found = cases.map(|case| check("rate", case.forwarding_rate_pps, 1e6, 0.01));
+        let found = cases.map(|case| {
+            let rate = case.forwarding_rate().map(|figure| figure.median);
+            check("rate", rate, 1e6, 0.01)
+        });
         let (figures, wrong): (Vec<_>, Vec<_>) = found.unzip();
         (figures.iter().sum(), wrong.concat())
     };
@@ -512,12 +552,13 @@ fn whatever_fails_wherever_in_a_comparison_is_told_and_no_figure_is_wrong() {
                 .map(|percent| 1.0 + percent / 100.0);
             check(&comparison.configuration, ratio, right, 0.01)
         };
-        let (control, nat) = (summary.control.as_ref().unwrap(), &summary.comparisons[0]);
-        let found = [
-            of(control, 1.0),
-            of(nat, capacity_pps(1, 0) / capacity_pps(0, 0)),
-        ];
-        let (figures, wrong): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let control = summary.control.iter().map(|control| of(control, 1.0));
+        let right = capacity_pps(1, 0) / capacity_pps(0, 0);
+        let found = summary
+            .comparisons()
+            .map(|nat| of(nat, right))
+            .chain(control);
+        let (figures, wrong): (Vec<_>, Vec<_>) = found.unzip();
         (figures.iter().sum(), wrong.concat())
     };
     let make = |scene: &Scene| quick(scene, vec![nat()]);
