@@ -12,7 +12,6 @@ use fwdlab_engine::sim::{self, Dut, Simulation};
 use fwdlab_engine::traffic::Kind;
 use fwdlab_engine::{Histogram, LoadPlan};
 use fwdlab_measure::conservation::{balance, objections};
-use fwdlab_measure::gate::Gate;
 use fwdlab_measure::meters::Meters;
 use fwdlab_model::latency::Bucket;
 use fwdlab_model::loss::{Counters, Stage};
@@ -180,61 +179,6 @@ impl Device for Simulated<'_> {
     fn names(&self) -> (&'static str, &'static str) {
         (sim::NAME, sim::NAME)
     }
-}
-
-/// Tells that the run starts, and has `work` done with a simulated DUT.
-pub(super) fn on_simulation<'a>(
-    dut: &Dut,
-    traffic: &Traffic,
-    steps: u32,
-    control: &Control,
-    run: &mut Run<'a>,
-    work: impl FnOnce(&mut Simulated<'_>, &mut Run<'a>) -> Result<(), LabError>,
-) -> Result<(), LabError> {
-    run.info.facts.engine = format!("sim: {dut}");
-    run.info.facts.driver = None;
-    run.started(steps, Duration::ZERO)?;
-    let mut device = Simulated {
-        simulation: Simulation::new(dut.clone()),
-        traffic,
-        variant: Variant::default(),
-        control,
-        swept: None,
-        meters: Meters::default(),
-    };
-    work(&mut device, run)
-}
-
-/// Tells that the run starts, erects the test bed, configures the DUT, and has `work` done with it.
-pub(super) fn on_bed<'a>(
-    common: &super::Parameters,
-    (steps, time): (u32, Duration),
-    control: &Control,
-    run: &mut Run<'a>,
-    work: impl FnOnce(&mut Real<'_>, Option<Gate>, &mut Run<'a>) -> Result<(), LabError>,
-) -> Result<(), LabError> {
-    run.started(steps, time)?;
-    let gate = Gate::calibrate(&super::windows::calibrate(common, &mut run.info.facts));
-    let (bed, routes) = erect(common)?;
-    if !routes.is_empty() {
-        run.info.facts.placement.insert("routes".into(), routes);
-    }
-    let (mut tester, words) = open_tester(&bed, common)?;
-    run.bed_ready(&bed, &words)?;
-    if let Some(configuration) = &common.configuration {
-        let stream = &common.streams[0];
-        configure(
-            &bed,
-            0,
-            tester.as_mut(),
-            stream,
-            configuration,
-            control,
-            run,
-        )?;
-    }
-    let mut device = Real::new(bed, tester, common, control);
-    work(&mut device, gate, run)
 }
 
 /// Erects a test bed for what is offered, before the DUT is configured, and the same in all series. Returns the routes, too, that the

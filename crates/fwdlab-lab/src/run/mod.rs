@@ -1,11 +1,10 @@
 //! Running procedures on the embedded test bed or on a simulated DUT: what all measuring commands do.
 //!
-//! A [`campaign`] is a plan of test cases, and a command that measures by windows or slices is a campaign without a file: [`windows`] measures
+//! A [`plan`] says what is measured, whether a file or a command asks, and [`campaign`] carries it out: [`windows`] measures
 //! the maximum forwarding rate, [`slices`] compares configurations, a [`course`] follows any other procedure, all on the same beds. They
-//! build beds, ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. [`procedure`] carries out
-//! one procedure for a command. Start with [`campaign::start`].
+//! build beds, ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. What a command asks of
+//! one procedure is a [`suite`]. Start with [`plan::Plan`] and [`campaign::start`].
 
-pub mod again;
 pub mod campaign;
 mod course;
 mod device;
@@ -13,12 +12,14 @@ mod largest;
 pub mod manage;
 mod modify;
 mod paired;
-pub mod procedure;
+pub mod plan;
 mod slices;
+pub mod suite;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
 mod trial;
+pub mod verify;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -181,17 +182,7 @@ fn carry_out<'a>(
 }
 
 impl<'a> Run<'a> {
-    fn open(
-        parameters: &Parameters,
-        kind: &str,
-        values: BTreeMap<String, serde_json::Value>,
-        runs: &Path,
-        listener: &'a mut dyn FnMut(&Event),
-    ) -> Result<Run<'a>, LabError> {
-        Run::named(parameters, kind, kind, values, runs, listener)
-    }
-
-    /// A run whose id has another name than its kind.
+    /// Makes its directory, with this name in its id.
     fn named(
         parameters: &Parameters,
         name: &str,

@@ -19,8 +19,9 @@ use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
-use super::campaign::{Parameters, Running};
+use super::campaign::Running;
 use super::paired::{Beside, CONTROLS, Row};
+use super::plan::Plan;
 use super::trial::block;
 use super::{Measured, Run};
 use crate::dut::sweep::Swept;
@@ -56,7 +57,7 @@ pub(super) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
 }
 
 /// Says what slices cannot measure.
-pub(super) fn check(parameters: &Parameters, p: &campaign::Paired) -> Result<(), FileError> {
+pub(super) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileError> {
     let campaign = parameters.campaign();
     let wrong = |way: &[&str], why: String| Err(campaign.error(way, why));
     if campaign.is_simulated() {
@@ -90,11 +91,7 @@ pub(super) fn check(parameters: &Parameters, p: &campaign::Paired) -> Result<(),
 }
 
 /// What one rebuild of a row takes: trials, and time.
-pub(super) fn estimate(
-    parameters: &Parameters,
-    p: &campaign::Paired,
-    row: &[usize],
-) -> (u32, Duration) {
+pub(super) fn estimate(parameters: &Plan, p: &campaign::Paired, row: &[usize]) -> (u32, Duration) {
     let campaign = parameters.campaign();
     if let Some(total) = parameters.total() {
         return (1, total / campaign.iterations);
@@ -110,7 +107,7 @@ fn time(p: &campaign::Paired, duts: u32) -> Duration {
 }
 
 /// A row in words: its test cases.
-pub(super) fn name(parameters: &Parameters, row: &[usize]) -> String {
+pub(super) fn name(parameters: &Plan, row: &[usize]) -> String {
     let cases = &parameters.campaign().cases;
     let names: Vec<String> = row.iter().map(|&at| parameters.id(&cases[at])).collect();
     names.join(", ")
@@ -164,7 +161,7 @@ impl Running<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<Option<Comparison>, LabError> {
-        let parameters = self.parameters;
+        let parameters = self.plan;
         let campaign = parameters.campaign();
         let rows = rows(&campaign.cases);
         let commons: Vec<super::Parameters> = rows
@@ -183,8 +180,8 @@ impl Running<'_> {
             .zip(&commons)
             .map(|(row, common)| stand(parameters, p, row, common))
             .collect();
-        let mut later = self.plan.time;
-        let turns: &[Turn] = &self.plan.turns;
+        let mut later = self.agenda.time;
+        let turns: &[Turn] = &self.agenda.turns;
         let mut budget = parameters.total().map(|total| Budget {
             total,
             began: Instant::now(),
@@ -198,7 +195,7 @@ impl Running<'_> {
             let row = &standing[turn.case];
             let left = budget.as_ref().map_or(later, Budget::left);
             run.tell(self.progress(row, turn.iteration, (done, turns.len()), left))?;
-            later = later.saturating_sub(self.plan.cases[turn.case].1);
+            later = later.saturating_sub(self.agenda.cases[turn.case].1);
             let time = time(p, row.row.duts() as u32);
             let mut slices = |building: Duration| match &mut budget {
                 Some(budget) => budget.share(building, (turns.len() - done) as u32, done == 0),
@@ -247,7 +244,7 @@ impl Running<'_> {
                     measured.rebuilds.push(record);
                     break (result, (!reasons.is_empty()).then_some(reasons));
                 }
-                Err(error) if self.parameters.is_ended_by(&error) => return Err(error),
+                Err(error) if self.plan.is_ended_by(&error) => return Err(error),
                 Err(error) => {
                     let failed = standing.row.failed.take();
                     let left = failed
@@ -265,7 +262,7 @@ impl Running<'_> {
         if failure.is_none() && !standing.is_empty() {
             standing.control.extend(of("control", None, &[(1, None)]));
         }
-        let campaign = self.parameters.campaign();
+        let campaign = self.plan.campaign();
         let parameter = campaign.sweep.as_ref().map(|s| s.parameter.as_str());
         for member in &standing.cases {
             let case = &campaign.cases[member.case];
@@ -286,7 +283,7 @@ impl Running<'_> {
                 },
             };
             run.tell(EventKind::IterationFinished {
-                test_case: self.parameters.id(case),
+                test_case: self.plan.id(case),
                 iteration: Box::new(iteration.clone()),
             })?;
             self.made[member.case].push(iteration);
@@ -322,7 +319,7 @@ impl Running<'_> {
         EventKind::Progress {
             activity: format!(
                 "iteration {iteration} of {}: {} DUTs beside each other",
-                self.parameters.campaign().iterations,
+                self.plan.campaign().iterations,
                 standing.row.duts()
             ),
             done: done as u32,
@@ -376,7 +373,7 @@ fn is_its_own(error: &LabError) -> bool {
 
 /// The row of these test cases, before it is built.
 fn stand<'a>(
-    parameters: &'a Parameters,
+    parameters: &'a Plan,
     p: &'a campaign::Paired,
     row: &[usize],
     common: &'a super::Parameters,

@@ -100,7 +100,7 @@ fn campaign(scene: &Scene, text: &str) -> Made {
 
 fn stoppable(scene: &Scene, text: &str, control: &Control) -> Made {
     let campaign = Campaign::parse("c.toml", text).unwrap();
-    let host = campaign::Host {
+    let host = plan::Host {
         site: scene.site.clone(),
         placement: placement(),
         privileged: false,
@@ -111,8 +111,8 @@ fn stoppable(scene: &Scene, text: &str, control: &Control) -> Made {
     let folder = folder();
     std::fs::write(folder.path().join("nat.nft"), "add table ip nat\n").unwrap();
     let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
-    let parameters = campaign::Parameters::new(campaign, folder.path(), host, &nothing).unwrap();
-    carried_out(|runs, listener| campaign::start(&parameters, runs, control, listener))
+    let plan = plan::Plan::new(campaign, folder.path(), host, &nothing).unwrap();
+    carried_out(|runs, listener| campaign::start(&plan, runs, control, listener))
 }
 
 /// A configuration that costs a frame its time.
@@ -123,15 +123,11 @@ fn nat() -> Configuration {
 }
 
 fn throughput(scene: &Scene) -> Made {
-    let parameters = procedure::Parameters {
+    let suite = suite::Suite {
         common: Parameters {
             configuration: Some(nat()),
             ..common(scene)
         },
-        kind: "throughput",
-        values: BTreeMap::new(),
-        max: None,
-        dut: None,
         asked: Asked {
             procedure: Procedure::Throughput(Rfc2544::default()),
             sweep: None,
@@ -144,8 +140,10 @@ fn throughput(scene: &Scene) -> Made {
             },
         },
     };
+    let values = BTreeMap::new();
+    let plan = plan::Plan::of_suite("throughput", suite, None, None, values);
     let control = Control::default();
-    carried_out(|runs, listener| procedure::start(&parameters, runs, &control, listener))
+    carried_out(|runs, listener| campaign::start(&plan, runs, &control, listener))
 }
 
 /// How many figures there are in what was measured, and which are wrong.
@@ -504,12 +502,12 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
         sweep: None,
         origin: Origin::default(),
     };
-    let command = campaign::Command {
+    let command = plan::Command {
         kind: "quick",
         total: is_comparison.then_some(Duration::from_secs(6)),
-        ..campaign::Command::default()
+        ..plan::Command::default()
     };
-    let host = campaign::Host {
+    let host = plan::Host {
         site: scene.site.clone(),
         placement: placement(),
         privileged: false,
@@ -517,9 +515,9 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
         seed: 7,
         command_line: Vec::new(),
     };
-    let parameters = campaign::Parameters::of_command(campaign, versus, command, host).unwrap();
+    let plan = plan::Plan::of_command(campaign, versus, command, host).unwrap();
     let control = Control::default();
-    carried_out(|runs, listener| campaign::start(&parameters, runs, &control, listener))
+    carried_out(|runs, listener| campaign::start(&plan, runs, &control, listener))
 }
 
 #[test]

@@ -23,8 +23,9 @@ use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Variant;
 
-use super::campaign::{Parameters, Running};
+use super::campaign::Running;
 use super::device::erect;
+use super::plan::Plan;
 use super::trial::{Bench, Counted, Glimpse, Overload};
 use super::{Measured, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
@@ -45,7 +46,7 @@ const CALIBRATION_READINGS: usize = 120;
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Says what windows cannot measure.
-pub(super) fn check(parameters: &Parameters) -> Result<(), FileError> {
+pub(super) fn check(parameters: &Plan) -> Result<(), FileError> {
     let campaign = parameters.campaign();
     if campaign.is_simulated() {
         let why = "windows are chosen by probes of a real machine; on a simulated DUT say forwarding-rate or mrr";
@@ -128,7 +129,7 @@ impl Running<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
-        let campaign = self.parameters.campaign();
+        let campaign = self.plan.campaign();
         let began = Instant::now();
         let mut trials = Trials {
             calibration: calibrate(&self.common_of(p, 0), &mut run.info.facts),
@@ -138,17 +139,17 @@ impl Running<'_> {
             failures: BTreeMap::new(),
             standing: None,
         };
-        let mut turns: VecDeque<Turn> = self.plan.turns.iter().copied().collect();
+        let mut turns: VecDeque<Turn> = self.agenda.turns.iter().copied().collect();
         let (mut done, mut result) = (0, Ok(()));
-        let mut may_repeat = self.parameters.is_command();
+        let mut may_repeat = self.plan.is_command();
         while !self.control.is_stopped() {
             let Some(turn) = turns.pop_front() else {
                 if !std::mem::take(&mut may_repeat) || !self.again_helps(&trials) {
                     break;
                 }
-                let seed = self.parameters.seed() + 1;
+                let seed = self.plan.seed() + 1;
                 let again = sequence(
-                    self.plan.names.len(),
+                    self.agenda.names.len(),
                     campaign.iterations,
                     campaign.order,
                     seed,
@@ -161,18 +162,18 @@ impl Running<'_> {
                     text: format!(
                         "too noisy so far, but doubling the iterations may be enough: {} more trials, about {:.0} s",
                         turns.len(),
-                        self.plan.time.as_secs_f64()
+                        self.agenda.time.as_secs_f64()
                     ),
                 })?;
                 continue;
             };
-            let planned = self.plan.time / self.plan.trials.max(1);
+            let planned = self.agenda.time / self.agenda.trials.max(1);
             let left = left(began.elapsed(), done, planned, turns.len() + 1);
             let steps = (done, done + turns.len() + 1);
             done += 1;
             match self.windows(p, turn, steps, left, &mut trials, run) {
                 Ok(()) | Err(LabError::Interrupted) => {}
-                Err(error) if self.parameters.is_ended_by(&error) => {
+                Err(error) if self.plan.is_ended_by(&error) => {
                     result = Err(error);
                     break;
                 }
@@ -196,10 +197,10 @@ impl Running<'_> {
     }
 
     fn common_of(&self, p: &campaign::Maxfwd, case: usize) -> super::Parameters {
-        let case = &self.parameters.campaign().cases[case];
+        let case = &self.plan.campaign().cases[case];
         super::Parameters {
             load: p.load.map(|load| load.0),
-            ..self.parameters.common(vec![case.stream.clone()], case)
+            ..self.plan.common(vec![case.stream.clone()], case)
         }
     }
 
@@ -213,7 +214,7 @@ impl Running<'_> {
         trials: &mut Trials,
         run: &mut Run<'_>,
     ) -> Result<(), LabError> {
-        let campaign = self.parameters.campaign();
+        let campaign = self.plan.campaign();
         let (case, control) = case_of(turn, &campaign.cases);
         let common = self.common_of(p, case);
         let stream = &common.streams[0];
@@ -263,7 +264,7 @@ impl Running<'_> {
                 .readings
                 .extend(windows.iter().map(|w| w.after.clone()));
             let record = TrialRecord {
-                test_case: self.plan.names[turn.case].clone(),
+                test_case: self.agenda.names[turn.case].clone(),
                 trial: trials.raw.len() as u32 + 1,
                 started_at,
                 variant: variant.clone(),
@@ -296,7 +297,7 @@ impl Running<'_> {
         trials: &mut Trials,
         run: &mut Run<'_>,
     ) -> Result<Standing, LabError> {
-        let case = &self.parameters.campaign().cases[case];
+        let case = &self.plan.campaign().cases[case];
         let wanted = (case.configuration.as_str(), turn.iteration);
         // the old one goes before the new one comes
         let last = trials.standing.take();
@@ -334,11 +335,11 @@ impl Running<'_> {
             .iter()
             .map(|raw| gated(raw.record.clone(), &raw.windows, gate.as_ref()))
             .collect();
-        let cases = self.parameters.campaign().cases.iter().enumerate();
+        let cases = self.plan.campaign().cases.iter().enumerate();
         let cases: Vec<TestCase> = cases
             .map(|(index, case)| {
                 let iterations = self.iterations_of(index, &judged, &trials.failures);
-                self.parameters.summarise(case, iterations)
+                self.plan.summarise(case, iterations)
             })
             .collect();
         trust::again_helps(&cases)
@@ -350,7 +351,7 @@ impl Running<'_> {
         judged: &[TrialRecord],
         failures: &BTreeMap<(usize, u32), String>,
     ) -> Vec<Iteration> {
-        let name = &self.plan.names[case];
+        let name = &self.agenda.names[case];
         let own = judged.iter().filter(|record| record.test_case == *name);
         let mut all = iterations(own);
         for ((of, number), why) in failures {
@@ -377,14 +378,14 @@ impl Running<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
-        let campaign = self.parameters.campaign();
+        let campaign = self.plan.campaign();
         self.gate = of_run(&trials.calibration, &trials.readings);
         let gate = self.gate.as_ref();
         let raw = trials.raw.into_iter();
         measured.trials = raw
             .map(|raw| gated(raw.record, &raw.windows, gate))
             .collect();
-        for (index, name) in self.plan.names[..campaign.cases.len()].iter().enumerate() {
+        for (index, name) in self.agenda.names[..campaign.cases.len()].iter().enumerate() {
             let made = self.iterations_of(index, &measured.trials, &trials.failures);
             for iteration in &made {
                 run.tell(EventKind::IterationFinished {
@@ -394,7 +395,7 @@ impl Running<'_> {
             }
             self.made[index] = made;
         }
-        self.compared = control(&self.plan.names[0], &measured.trials);
+        self.compared = control(&self.agenda.names[0], &measured.trials);
         // the result follows from the trials that are kept
         Ok(run.writer.judged_again(&measured.trials)?)
     }

@@ -8,7 +8,8 @@ use anyhow::Context;
 use clap::Args;
 use fwdlab_lab::bed::Networks;
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::run::campaign::{Host, Parameters, plan, start};
+use fwdlab_lab::run::campaign::start;
+use fwdlab_lab::run::plan::{self, Host, agenda};
 use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
@@ -84,20 +85,20 @@ impl Plan {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let parameters = read(&self.file, self.seed, false)?;
         let campaign = parameters.campaign();
-        let plan = plan(&parameters)?;
+        let agenda = agenda(&parameters)?;
         let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
         if global.json {
-            let turns = plan.turns.iter().map(|turn| {
-                let (trials, time) = plan.cases[turn.case];
+            let turns = agenda.turns.iter().map(|turn| {
+                let (trials, time) = agenda.cases[turn.case];
                 json!({
-                    "test_case": plan.names[turn.case], "iteration": turn.iteration,
+                    "test_case": agenda.names[turn.case], "iteration": turn.iteration,
                     "trials": trials, "estimate_s": time.as_secs_f64(),
                 })
             });
             output::json(&json!({
                 "campaign": campaign.name, "procedure": campaign.procedure.id(), "seed": parameters.seed(),
-                "trials": plan.trials, "estimate_s": plan.time.as_secs_f64(),
-                "turns": turns.collect::<Vec<_>>(), "changes": plan.changes,
+                "trials": agenda.trials, "estimate_s": agenda.time.as_secs_f64(),
+                "turns": turns.collect::<Vec<_>>(), "changes": agenda.changes,
             }))?;
             return Ok(Code::Done);
         }
@@ -115,26 +116,26 @@ impl Plan {
         );
         text += &format!(
             "about {} in {}{}\n\n",
-            counted(plan.trials, "trial"),
-            seconds(plan.time.as_secs_f64().round()),
+            counted(agenda.trials, "trial"),
+            seconds(agenda.time.as_secs_f64().round()),
             match campaign.is_simulated() {
                 true => " of simulated time",
                 false => "",
             }
         );
-        let width = plan.names.iter().map(String::len).max().unwrap_or(0);
-        for turn in &plan.turns {
-            let (trials, time) = plan.cases[turn.case];
+        let width = agenda.names.iter().map(String::len).max().unwrap_or(0);
+        for turn in &agenda.turns {
+            let (trials, time) = agenda.cases[turn.case];
             text += &format!(
                 " {:>4}  {:<width$}  {:>4} trials  ~{}\n",
                 turn.iteration,
-                plan.names[turn.case],
+                agenda.names[turn.case],
                 trials,
                 seconds(time.as_secs_f64().round()),
             );
         }
         text += "\nchanges\n";
-        for change in &plan.changes {
+        for change in &agenda.changes {
             text += &fwdlab_report::table::wrap(change, 100, "  ");
         }
         output::result(&text);
@@ -176,7 +177,7 @@ impl Check {
 }
 
 /// Reads a campaign and what it names.
-fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<Parameters> {
+fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<plan::Plan> {
     let campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
     if seed.is_some() && campaign.seed.is_some() {
         return Err(Usage("the file has a seed: give only one of them".into()).into());
@@ -197,7 +198,7 @@ fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<Para
             &read,
         )
     };
-    Ok(Parameters::new(
+    Ok(plan::Plan::new(
         campaign,
         folder,
         Host {

@@ -6,7 +6,7 @@ use fwdlab_model::campaign::{self, Procedure};
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Plan};
+use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::Code;
 
 const GOALS: &str = "\
@@ -57,11 +57,11 @@ pub struct Ndr {
 impl Ndr {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.plan();
+        let plan = self.measurement();
         self.on.run(global, plan)
     }
 
-    fn plan(&self) -> Plan {
+    fn measurement(&self) -> Measurement {
         let mut goals = self.goals.clone();
         goals.extend(self.goal.iter().cloned());
         let defaults = campaign::Mlrsearch::default();
@@ -82,7 +82,7 @@ impl Ndr {
             ("time_limit_s", search.time_limit.0.as_secs_f64().into()),
             ("waits_s", 0.0.into()),
         ];
-        Plan {
+        Measurement {
             kind: "ndr",
             sizes: self.size.into_iter().collect(),
             values: values
@@ -103,7 +103,7 @@ fn after_help() -> String {
 mod tests {
     use super::*;
     use clap::Parser;
-    use fwdlab_lab::run::procedure::Parameters;
+    use fwdlab_lab::run::plan::Plan;
 
     #[derive(Debug, Parser)]
     struct Only {
@@ -111,10 +111,10 @@ mod tests {
         ndr: Ndr,
     }
 
-    fn parameters(arguments: &[&str]) -> anyhow::Result<Parameters> {
+    fn parameters(arguments: &[&str]) -> anyhow::Result<Plan> {
         let line = std::iter::once("ndr").chain(arguments.iter().copied());
         let ndr = Only::try_parse_from(line)?.ndr;
-        ndr.on.parameters(ndr.plan(), true)
+        ndr.on.plan(ndr.measurement(), true)
     }
 
     #[test]
@@ -134,13 +134,14 @@ mod tests {
             "7",
         ])
         .unwrap();
-        let Procedure::Mlrsearch(search) = &p.asked.procedure else {
-            panic!("{:?}", p.asked.procedure);
+        let campaign = p.campaign();
+        let Procedure::Mlrsearch(search) = &campaign.procedure else {
+            panic!("{:?}", campaign.procedure);
         };
         assert_eq!(search.goals, ["pdr;final=2s", "loss=1%"]);
-        assert_eq!((search.min.to_string(), p.max), ("10000".into(), None));
-        assert_eq!(p.dut.unwrap().seed, 7);
-        assert_eq!(p.common.streams.len(), 1);
+        assert_eq!(search.min.to_string(), "10000");
+        assert_eq!((campaign.bed.max, p.dut().unwrap().seed), (None, 7));
+        assert_eq!(campaign.cases.len(), 1);
     }
 
     #[test]

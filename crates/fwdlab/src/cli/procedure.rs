@@ -10,7 +10,9 @@ use fwdlab_engine::Mode;
 use fwdlab_engine::sim::Dut;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::run::procedure::{Parameters, check, start};
+use fwdlab_lab::run::campaign::start;
+use fwdlab_lab::run::plan::Plan;
+use fwdlab_lab::run::suite::Suite;
 use fwdlab_lab::run::traffic::Traffic;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
@@ -70,7 +72,7 @@ pub struct Arrangement {
 }
 
 /// What a command measures.
-pub(super) struct Plan {
+pub(super) struct Measurement {
     /// Kind of the run.
     pub kind: &'static str,
     /// Frame sizes; none is the smallest of the IP version.
@@ -92,17 +94,17 @@ impl Arrangement {
         self.engine != Mode::XdpLive.name()
     }
 
-    /// Carries the plan out.
-    pub fn run(&self, global: &Global, plan: Plan) -> anyhow::Result<Code> {
+    /// Measures it.
+    pub fn run(&self, global: &Global, wanted: Measurement) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
-        let parameters = self.parameters(plan, privileged)?;
-        if !privileged && parameters.dut.is_none() {
+        let plan = self.plan(wanted, privileged)?;
+        if !privileged && plan.dut().is_none() {
             user_namespace::enter()?;
         }
         run::carry_out(
             global,
             0,
-            |runs, control, listener| start(&parameters, runs, control, listener),
+            |runs, control, listener| start(&plan, runs, control, listener),
             |outcome| {
                 let result = fwdlab_report::text::quick(outcome.info, outcome.summary);
                 match self.explain {
@@ -116,42 +118,37 @@ impl Arrangement {
     }
 
     /// Everything that is wrong with the question is told here, before a run is made.
-    pub fn parameters(&self, plan: Plan, privileged: bool) -> anyhow::Result<Parameters> {
+    pub fn plan(&self, wanted: Measurement, privileged: bool) -> anyhow::Result<Plan> {
         let dut = self.dut()?;
         let line = self.line(dut.as_ref());
         let traffic = self.traffic.traffic(dut.is_some(), line)?;
-        let bursts = sends_bursts(&plan.procedure);
+        let bursts = sends_bursts(&wanted.procedure);
         if bursts && traffic.variants.iter().any(Variant::has_own_times) {
             return Err(Usage(
                 "--burst: profiles and broadcasts have their own timing; measure bursts without them".into(),
             )
             .into());
         }
-        let mut common = self.common(&plan.sizes, traffic, dut.as_ref(), privileged)?;
+        let mut common = self.common(&wanted.sizes, traffic, dut.as_ref(), privileged)?;
         if bursts && common.engine.is_none() {
             common.engine = Some(Mode::AfPacket);
         }
-        let max = self.max().or_else(|| plan.procedure.load());
-        let parameters = Parameters {
-            kind: plan.kind,
-            values: plan.values,
-            max,
-            asked: Asked {
-                procedure: plan.procedure,
-                sweep: None,
-                simulated: dut.is_some(),
-                seed: self.seed.unwrap_or(0),
-                series: Series {
-                    of_profile: self.traffic.has_profile(),
-                    both_directions: self.traffic.both_directions(),
-                    single_and_random: self.traffic.single_and_random(),
-                },
+        let max = self.max().or_else(|| wanted.procedure.load());
+        let asked = Asked {
+            procedure: wanted.procedure,
+            sweep: None,
+            simulated: dut.is_some(),
+            seed: self.seed.unwrap_or(0),
+            series: Series {
+                of_profile: self.traffic.has_profile(),
+                both_directions: self.traffic.both_directions(),
+                single_and_random: self.traffic.single_and_random(),
             },
-            common,
-            dut,
         };
-        check(&parameters).map_err(Usage)?;
-        Ok(parameters)
+        let suite = Suite { common, asked };
+        let plan = Plan::of_suite(wanted.kind, suite, max, dut, wanted.values);
+        plan.check_suite().map_err(Usage)?;
+        Ok(plan)
     }
 
     /// The largest load, where one was given.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::run::campaign::{Command, Host, Parameters, start};
+use fwdlab_lab::run::campaign::start;
+use fwdlab_lab::run::plan::{Command, Host, Plan};
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::value::{Period, Rate};
@@ -97,18 +98,18 @@ impl Quick {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
-        let parameters = self.parameters(privileged)?;
+        let plan = self.plan(privileged)?;
         if !privileged {
             user_namespace::enter()?;
         }
-        let iterations = match parameters.campaign().procedure {
+        let iterations = match plan.campaign().procedure {
             Procedure::Paired(_) => 0,
             _ => self.iterations,
         };
         run::carry_out(
             global,
             iterations,
-            |runs, control, listener| start(&parameters, runs, control, listener),
+            |runs, control, listener| start(&plan, runs, control, listener),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |summary| Some(next_steps(summary)),
             exit_code::of_result,
@@ -116,7 +117,7 @@ impl Quick {
     }
 
     /// The campaign that it is.
-    fn parameters(&self, privileged: bool) -> anyhow::Result<Parameters> {
+    fn plan(&self, privileged: bool) -> anyhow::Result<Plan> {
         let parse = |typed: &String| Configuration::parse(typed);
         let set = self.set.as_ref().map(parse).transpose()?;
         let versus = self.vs.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
@@ -215,8 +216,9 @@ impl Quick {
             applied_to_all,
             total,
             values,
+            suite: None,
         };
-        Ok(Parameters::of_command(campaign, compared, command, host)?)
+        Ok(Plan::of_command(campaign, compared, command, host)?)
     }
 
     /// Shortest duration of a trial.
@@ -348,13 +350,13 @@ mod tests {
         quick: Quick,
     }
 
-    fn parameters(arguments: &[&str]) -> anyhow::Result<Parameters> {
+    fn plan(arguments: &[&str]) -> anyhow::Result<Plan> {
         let line = std::iter::once("quick").chain(arguments.iter().copied());
-        Only::try_parse_from(line)?.quick.parameters(true)
+        Only::try_parse_from(line)?.quick.plan(true)
     }
 
     fn ids(arguments: &[&str]) -> Vec<String> {
-        parameters(arguments)
+        plan(arguments)
             .unwrap()
             .campaign()
             .cases
@@ -404,7 +406,7 @@ mod tests {
             (&["--set", "/no/such/file"], "No such file"),
             (&["--dut-cpus", "4096"], "CPU 4096"),
         ] {
-            let error = format!("{:#}", parameters(arguments).err().unwrap());
+            let error = format!("{:#}", plan(arguments).err().unwrap());
             assert!(error.contains(words), "{arguments:?}: {error}");
         }
     }

@@ -6,7 +6,7 @@ use fwdlab_model::campaign::{self, Procedure};
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Plan};
+use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::Code;
 
 /// Raise the load slowly and show where loss begins, where the output flattens, whether it collapses
@@ -46,11 +46,11 @@ pub struct Ramp {
 impl Ramp {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.plan();
+        let plan = self.measurement();
         self.arrangement.run(global, plan)
     }
 
-    fn plan(&self) -> Plan {
+    fn measurement(&self) -> Measurement {
         let procedure = campaign::Ramp {
             target: self.target,
             ramp: self.ramp,
@@ -67,7 +67,7 @@ impl Ramp {
             ("loss_threshold", procedure.threshold.0.into()),
             ("up_down", self.up_down.into()),
         ];
-        Plan {
+        Measurement {
             kind: "ramp",
             sizes: self.size.into_iter().collect(),
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),

@@ -8,7 +8,7 @@ use fwdlab_model::outcome::LatencyMode;
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Plan};
+use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::{Code, Usage};
 
 /// Run the RFC 2544 test suite, with its tables and graphs: throughput, latency, frame loss, back-to-back, recovery, reset
@@ -59,11 +59,11 @@ pub struct Rfc2544 {
 impl Rfc2544 {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.plan()?;
+        let plan = self.measurement()?;
         self.arrangement.run(global, plan)
     }
 
-    fn plan(&self) -> anyhow::Result<Plan> {
+    fn measurement(&self) -> anyhow::Result<Measurement> {
         if self.sizes.is_empty() {
             return Err(Usage("--sizes: no frame size was given".into()).into());
         }
@@ -103,7 +103,7 @@ impl Rfc2544 {
             ("waits_s", seconds(waits.total_ns()).into()),
             ("burst_frames", plan.burst_frames.into()),
         ];
-        Ok(Plan {
+        Ok(Measurement {
             kind: "rfc2544",
             sizes,
             values: values.map(|(name, value)| (name.to_owned(), value)).into(),
@@ -136,7 +136,7 @@ mod tests {
         let suite = Only::try_parse_from(line)?.rfc2544;
         suite
             .arrangement
-            .parameters(suite.plan()?, true)
+            .plan(suite.measurement()?, true)
             .map(|_| ())
     }
 

@@ -291,7 +291,7 @@ fn verified(directory: &Path, id: String) -> Verified {
     found.protected = run.is_protected;
     found.differences.extend(run.problems.iter().cloned());
     found.differences.extend(run.changed_files());
-    let again = fwdlab_lab::run::again::derive(&run);
+    let again = fwdlab_lab::run::verify::derive(&run);
     found.differences.extend(again.differences);
     found.derived.extend(again.derived);
     found.not_derived.extend(again.not_derived);

@@ -7,7 +7,7 @@ use fwdlab_model::link::LinkLoad;
 use fwdlab_model::units::{FrameSize, Load};
 
 use super::Global;
-use super::procedure::{Arrangement, Plan};
+use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::{Code, Usage};
 
 /// Offer one load for a long time, or find the load whose average loss is a tiny share (PLRsearch)
@@ -38,11 +38,11 @@ pub struct Soak {
 impl Soak {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.plan()?;
+        let plan = self.measurement()?;
         self.arrangement.run(global, plan)
     }
 
-    fn plan(&self) -> Result<Plan, Usage> {
+    fn measurement(&self) -> Result<Measurement, Usage> {
         let share = |default: Share| match self.loss {
             // a ratio that is none is told by the procedure itself
             Some(loss) => Share(loss),
@@ -81,7 +81,7 @@ impl Soak {
             ),
             ("loss_ratio".to_owned(), loss.0.into()),
         ];
-        Ok(Plan {
+        Ok(Measurement {
             kind: "soak",
             sizes: self.size.into_iter().collect(),
             values: values.into(),

@@ -6,7 +6,7 @@ use fwdlab_model::campaign::{self, Procedure};
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Plan};
+use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::{Code, Usage};
 
 /// Measure the throughput of RFC 2544 §26.1: the highest load without a lost frame, by binary search
@@ -49,11 +49,11 @@ pub struct Throughput {
 impl Throughput {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.plan()?;
+        let plan = self.measurement()?;
         self.arrangement.run(global, plan)
     }
 
-    fn plan(&self) -> Result<Plan, Usage> {
+    fn measurement(&self) -> Result<Measurement, Usage> {
         if !self.goals.is_empty() || !self.goal.is_empty() {
             return Err(Usage(
                 "goals (NDR, PDR) belong to MLRsearch: fwdlab ndr --goals ndr,pdr; throughput is the binary search of RFC \
@@ -64,7 +64,7 @@ impl Throughput {
             ("full", self.full.into()),
             ("resolution", (self.resolution / 100.0).into()),
         ];
-        Ok(Plan {
+        Ok(Measurement {
             kind: "throughput",
             sizes: self.sizes.clone(),
             values: values

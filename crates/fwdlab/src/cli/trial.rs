@@ -6,7 +6,7 @@ use fwdlab_model::campaign::{self, Procedure};
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Plan};
+use super::procedure::{Arrangement, Measurement};
 use crate::exit_code::Code;
 
 /// Run one trial: one load for a given time, every frame accounted for
@@ -36,16 +36,16 @@ pub struct Trial {
 impl Trial {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.plan();
+        let plan = self.measurement();
         self.arrangement.run(global, plan)
     }
 
-    fn plan(&self) -> Plan {
+    fn measurement(&self) -> Measurement {
         let values = [(
             "duration_s".to_owned(),
             self.duration.0.as_secs_f64().into(),
         )];
-        Plan {
+        Measurement {
             kind: "trial",
             sizes: self.size.into_iter().collect(),
             values: values.into(),
@@ -74,7 +74,10 @@ mod tests {
     fn check(arguments: &[&str]) -> anyhow::Result<()> {
         let line = std::iter::once("trial").chain(arguments.iter().copied());
         let trial = Only::try_parse_from(line)?.trial;
-        trial.arrangement.parameters(trial.plan(), true).map(|_| ())
+        trial
+            .arrangement
+            .plan(trial.measurement(), true)
+            .map(|_| ())
     }
 
     #[test]

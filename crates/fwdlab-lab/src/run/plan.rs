@@ -1,0 +1,643 @@
+//! Plans: what will be measured, whoever asks for it. Campaign files and commands make the same [`Plan`], and nothing else is carried out.
+//!
+//! A plan that exists can be carried out, as far as that can be known before any traffic: what its configurations are was read, and the
+//! procedure's parameters fit the loads. Start with [`Plan::new`] for a file, [`Plan::of_command`] and [`Plan::of_suite`] for commands;
+//! [`agenda`] says what is measured when, and [`super::campaign::start`] measures it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fwdlab_engine::Mode;
+use fwdlab_engine::sim::{self, Dut};
+use fwdlab_measure::campaign::{self as order, Turn, sequence};
+use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts};
+use fwdlab_measure::maxfwd::control_of;
+use fwdlab_model::campaign::value::Rate;
+use fwdlab_model::campaign::{self, Campaign, Case, Engine, Method, Order, Procedure};
+use fwdlab_model::file::{FileError, Origin};
+use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
+use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::trial::Stream;
+
+use super::device::OVERHEAD;
+use super::largest::Bounds;
+use super::suite::{Suite, capacities, estimated, likely_limits};
+use super::traffic::{ProfileFrames, Traffic};
+use super::{slices, windows};
+use crate::dut::Configuration;
+use crate::dut::sweep::Swept;
+use crate::error::LabError;
+use crate::placement::Placement;
+use crate::site::Site;
+
+/// What a test case takes beyond its trials: a bed, an engine that proves itself, the largest load.
+const BED: Duration = Duration::from_secs(3);
+
+/// What will be measured, with everything that was read for it; every default is resolved.
+pub struct Plan {
+    pub(super) campaign: Campaign,
+    pub(super) configurations: BTreeMap<String, Configuration>,
+    pub(super) dut: Option<Dut>,
+    pub(super) swept: Option<Swept>,
+    /// By their names in the matrix.
+    pub(super) profiles: BTreeMap<String, Arc<ProfileFrames>>,
+    pub(super) host: Host,
+    /// Of a command; `None` for a campaign from a file.
+    pub(super) command: Option<Command>,
+}
+
+/// What a command asks for that campaigns do not say.
+#[derive(Debug, Clone, Default)]
+pub struct Command {
+    /// What kind of run: `quick`.
+    pub kind: &'static str,
+    /// Applied to every DUT, the reference of a comparison included.
+    pub applied_to_all: Option<Configuration>,
+    /// Time for all rebuilds of slices together.
+    pub total: Option<Duration>,
+    /// Its parameters, as they are kept.
+    pub values: BTreeMap<String, serde_json::Value>,
+    /// Its test cases, where the procedure goes from one to the next by itself.
+    pub suite: Option<Suite>,
+}
+
+/// Compiles the profile of this name, for both directions or for one, on lines of this speed.
+pub type ProfileReader<'a> =
+    dyn Fn(&str, bool, Option<LinkSpeed>) -> Result<ProfileFrames, String> + 'a;
+
+/// Who carries it out.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Where test beds are built.
+    pub site: Site,
+    /// CPUs; on a simulated DUT none.
+    pub placement: Placement,
+    /// Root of the host, or of a user namespace only.
+    pub privileged: bool,
+    /// What is applied to a DUT runs as processes of the host, on the host's files.
+    pub unconfined: bool,
+    /// Seed of every random choice, where the campaign says none.
+    pub seed: u64,
+    /// The command line, as typed.
+    pub command_line: Vec<String>,
+}
+
+/// What is measured when, and how long it takes.
+#[derive(Debug)]
+pub struct Agenda {
+    /// What is measured, in its order; of procedures by slices one turn is of all test cases that stand beside each other.
+    pub turns: Vec<Turn>,
+    /// What is measured in a turn.
+    pub names: Vec<String>,
+    /// Trials and time of one iteration of each of them, as estimated.
+    pub cases: Vec<(u32, Duration)>,
+    /// Trials of all.
+    pub trials: u32,
+    /// Time of all.
+    pub time: Duration,
+    /// What is changed where, in words.
+    pub changes: Vec<String>,
+}
+
+impl Plan {
+    /// Reads what the campaign names, `folder` being where it stands, and makes sure that everything fits together, as far as that
+    /// can be known before any traffic.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place in the file where it has one.
+    pub fn new(
+        mut campaign: Campaign,
+        folder: &Path,
+        host: Host,
+        profile: &ProfileReader<'_>,
+    ) -> Result<Plan, LabError> {
+        let mut configurations = BTreeMap::new();
+        for (name, parts) in &campaign.configurations {
+            let read = Configuration::named(name, parts, folder);
+            let read =
+                read.map_err(|error| campaign.error(&["configuration", name], error.to_string()))?;
+            configurations.insert(name.clone(), read);
+        }
+        let dut = dut(&campaign, host.seed)?;
+        let cpus = host.placement.dut_cpus.len();
+        let swept = match &campaign.sweep {
+            Some(sweep) => Some(
+                Swept::of(sweep, dut.is_some(), cpus)
+                    .map_err(|why| campaign.error(&["procedure", "sweep"], why))?,
+            ),
+            None => None,
+        };
+        if campaign.bed.engine == Engine::XdpLive && sends_bursts(&campaign.procedure) {
+            let why = "xdp-live cannot send bursts; use af-packet or af-xdp, or omit engine";
+            return Err(campaign.error(&["bed", "engine"], why).into());
+        }
+        let speed = super::line(dut.as_ref(), campaign.bed.link).map(|line| line.speed);
+        let profiles = profiles(&mut campaign, speed, profile)?;
+        let plan = Plan {
+            configurations,
+            dut,
+            swept,
+            profiles,
+            host,
+            campaign,
+            command: None,
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// What a command asks for, as a campaign.
+    ///
+    /// # Errors
+    /// What its procedure cannot measure.
+    pub fn of_command(
+        campaign: Campaign,
+        configurations: Vec<Configuration>,
+        command: Command,
+        host: Host,
+    ) -> Result<Plan, LabError> {
+        let named = configurations.into_iter();
+        let plan = Plan {
+            configurations: named.map(|one| (one.name.clone(), one)).collect(),
+            dut: dut(&campaign, host.seed)?,
+            swept: None,
+            profiles: BTreeMap::new(),
+            host,
+            campaign,
+            command: Some(command),
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// What a command asks of one procedure, as a campaign of one turn. No more than `max` is offered.
+    pub fn of_suite(
+        kind: &'static str,
+        suite: Suite,
+        max: Option<LinkLoad>,
+        dut: Option<Dut>,
+        values: BTreeMap<String, serde_json::Value>,
+    ) -> Plan {
+        let common = &suite.common;
+        let mut plan = Plan {
+            host: Host {
+                site: common.site.clone(),
+                placement: common.placement.clone(),
+                privileged: common.privileged,
+                unconfined: common.unconfined,
+                seed: common.seed,
+                command_line: common.command_line.clone(),
+            },
+            campaign: Campaign {
+                name: kind.into(),
+                about: String::new(),
+                iterations: 1,
+                order: Order::Interleaved,
+                seed: None,
+                bed: campaign::Bed {
+                    max: max.map(Rate),
+                    ..campaign::Bed::default()
+                },
+                configurations: BTreeMap::new(),
+                cases: suite.cases(),
+                procedure: suite.asked.procedure.clone(),
+                sweep: None,
+                origin: Origin::default(),
+            },
+            configurations: BTreeMap::new(),
+            swept: None,
+            profiles: BTreeMap::new(),
+            command: None,
+            dut,
+        };
+        let mut kept = common.as_values();
+        kept.extend(values);
+        kept.insert("procedure".into(), kind.into());
+        kept.insert("max_load_pps".into(), plan.bounds().as_value());
+        if let Some(dut) = &plan.dut {
+            for real in ["generator_cpus", "dut_cpus"] {
+                kept.remove(real);
+            }
+            kept.insert("engine".into(), sim::NAME.into());
+            kept.insert("dut".into(), dut.to_string().into());
+        }
+        plan.command = Some(Command {
+            kind,
+            values: kept,
+            suite: Some(suite),
+            ..Command::default()
+        });
+        plan
+    }
+
+    /// Says what is wrong with a suite, as far as that can be known before any traffic.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn check_suite(&self) -> Result<(), String> {
+        let Some(suite) = self.suite() else {
+            return Ok(());
+        };
+        let limits = suite.likely(self.dut.as_ref(), self.bounds());
+        let limits = limits.map_err(|error| error.to_string())?;
+        fwdlab_measure::machine::make(&suite.asked, &limits).map(|_| ())
+    }
+
+    /// The simulated DUT, if it is one.
+    pub fn dut(&self) -> Option<&Dut> {
+        self.dut.as_ref()
+    }
+
+    pub(super) fn estimate_suite(&self) -> Result<(u32, Duration), LabError> {
+        let Some(suite) = self.suite() else {
+            return Ok((0, Duration::ZERO));
+        };
+        let (dut, bounds) = (self.dut.as_ref(), self.bounds());
+        suite.estimate(&suite.likely(dut, bounds)?, dut, bounds.asked.is_some())
+    }
+
+    /// What a command measures in one turn.
+    pub fn suite(&self) -> Option<&Suite> {
+        self.command.as_ref()?.suite.as_ref()
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        match &self.campaign.procedure {
+            Procedure::Paired(paired) => {
+                slices::check(self, paired)?;
+                return Ok(());
+            }
+            Procedure::Maxfwd(_) => {
+                windows::check(self)?;
+                return Ok(());
+            }
+            _ => {}
+        }
+        for case in &self.campaign.cases {
+            let at = |why| self.campaign.error(&["procedure"], why);
+            let limits = self.likely(case)?;
+            fwdlab_measure::machine::make(&self.asked(0, case), &limits).map_err(at)?;
+        }
+        Ok(())
+    }
+
+    /// The procedure in records; of a suite the command.
+    pub(super) fn procedure(&self) -> &str {
+        match self.suite() {
+            Some(_) => &self.campaign.name,
+            None => self.campaign.procedure.id(),
+        }
+    }
+
+    /// Does a command ask, and not a file?
+    pub(super) fn is_command(&self) -> bool {
+        self.command.is_some()
+    }
+
+    /// Can nothing be done after this error? A campaign goes on with its other test cases; a command tells it.
+    pub(super) fn is_ended_by(&self, error: &LabError) -> bool {
+        matches!(error, LabError::Store(_)) || self.is_command()
+    }
+
+    /// What every DUT has, whatever else is applied to it.
+    pub(super) fn applied_to_all(&self) -> Option<&Configuration> {
+        self.command.as_ref()?.applied_to_all.as_ref()
+    }
+
+    /// Time for all rebuilds of slices together, where there is one.
+    pub(super) fn total(&self) -> Option<Duration> {
+        self.command.as_ref()?.total
+    }
+
+    /// The name of a test case: without its configuration where a command measures only one.
+    pub(super) fn id(&self, case: &Case) -> String {
+        let compares = self.campaign.procedure.method() == Method::Slices;
+        match self.is_command() && !compares {
+            true => case.variant.id(&case.stream),
+            false => case.id(),
+        }
+    }
+
+    /// What the iterations of a test case say together.
+    pub(super) fn summarise(&self, case: &Case, iterations: Vec<Iteration>) -> TestCase {
+        order::summarise(self.id(case), case, iterations)
+    }
+
+    /// The campaign.
+    pub fn campaign(&self) -> &Campaign {
+        &self.campaign
+    }
+
+    /// Seed of every random choice.
+    pub fn seed(&self) -> u64 {
+        let own = self.campaign.seed.unwrap_or(self.host.seed);
+        self.dut.as_ref().map_or(own, |dut| dut.seed)
+    }
+
+    pub(super) fn likely(&self, case: &Case) -> Result<Vec<Limit>, LabError> {
+        if let Some(suite) = self.suite() {
+            return suite.likely(self.dut.as_ref(), self.bounds());
+        }
+        let streams = self.campaign.streams(case)?;
+        let traffic = self.traffic(case);
+        let sizes = streams.iter().map(|stream| {
+            let size = stream.frame_size_bytes;
+            (size, traffic.mean().unwrap_or_else(|| size.into()))
+        });
+        let limits = likely_limits(sizes, self.dut.as_ref(), self.bounds());
+        limits.map_err(|error| {
+            let way = match (&self.campaign.bed.max, self.campaign.procedure.load()) {
+                (Some(_), _) => &["bed", "max"][..],
+                (None, Some(_)) => &["procedure", "load"],
+                (None, None) => &["bed"],
+            };
+            self.campaign.error(way, error.to_string()).into()
+        })
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        let most = self.campaign.bed.max.map(|Rate(most)| most);
+        Bounds {
+            asked: most.or_else(|| self.campaign.procedure.load()),
+            line: self.line(),
+        }
+    }
+
+    pub(super) fn line(&self) -> Option<Line> {
+        if let Some(suite) = self.suite() {
+            return suite.common.line;
+        }
+        super::line(self.dut.as_ref(), self.campaign.bed.link)
+    }
+
+    /// What a test case offers: one series.
+    fn traffic(&self, case: &Case) -> Traffic {
+        let profile = case.variant.profile.as_ref();
+        Traffic {
+            profile: profile.and_then(|name| self.profiles.get(name).cloned()),
+            variants: vec![case.variant.clone()],
+            ..Traffic::default()
+        }
+    }
+
+    pub(super) fn asked(&self, seed: u64, case: &Case) -> Asked {
+        if let Some(suite) = self.suite() {
+            return suite.asked.clone();
+        }
+        Asked {
+            procedure: self.campaign.procedure.clone(),
+            sweep: self.campaign.sweep.clone(),
+            simulated: self.dut.is_some(),
+            seed,
+            series: Series {
+                of_profile: case.variant.profile.is_some(),
+                both_directions: case.variant.both_directions,
+                // series are test cases of their own here
+                single_and_random: false,
+            },
+        }
+    }
+
+    /// What is varied within a test case.
+    pub(super) fn swept(&self) -> Option<&Swept> {
+        self.swept.as_ref()
+    }
+
+    /// A configuration by its name; the plain router has none.
+    pub(super) fn configuration(&self, name: &str) -> Option<&Configuration> {
+        self.configurations.get(name)
+    }
+
+    /// What every run needs, for these streams of this test case.
+    pub(super) fn common(&self, streams: Vec<Stream>, case: &Case) -> super::Parameters {
+        if let Some(suite) = self.suite() {
+            return suite.common.clone();
+        }
+        let engine = self.campaign.bed.engine.name();
+        let bursts = sends_bursts(&self.campaign.procedure);
+        super::Parameters {
+            streams,
+            traffic: self.traffic(case),
+            load: None,
+            line: self.line(),
+            configuration: self.configurations.get(&case.configuration).cloned(),
+            unconfined: self.host.unconfined,
+            engine: match (
+                Mode::ALL.into_iter().find(|mode| mode.name() == engine),
+                bursts,
+            ) {
+                (None, true) => Some(Mode::AfPacket),
+                (engine, _) => engine,
+            },
+            site: self.host.site.clone(),
+            placement: self.host.placement.clone(),
+            privileged: self.host.privileged,
+            seed: self.seed(),
+            command_line: self.host.command_line.clone(),
+        }
+    }
+
+    pub(super) fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
+        let campaign = &self.campaign;
+        if let Some(command) = &self.command {
+            return command.values.clone();
+        }
+        let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
+        let engine = match self.dut {
+            Some(_) => sim::NAME,
+            None => campaign.bed.engine.name(),
+        };
+        let mut values: BTreeMap<String, serde_json::Value> = [
+            ("campaign", campaign.name.clone().into()),
+            ("about", campaign.about.clone().into()),
+            ("procedure", campaign.procedure.id().into()),
+            ("test_cases", ids.into()),
+            ("iterations", campaign.iterations.into()),
+            (
+                "order",
+                format!("{:?}", campaign.order).to_lowercase().into(),
+            ),
+            ("engine", engine.into()),
+        ]
+        .map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value))
+        .into();
+        if self.host.unconfined {
+            values.insert("set_unconfined".into(), true.into());
+        }
+        if let Some(line) = self.line() {
+            values.insert("link_bps".into(), line.speed.bps().into());
+        }
+        if let Some(sweep) = &campaign.sweep {
+            values.insert("sweep".into(), sweep.parameter.clone().into());
+        }
+        match &self.dut {
+            Some(dut) => values.insert("dut".into(), dut.to_string().into()),
+            None => values.insert(
+                "dut_cpus".into(),
+                self.host.placement.dut_cpus.clone().into(),
+            ),
+        };
+        values
+    }
+}
+
+/// Compiles the profiles of the matrix, and says what stands for them in records.
+fn profiles(
+    campaign: &mut Campaign,
+    speed: Option<LinkSpeed>,
+    read: &ProfileReader<'_>,
+) -> Result<BTreeMap<String, Arc<ProfileFrames>>, FileError> {
+    let mut cases = campaign.cases.iter();
+    let both_ways = cases.any(|case| case.variant.both_directions);
+    let mut cases = std::mem::take(&mut campaign.cases);
+    let mut profiles: BTreeMap<String, Arc<ProfileFrames>> = BTreeMap::new();
+    for case in &mut cases {
+        if sends_bursts(&campaign.procedure) && case.variant.has_own_times() {
+            let why = "profiles and broadcasts have their own timing; measure bursts without them";
+            return Err(campaign.error(&["procedure"], why));
+        }
+        let Some(name) = &case.variant.profile else {
+            continue;
+        };
+        let frames = match profiles.get(name) {
+            Some(frames) => frames,
+            None => {
+                let frames = read(name, both_ways, speed);
+                let frames = frames.map_err(|why| campaign.error(&["matrix", "profile"], why))?;
+                profiles.entry(name.clone()).or_insert(Arc::new(frames))
+            }
+        };
+        case.stream = frames.as_stream();
+    }
+    campaign.cases = cases;
+    Ok(profiles)
+}
+
+/// The simulated DUT, if it is one.
+fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
+    if !campaign.is_simulated() {
+        return Ok(None);
+    }
+    let text = campaign.bed.dut.as_deref().unwrap_or("capacity=1e6");
+    let wrong = |why: String| campaign.error(&["bed", "dut"], why);
+    let mut dut = Dut::parse(text).map_err(|error| wrong(error.to_string()))?;
+    if let Some(speed) = campaign.bed.link {
+        let said = dut.set_link(speed);
+        said.map_err(|why| campaign.error(&["bed", "link"], why))?;
+    }
+    match (campaign.seed, text.contains("seed")) {
+        (Some(_), true) => {
+            let why = "seed is given in dut and in the campaign: give only one of them";
+            return Err(wrong(why.into()));
+        }
+        (Some(seed), false) => dut.seed = seed,
+        (None, false) => dut.seed = seed,
+        (None, true) => {}
+    }
+    Ok(Some(dut))
+}
+
+/// What is measured when; touches nothing.
+///
+/// # Errors
+/// What [`Plan::new`] would have told.
+pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
+    let campaign = &plan.campaign;
+    let (overhead, each) = match plan.dut {
+        Some(_) => (Duration::ZERO, Duration::ZERO),
+        None => (OVERHEAD, BED),
+    };
+    let of_trials = campaign.cases.iter().map(|case| {
+        let asked = plan.asked(plan.seed(), case);
+        let limits = plan.likely(case)?;
+        let capacities = capacities(plan.dut.as_ref(), &limits);
+        let (trials, time) = estimated(&asked, &limits, &capacities, overhead)?;
+        Ok((trials, time + each))
+    });
+    let (names, cases) = match &campaign.procedure {
+        _ if plan.suite().is_some() => {
+            let estimate = plan.estimate_suite()?;
+            (vec![campaign.name.clone()], vec![estimate])
+        }
+        Procedure::Paired(paired) => slices::rows(&campaign.cases)
+            .iter()
+            .map(|row| {
+                let name = slices::name(plan, row);
+                (name, slices::estimate(plan, paired, row))
+            })
+            .unzip(),
+        Procedure::Maxfwd(maxfwd) => {
+            let cases = || campaign.cases.iter().chain(campaign.cases.first());
+            let each = cases().map(|case| windows::estimate(maxfwd, &campaign.cases, case));
+            let mut names: Vec<String> = cases().map(|case| plan.id(case)).collect();
+            if let Some(control) = names.last_mut() {
+                *control = control_of(control);
+            }
+            (names, each.collect())
+        }
+        _ => (
+            campaign.cases.iter().map(|case| plan.id(case)).collect(),
+            of_trials.collect::<Result<Vec<_>, LabError>>()?,
+        ),
+    };
+    let turns = sequence(
+        cases.len(),
+        campaign.iterations,
+        campaign.order,
+        plan.seed(),
+    );
+    Ok(Agenda {
+        trials: turns.iter().map(|turn| cases[turn.case].0).sum(),
+        time: turns.iter().map(|turn| cases[turn.case].1).sum(),
+        changes: changes(plan),
+        turns,
+        names,
+        cases,
+    })
+}
+
+fn changes(plan: &Plan) -> Vec<String> {
+    if plan.dut.is_some() {
+        return vec!["nothing: DUT and tester are simulated, in simulated time".into()];
+    }
+    let mut changes = vec![
+        match plan.campaign.procedure.method() {
+            Method::Slices => {
+                "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0, -dut1 and so on, one for the reference, one for its control and one \
+                 for each configuration and value, with two veth pairs to each; built for every iteration, removed after it; nothing outside \
+                 of them"
+            }
+            _ => {
+                "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for \
+                 every iteration of every test case and removed after it; nothing outside them"
+            }
+        }
+        .to_owned(),
+    ];
+    let used = |name: &str| {
+        let mut cases = plan.campaign.cases.iter();
+        cases.any(|case| case.configuration == name)
+    };
+    for (name, parts) in &plan.campaign.configurations {
+        if used(name) {
+            changes.push(format!(
+                "the DUT, configuration {name}: {}",
+                parts.join("; then ")
+            ));
+        }
+    }
+    if let (Some(sweep), Some(words)) = (
+        &plan.campaign.sweep,
+        plan.swept.as_ref().and_then(Swept::words),
+    ) {
+        let values: Vec<String> = sweep.values.iter().map(u64::to_string).collect();
+        changes.push(format!(
+            "the DUT, sweep over {} ({}): {words}",
+            sweep.parameter,
+            values.join(", ")
+        ));
+    }
+    changes
+}

@@ -1,0 +1,123 @@
+//! What a command asks of one procedure: a plan of one turn, in which all sizes and series are measured on one bed.
+//!
+//! `fwdlab ramp`, `rfc2544` and the like are suites: campaigns whose test cases belong together, because the procedure itself goes from one to
+//! the next. Here is also what is known of loads and times before anything was measured. Start with [`Suite`].
+
+use std::time::Duration;
+
+use fwdlab_engine::sim::Dut;
+use fwdlab_measure::ahead::{Capacities, ahead};
+use fwdlab_measure::machine::{Asked, Limit, make};
+use fwdlab_model::campaign::{Case, PLAIN};
+use fwdlab_model::link::MeanSize;
+use fwdlab_model::units::FrameSize;
+
+use super::device::OVERHEAD;
+use super::largest::Bounds;
+use crate::error::LabError;
+
+/// The largest load of an estimate, where the tester's own is not known yet.
+const TYPICAL_MAX_PPS: f64 = 5e6;
+
+/// The DUT of an estimate forwards this share of the largest load, where nothing is known of it yet.
+const TYPICAL_SHARE: f64 = 0.15;
+
+/// A bed, and an engine that proves itself.
+const BED: Duration = Duration::from_millis(500);
+
+/// The largest load that the tester can offer is sought for so long, for every frame size.
+const SOUGHT: Duration = Duration::from_millis(1600);
+
+/// Test cases that one procedure goes through by itself.
+#[derive(Debug, Clone)]
+pub struct Suite {
+    /// What is needed to measure; one stream per frame size, and the series of each.
+    pub common: super::Parameters,
+    /// The procedure.
+    pub asked: Asked,
+}
+
+impl Suite {
+    /// The test cases: every size in every series.
+    pub fn cases(&self) -> Vec<Case> {
+        let common = &self.common;
+        let configuration = common.configuration.as_ref();
+        let configuration = configuration.map_or(PLAIN, |applied| &applied.name);
+        let mut cases = Vec::new();
+        for variant in &common.traffic.variants {
+            cases.extend(common.streams.iter().map(|stream| Case {
+                configuration: configuration.to_owned(),
+                stream: variant.stream(stream),
+                variant: variant.clone(),
+            }));
+        }
+        cases
+    }
+
+    /// The size of the frames of each stream, and their mean size.
+    pub(super) fn sizes(&self) -> Vec<(FrameSize, MeanSize)> {
+        let sizes = self.common.streams.iter().map(|s| s.frame_size_bytes);
+        let mean = self.common.traffic.mean();
+        sizes
+            .map(|size| (size, mean.unwrap_or_else(|| size.into())))
+            .collect()
+    }
+
+    /// The limits that are known before any traffic, or likely ones.
+    pub(super) fn likely(&self, dut: Option<&Dut>, bounds: Bounds) -> Result<Vec<Limit>, LabError> {
+        likely_limits(self.sizes().into_iter(), dut, bounds)
+    }
+
+    /// Trials and time of all series, with the bed and the search for the largest load that come before.
+    pub(super) fn estimate(
+        &self,
+        limits: &[Limit],
+        dut: Option<&Dut>,
+        is_max_known: bool,
+    ) -> Result<(u32, Duration), LabError> {
+        let (overhead, before) = match (dut, is_max_known) {
+            (Some(_), _) => (Duration::ZERO, Duration::ZERO),
+            (None, true) => (OVERHEAD, BED),
+            (None, false) => (OVERHEAD, BED + SOUGHT * limits.len() as u32),
+        };
+        let capacities = capacities(dut, limits);
+        let (trials, time) = estimated(&self.asked, limits, &capacities, overhead)?;
+        let series = self.common.traffic.variants.len() as u32;
+        Ok((series * trials, before + series * time))
+    }
+}
+
+/// The limits that are known of frames of these sizes and mean sizes, or likely ones.
+pub(super) fn likely_limits(
+    sizes: impl Iterator<Item = (FrameSize, MeanSize)>,
+    dut: Option<&Dut>,
+    bounds: Bounds,
+) -> Result<Vec<Limit>, LabError> {
+    let largest = sizes.map(|(size, mean)| match dut {
+        Some(dut) => bounds.on(dut, size, mean),
+        None => bounds.likely(size, mean, TYPICAL_MAX_PPS),
+    });
+    largest.collect()
+}
+
+/// What is known of the capacity before any trial: a simulated DUT says it.
+pub(super) fn capacities(dut: Option<&Dut>, limits: &[Limit]) -> Capacities {
+    let largest = limits.iter().map(|limit| limit.max_load_pps);
+    let guess = || TYPICAL_SHARE * largest.fold(0.0, f64::max);
+    Capacities::guess(dut.map_or_else(guess, |dut| dut.capacity_pps))
+}
+
+/// Trials and time on a DUT without noise.
+pub(super) fn estimated(
+    asked: &Asked,
+    limits: &[Limit],
+    capacities: &Capacities,
+    overhead: Duration,
+) -> Result<(u32, Duration), LabError> {
+    let mut procedure = make(asked, limits).map_err(LabError::Preflight)?;
+    let ahead = ahead(procedure.as_mut(), capacities);
+    Ok((
+        ahead.trials,
+        Duration::from_nanos(ahead.ns) + overhead * ahead.trials,
+    ))
+}
