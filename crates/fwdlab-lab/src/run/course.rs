@@ -12,13 +12,14 @@ use fwdlab_measure::procedure::Session;
 use fwdlab_model::event::EventKind;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Asked as Made, Question};
-use fwdlab_model::result::{HoldUps, Stratum, TrialRecord, Validity};
+use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
 use super::device::{self, Device};
 use super::traffic::Traffic;
+use super::trial::record;
 use super::{Control, Measured, Run, timestamp};
 use crate::error::LabError;
 
@@ -369,32 +370,22 @@ impl Course<'_> {
                 .case
                 .map_or_else(|| variant.id(stream), |(case, _)| case.to_owned()),
             procedure: self.procedure.into(),
-            iteration: 1,
-            trial: 0,
-            control: false,
-            started_at: String::new(),
-            stream: variant.stream(stream),
             variant: variant.clone(),
             directions: answer.directions.clone(),
-            engine: names.0.into(),
             hold_ups: (!self.asked.simulated).then_some(HoldUps::Forgive),
-            receiver: names.1.into(),
             duration_s,
             intended_load_pps: Some(per_second(answer.frames_intended + answer.frames_beside)),
             offered_load_pps: per_second(answer.frames_sent + answer.frames_beside),
-            not_saturated: false,
-            forwarding_rate_pps: None,
             forwarding_rate_ungated_pps: Some(per_second(answer.frames_received)),
-            quiet: Stratum::default(),
-            contended: Stratum::default(),
-            apart: Vec::new(),
             probes: made.probes.clone(),
-            windows_not_offered: 0,
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
-            asked: None,
-            ledger: balance(&made.counters, Some(made.intended())),
-            counters: made.counters.clone(),
             validity,
+            ..record(
+                names,
+                variant.stream(stream),
+                &made.counters,
+                Some(made.intended()),
+            )
         }
     }
 }

@@ -14,7 +14,9 @@ use fwdlab_measure::maxfwd::Window;
 use fwdlab_measure::paired::Slice;
 use fwdlab_model::loss::{Chain, Counters, Place, Stage, VethCounts};
 use fwdlab_model::procedure::{Question, Stretch};
+use fwdlab_model::result::{Stratum, TrialRecord, Validity};
 use fwdlab_model::trial::Stream;
+use fwdlab_model::variant::Variant;
 
 use crate::bed::{Bed, DutPorts, PortCounters};
 use crate::error::LabError;
@@ -637,6 +639,46 @@ pub(super) fn sum(counts: &[u64]) -> u64 {
 
 fn seconds(from: &Reading, to: &Reading) -> f64 {
     (to.at_ns - from.at_ns) as f64 / 1e9
+}
+
+/// The record of a trial with what all have: who sent and counted, what, and what became of every frame. The rest is for who made it.
+pub(super) fn record(
+    (engine, receiver): (&str, &str),
+    stream: Stream,
+    counters: &Counters,
+    intended: Option<u64>,
+) -> TrialRecord {
+    let ledger = balance(counters, intended);
+    TrialRecord {
+        test_case: String::new(),
+        procedure: String::new(),
+        iteration: 1,
+        trial: 0,
+        control: false,
+        started_at: String::new(),
+        stream,
+        variant: Variant::default(),
+        directions: Vec::new(),
+        engine: engine.into(),
+        hold_ups: None,
+        receiver: receiver.into(),
+        duration_s: 0.0,
+        intended_load_pps: None,
+        offered_load_pps: 0.0,
+        not_saturated: false,
+        forwarding_rate_pps: None,
+        forwarding_rate_ungated_pps: None,
+        quiet: Stratum::default(),
+        contended: Stratum::default(),
+        apart: Vec::new(),
+        probes: Vec::new(),
+        windows_not_offered: 0,
+        frame_loss_ratio: ledger.frames_lost as f64 / counters.generator_sent.max(1) as f64,
+        ledger,
+        counters: counters.clone(),
+        asked: None,
+        validity: Validity::default(),
+    }
 }
 
 #[cfg(test)]

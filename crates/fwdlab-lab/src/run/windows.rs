@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::campaign::{Turn, sequence};
-use fwdlab_measure::conservation::{balance, objections};
+use fwdlab_measure::conservation::objections;
 use fwdlab_measure::gate::{Gate, of_run};
 use fwdlab_measure::maxfwd::{ID, MIN_WINDOWS, RETRIES, Window, control, iterations, judge};
 use fwdlab_measure::trust;
@@ -21,12 +21,11 @@ use fwdlab_model::probe::Reading;
 use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
-use fwdlab_model::variant::Variant;
 
 use super::campaign::Running;
 use super::device::erect;
 use super::plan::Plan;
-use super::trial::{Bench, Counted, Glimpse, Overload};
+use super::trial::{Bench, Counted, Glimpse, Overload, record};
 use super::{Measured, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
@@ -268,7 +267,7 @@ impl Running<'_> {
                 trial: trials.raw.len() as u32 + 1,
                 started_at,
                 variant: variant.clone(),
-                ..record(bench.tester, &planned, &windows, &counted)
+                ..of_windows(bench.tester, &planned, &windows, &counted)
             };
             keep_windows(run, &record, &windows)?;
             // the gate as known now; in the end all are judged by the final one
@@ -540,52 +539,27 @@ impl Progress<'_> {
     }
 }
 
-fn record(
+fn of_windows(
     tester: &dyn Rig,
     planned: &Planned<'_>,
     windows: &[Window],
     counted: &Counted,
 ) -> TrialRecord {
-    let counters = counted.counters[0].clone();
-    let span = windows.last().map_or(0.0, |w| w.start_s + w.duration_s);
+    let counters = &counted.counters[0];
     let load = planned.load;
     let intended = load.map(|_| counters.generator_sent + counters.generator_not_sent);
-    let ledger = balance(&counters, intended);
+    let record = record(tester.names(), planned.stream.clone(), counters, intended);
     let mut reasons = counted.objections.clone();
-    reasons.extend(objections(&ledger, &counters));
+    reasons.extend(objections(&record.ledger, counters));
     TrialRecord {
-        test_case: String::new(),
         procedure: ID.into(),
         iteration: planned.turn.iteration,
-        trial: 0,
         control: planned.control,
-        started_at: String::new(),
-        variant: Variant::default(),
-        directions: Vec::new(),
-        stream: planned.stream.clone(),
-        engine: tester.names().0.into(),
         hold_ups: load.map(|_| HoldUps::Forgive),
-        receiver: tester.names().1.into(),
-        duration_s: span,
+        duration_s: windows.last().map_or(0.0, |w| w.start_s + w.duration_s),
         intended_load_pps: load,
-        offered_load_pps: 0.0,
-        not_saturated: false,
-        forwarding_rate_pps: None,
-        forwarding_rate_ungated_pps: None,
-        quiet: Default::default(),
-        contended: Default::default(),
-        apart: Vec::new(),
-        probes: Vec::new(),
-        windows_not_offered: 0,
-        frame_loss_ratio: if counters.generator_sent > 0 {
-            ledger.frames_lost as f64 / counters.generator_sent as f64
-        } else {
-            0.0
-        },
-        ledger,
-        counters,
-        asked: None,
         validity: Validity { reasons },
+        ..record
     }
 }
 

@@ -144,15 +144,21 @@ fn counters_read_from_outside_agree_to_the_frame() {
                 sum("receiver_received") + sum("receiver_late"),
             ),
         ];
+        // what the path check offered; a DUT that waits for its CPU may drop some of that
+        let mut offered = None;
         for (stage, outside, recorded) in stages {
             let rest = outside.checked_sub(recorded).unwrap_or_else(|| {
                 panic!("{name}: the {stage} saw {outside} frames and the records claim {recorded}")
             });
-            let is_proof = rest % PROOF == 0 && (1..=PROOF_TRIES).contains(&(rest / PROOF));
+            let is_proof = match offered {
+                None => rest % PROOF == 0 && (1..=PROOF_TRIES).contains(&(rest / PROOF)),
+                Some(before) => rest <= before && rest > 0,
+            };
             assert!(
                 is_proof || (number == 0 && rest > PROOF),
                 "{name}: the {stage} saw {outside} frames, the records claim {recorded}: {rest} is no proof of a path"
             );
+            offered = Some(rest);
         }
         let rx = counter(&generator, "rx0", "rx", "packets");
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Who takes the times of a session's frames, as arguments ask for it and as results say it.
 //!
-//! The choice is the library's ([`fwdlab_lab::session::stamping`]). Start with [`choose`]; [`json`] and [`text`] are for results.
+//! The choice is the library's ([`fwdlab_lab::session::stamping`]). Start with [`choose`]; [`json()`] and [`text`] are for results.
 
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{Mode, PortSpec};
