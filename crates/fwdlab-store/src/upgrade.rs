@@ -18,6 +18,7 @@ use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
+use fwdlab_model::version::RUN_FORMAT;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -87,11 +88,12 @@ pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summar
     }
 }
 
-/// What stood only with the trials.
+/// Adds what stood only with the trials; from then on it is a summary of today.
 pub(crate) fn complete(summary: &mut Summary, trials: &[TrialRecord]) {
     if summary.format >= ONE_LIST {
         return;
     }
+    let kept_apart = summary.format < 2;
     for case in &mut summary.test_cases {
         let Case {
             stream, variant, ..
@@ -99,16 +101,21 @@ pub(crate) fn complete(summary: &mut Summary, trials: &[TrialRecord]) {
         let is_of = |trial: &&TrialRecord| {
             trial.stream.frame_size_bytes == stream.frame_size_bytes && trial.variant == *variant
         };
-        let of_search = case.outcomes.iter_mut();
-        let mut of_search = of_search.filter(|o| matches!(o.found, Found::Mlrsearch(_)));
+        let mut outcomes = case.outcomes.iter();
+        let is_search =
+            kept_apart && outcomes.any(|outcome| matches!(outcome.found, Found::Mlrsearch(_)));
         let own = trials.iter().find(is_of);
-        let any = trials.first().filter(|_| of_search.next().is_some());
-        if let Some(trial) = own.or(any) {
+        if let Some(trial) = own.or(trials.first().filter(|_| is_search)) {
             *stream = trial.stream.clone();
+            if is_search {
+                case.test_case = variant.id(stream);
+            }
             let outcomes = case.outcomes.iter_mut();
             outcomes.for_each(|outcome| outcome.frame_size_bytes = stream.frame_size_bytes);
         }
     }
+    // whoever gets it as JSON goes by that
+    summary.format = RUN_FORMAT;
 }
 
 /// From this version on all results are one list of test cases.

@@ -570,7 +570,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
             .unzip(),
         Procedure::Maxfwd(maxfwd) => {
             let cases = || campaign.cases.iter().chain(campaign.cases.first());
-            let each = cases().map(|case| windows::estimate(maxfwd, &campaign.cases, case));
+            let each = cases().map(|_| windows::estimate(maxfwd, &campaign.cases));
             let mut names: Vec<String> = cases().map(|case| plan.id(case)).collect();
             if let Some(control) = names.last_mut() {
                 *control = control_of(control);
@@ -609,7 +609,7 @@ fn changes(plan: &Plan) -> Vec<String> {
                  for each configuration and value, with two veth pairs to each; built for every iteration, removed after it; nothing outside \
                  of them"
             }
-            _ => {
+            Method::Windows | Method::Trials => {
                 "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for \
                  every iteration of every test case and removed after it; nothing outside them"
             }

@@ -1,8 +1,8 @@
 //! Campaigns by windows: the maximum forwarding rate of every test case, each iteration one long trial. It is what `fwdlab quick` does.
 //!
 //! Windows of 20 ms count when the machine was quiet beside them; which were is drawn from the readings of the whole run, so results are
-//! known at its end. The first test case is measured once more in every iteration, as A/A control. Every iteration has a fresh DUT for
-//! each configuration. Start with [`Running::by_windows`].
+//! known at its end. The first test case is measured once more in every iteration, as A/A control. Every iteration of a test case has a fresh
+//! DUT; those of one configuration share it. Start with [`Running::by_windows`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc;
@@ -65,15 +65,18 @@ pub(super) fn check(parameters: &Plan) -> Result<(), FileError> {
 }
 
 /// What one iteration of a test case takes: trials, and time.
-pub(super) fn estimate(p: &campaign::Maxfwd, cases: &[Case], case: &Case) -> (u32, Duration) {
-    let share_bed = |other: &&Case| {
-        std::ptr::eq(*other, case)
-            || (other.configuration == case.configuration
-                && other.variant.is_plain()
-                && case.variant.is_plain())
-    };
-    let on_one_bed = cases.iter().filter(share_bed).count();
+pub(super) fn estimate(p: &campaign::Maxfwd, cases: &[Case]) -> (u32, Duration) {
+    let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
     (1, p.duration.0 + OVERHEAD + BED / on_one_bed as u32)
+}
+
+/// May all test cases of an iteration be measured on one bed? Those of several configurations may not, and other series than plain ones
+/// have routes of their own.
+fn share_beds(cases: &[Case]) -> bool {
+    let same = |case: &Case| case.configuration == cases[0].configuration;
+    cases
+        .iter()
+        .all(|case| same(case) && case.variant.is_plain())
 }
 
 /// The control is measured as if it were one more test case.
@@ -90,12 +93,9 @@ struct Raw {
     windows: Vec<Window>,
 }
 
-/// A bed that stands, for test cases of one configuration in one iteration.
+/// A bed that stands, for the test cases of one iteration.
 struct Standing {
-    configuration: String,
     iteration: u32,
-    /// It stands for plain series: others have routes of their own.
-    is_plain: bool,
     bed: Bed,
     tester: Box<dyn Rig>,
 }
@@ -219,7 +219,7 @@ impl Running<'_> {
         let stream = &common.streams[0];
         let variant = &common.traffic.variants[0];
         for _ in 0..=RETRIES {
-            let mut standing = self.standing(&common, case, turn, trials, run)?;
+            let mut standing = self.standing(&common, turn, trials, run)?;
             let mut bench = Bench {
                 bed: &standing.bed,
                 tester: standing.tester.as_mut(),
@@ -287,24 +287,18 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The bed of the last trial, where it is of the same configuration and iteration, or a fresh one.
+    /// The bed of the last trial, where all of this iteration share one, or a fresh one.
     fn standing(
         &self,
         common: &super::Parameters,
-        case: usize,
         turn: Turn,
         trials: &mut Trials,
         run: &mut Run<'_>,
     ) -> Result<Standing, LabError> {
-        let case = &self.plan.campaign().cases[case];
-        let wanted = (case.configuration.as_str(), turn.iteration);
+        let shared = share_beds(&self.plan.campaign().cases);
         // the old one goes before the new one comes
         let last = trials.standing.take();
-        let is_wanted = |last: &Standing| {
-            let plain = last.is_plain && case.variant.is_plain();
-            plain && (last.configuration.as_str(), last.iteration) == wanted
-        };
-        if let Some(last) = last.filter(is_wanted) {
+        if let Some(last) = last.filter(|last| shared && last.iteration == turn.iteration) {
             return Ok(last);
         }
         let (bed, _) = erect(common)?;
@@ -318,9 +312,7 @@ impl Running<'_> {
             configure(&bed, 0, tester, stream, configuration, control, run)?;
         }
         Ok(Standing {
-            configuration: case.configuration.clone(),
             iteration: turn.iteration,
-            is_plain: case.variant.is_plain(),
             bed,
             tester,
         })

@@ -32,6 +32,8 @@ fn a_search_of_version_1_is_an_outcome_with_its_trials() {
         panic!("{:?}", run.summary);
     };
     assert!(outcome.answered && outcome.verdict == "found");
+    let case = &run.summary.as_ref().unwrap().test_cases[0];
+    assert!(case.test_case.starts_with("128B-"), "{}", case.test_case);
     assert_eq!(outcome.frame_size_bytes, FrameSize::new(128).unwrap());
     let Found::Mlrsearch(found) = &outcome.found else {
         panic!("{outcome:?}");

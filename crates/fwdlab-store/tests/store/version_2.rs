@@ -6,6 +6,7 @@ use std::path::Path;
 use fwdlab_model::outcome::Found;
 use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
+use fwdlab_model::version::RUN_FORMAT;
 use serde_json::{Value, json};
 
 use crate::samples::{finished, info};
@@ -29,7 +30,9 @@ fn read(root: &Path, kept: &str) -> (Summary, Value) {
     fs::write(run.join("events.jsonl"), "").unwrap();
     let read = fwdlab_store::load(&run).unwrap();
     assert_eq!(read.problems, [""; 0]);
-    (read.summary.unwrap(), kept["summary"].clone())
+    let summary = read.summary.unwrap();
+    assert_eq!(summary.format, RUN_FORMAT);
+    (summary, kept["summary"].clone())
 }
 
 fn name_and_configuration(case: &TestCase) -> (&str, &str) {
