@@ -33,9 +33,13 @@ fn mishap(bed: &[String], (port, namespace, steps): Mishap) {
     let namespace = bed[namespace].as_str();
     for step in steps {
         match *step {
-            "delete" => tool(&["ip", "-n", namespace, "link", "delete", port]),
-            step => tool(&["ip", "-n", namespace, "link", "set", port, step]),
-        };
+            "delete" => drop(tool(&["ip", "-n", namespace, "link", "delete", port])),
+            // the program may have seen it, ended the trial and removed the bed by now
+            "up" => drop(try_tool(&[
+                "ip", "-n", namespace, "link", "set", port, "up",
+            ])),
+            step => drop(tool(&["ip", "-n", namespace, "link", "set", port, step])),
+        }
         std::thread::sleep(Duration::from_millis(100));
     }
 }
