@@ -12,6 +12,7 @@ mod btf;
 pub mod capture;
 pub mod drops;
 pub mod error;
+pub mod exact;
 pub mod generator;
 pub mod histogram;
 pub mod load;
@@ -38,6 +39,7 @@ pub mod xdp_live;
 pub use alone::{Counting, LoneReceiver, LoneSender};
 pub use drops::DropMonitor;
 pub use error::EngineError;
+pub use exact::{Burst, Exact};
 pub use generator::{
     Capabilities, Copies, Expected, Frames, Mode, ReceiveCounts, Receiver, Schedule, SendCounts,
     Sender, SignaturePlace, TestFrames, Timestamps,

@@ -533,7 +533,7 @@ fn open_receivers(
 }
 
 /// The frames of a stream: flows of the default shape, from the addresses of this tester on.
-fn frames(
+pub(crate) fn frames(
     stream: &Stream,
     addresses: &Addresses,
     reversed: bool,

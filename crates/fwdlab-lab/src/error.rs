@@ -119,6 +119,14 @@ pub enum LabError {
         /// Why it is still there.
         left: Box<LabError>,
     },
+    /// A virtual machine did not come up.
+    #[error("{image} does not come up: {why}")]
+    NotUp {
+        /// What was to boot.
+        image: String,
+        /// What is known of the reason, with the last lines of its console.
+        why: String,
+    },
     /// Something was asked of a DUT that nobody can log into.
     #[error("cannot {what} on {dut}: fwdlab cannot log into it; {instead}")]
     BlackBox {

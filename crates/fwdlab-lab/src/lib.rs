@@ -4,6 +4,7 @@
 //! of events. Start with [`bed`], [`dut`] and [`host`] (what stands there), then [`run`] (what is measured on it); between them
 //! is [`site`], which builds the one for the other.
 
+pub mod agent;
 pub mod bed;
 pub mod dut;
 pub mod error;
@@ -20,6 +21,7 @@ mod snmp;
 mod sys;
 mod tester;
 pub mod user_namespace;
+pub mod vm;
 pub mod witness;
 
 pub use error::LabError;

@@ -128,6 +128,7 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::BlackBox { .. }
         | LabError::Disturbed { .. }
         | LabError::NotBack { .. }
+        | LabError::NotUp { .. }
         | LabError::System { .. }
         | LabError::Host(_)
         | LabError::Store(_) => Code::TestBed,

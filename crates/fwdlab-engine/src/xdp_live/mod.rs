@@ -35,6 +35,7 @@ use self::pieces::Pieces;
 pub(crate) use self::sys::Interfaces;
 use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
 use crate::error::EngineError;
+use crate::exact::Exact;
 use crate::generator::{
     Capabilities, Copies, Frames, Mode, Schedule, SendCounts, Sender, TestFrames, Timestamps,
 };
@@ -247,6 +248,39 @@ impl XdpLive {
             }
         }
         Ok(())
+    }
+
+    /// Makes everything ready for a burst of so many frames, flat out ([`XdpLive::burst`]); counts start at zero.
+    pub(crate) fn prepare_burst(&mut self, path: usize, frames: u32) -> Result<(), EngineError> {
+        if self.armed.is_none() || frames % Exact::BATCH != 0 {
+            let why = format!("a burst of {frames} frames, or no frames");
+            return Err(EngineError::Frames(why));
+        }
+        self.check_ports()?;
+        self.loaded_mut().reset()?;
+        self.write_control(Control {
+            start_ns: monotonic_ns(),
+            end_ns: u64::MAX,
+            path: path as u32,
+            batch_mask: Exact::BATCH - 1,
+            ..Control::default()
+        })
+    }
+
+    /// Sends a burst that was prepared, and returns when the kernel has handed all of it to the port.
+    pub(crate) fn burst(&mut self, frames: u32) -> Result<(), EngineError> {
+        let Some(armed) = &self.armed else {
+            return Err(EngineError::Frames("the sender is not armed".into()));
+        };
+        let programs = &self.loaded().programs;
+        let run = test_run(
+            programs,
+            armed.programs[0],
+            &armed.page,
+            frames,
+            Exact::BATCH,
+        )?;
+        run.map_err(|error| EngineError::bpf("send live frames", &error))
     }
 
     fn write_control(&mut self, control: Control) -> Result<(), EngineError> {
@@ -497,20 +531,10 @@ fn send(
     end_ns: u64,
     stop: &AtomicBool,
 ) -> Result<(), EngineError> {
-    let program: &Xdp = programs
-        .program(program)
-        .and_then(|p| p.try_into().ok())
-        .ok_or_else(|| EngineError::Thread(format!("no program {program}")))?;
     while !stop.load(Ordering::Acquire) && monotonic_ns() < end_ns {
-        let result = program.test_run(TestRunOptions {
-            data_in: Some(page),
-            // whole batches, so that the program knows where one ends
-            repeat: !(batch - 1),
-            attrs: TestRunAttrs::new().xdp_live_frames(batch),
-            ..TestRunOptions::new()
-        });
-        match result {
-            Ok(_) => {}
+        // whole batches, so that the program knows where one ends
+        match test_run(programs, program, page, !(batch - 1), batch)? {
+            Ok(()) => {}
             Err(ProgramError::SyscallError(error))
                 if error.io_error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(EngineError::bpf("send live frames", &error)),
@@ -568,6 +592,27 @@ impl Progress {
         }
         self.lag = 0;
     }
+}
+
+/// Has the kernel call a program so many times.
+fn test_run(
+    programs: &Ebpf,
+    program: &str,
+    page: &[u8],
+    calls: u32,
+    batch: u32,
+) -> Result<Result<(), ProgramError>, EngineError> {
+    let program: &Xdp = programs
+        .program(program)
+        .and_then(|p| p.try_into().ok())
+        .ok_or_else(|| EngineError::Thread(format!("no program {program}")))?;
+    let run = program.test_run(TestRunOptions {
+        data_in: Some(page),
+        repeat: calls,
+        attrs: TestRunAttrs::new().xdp_live_frames(batch),
+        ..TestRunOptions::new()
+    });
+    Ok(run.map(drop))
 }
 
 /// Another engine sends what has no room in a page.

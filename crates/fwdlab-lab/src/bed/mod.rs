@@ -3,6 +3,7 @@
 //! A [`Bed`] says what stands and what its ports count; how one is built is in a file of its own, the embedded one of veth pairs in
 //! [`veth`]. What a DUT can be asked is in [`crate::dut`]. Start with [`Bed`].
 
+pub mod guest;
 pub mod networks;
 pub mod veth;
 
@@ -19,7 +20,9 @@ use crate::dut::linux::{counters_of, ports_amiss, read_counters};
 use crate::dut::{Counted, Dut, PortPair};
 use crate::error::LabError;
 use crate::host::Host;
+use crate::host::undo::Undo;
 use crate::registry::Registration;
+use crate::vm::machine::Machine;
 
 /// A standing test bed. Dropping it takes it away.
 #[derive(Debug)]
@@ -35,7 +38,18 @@ pub struct Bed {
     notes: BTreeMap<String, String>,
     sysctls: BTreeMap<String, String>,
     built: veth::Built,
-    registration: Registration,
+    /// How what is changed on its hosts is taken back.
+    changes: Arc<Undo>,
+    ground: Ground,
+}
+
+/// What a bed stands on, and goes with.
+#[derive(Debug)]
+enum Ground {
+    /// This machine, in whose registry it is.
+    Here(Registration),
+    /// A virtual machine of ours.
+    Guest(Arc<Machine>),
 }
 
 /// Interface counters of one path, as the kernel has them.
@@ -83,13 +97,17 @@ impl Bed {
             notes: BTreeMap::new(),
             sysctls: parts.sysctls,
             built: veth::Built::default(),
-            registration: parts.registration,
+            changes: parts.registration.changes().clone(),
+            ground: Ground::Here(parts.registration),
         }
     }
 
     /// Four letters that name the lab.
     pub fn id(&self) -> &str {
-        &self.registration.record().id
+        match &self.ground {
+            Ground::Here(registration) => &registration.record().id,
+            Ground::Guest(_) => "vm",
+        }
     }
 
     /// How many DUTs stand side by side.
@@ -109,7 +127,10 @@ impl Bed {
 
     /// The network namespaces of this machine that are of the bed.
     pub fn namespaces(&self) -> &[String] {
-        &self.registration.record().namespaces
+        match &self.ground {
+            Ground::Here(registration) => &registration.record().namespaces,
+            Ground::Guest(_) => &[],
+        }
     }
 
     /// The addresses of its ports, and the networks behind them.
@@ -204,6 +225,8 @@ impl Bed {
 
     /// Lets the bed stand when the process ends; `fwdlab bed down` removes it.
     pub fn leave_standing(self) {
-        self.registration.leave_standing();
+        if let Ground::Here(registration) = self.ground {
+            registration.leave_standing();
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use fwdlab_engine::{PathSpec, PortSpec};
 
 use super::networks::{Management, mac};
-use super::{Bed, Networks};
+use super::{Bed, Ground, Networks};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::netns::within;
@@ -26,7 +26,7 @@ use crate::placement::Placement;
 use crate::registry::Registry;
 
 /// The ports of every DUT, input and output.
-const DUT_PORTS: [&str; 2] = ["eth0", "eth1"];
+pub(super) const DUT_PORTS: [&str; 2] = ["eth0", "eth1"];
 
 /// What is known of a bed that was built.
 #[derive(Debug, Default)]
@@ -84,7 +84,8 @@ impl Bed {
                 dut_cpus: placement.dut_cpus.clone(),
                 threads: vec![Vec::new(); duts],
             },
-            registration,
+            changes: registration.changes().clone(),
+            ground: Ground::Here(registration),
         };
         bed.make_links(duts)?;
         bed.silence_generator()?;
@@ -117,7 +118,7 @@ impl Bed {
     fn linux(&self, dut: usize, is_unconfined: bool) -> Linux {
         let namespace = self.namespace_of(dut);
         let place = Netns::place(namespace, self.id(), is_unconfined);
-        let undo = self.registration.changes().clone();
+        let undo = self.changes.clone();
         let host = Arc::new(Netns::bare(namespace));
         Linux::new(host, Arc::new(place), DUT_PORTS, self.networks, undo).on(
             &self.built.dut_cpus,

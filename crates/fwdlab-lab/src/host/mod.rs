@@ -6,6 +6,7 @@
 pub(crate) mod confinement;
 pub mod local;
 pub mod netns;
+pub mod remote;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod undo;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use local::Local;
 pub use netns::Netns;
+pub use remote::Remote;
 pub use undo::Address;
 
 /// A machine, or a part of one, that takes commands.
@@ -217,7 +219,7 @@ pub struct HostError {
 }
 
 /// How a host fails.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
     /// It does not let us: what it said.
     Refused(String),

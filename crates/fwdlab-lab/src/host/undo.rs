@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Command, Host, HostError, Limit, Local, Netns};
+use super::{Command, Host, HostError, Limit, Local, Netns, Remote};
 use crate::error::LabError;
 
 /// Where a host is found again, by another process, too.
@@ -24,6 +24,8 @@ pub enum Address {
     ThisMachine,
     /// A network namespace of it.
     Namespace(String),
+    /// A machine behind an agent, by its name. It goes with who started it, and what was changed on it goes, too.
+    Agent(String),
 }
 
 impl Address {
@@ -32,6 +34,7 @@ impl Address {
         match self {
             Address::ThisMachine => Arc::new(Local),
             Address::Namespace(name) => Arc::new(Netns::bare(name)),
+            Address::Agent(name) => Arc::new(Remote::gone(name)),
         }
     }
 }

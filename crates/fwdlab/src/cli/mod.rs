@@ -1,5 +1,6 @@
 //! The commands: one file each. This one holds what they share.
 
+mod agent;
 mod bed;
 mod campaign;
 mod capture;
@@ -139,6 +140,7 @@ enum Command {
     Rate(rate::Rate),
     /// Print the JSON Schema of a record
     Schema(schema::Schema),
+    Agent(agent::Agent),
 }
 
 impl Arguments {
@@ -209,5 +211,6 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Profile(profile) => profile.run(&global),
         Command::Rate(rate) => rate.run(&global),
         Command::Schema(schema) => schema.run(),
+        Command::Agent(agent) => agent.run(),
     }
 }

@@ -1,0 +1,120 @@
+//! Bursts of test frames of which the instructions are counted, on a machine whose processor counts them.
+//!
+//! Such a machine is emulated (`qemu -icount shift=0`): its time stamp counter advances by one for every instruction, whatever the host
+//! does. A burst is one `BPF_PROG_TEST_RUN` of exactly so many frames, and everything that becomes of them happens within it, on the one
+//! CPU that there is. What the numbers mean is not decided here. Start with [`Exact::open`]; [`per_instruction`] says whether this is such
+//! a machine.
+
+mod sys;
+
+use fwdlab_model::trial::Stream;
+use serde::{Deserialize, Serialize};
+
+use crate::error::EngineError;
+use crate::generator::{Expected, Frames, Receiver, Sender, SignaturePlace};
+use crate::port::PathSpec;
+use crate::tester::{Addresses, frames};
+use crate::xdp_count::XdpCount;
+use crate::xdp_live::XdpLive;
+
+/// How often the other threads of the machine may go before us, without a frame that arrives, before what is missing is lost.
+const PATIENCE: u32 = 200;
+
+/// Sender and receivers of some paths, by which bursts are sent.
+pub struct Exact {
+    sender: XdpLive,
+    receivers: Vec<XdpCount>,
+    addresses: Addresses,
+    nonce: u16,
+}
+
+/// What became of a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Burst {
+    /// Frames that were sent.
+    pub sent: u64,
+    /// Frames that came back.
+    pub received: u64,
+    /// What the processor counted from the call that sends them until the last one was there.
+    pub instructions: u64,
+}
+
+impl Exact {
+    /// Binds sender and receivers to the ports of these paths.
+    ///
+    /// # Errors
+    /// No privileges, a kernel without live frames (Linux 5.18), or a port that does not exist.
+    pub fn open(paths: &[PathSpec], addresses: &Addresses) -> Result<Exact, EngineError> {
+        let receivers = paths.iter().map(|path| XdpCount::open(&path.rx));
+        Ok(Exact {
+            receivers: receivers.collect::<Result<_, _>>()?,
+            sender: XdpLive::open(paths, &[])?,
+            addresses: *addresses,
+            nonce: 0,
+        })
+    }
+
+    /// Prepares bursts of a stream.
+    ///
+    /// # Errors
+    /// There is no such set of flows, or the engines refuse.
+    pub fn arm(&mut self, stream: &Stream) -> Result<(), EngineError> {
+        self.nonce = self.nonce.wrapping_add(1);
+        let frames: Frames = frames(stream, &self.addresses, false, self.nonce)?;
+        self.sender.arm(&frames)?;
+        let expected = Expected {
+            nonce: self.nonce,
+            buffer_bytes: Some(stream.frame_size_bytes.buffer_bytes()),
+            place: SignaturePlace::UdpPayload,
+            analysis: None,
+        };
+        let mut receivers = self.receivers.iter_mut();
+        receivers.try_for_each(|receiver| receiver.expect(&expected))
+    }
+
+    /// Sends so many frames into a path, a multiple of [`Exact::BATCH`], and counts what that takes.
+    ///
+    /// # Errors
+    /// Not armed, no such path, or the system refuses.
+    pub fn burst(&mut self, path: usize, count: u32) -> Result<Burst, EngineError> {
+        let Some(receiver) = self.receivers.get_mut(path) else {
+            return Err(EngineError::Frames(format!("there is no path {path}")));
+        };
+        let before = receiver.counts()?.received;
+        self.sender.prepare_burst(path, count)?;
+        let (mut received, mut end, mut waited) = (0, 0, 0);
+        sys::mark_begin();
+        let begin = sys::counter();
+        let sent = self.sender.burst(count);
+        while waited < PATIENCE {
+            let now = receiver.counts()?.received - before;
+            if now > received {
+                (received, end, waited) = (now, sys::counter(), 0);
+            }
+            if received >= u64::from(count) {
+                break;
+            }
+            waited += 1;
+            // what is left is done by another thread of the kernel's
+            std::thread::yield_now();
+        }
+        sys::mark_end();
+        let sent = sent.and_then(|()| Ok(self.sender.counts()?.sent[path]))?;
+        Ok(Burst {
+            sent,
+            received,
+            instructions: end.saturating_sub(begin),
+        })
+    }
+
+    /// Frames that the kernel hands to the port at once.
+    pub const BATCH: u32 = 32;
+}
+
+/// What the counter advances by for one instruction: 1 where it counts instructions. Anywhere else it is a number without a meaning.
+pub fn per_instruction() -> f64 {
+    const TIMES: u32 = 500_000;
+    let begin = sys::counter();
+    sys::loops(TIMES);
+    (sys::counter() - begin) as f64 / (2.0 * f64::from(TIMES))
+}

@@ -1,0 +1,236 @@
+//! The asking side of an agent's stream.
+//!
+//! One question at a time; an answer that does not come in time, or that nobody waits for any more, ends the connection, for what comes
+//! later would be taken for the answer to something else. Start with [`Connection::new`].
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Answer, Hello, Question, receive, send};
+use crate::host::{Failure, Limit};
+
+/// How often somebody is asked whether the answer is still wanted.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A stream to an agent.
+#[derive(Debug)]
+pub struct Connection {
+    stream: Mutex<Option<UnixStream>>,
+    /// What is known of the end of the other side, in words.
+    epitaph: Box<dyn Epitaph>,
+}
+
+/// Says why the other side has gone, as far as that is known.
+pub trait Epitaph: Send + Sync + std::fmt::Debug {
+    /// In words.
+    fn words(&self) -> String;
+}
+
+impl Connection {
+    /// A stream that an agent listens to, or will.
+    pub fn new(stream: UnixStream, epitaph: Box<dyn Epitaph>) -> Connection {
+        Connection {
+            stream: Mutex::new(Some(stream)),
+            epitaph,
+        }
+    }
+
+    /// One to a machine that has ended.
+    pub(crate) fn ended() -> Connection {
+        Connection {
+            stream: Mutex::new(None),
+            epitaph: Box::new(Ended),
+        }
+    }
+
+    /// Asks who is there.
+    pub(crate) fn hello(&self, limit: Limit<'_>) -> Result<Hello, Failure> {
+        match self.ask(&Question::Hello, &[], limit)? {
+            (Answer::Hello(hello), _) => Ok(hello),
+            (other, _) => Err(out_of_step(&other)),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(
+        &self,
+        question: &Question,
+        bytes: &[u8],
+        limit: Limit<'_>,
+    ) -> Result<(Answer, Vec<u8>), Failure> {
+        let mut guard = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(stream) = guard.as_mut() else {
+            return Err(Failure::Lost(self.epitaph.words()));
+        };
+        let began = Instant::now();
+        let mut patient = Patient {
+            stream,
+            limit,
+            began,
+            gave_up: None,
+        };
+        let asked = send(&mut patient, question, bytes);
+        let answered = asked.and_then(|()| receive(&mut patient));
+        let gave_up = patient.gave_up;
+        match answered {
+            Ok((Answer::Failed(failure), _)) => Err(failure),
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                *guard = None;
+                Err(match gave_up {
+                    Some(failure) => failure,
+                    None => {
+                        let why = self.epitaph.words();
+                        Failure::Lost(if why.is_empty() {
+                            error.to_string()
+                        } else {
+                            why
+                        })
+                    }
+                })
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Ended;
+
+impl Epitaph for Ended {
+    fn words(&self) -> String {
+        "it has ended".into()
+    }
+}
+
+/// That was the answer to another question.
+pub(crate) fn out_of_step(answer: &Answer) -> Failure {
+    Failure::Lost(format!("its answers are out of step ({answer:?})"))
+}
+
+/// A stream that is read and written only as long as somebody wants it.
+struct Patient<'a> {
+    stream: &'a mut UnixStream,
+    limit: Limit<'a>,
+    began: Instant,
+    gave_up: Option<Failure>,
+}
+
+impl Patient<'_> {
+    fn wait<T>(&mut self, mut work: impl FnMut(&mut UnixStream) -> io::Result<T>) -> io::Result<T> {
+        self.stream.set_read_timeout(Some(LOOK))?;
+        self.stream.set_write_timeout(Some(LOOK))?;
+        loop {
+            match work(self.stream) {
+                Err(e) if is_timeout(&e) => {}
+                done => return done,
+            }
+            if (self.limit.is_stopped)() {
+                self.gave_up = Some(Failure::Stopped);
+            } else if self.began.elapsed() > self.limit.time {
+                self.gave_up = Some(Failure::TimedOut {
+                    after: self.limit.time,
+                    said: String::new(),
+                });
+            }
+            if self.gave_up.is_some() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    [Interrupted, TimedOut, WouldBlock].contains(&error.kind())
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait(|stream| stream.read(buffer))
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(|stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::serve::serve;
+    use crate::host::{Command, Heard, Host, Remote};
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    struct Unknown;
+
+    impl Epitaph for Unknown {
+        fn words(&self) -> String {
+            "nobody knows why".into()
+        }
+    }
+
+    fn remote() -> (Remote, std::thread::JoinHandle<io::Result<bool>>) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let agent = std::thread::spawn(move || serve(&mut theirs));
+        let connection = Arc::new(Connection::new(ours, Box::new(Unknown)));
+        (Remote::new("guest", connection), agent)
+    }
+
+    /// An agent in this process: a host as any other.
+    #[test]
+    fn commands_and_files_of_an_agent_are_those_of_its_machine() {
+        let (remote, agent) = remote();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x").to_string_lossy().into_owned();
+        remote.write(&file, &[0, 255, 10]).unwrap();
+        assert_eq!(remote.read(&file).unwrap(), [0, 255, 10]);
+        let input = "y".repeat(300_000);
+        let both = Command::shell("cat; echo said >&2").with_input(input.clone());
+        let output = remote.run(&both, Limit::OURS).unwrap();
+        assert_eq!(output.stdout, input.as_bytes());
+        assert_eq!(output.stderr, b"said\n");
+        let error = remote.ask("false", &[]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`false` failed on guest (exit status: 1)"
+        );
+        let error = remote.ask("fwdlab-no-such-program", &[]).unwrap_err();
+        assert!(matches!(error.failure, Failure::Missing { .. }), "{error}");
+        let error = remote.read("/no/such/file").unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /no/such/file on guest: No such"));
+
+        let mut going = remote.start(&Command::shell("echo one; sleep 60")).unwrap();
+        let next = |going: &mut Box<dyn crate::host::Process>, ms| {
+            going.next(Duration::from_millis(ms)).unwrap()
+        };
+        assert_eq!(next(&mut going, 10_000), Heard::Line("one".into()));
+        assert_eq!(next(&mut going, 0), Heard::Silence);
+        drop(going);
+
+        drop(remote);
+        assert!(!agent.join().unwrap().unwrap(), "nobody asked it to end");
+    }
+
+    #[test]
+    fn who_does_not_wait_any_more_gets_no_answer_to_anything() {
+        let (remote, _agent) = remote();
+        let limit = |ms, is_stopped| Limit {
+            time: Duration::from_millis(ms),
+            is_stopped,
+        };
+        let sleep = Command::shell("sleep 0.5; echo late");
+        let slow = remote.run(&sleep, limit(100, &|| false)).unwrap_err();
+        assert!(matches!(slow.failure, Failure::TimedOut { .. }), "{slow}");
+        let lost = remote.ask("echo", &["1"]).unwrap_err();
+        assert!(lost.to_string().contains("nobody knows why"), "{lost}");
+    }
+}

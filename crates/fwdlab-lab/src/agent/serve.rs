@@ -1,0 +1,181 @@
+//! The agent's side: answers questions until the stream ends.
+//!
+//! It decides nothing: commands and files are those of [`Local`] and of namespaces of this machine, bursts are the engine's. Start with
+//! [`serve`].
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use fwdlab_engine::{Exact, PathSpec, PortSpec, exact};
+
+use super::{Answer, Hello, Place, Question, receive, send};
+use crate::error::LabError;
+use crate::host::{Failure, Heard, Host, HostError, Limit, Local, Netns, Process, netns};
+
+/// Where files are put that commands shall use.
+const PUT: &str = "/run/fwdlab-put";
+
+/// Who asked ends a command that takes too long by ending us.
+const LIMIT: Limit<'static> = Limit {
+    time: Duration::from_secs(24 * 3600),
+    is_stopped: &|| false,
+};
+
+/// What an agent has open.
+#[derive(Default)]
+struct Agent {
+    processes: BTreeMap<u32, Box<dyn Process>>,
+    next: u32,
+    bursts: Option<Exact>,
+}
+
+/// Answers questions. Returns when the other side has gone, or wants the machine to end, which is then true.
+///
+/// # Errors
+/// The stream failed, or is out of step.
+pub fn serve(stream: &mut (impl Read + Write)) -> std::io::Result<bool> {
+    let mut agent = Agent::default();
+    loop {
+        let (question, bytes): (Question, _) = match receive(stream) {
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
+            received => received?,
+        };
+        if matches!(question, Question::PowerOff) {
+            send(stream, &Answer::Done, &[])?;
+            return Ok(true);
+        }
+        let (answer, behind) = match agent.answer(question, bytes) {
+            Ok(answered) => answered,
+            Err(failure) => (Answer::Failed(failure), Vec::new()),
+        };
+        send(stream, &answer, &behind)?;
+    }
+}
+
+impl Agent {
+    fn answer(&mut self, question: Question, bytes: Vec<u8>) -> Result<(Answer, Vec<u8>), Failure> {
+        let failure = |error: HostError| error.failure;
+        let done = Ok((Answer::Done, Vec::new()));
+        match question {
+            Question::Hello => Ok((Answer::Hello(hello()), Vec::new())),
+            Question::Run { place, command } => {
+                let output = host(&place).run(&command, LIMIT).map_err(failure)?;
+                let stdout = output.stdout.len();
+                let all = [output.stdout, output.stderr].concat();
+                Ok((Answer::Output { stdout }, all))
+            }
+            Question::Start { place, command } => {
+                let process = host(&place).start(&command).map_err(failure)?;
+                self.next += 1;
+                self.processes.insert(self.next, process);
+                Ok((Answer::Started { process: self.next }, Vec::new()))
+            }
+            Question::Next {
+                process,
+                patience_ms,
+            } => {
+                let Some(process) = self.processes.get_mut(&process) else {
+                    return Err(Failure::Refused("there is no such process".into()));
+                };
+                let heard = process.next(Duration::from_millis(patience_ms));
+                let answer = match heard.map_err(failure)? {
+                    Heard::Line(line) => Answer::Line(line),
+                    Heard::Silence => Answer::Silence,
+                    Heard::End(status) => Answer::Ended(status),
+                };
+                Ok((answer, Vec::new()))
+            }
+            Question::End { process } => {
+                drop(self.processes.remove(&process));
+                done
+            }
+            Question::Read { place, path } => {
+                let content = host(&place).read(&path).map_err(failure)?;
+                Ok((Answer::Done, content))
+            }
+            Question::Write { place, path } => {
+                host(&place).write(&path, &bytes).map_err(failure)?;
+                done
+            }
+            Question::Put { name, executable } => {
+                let path = put(&name, executable, &bytes)
+                    .map_err(|e| Failure::File(format!("put {name} into {PUT}: {e}")))?;
+                Ok((Answer::Path(path), Vec::new()))
+            }
+            Question::OpenBursts {
+                paths,
+                addresses,
+                stream,
+            } => {
+                // what is open holds the ports
+                self.bursts = None;
+                let paths: Vec<PathSpec> = paths.into_iter().map(path).collect();
+                let mut bursts = Exact::open(&paths, &addresses.into()).map_err(refused)?;
+                bursts.arm(&stream).map_err(refused)?;
+                self.bursts = Some(bursts);
+                done
+            }
+            Question::Burst { path, frames } => {
+                let Some(bursts) = &mut self.bursts else {
+                    return Err(Failure::Refused("nothing is open that sends".into()));
+                };
+                let burst = bursts.burst(path, frames).map_err(refused)?;
+                Ok((Answer::Burst(burst), Vec::new()))
+            }
+            Question::CloseBursts => {
+                self.bursts = None;
+                done
+            }
+            Question::PowerOff => done,
+        }
+    }
+}
+
+fn refused(error: impl Into<LabError>) -> Failure {
+    Failure::Refused(error.into().to_string())
+}
+
+fn host(place: &Place) -> Box<dyn Host> {
+    match place {
+        None => Box::new(Local),
+        Some(namespace) => Box::new(Netns::bare(namespace)),
+    }
+}
+
+fn path(of: super::Path) -> PathSpec {
+    let port = |(place, interface): (Place, String)| PortSpec {
+        netns: place.as_deref().and_then(netns::file),
+        interface,
+    };
+    PathSpec {
+        tx: port(of.tx),
+        rx: port(of.rx),
+    }
+}
+
+fn put(name: &str, executable: bool, bytes: &[u8]) -> std::io::Result<String> {
+    let path = Path::new(PUT).join(name.trim_start_matches('/'));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(&path, bytes)?;
+    let mode = if executable { 0o755 } else { 0o644 };
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn hello() -> Hello {
+    Hello {
+        version: env!("CARGO_PKG_VERSION").into(),
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        per_instruction: exact::per_instruction(),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}

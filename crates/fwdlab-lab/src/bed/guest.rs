@@ -1,0 +1,103 @@
+//! A test bed inside a virtual machine: the embedded one, built through the machine's agent, and a way past the DUT.
+//!
+//! ```text
+//!   gen                               dut0
+//!     tx0 ======================== eth0
+//!     rx0 ======================== eth1
+//!     past0 ==== past1             what generator and receiver take by themselves
+//! ```
+//!
+//! Nothing of it is on this machine, and nothing has to be undone: it goes with the machine. Start with [`Bed::in_guest`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fwdlab_engine::{PathSpec, PortSpec};
+
+use super::networks::mac;
+use super::veth::{Built, DUT_PORTS};
+use super::{Bed, Ground, Networks};
+use crate::dut::{Dut, Linux};
+use crate::error::LabError;
+use crate::host::undo::Undo;
+use crate::host::{Host, netns};
+use crate::vm::machine::Machine;
+
+/// The generator's namespace there.
+pub(crate) const GENERATOR: &str = "gen";
+const DUT: &str = "dut0";
+
+/// The pair of ports that leads past the DUT.
+pub(crate) const PAST: [&str; 2] = ["past0", "past1"];
+
+impl Bed {
+    /// Builds a bed with one DUT in a machine.
+    ///
+    /// # Errors
+    /// The guest's kernel has no veth, or lacks something else; the machine was lost.
+    pub fn in_guest(machine: &Arc<Machine>) -> Result<Bed, LabError> {
+        let host = machine.host();
+        let networks = Networks::EMBEDDED;
+        let Networks { input, output, .. } = &networks;
+        let [eth0, eth1] = DUT_PORTS;
+        let [out, back] = PAST;
+        let (to, from) = (mac(input.tester_mac), mac(input.dut_mac));
+        let mut batch = format!("netns add {GENERATOR}\nnetns add {DUT}\n");
+        for (ours, side, theirs) in [("tx0", input, eth0), ("rx0", output, eth1)] {
+            batch += &format!(
+                "link add {ours} address {} netns {GENERATOR} type veth peer name {theirs} address {} netns {DUT}\n",
+                mac(side.tester_mac),
+                mac(side.dut_mac)
+            );
+        }
+        batch += &format!(
+            "link add {out} address {to} netns {GENERATOR} type veth peer name {back} address {from} netns {GENERATOR}\n"
+        );
+        host.feed("ip", &["-batch", "-"], &batch)?;
+        let generator = Arc::new(host.within(GENERATOR));
+        for which in ["all", "default"] {
+            let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+            // a kernel without IPv6 has nothing to switch off
+            let _ = generator.write(&file, b"1");
+        }
+        let up = |port: &&str| format!("link set {port} up\n");
+        let batch: String = ["tx0", "rx0", out, back].iter().map(up).collect();
+        generator.feed("ip", &["-batch", "-"], &batch)?;
+        let dut = Arc::new(host.within(DUT));
+        let batch: String = ["lo", eth0, eth1].iter().map(up).collect();
+        dut.feed("ip", &["-batch", "-"], &batch)?;
+        // a NAPI instance at the input, through which frames from the other end's XDP come
+        dut.ask("ethtool", &["-K", eth0, "gro", "on"])?;
+        let changes = Arc::new(Undo::new(machine.scratch("undo")?));
+        let linux = Linux::new(dut.clone(), dut, DUT_PORTS, networks, changes.clone());
+        let set = linux.prepare()?.into_iter();
+        let sysctls = set.map(|(name, value)| (format!("dut:{name}"), value));
+        let port = |interface: &str| PortSpec {
+            netns: netns::file(GENERATOR),
+            interface: interface.into(),
+        };
+        Ok(Bed {
+            sysctls: sysctls.collect(),
+            duts: vec![Arc::new(linux)],
+            networks,
+            paths: vec![PathSpec {
+                tx: port("tx0"),
+                rx: port("rx0"),
+            }],
+            tester: generator,
+            both_ways: false,
+            notes: BTreeMap::from([(
+                "machine".into(),
+                format!(
+                    "{}, Linux {}, {}",
+                    machine.name(),
+                    machine.kernel(),
+                    machine.accelerator().words()
+                ),
+            )]),
+            built: Built::default(),
+            changes,
+            ground: Ground::Guest(machine.clone()),
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! A host behind an agent, or a network namespace of it.
+//!
+//! How the agent is reached is not known here, see [`crate::agent`]. Start with [`Remote::new`].
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
+use crate::agent::connection::{Connection, out_of_step};
+use crate::agent::{Answer, Place, Question};
+
+/// The machine of an agent.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    name: String,
+    place: Place,
+    connection: Arc<Connection>,
+}
+
+impl Remote {
+    /// The machine that this leads to.
+    pub fn new(name: &str, connection: Arc<Connection>) -> Remote {
+        Remote {
+            name: name.to_owned(),
+            place: None,
+            connection,
+        }
+    }
+
+    /// A machine that does not exist any more.
+    pub(crate) fn gone(name: &str) -> Remote {
+        Remote::new(name, Arc::new(Connection::ended()))
+    }
+
+    /// A network namespace of it.
+    pub fn within(&self, namespace: &str) -> Remote {
+        Remote {
+            name: format!("{namespace} of {}", self.name),
+            place: Some(namespace.to_owned()),
+            connection: self.connection.clone(),
+        }
+    }
+
+    /// Asks its agent.
+    pub(crate) fn put_to(
+        &self,
+        what: &str,
+        question: &Question,
+        bytes: &[u8],
+        limit: Limit<'_>,
+    ) -> Result<(Answer, Vec<u8>), HostError> {
+        let answer = self.connection.ask(question, bytes, limit);
+        answer.map_err(|failure| HostError::new(&self.name, what, failure))
+    }
+
+    fn unexpected<T>(&self, what: &str, answer: &Answer) -> Result<T, HostError> {
+        Err(HostError::new(&self.name, what, out_of_step(answer)))
+    }
+
+    fn put_file(&self, ours: &Path, name: &str) -> Result<String, HostError> {
+        let what = format!("put {} there", ours.display());
+        let failed = |e: std::io::Error| {
+            let why = Failure::File(e.to_string());
+            HostError::new(&self.name, &what, why)
+        };
+        let content = std::fs::read(ours).map_err(failed)?;
+        let mode = std::fs::metadata(ours).map_err(failed)?.permissions();
+        let question = Question::Put {
+            name: name.to_owned(),
+            executable: mode.mode() & 0o111 != 0,
+        };
+        match self.put_to(&what, &question, &content, Limit::OURS)? {
+            (Answer::Path(path), _) => Ok(path),
+            (other, _) => self.unexpected(&what, &other),
+        }
+    }
+}
+
+impl Host for Remote {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn address(&self) -> Address {
+        Address::Agent(self.name.clone())
+    }
+
+    fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
+        let what = command.to_string();
+        let question = Question::Run {
+            place: self.place.clone(),
+            command: command.clone(),
+        };
+        match self.put_to(&what, &question, &[], limit)? {
+            (Answer::Output { stdout }, mut all) if stdout <= all.len() => Ok(Output {
+                stderr: all.split_off(stdout),
+                stdout: all,
+            }),
+            (other, _) => self.unexpected(&what, &other),
+        }
+    }
+
+    fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
+        let what = command.to_string();
+        let question = Question::Start {
+            place: self.place.clone(),
+            command: command.clone(),
+        };
+        match self.put_to(&what, &question, &[], Limit::OURS)? {
+            (Answer::Started { process }, _) => Ok(Box::new(Far {
+                host: self.clone(),
+                process,
+                what,
+            })),
+            (other, _) => self.unexpected(&what, &other),
+        }
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
+        let what = format!("read {path}");
+        let question = Question::Read {
+            place: self.place.clone(),
+            path: path.to_owned(),
+        };
+        let (_, content) = self.put_to(&what, &question, &[], Limit::OURS)?;
+        Ok(content)
+    }
+
+    fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
+        let what = format!("write {path}");
+        let question = Question::Write {
+            place: self.place.clone(),
+            path: path.to_owned(),
+        };
+        self.put_to(&what, &question, content, Limit::OURS)
+            .map(drop)
+    }
+
+    fn put(&self, ours: &Path) -> Result<String, HostError> {
+        let name = ours.file_name().unwrap_or_default().to_string_lossy();
+        if !ours.is_dir() {
+            return self.put_file(ours, &name);
+        }
+        let mut files = Vec::new();
+        let listed = files_below(ours, &mut files);
+        listed.map_err(|e| {
+            let what = format!("put {} there", ours.display());
+            HostError::new(&self.name, what, Failure::File(e.to_string()))
+        })?;
+        let mut folder = String::new();
+        for file in files {
+            let within = file.strip_prefix(ours).unwrap_or(&file).to_string_lossy();
+            let path = self.put_file(&file, &format!("{name}/{within}"))?;
+            folder = path.trim_end_matches(&*within).trim_end_matches('/').into();
+        }
+        Ok(folder)
+    }
+}
+
+/// Files of a folder and of those in it; links lead to what they lead to.
+fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => files_below(&path, files)?,
+            false => files.push(path),
+        }
+    }
+    Ok(())
+}
+
+/// A command that goes on there.
+#[derive(Debug)]
+struct Far {
+    host: Remote,
+    process: u32,
+    what: String,
+}
+
+impl Process for Far {
+    fn next(&mut self, patience: Duration) -> Result<Heard, HostError> {
+        let question = Question::Next {
+            process: self.process,
+            patience_ms: patience.as_millis() as u64,
+        };
+        let limit = Limit {
+            time: patience + Limit::OURS.time,
+            is_stopped: &|| false,
+        };
+        match self.host.put_to(&self.what, &question, &[], limit)? {
+            (Answer::Line(line), _) => Ok(Heard::Line(line)),
+            (Answer::Silence, _) => Ok(Heard::Silence),
+            (Answer::Ended(status), _) => Ok(Heard::End(status)),
+            (other, _) => self.host.unexpected(&self.what, &other),
+        }
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let question = Question::End {
+            process: self.process,
+        };
+        // a host that is lost has ended it
+        let _ = self.host.put_to(&self.what, &question, &[], Limit::OURS);
+    }
+}

@@ -1,0 +1,65 @@
+//! Bursts on a machine that counts its instructions: sender and receivers are behind its agent.
+//!
+//! It knows two ways: through the DUT, and past it. What a burst says is decided elsewhere. Start with [`Bursts::open`].
+
+use fwdlab_engine::{Addresses, Burst};
+use fwdlab_model::trial::Stream;
+
+use crate::agent::connection::out_of_step;
+use crate::agent::{Answer, Path, Place, Question};
+use crate::bed::guest::{GENERATOR, PAST};
+use crate::error::LabError;
+use crate::host::{HostError, Limit, Remote};
+
+/// Where a burst goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through the DUT.
+    Through,
+    /// From the generator to the receiver, past the DUT.
+    Past,
+}
+
+/// Sender and receivers that are open.
+#[derive(Debug)]
+pub(crate) struct Bursts {
+    host: Remote,
+}
+
+impl Bursts {
+    /// Opens them for a stream on the bed of a machine.
+    ///
+    /// # Errors
+    /// The kernel there has no live frames (Linux 5.18), or the machine was lost.
+    pub fn open(host: &Remote, addresses: &Addresses, stream: &Stream) -> Result<Bursts, LabError> {
+        let port = |name: &str| -> (Place, String) { (Some(GENERATOR.into()), name.into()) };
+        let path = |tx, rx| Path {
+            tx: port(tx),
+            rx: port(rx),
+        };
+        let question = Question::OpenBursts {
+            paths: vec![path("tx0", "rx0"), path(PAST[0], PAST[1])],
+            addresses: (*addresses).into(),
+            stream: stream.clone(),
+        };
+        host.put_to("open sender and receivers", &question, &[], Limit::OURS)?;
+        Ok(Bursts { host: host.clone() })
+    }
+
+    /// Sends a burst.
+    ///
+    /// # Errors
+    /// It cannot be sent, or the machine was lost.
+    pub fn send(&self, way: Way, frames: u32, limit: Limit<'_>) -> Result<Burst, LabError> {
+        let what = "send a burst";
+        let path = match way {
+            Way::Through => 0,
+            Way::Past => 1,
+        };
+        let question = Question::Burst { path, frames };
+        match self.host.put_to(what, &question, &[], limit)? {
+            (Answer::Burst(burst), _) => Ok(burst),
+            (other, _) => Err(HostError::new("the machine", what, out_of_step(&other)).into()),
+        }
+    }
+}
