@@ -316,6 +316,7 @@ mod tests {
             configuration: "plain".into(),
             stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1).unwrap(),
             variant: fwdlab_model::variant::Variant::default(),
+            image: None,
         };
         let values = [Some(3.0), Some(1.0), None, Some(10.0), Some(2.0), Some(4.0)];
         let iterations = values

@@ -15,6 +15,7 @@ pub mod compliance;
 pub mod conservation;
 pub mod cost;
 pub mod equilibrium;
+pub mod exact;
 pub mod forwarding_rate;
 pub mod gate;
 pub mod machine;

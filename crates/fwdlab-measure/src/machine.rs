@@ -239,9 +239,9 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
                 ..plr::Parameters::standard(size, min, limit.max_load_pps, asked.seed)
             })?)
         }
-        Of::Maxfwd(_) | Of::Paired(_) => {
+        Of::Maxfwd(_) | Of::Paired(_) | Of::Exact(_) => {
             return Err(format!(
-                "{} measures by windows and slices, which no question asks for",
+                "{} measures by windows, slices or bursts, which no question asks for",
                 asked.procedure.id()
             ));
         }

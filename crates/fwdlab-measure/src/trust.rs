@@ -596,6 +596,7 @@ mod tests {
             configuration: "plain".into(),
             stream: fwdlab_model::trial::Stream::new(ipv4, FrameSize::MIN, 1).unwrap(),
             variant: Default::default(),
+            image: None,
         }
     }
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
+use crate::instructions::BootRecord;
 use crate::result::{RunInfo, Summary, TrialRecord};
 use crate::test_case::Iteration;
 use crate::trial::Stream;
@@ -71,6 +72,11 @@ pub enum EventKind {
     RebuildFinished {
         /// Its record.
         record: Box<RebuildRecord>,
+    },
+    /// A boot of a virtual machine ended.
+    BootFinished {
+        /// Its record.
+        record: Box<BootRecord>,
     },
     /// An iteration of a campaign's test case ended.
     IterationFinished {

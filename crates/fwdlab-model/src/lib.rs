@@ -15,6 +15,7 @@ pub mod file;
 pub mod genome;
 pub mod import;
 pub mod latency;
+pub mod instructions;
 pub mod link;
 pub mod loss;
 pub mod mix;

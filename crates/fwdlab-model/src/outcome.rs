@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
+use crate::instructions::Exact;
 use crate::loss::Ledger;
 use crate::probe::ApartStratum;
 use crate::procedure::{Delays, Interval};
@@ -111,6 +112,8 @@ pub enum Found {
     Maxfwd(Box<Maxfwd>),
     /// What configurations cost beside a reference DUT.
     Paired(Paired),
+    /// What a frame costs in instructions.
+    Exact(Box<Exact>),
 }
 
 /// The forwarding rate of quiet windows: of one trial, or of all iterations together.
@@ -739,7 +742,7 @@ impl Figure {
     pub fn better(&self) -> Better {
         match self.unit {
             Unit::FramesPerSecond | Unit::Frames => Better::Higher,
-            Unit::Nanoseconds | Unit::Seconds => Better::Lower,
+            Unit::Nanoseconds | Unit::Seconds | Unit::Instructions => Better::Lower,
             Unit::Percent if self.name.starts_with("difference") => Better::Higher,
             Unit::Percent => Better::Lower,
         }
@@ -748,6 +751,9 @@ impl Figure {
 
 /// The figure of [`Maxfwd`], and of what else tells what came out.
 pub const FORWARDING_RATE: &str = "forwarding rate";
+
+/// Name of the figure of instructions per frame.
+pub const INSTRUCTIONS: &str = "instructions per frame";
 
 /// Which way a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -777,6 +783,9 @@ pub enum Unit {
     /// Percent.
     #[serde(rename = "%")]
     Percent,
+    /// Instructions per frame.
+    #[serde(rename = "instructions/frame")]
+    Instructions,
 }
 
 impl Unit {
@@ -788,6 +797,7 @@ impl Unit {
             Unit::Seconds => "s",
             Unit::Frames => "frames",
             Unit::Percent => "%",
+            Unit::Instructions => "instructions/frame",
         }
     }
 }
@@ -879,6 +889,11 @@ impl Outcome {
                 });
                 slope.into_iter().chain(differences).collect()
             }
+            Found::Exact(found) => one(
+                INSTRUCTIONS,
+                Unit::Instructions,
+                Some(found.instructions_per_frame),
+            ),
             found => {
                 let name = match found {
                     Found::Ramp(_) => "loss begins",
@@ -917,6 +932,7 @@ impl Found {
             Found::Mlrsearch(_) => "mlrsearch",
             Found::Maxfwd(_) => "maxfwd",
             Found::Paired(_) => "paired",
+            Found::Exact(_) => "exact",
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::event::{Event, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
@@ -43,6 +44,8 @@ pub struct StoredRun {
     pub trials: Vec<TrialRecord>,
     /// Rebuilds of a paired comparison, in order.
     pub rebuilds: Vec<RebuildRecord>,
+    /// Every boot of a virtual machine.
+    pub boots: Vec<BootRecord>,
     /// Runs of an archive, in order.
     pub imported: Vec<ImportedRecord>,
     /// What is missing or damaged, in sentences; empty for a run that ended in order.
@@ -130,6 +133,7 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         summary,
         trials: Vec::new(),
         rebuilds: Vec::new(),
+        boots: Vec::new(),
         imported: Vec::new(),
         problems,
         is_protected,
@@ -150,6 +154,7 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         match record {
             Record::Trial(trial) => run.trials.push(*trial),
             Record::Rebuild(rebuild) => run.rebuilds.push(*rebuild),
+            Record::Boot(boot) => run.boots.push(*boot),
             Record::Imported(record) => run.imported.push(*record),
         }
     }
@@ -341,6 +346,7 @@ fn versioned(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
 enum Record {
     Trial(Box<TrialRecord>),
     Rebuild(Box<RebuildRecord>),
+    Boot(Box<BootRecord>),
     Imported(Box<ImportedRecord>),
 }
 
@@ -348,12 +354,16 @@ fn parse_record(line: &[u8]) -> serde_json::Result<Record> {
     #[derive(Deserialize)]
     struct Kind {
         rebuild: Option<IgnoredAny>,
+        boot: Option<IgnoredAny>,
         imported_from: Option<IgnoredAny>,
         load_index: Option<IgnoredAny>,
     }
     let kind: Kind = serde_json::from_slice(line)?;
     if kind.load_index.is_some() {
         return upgrade::searched(line).map(Record::Trial);
+    }
+    if kind.boot.is_some() {
+        return serde_json::from_slice(line).map(Record::Boot);
     }
     match (kind.rebuild, kind.imported_from) {
         (Some(_), _) => serde_json::from_slice(line).map(Record::Rebuild),

@@ -180,6 +180,7 @@ fn test_case(name: String, stream: Stream, variant: Variant, info: &RunInfo) -> 
             configuration: configuration.unwrap_or(PLAIN).to_owned(),
             stream,
             variant,
+            image: None,
         },
         figures: Vec::new(),
         outcomes: Vec::new(),

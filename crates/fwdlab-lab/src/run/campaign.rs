@@ -93,6 +93,7 @@ pub fn start<'a>(
             invalid: 0,
             found: Vec::new(),
             compared: None,
+            again: Vec::new(),
         };
         let time = match plan.dut {
             Some(_) => Duration::ZERO,
@@ -108,6 +109,7 @@ pub fn start<'a>(
                 Err(error) => Err(error),
             },
             Procedure::Maxfwd(maxfwd) => running.by_windows(maxfwd, run, measured),
+            Procedure::Exact(exact) => running.by_instructions(exact, run, measured),
             _ => running.turns(run, measured),
         };
         running.sum_up(run, measured);
@@ -133,6 +135,8 @@ pub(super) struct Running<'a> {
     found: Vec<Outcome>,
     /// A/A control, where the procedure has one.
     pub compared: Option<Comparison>,
+    /// Iterations of the reference once more, for the control of boots.
+    pub again: Vec<Iteration>,
 }
 
 impl Running<'_> {
@@ -402,7 +406,7 @@ impl Running<'_> {
             self.gate = (self.gate.take()).map(|gate| gate.judge_run(&mut measured.trials));
         }
         let trials = &measured.trials;
-        let cases: Vec<TestCase> = match self.plan.suite() {
+        let mut cases: Vec<TestCase> = match self.plan.suite() {
             Some(_) => {
                 let named = campaign
                     .cases
@@ -418,6 +422,9 @@ impl Running<'_> {
                     .collect()
             }
         };
+        if campaign.procedure.method() == Method::Instructions {
+            fwdlab_measure::exact::compare(&mut cases, &self.again);
+        }
         let found: Vec<Outcome> = cases
             .iter()
             .flat_map(|case| &case.outcomes)
@@ -436,6 +443,8 @@ impl Running<'_> {
             (None, Method::Windows) => {
                 trust::of_cases(self.gate.as_ref(), &cases, self.compared.as_ref())
             }
+            // what is counted has none
+            (None, Method::Instructions) => Noise::none(),
             (None, Method::Trials) => {
                 let noise = trust::of_trials(self.gate.as_ref(), trials, against);
                 trust::of_lossless(noise, &found)
@@ -444,6 +453,7 @@ impl Running<'_> {
         let common = self.plan.common(Vec::new(), &campaign.cases[0]);
         let mut warnings = match self.plan.dut {
             Some(_) => Vec::new(),
+            None if campaign.procedure.method() == Method::Instructions => Vec::new(),
             None => doubts(&common),
         };
         warnings.append(&mut self.short);

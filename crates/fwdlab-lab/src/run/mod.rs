@@ -8,6 +8,7 @@
 pub mod campaign;
 mod course;
 mod device;
+mod exact;
 mod largest;
 pub mod manage;
 mod modify;
@@ -32,6 +33,7 @@ use fwdlab_engine::Mode;
 use fwdlab_engine::sim::Dut;
 use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::facts::Facts;
+use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed, MeanSize};
 use fwdlab_model::loss::{Chain, Stage};
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
@@ -114,6 +116,8 @@ pub struct Measured {
     pub trials: Vec<TrialRecord>,
     /// Every rebuild, in order.
     pub rebuilds: Vec<RebuildRecord>,
+    /// Every boot of a virtual machine, in order.
+    pub boots: Vec<BootRecord>,
     /// The result.
     pub summary: Option<Summary>,
 }

@@ -25,7 +25,7 @@ use super::device::OVERHEAD;
 use super::largest::Bounds;
 use super::suite::{Suite, capacities, estimated, likely_limits};
 use super::traffic::{ProfileFrames, Traffic};
-use super::{slices, windows};
+use super::{exact, slices, windows};
 use crate::dut::Configuration;
 use crate::dut::sweep::Swept;
 use crate::error::LabError;
@@ -200,6 +200,7 @@ impl Plan {
                     max: max.map(Rate),
                     ..campaign::Bed::default()
                 },
+                dut: campaign::Dut::default(),
                 configurations: BTreeMap::new(),
                 cases: suite.cases(),
                 procedure: suite.asked.procedure.clone(),
@@ -264,6 +265,7 @@ impl Plan {
     }
 
     fn check(&self) -> Result<(), LabError> {
+        exact::check_images(&self.campaign)?;
         match &self.campaign.procedure {
             Procedure::Paired(paired) => {
                 slices::check(self, paired)?;
@@ -271,6 +273,10 @@ impl Plan {
             }
             Procedure::Maxfwd(_) => {
                 windows::check(self)?;
+                return Ok(());
+            }
+            Procedure::Exact(p) => {
+                exact::check(self, p)?;
                 return Ok(());
             }
             _ => {}
@@ -313,7 +319,10 @@ impl Plan {
 
     /// The name of a test case: without its configuration where a command measures only one.
     pub(super) fn id(&self, case: &Case) -> String {
-        let compares = self.campaign.procedure.method() == Method::Slices;
+        let compares = matches!(
+            self.campaign.procedure.method(),
+            Method::Slices | Method::Instructions
+        );
         match self.is_command() && !compares {
             true => case.variant.id(&case.stream),
             false => case.id(),
@@ -568,6 +577,10 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
                 (name, slices::estimate(plan, paired, row))
             })
             .unzip(),
+        Procedure::Exact(_) => exact::names(plan)
+            .into_iter()
+            .map(|name| (name, exact::estimate(&campaign.cases)))
+            .unzip(),
         Procedure::Maxfwd(maxfwd) => {
             let cases = || campaign.cases.iter().chain(campaign.cases.first());
             let each = cases().map(|_| windows::estimate(maxfwd, &campaign.cases));
@@ -602,6 +615,12 @@ fn changes(plan: &Plan) -> Vec<String> {
     if plan.dut.is_some() {
         return vec!["nothing: DUT and tester are simulated, in simulated time".into()];
     }
+    if plan.campaign.procedure.method() == Method::Instructions {
+        return vec![
+            "nothing on this host: every DUT is a virtual machine without a network, and goes when its boot has been measured"
+                .into(),
+        ];
+    }
     let mut changes = vec![
         match plan.campaign.procedure.method() {
             Method::Slices => {
@@ -609,7 +628,7 @@ fn changes(plan: &Plan) -> Vec<String> {
                  for each configuration and value, with two veth pairs to each; built for every iteration, removed after it; nothing outside \
                  of them"
             }
-            Method::Windows | Method::Trials => {
+            Method::Windows | Method::Trials | Method::Instructions => {
                 "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for \
                  every iteration of every test case and removed after it; nothing outside them"
             }

@@ -49,6 +49,7 @@ impl Suite {
                 configuration: configuration.to_owned(),
                 stream: variant.stream(stream),
                 variant: variant.clone(),
+                image: None,
             }));
         }
         cases

@@ -483,6 +483,7 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
         order: Order::Interleaved,
         seed: None,
         bed: Bed::default(),
+        dut: campaign::Dut::default(),
         configurations: BTreeMap::new(),
         cases: vec![Case {
             configuration: match is_comparison {
@@ -491,6 +492,7 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
             },
             stream: common(scene).streams.remove(0),
             variant: Variant::default(),
+            image: None,
         }],
         procedure: match is_comparison {
             true => Procedure::Paired(Paired::default()),

@@ -38,6 +38,8 @@ pub(super) struct Matrix {
     directions: Option<Several<Directions>>,
     /// Modifiers (RFC 2544 §11); none, or those of a test case with commas between them
     modifier: Option<Several<Modifiers>>,
+    /// Images that the DUT boots, as a virtual machine: debian:PACKAGE, a bzImage
+    image: Option<Several<String>>,
     /// Combinations to leave out: { configuration = "a", size = 64 }
     exclude: Vec<Excluded>,
 }
@@ -82,6 +84,8 @@ struct Excluded {
     directions: Option<Directions>,
     /// These modifiers
     modifier: Option<Modifiers>,
+    /// This image
+    image: Option<String>,
 }
 
 impl Excluded {
@@ -104,6 +108,7 @@ impl Excluded {
             && if of_profile { !says_stream } else { of_stream }
             && (self.profile.is_none() || self.profile == variant.profile)
             && agrees(self.destinations.as_ref(), &variant.destinations)
+            && (self.image.is_none() || self.image == case.image)
             && agrees(self.directions.as_ref(), &directions)
             && agrees(
                 self.modifier.as_ref().map(|said| &said.0),
@@ -147,18 +152,22 @@ impl Campaign {
             }
         }
         self.unique("configuration", &configurations)?;
+        let images = self.images(matrix)?;
         let mut cases: Vec<Case> = Vec::new();
         let mut ids = BTreeSet::new();
         for configuration in &configurations {
             for (stream, variant) in self.offers(matrix)? {
-                let case = Case {
-                    configuration: configuration.clone(),
-                    stream,
-                    variant,
-                };
-                // one address pair is one, however many flows there are otherwise
-                if ids.insert(case.id()) {
-                    cases.push(case);
+                for image in &images {
+                    let case = Case {
+                        configuration: configuration.clone(),
+                        stream: stream.clone(),
+                        variant: variant.clone(),
+                        image: image.clone(),
+                    };
+                    // one address pair is one, however many flows there are otherwise
+                    if ids.insert(case.id()) {
+                        cases.push(case);
+                    }
                 }
             }
         }
@@ -207,6 +216,7 @@ impl Campaign {
             ("destinations", of(matrix.destinations.as_ref())),
             ("directions", of(matrix.directions.as_ref())),
             ("modifier", of(matrix.modifier.as_ref())),
+            ("image", of(matrix.image.as_ref())),
         ];
         let count = lists
             .iter()
@@ -228,6 +238,25 @@ impl Campaign {
             return Err(self.error(&["matrix", "exclude"], why));
         }
         Ok(count as u64)
+    }
+
+    /// The images that are booted: those of the matrix, or the one of the DUT.
+    fn images(&self, matrix: &Matrix) -> Result<Vec<Option<String>>, FileError> {
+        let Some(images) = &matrix.image else {
+            return Ok(vec![self.dut.image().map(str::to_owned)]);
+        };
+        if self.dut.image().is_some() {
+            let why = "the matrix says images, and dut.host one: omit one of them";
+            return Err(self.error(&["matrix", "image"], why));
+        }
+        self.unique("image", &images.0)?;
+        for (n, image) in images.0.iter().enumerate() {
+            if image.trim().is_empty() {
+                let why = "it is empty; give debian:PACKAGE or a file";
+                return Err(self.item("image", n, why.into()));
+            }
+        }
+        Ok(images.0.iter().cloned().map(Some).collect())
     }
 
     /// What is sent in the test cases of a configuration.

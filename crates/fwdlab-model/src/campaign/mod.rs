@@ -40,7 +40,7 @@ use crate::variant::Variant;
 use matrix::Matrix;
 use procedure::Wrong;
 pub use procedure::{
-    Equilibrium, ForwardingRate, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr, Procedure, Ramp,
+    Equilibrium, Exact, ForwardingRate, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr, Procedure, Ramp,
     Rfc2544, Soak, Sweep, Test, Trial,
 };
 use value::Rate;
@@ -81,6 +81,8 @@ pub struct Campaign {
     pub seed: Option<u64>,
     /// On what.
     pub bed: Bed,
+    /// What is measured, where it is no namespace of this machine.
+    pub dut: Dut,
     /// Commands, files and directories of each configuration; the plain router has none.
     pub configurations: BTreeMap<String, Vec<String>>,
     /// Every test case, in the order of the file.
@@ -104,12 +106,19 @@ pub struct Case {
     /// What is not plain in the series.
     #[serde(default, skip_serializing_if = "Variant::is_plain")]
     pub variant: Variant,
+    /// The image that the DUT boots, where it is a virtual machine: `debian:linux-image-...`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }
 
 impl Case {
     /// A name for tables, files and filters: `nft-stateful/64B-2000flows-ipv4`.
     pub fn id(&self) -> String {
-        format!("{}/{}", self.configuration, self.variant.id(&self.stream))
+        let id = format!("{}/{}", self.configuration, self.variant.id(&self.stream));
+        match &self.image {
+            Some(image) => format!("{id}@{image}"),
+            None => id,
+        }
     }
 }
 
@@ -138,6 +147,32 @@ pub struct Bed {
     pub link: Option<LinkSpeed>,
     /// Largest load; by default what the tester can offer, at most the line rate
     pub max: Option<Rate>,
+}
+
+/// What is measured, where it is no namespace of this machine
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dut {
+    /// Of which kind it is
+    pub kind: Kind,
+    /// Where it is: vm:IMAGE boots a virtual machine, IMAGE being debian:PACKAGE or a bzImage
+    pub host: Option<String>,
+}
+
+/// Kinds of DUTs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Linux
+    #[default]
+    Linux,
+}
+
+impl Dut {
+    /// The image that it boots.
+    pub fn image(&self) -> Option<&str> {
+        self.host.as_deref()?.strip_prefix("vm:")
+    }
 }
 
 /// What sends.
@@ -205,6 +240,9 @@ struct Text {
     /// On what
     #[serde(default)]
     bed: Bed,
+    /// What is measured, where it is no namespace of this machine
+    #[serde(default)]
+    dut: Dut,
     /// Configurations by name: a command, a file or a directory, or several, one after the other
     #[serde(default)]
     configuration: BTreeMap<String, Several<String>>,
@@ -272,6 +310,7 @@ impl Campaign {
             order: read.order,
             seed: read.seed,
             bed: read.bed,
+            dut: read.dut,
             configurations: configurations.map(|(name, all)| (name, all.0)).collect(),
             cases: Vec::new(),
             procedure,
@@ -348,6 +387,10 @@ impl Campaign {
             }
         }
         self.check_bed()?;
+        if let (Some(host), None | Some("")) = (&self.dut.host, self.dut.image()) {
+            let why = format!("`{host}` is no host; give vm:IMAGE, IMAGE being debian:PACKAGE or a bzImage");
+            return wrong(&["dut", "host"], &why);
+        }
         let counts = self.procedure.check_counts();
         counts.map_err(|(key, why)| self.error(&["procedure", key], why))?;
         self.check_sweep()

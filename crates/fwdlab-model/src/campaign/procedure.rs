@@ -118,6 +118,8 @@ procedures! {
     "maxfwd" Maxfwd(Maxfwd),
     /// What configurations cost beside a reference DUT, by slices in turns.
     "paired" Paired(Paired),
+    /// Instructions per frame of a DUT in a virtual machine that counts them.
+    "exact" Exact(Exact),
 }
 
 /// By what a procedure measures.
@@ -129,6 +131,8 @@ pub enum Method {
     Windows,
     /// Slices of DUTs side by side that take turns.
     Slices,
+    /// Bursts in a virtual machine, by their instructions.
+    Instructions,
 }
 
 /// A procedure makes no more trials of one kind: more are a mistake.
@@ -186,6 +190,7 @@ impl Procedure {
             | Procedure::Equilibrium(_)
             | Procedure::Maxfwd(_)
             | Procedure::Paired(_) => Ok(()),
+            Procedure::Exact(p) => p.check(),
         }
     }
 
@@ -194,6 +199,7 @@ impl Procedure {
         match self {
             Procedure::Maxfwd(_) => Method::Windows,
             Procedure::Paired(_) => Method::Slices,
+            Procedure::Exact(_) => Method::Instructions,
             _ => Method::Trials,
         }
     }
@@ -609,6 +615,52 @@ impl Default for Paired {
             load: None,
             reference: super::PLAIN.into(),
             duration: Period::seconds(3),
+        }
+    }
+}
+
+/// How many instructions a frame costs the DUT, counted in a virtual machine whose clock is its instructions: no noise, and no time
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Exact {
+    /// Frames of a burst, a multiple of 32
+    pub frames: u32,
+    /// Bursts are repeated until the uncertainty of their median is below this share of it
+    pub precision: Percent,
+    /// The configuration that the others are held against
+    pub reference: String,
+    /// The instructions by function and by call path, too
+    pub profile: bool,
+}
+
+impl Default for Exact {
+    fn default() -> Self {
+        Exact {
+            frames: 20_000,
+            precision: Percent(0.1),
+            reference: super::PLAIN.into(),
+            profile: true,
+        }
+    }
+}
+
+impl Exact {
+    /// Frames that are handed to a port at once.
+    const BATCH: u32 = 32;
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        const MOST_FRAMES: u32 = 32_000_000;
+        let frames = self.frames;
+        if !(Exact::BATCH..=MOST_FRAMES).contains(&frames) || !frames.is_multiple_of(Exact::BATCH) {
+            let why = format!(
+                "frames must be a multiple of {} up to {MOST_FRAMES}, and {frames} is not",
+                Exact::BATCH
+            );
+            return Err(("frames", why));
+        }
+        match self.precision.0 > 0.0 {
+            true => Ok(()),
+            false => Err(("precision", "precision must be more than 0 %".into())),
         }
     }
 }

@@ -293,6 +293,7 @@ fn case_of(stream: &Stream, records: &[TrialRecord]) -> TestCase {
         configuration: PLAIN.into(),
         stream: stream.clone(),
         variant: Variant::default(),
+        image: None,
     };
     let iterations = iterations(records.iter().filter(own));
     TestCase {
@@ -536,6 +537,7 @@ fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
         configuration: comparison.configuration.clone(),
         stream: stream.clone(),
         variant: Variant::default(),
+        image: None,
     };
     let iterations = (1..=rebuilds as u32).map(|iteration| Iteration {
         iteration,

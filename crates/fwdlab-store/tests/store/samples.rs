@@ -183,6 +183,7 @@ fn case(name: &str) -> TestCase {
             configuration: "plain".into(),
             stream: stream(),
             variant: Variant::default(),
+            image: None,
         },
         figures: vec![CaseFigure {
             name: "forwarding rate".into(),

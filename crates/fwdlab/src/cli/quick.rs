@@ -173,6 +173,7 @@ impl Quick {
                 configuration: name.clone(),
                 stream,
                 variant: Variant::default(),
+                image: None,
             })
         };
         let load = self.load.map(Rate);
@@ -192,6 +193,7 @@ impl Quick {
                 link: self.link,
                 ..Bed::default()
             },
+            dut: campaign::Dut::default(),
             configurations: BTreeMap::new(),
             cases: names.iter().flat_map(of_name).collect(),
             procedure: match total {

@@ -1,0 +1,451 @@
+//! Instructions per frame: how many bursts are enough, which count, and what boots say together.
+//!
+//! A burst is repeated until the median is known well enough; what the first ones take more or less, while caches of the kernel warm up,
+//! is left out. Nothing is random but timers of the guest's kernel, so medians are taken, never means. Start with [`next`] and [`judge`].
+
+use fwdlab_model::campaign;
+use fwdlab_model::instructions::{BootRecord, BurstRecord, Difference, Exact, Way};
+use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::trial::Stream;
+use fwdlab_model::variant::Variant;
+
+/// Id of the procedure.
+pub const ID: &str = "exact";
+
+/// Fewer bursts say nothing of how far they are apart.
+pub const FEWEST: usize = 5;
+
+/// More bursts do not help: something else is wrong.
+pub const MOST: usize = 25;
+
+/// A burst farther from the median of those behind it is still of the warm-up. Bursts of a warm kernel are 0.02 % apart; first ones
+/// were 0.5 to 4 % below.
+const WARM: f64 = 0.002;
+
+/// Medians of two boots are so far apart by themselves, as a share of the instructions of the whole way: 16 boots of Linux 6.1 and 6.12
+/// on a busy host lay within ±0.008 %.
+const BETWEEN_BOOTS: f64 = 0.000_15;
+
+/// What is to be done next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Another burst.
+    Burst(Way),
+    /// There are enough.
+    Done,
+}
+
+/// Which burst is next, after these.
+pub fn next(bursts: &[BurstRecord], p: &campaign::Exact) -> Next {
+    for way in [Way::Through, Way::Past] {
+        let values = per_frame(bursts, way);
+        if values.len() < MOST && !is_enough(&values, p) {
+            return Next::Burst(way);
+        }
+    }
+    Next::Done
+}
+
+/// Nothing comes back at all: more of it says nothing.
+pub fn is_dead(bursts: &[BurstRecord]) -> bool {
+    !bursts.is_empty() && bursts.iter().all(|burst| burst.received == 0)
+}
+
+fn is_enough(values: &[f64], p: &campaign::Exact) -> bool {
+    let warm = &values[warm_up(values).min(values.len())..];
+    warm.len() >= FEWEST && {
+        let Median { median, low, high } = median(warm);
+        // half of the interval, on both sides of the median
+        (high - low) / 2.0 <= p.precision.0 / 100.0 * median
+    }
+}
+
+/// Instructions per frame of the bursts of a way, in order.
+fn per_frame(bursts: &[BurstRecord], way: Way) -> Vec<f64> {
+    let own = bursts.iter().filter(|burst| burst.way == way);
+    own.map(|burst| burst.instructions as f64 / burst.sent.max(1) as f64)
+        .collect()
+}
+
+/// How many of the first values are left out: the first in any case.
+fn warm_up(values: &[f64]) -> usize {
+    let is_warm = |at: &usize| {
+        let median = median(&values[*at..]).median;
+        (values[*at] - median).abs() <= WARM * median
+    };
+    let most = values.len().saturating_sub(FEWEST);
+    (1..values.len())
+        .find(is_warm)
+        .unwrap_or(1)
+        .min(most.max(1))
+}
+
+/// A median with its interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Median {
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+/// The median, and order statistics about it with a coverage of at least 93 % whatever the distribution: all of five values, without the
+/// outermost from eight on.
+fn median(values: &[f64]) -> Median {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    if n == 0 {
+        return Median {
+            median: f64::NAN,
+            low: f64::NAN,
+            high: f64::NAN,
+        };
+    }
+    let rank = outermost(n);
+    Median {
+        median: (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0,
+        low: sorted[rank],
+        high: sorted[n - 1 - rank],
+    }
+}
+
+/// The largest rank from below, counted from 0, that the true median lies beneath with a chance of at most 3.5 %: binomial tails.
+fn outermost(n: usize) -> usize {
+    const TAIL: f64 = 0.035;
+    let mut chance = 0.5f64.powi(n as i32);
+    let mut sum = chance;
+    let mut rank = 0;
+    while sum <= TAIL && rank < (n - 1) / 2 {
+        chance *= (n - rank) as f64 / (rank + 1) as f64;
+        sum += chance;
+        if sum > TAIL {
+            break;
+        }
+        rank += 1;
+    }
+    rank
+}
+
+/// What a boot says.
+///
+/// # Errors
+/// Nothing, and why.
+pub fn judge(record: &BootRecord) -> Result<Exact, String> {
+    if !record.validity.is_valid() {
+        return Err(record.validity.reasons.join("; "));
+    }
+    let [through, past] = [Way::Through, Way::Past].map(|way| per_frame(&record.bursts, way));
+    let sum = |way: Way, of: fn(&BurstRecord) -> u64| -> u64 {
+        let own = record.bursts.iter().filter(|burst| burst.way == way);
+        own.map(of).sum()
+    };
+    let (sent, received) = (
+        sum(Way::Through, |burst| burst.sent),
+        sum(Way::Through, |burst| burst.received),
+    );
+    if received == 0 {
+        return Err(format!("did not forward: 0 of {sent} frames came back"));
+    }
+    let warm_up = warm_up(&through);
+    if through.len() < warm_up + FEWEST || past.is_empty() {
+        return Err(format!("only {} bursts were made", through.len()));
+    }
+    let whole = median(&through[warm_up..]);
+    let own = median(&past[self::warm_up(&past).min(past.len() - 1)..]);
+    let between = BETWEEN_BOOTS * whole.median;
+    Ok(Exact {
+        image: record.image.clone(),
+        kernel: record.kernel.clone(),
+        instructions_per_frame: whole.median - own.median,
+        interval: [
+            whole.low - own.high - between,
+            whole.high - own.low + between,
+        ],
+        through_per_frame: whole.median,
+        tester_per_frame: own.median,
+        frames: record.frames,
+        bursts: (through.len() - warm_up) as u32,
+        warm_up: warm_up as u32,
+        frame_loss_ratio: (sent - received.min(sent)) as f64 / sent.max(1) as f64,
+        difference: None,
+    })
+}
+
+/// The outcome of a boot.
+pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
+    let (found, verdict, answered) = match judge(record) {
+        Ok(found) => {
+            let verdict = format!(
+                "{:.1} instructions per frame",
+                found.instructions_per_frame
+            );
+            (found, verdict, true)
+        }
+        Err(why) => {
+            let found = Exact {
+                image: record.image.clone(),
+                kernel: record.kernel.clone(),
+                instructions_per_frame: 0.0,
+                interval: [0.0; 2],
+                through_per_frame: 0.0,
+                tester_per_frame: 0.0,
+                frames: record.frames,
+                bursts: 0,
+                warm_up: 0,
+                frame_loss_ratio: 0.0,
+                difference: None,
+            };
+            (found, why, false)
+        }
+    };
+    let mut warnings = Vec::new();
+    if found.frame_loss_ratio > 0.0 {
+        warnings.push(format!(
+            "{:.3} % of the frames were lost: instructions are per frame sent",
+            100.0 * found.frame_loss_ratio
+        ));
+    }
+    Outcome {
+        frame_size_bytes: stream.frame_size_bytes,
+        variant: Variant::default(),
+        found: Found::Exact(Box::new(found)),
+        verdict,
+        answered,
+        compliance: Compliance::default(),
+        warnings,
+        trials: record.bursts.len() as u32,
+    }
+}
+
+/// Boots of one test case as one result: the median of what they say, and no narrower than they differ.
+pub fn together(found: &[&Exact]) -> Option<Exact> {
+    let first = *found.first()?;
+    let of = |value: fn(&Exact) -> f64| median(&found.iter().map(|f| value(f)).collect::<Vec<_>>());
+    let values = of(|f| f.instructions_per_frame);
+    let half = |f: &&Exact| (f.interval[1] - f.interval[0]) / 2.0;
+    let own = median(&found.iter().map(half).collect::<Vec<_>>()).median;
+    let apart = (found.iter()).fold(0.0f64, |most, f| {
+        most.max((f.instructions_per_frame - values.median).abs())
+    });
+    let half = own.max(apart);
+    Some(Exact {
+        instructions_per_frame: values.median,
+        interval: [values.median - half, values.median + half],
+        through_per_frame: of(|f| f.through_per_frame).median,
+        tester_per_frame: of(|f| f.tester_per_frame).median,
+        frame_loss_ratio: of(|f| f.frame_loss_ratio).median,
+        bursts: found.iter().map(|f| f.bursts).sum(),
+        warm_up: found.iter().map(|f| f.warm_up).max().unwrap_or(0),
+        ..first.clone()
+    })
+}
+
+/// How much more this costs than the reference.
+pub fn difference(name: &str, reference: &Exact, this: &Exact) -> Difference {
+    let half = |of: &Exact| (of.interval[1] - of.interval[0]) / 2.0;
+    let more = this.instructions_per_frame - reference.instructions_per_frame;
+    let half = half(reference) + half(this);
+    Difference {
+        reference: name.to_owned(),
+        instructions_per_frame: more,
+        interval: [more - half, more + half],
+        percent: 100.0 * more / reference.instructions_per_frame,
+        proven: more.abs() > half,
+    }
+}
+
+/// Holds test cases with the same traffic against the first of them, and that against its control, whose iterations these are.
+pub fn compare(cases: &mut [TestCase], control: &[Iteration]) {
+    let controls: Vec<&Exact> = control.iter().filter_map(found).collect();
+    let control = together(&controls);
+    for at in 0..cases.len() {
+        let stream = cases[at].case.stream.clone();
+        let Some(first) = cases.iter().position(|case| case.case.stream == stream) else {
+            continue;
+        };
+        let name = cases[first].test_case.clone();
+        let Some(reference) = exact_of(&cases[first]).cloned() else {
+            continue;
+        };
+        // the control is of the first test case of all
+        let other = match at {
+            0 => control.clone(),
+            _ if at == first => None,
+            _ => exact_of(&cases[at]).cloned(),
+        };
+        let Some(other) = other else { continue };
+        let difference = difference(&name, &reference, &other);
+        for outcome in &mut cases[at].outcomes {
+            if let Found::Exact(found) = &mut outcome.found {
+                found.difference = Some(difference.clone());
+                outcome.verdict = words(found);
+            }
+        }
+    }
+}
+
+/// A result in words.
+pub fn words(found: &Exact) -> String {
+    let [low, high] = found.interval;
+    let mut words = format!(
+        "{:.1} ± {:.1} instructions per frame",
+        found.instructions_per_frame,
+        (high - low) / 2.0
+    );
+    if let Some(difference) = &found.difference {
+        let [low, high] = difference.interval;
+        words += &format!(
+            ", {:+.1} ± {:.1} ({:+.2} %) {}",
+            difference.instructions_per_frame,
+            (high - low) / 2.0,
+            difference.percent,
+            match difference.proven {
+                true => "proven",
+                false => "not proven",
+            }
+        );
+    }
+    words
+}
+
+fn found(iteration: &Iteration) -> Option<&Exact> {
+    let outcome = iteration.outcomes.iter().find(|outcome| outcome.answered)?;
+    match &outcome.found {
+        Found::Exact(found) => Some(found),
+        _ => None,
+    }
+}
+
+/// What a test case says.
+pub fn exact_of(case: &TestCase) -> Option<&Exact> {
+    let outcome = case.outcomes.iter().find(|outcome| outcome.answered)?;
+    match &outcome.found {
+        Found::Exact(found) => Some(found),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::result::Validity;
+
+    use super::*;
+
+    fn bursts(way: Way, per_frame: &[f64]) -> Vec<BurstRecord> {
+        let one = |value: &f64| BurstRecord {
+            way,
+            sent: 20_000,
+            received: 20_000,
+            instructions: (value * 20_000.0) as u64,
+        };
+        per_frame.iter().map(one).collect()
+    }
+
+    fn boot(through: &[f64], past: &[f64]) -> BootRecord {
+        BootRecord {
+            boot: 1,
+            started_at: "2026-11-22T12:00:00Z".into(),
+            test_case: "plain/64B-1000flows-ipv4".into(),
+            iteration: 1,
+            control: false,
+            image: "debian:linux-image-6.1.0-56-cloud-amd64".into(),
+            kernel: "6.1.0-56-cloud-amd64".into(),
+            ticks_per_instruction: 1.0,
+            boot_s: 3.0,
+            stream: Stream::new(
+                fwdlab_model::trial::IpVersion::Ipv4,
+                fwdlab_model::units::FrameSize::MIN,
+                1000,
+            )
+            .unwrap(),
+            frames: 20_000,
+            bursts: [bursts(Way::Through, through), bursts(Way::Past, past)].concat(),
+            validity: Validity::default(),
+        }
+    }
+
+    /// Measured: the first boot of 6.1 with one rule and without.
+    const PLAIN: [f64; 6] = [6656.35, 6797.80, 6797.70, 6797.34, 6797.61, 6797.56];
+    const PAST: [f64; 6] = [1997.61, 1997.62, 1998.52, 1997.53, 1998.52, 1997.78];
+    const RULE: [f64; 6] = [6894.46, 7197.68, 7197.88, 7197.79, 7197.90, 7197.88];
+
+    #[test]
+    fn bursts_are_sent_until_the_median_is_known() {
+        let p = campaign::Exact::default();
+        let mut made: Vec<BurstRecord> = Vec::new();
+        let mut truth = [PLAIN.iter().cycle(), PAST.iter().cycle()];
+        while let Next::Burst(way) = next(&made, &p) {
+            let value = *truth[way as usize].next().unwrap();
+            made.extend(bursts(way, &[value]));
+        }
+        let of = |way| made.iter().filter(|burst| burst.way == way).count();
+        assert_eq!((of(Way::Through), of(Way::Past)), (6, 6));
+
+        // a timer's work in one of five: more of them
+        let mut disturbed = bursts(Way::Through, &PLAIN);
+        disturbed[3].instructions += 8_000_000;
+        assert_eq!(next(&disturbed, &p), Next::Burst(Way::Through));
+        // and it ends, whatever comes
+        let noise: Vec<f64> = (0..100).map(|n| 5000.0 + 500.0 * f64::from(n % 7)).collect();
+        let wild = bursts(Way::Through, &noise[..MOST]);
+        assert_eq!(next(&wild, &p), Next::Burst(Way::Past));
+    }
+
+    #[test]
+    fn a_rule_costs_what_it_costs() {
+        let (plain, rule) = (boot(&PLAIN, &PAST), boot(&RULE, &PAST));
+        let (plain, rule) = (judge(&plain).unwrap(), judge(&rule).unwrap());
+        assert_eq!((plain.warm_up, plain.bursts), (1, 5));
+        assert!((plain.instructions_per_frame - 4799.9).abs() < 0.2, "{plain:?}");
+        let more = difference("plain", &plain, &rule);
+        assert!((more.instructions_per_frame - 400.3).abs() < 0.2, "{more:?}");
+        assert!(more.proven && more.interval[0] > 394.0 && more.interval[1] < 407.0);
+        let none = difference("plain", &plain, &plain);
+        assert!(!none.proven && none.interval[0] < 0.0);
+    }
+
+    /// Order statistics: with n values the median lies between the k-th smallest and the k-th largest with the chance
+    /// 1 - 2 P(Bin(n, 1/2) < k).
+    #[test]
+    fn the_interval_of_a_median() {
+        for (n, rank) in [(5, 0), (7, 0), (8, 1), (11, 2), (15, 3), (25, 7)] {
+            assert_eq!(outermost(n), rank, "{n}");
+            let choose = |k: usize| (0..k).fold(1.0, |c, i| c * (n - i) as f64 / (i + 1) as f64);
+            let below: f64 = (0..=rank).map(choose).sum::<f64>() / 2f64.powi(n as i32);
+            assert!(below <= 0.035, "{n}: {below}");
+        }
+        let m = median(&[5.0, 1.0, 3.0, 2.0, 4.0]);
+        assert_eq!((m.low, m.median, m.high), (1.0, 3.0, 5.0));
+    }
+
+    #[test]
+    fn what_cannot_be_used_says_why() {
+        let mut dead = boot(&PLAIN, &PAST);
+        for burst in &mut dead.bursts {
+            burst.received = 0;
+        }
+        assert!(is_dead(&dead.bursts));
+        let why = judge(&dead).unwrap_err();
+        assert_eq!(why, "did not forward: 0 of 120000 frames came back");
+        let short = boot(&PLAIN[..3], &PAST);
+        assert_eq!(judge(&short).unwrap_err(), "only 3 bursts were made");
+        let mut invalid = boot(&PLAIN, &PAST);
+        invalid.validity.reasons = vec!["it is 3 o'clock".into()];
+        assert_eq!(judge(&invalid).unwrap_err(), "it is 3 o'clock");
+    }
+
+    /// The interval is no narrower than boots differ.
+    #[test]
+    fn boots_together() {
+        let boots = [0.0, 20.0, 4.0].map(|more| {
+            let through = PLAIN.map(|value| value + more);
+            judge(&boot(&through, &PAST)).unwrap()
+        });
+        let all = together(&boots.iter().collect::<Vec<_>>()).unwrap();
+        assert!((all.instructions_per_frame - 4803.9).abs() < 0.2, "{all:?}");
+        let [low, high] = all.interval;
+        assert!((high - low - 32.0).abs() < 0.5, "{low} to {high}");
+        assert!(together(&[]).is_none());
+    }
+}
