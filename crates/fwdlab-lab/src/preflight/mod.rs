@@ -12,7 +12,7 @@ mod disk;
 mod kernel;
 mod others;
 mod privileges;
-mod programs;
+pub(crate) mod programs;
 mod scratch;
 
 use std::fs;

@@ -43,14 +43,15 @@ fn judge(
     }
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+/// Where a program of this machine is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&search_path())
         .map(|folder| folder.join(program))
         .find(|candidate| is_program(candidate))
 }
 
 /// PATH, and where administrators' programs are: an ordinary user's PATH often lacks that.
-pub(super) fn search_path() -> OsString {
+pub(crate) fn search_path() -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(ALSO.map(PathBuf::from));
     // fails only if a folder's name holds a colon, and these come from such a list

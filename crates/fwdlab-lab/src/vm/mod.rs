@@ -1,7 +1,11 @@
 //! Virtual machines: DUTs that are machines of their own, on any host, without privileges.
 //!
-//! A machine is QEMU as a child of this process, with fwdlab as the first process of its guest, which answers as an agent
-//! ([`crate::agent`]). It ends with us, whatever ends us. What is measured on it is not decided here. Start with
-//! [`machine::Machine::boot`].
+//! An image becomes files ([`image`]), programs of this machine become the guest's first file system ([`initramfs`]), and QEMU as a child of
+//! this process boots both ([`machine`]), with fwdlab as the first process of the guest, which answers as an agent ([`crate::agent`]). The
+//! machine ends with us, whatever ends us. What is measured on it is not decided here. Start with [`machine::Machine::boot`].
 
+pub mod image;
+pub mod initramfs;
 pub mod machine;
+#[cfg(test)]
+mod tests;

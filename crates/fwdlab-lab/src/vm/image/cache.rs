@@ -1,0 +1,491 @@
+//! The user's cache: what was downloaded or made, each under its checksum, whole or not at all.
+//!
+//! Nothing in it is precious, and it knows nothing of kernels or archives: an entry is a folder that somebody fills. Start with
+//! [`Cache::of_user`] and [`Cache::make`].
+//!
+//! ```text
+//! CACHE/lock               held by whoever makes or removes something
+//! CACHE/tmp/               what is being made; rubbish once nobody holds the lock
+//! CACHE/names/NAME         the checksum of the entry that has this name
+//! CACHE/KIND/CHECKSUM/     an entry: its files, and entry.json with their sizes and checksums
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::ImageError;
+
+/// Tells the user what takes time.
+pub(crate) type Tell<'a> = &'a mut dyn FnMut(&str);
+
+/// What an entry knows of itself; written last, into the entry's folder.
+const RECORD: &str = "entry.json";
+
+/// A folder with what was downloaded or made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+/// What sort of thing an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A kernel with its modules.
+    Image,
+    /// Packages with programs for guests, unpacked.
+    Programs,
+    /// A guest's initial file system.
+    Initramfs,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Image, Kind::Programs, Kind::Initramfs];
+
+    fn folder(self) -> &'static str {
+        match self {
+            Kind::Image => "images",
+            Kind::Programs => "programs",
+            Kind::Initramfs => "initramfs",
+        }
+    }
+}
+
+/// An entry whose files are all there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) folder: PathBuf,
+    /// What whoever made it wanted to be remembered.
+    pub(crate) facts: Facts,
+    files: BTreeMap<String, FileRecord>,
+}
+
+pub(crate) type Facts = BTreeMap<String, String>;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    title: String,
+    facts: Facts,
+    files: BTreeMap<String, FileRecord>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct FileRecord {
+    bytes: u64,
+    crc32: u32,
+}
+
+/// An entry as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// What sort of thing it is.
+    pub kind: Kind,
+    /// What it is, in words.
+    pub title: String,
+    /// Its checksum.
+    pub checksum: String,
+    /// The names by which it was asked for.
+    pub names: Vec<String>,
+    /// What it takes on the disk.
+    pub bytes: u64,
+    /// When it was made or last used.
+    pub last_use: SystemTime,
+}
+
+/// Which entries are removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal<'a> {
+    /// All of them, and the package lists.
+    All,
+    /// Those not used for so long.
+    UnusedFor(Duration),
+    /// The one of this name or checksum.
+    Named(&'a str),
+}
+
+impl Cache {
+    /// The cache of whoever runs this: `FWDLAB_CACHE`, or `fwdlab` in `XDG_CACHE_HOME` or in `~/.cache`; who has no home has one
+    /// in the folder for temporary files.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or the one for temporary files belongs to somebody else.
+    pub fn of_user() -> Result<Cache, ImageError> {
+        let user = rustix::process::geteuid().as_raw();
+        match place(|name| std::env::var_os(name).map(PathBuf::from)) {
+            Some(folder) => Cache::at(&folder),
+            None => Cache::private(
+                &std::env::temp_dir().join(format!("fwdlab-cache-{user}")),
+                user,
+            ),
+        }
+    }
+
+    /// The cache in this folder, which is made if it is not there.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn at(folder: &Path) -> Result<Cache, ImageError> {
+        let failed =
+            |e| ImageError::system(format!("make the cache folder {}", folder.display()), e);
+        let mut builder = fs::DirBuilder::new();
+        builder
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(failed)?;
+        let folder = fs::canonicalize(folder).map_err(failed)?;
+        Ok(Cache { folder })
+    }
+
+    /// In a folder where everybody may write, somebody else may have been first.
+    fn private(folder: &Path, user: u32) -> Result<Cache, ImageError> {
+        let cache = match fs::DirBuilder::new().mode(0o700).create(folder) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                let what = format!("make the cache folder {}", folder.display());
+                return Err(ImageError::system(what, e));
+            }
+            _ => folder,
+        };
+        let is_ours = fs::symlink_metadata(cache)
+            .is_ok_and(|m| m.is_dir() && m.uid() == user && m.mode() & 0o077 == 0);
+        match is_ours {
+            true => Cache::at(cache),
+            false => Err(ImageError::not_usable(
+                cache,
+                "there is no home folder, and this one is not a folder of ours that nobody else may enter. Let FWDLAB_CACHE \
+                 name a folder to keep images in",
+            )),
+        }
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The entry under this checksum, if it is there and whole; a damaged one is removed.
+    ///
+    /// The size of every file is compared, and the checksum of those that are in no folder of the entry; see [`Entry::is_intact`]
+    /// for the others.
+    pub(crate) fn find(&self, kind: Kind, checksum: &str, tell: Tell<'_>) -> Option<Entry> {
+        let folder = self.folder.join(kind.folder()).join(checksum);
+        if !folder.exists() {
+            return None;
+        }
+        match read(&folder).filter(|(_, entry)| entry.looks_whole()) {
+            Some((_, entry)) => {
+                touch(&folder);
+                Some(entry)
+            }
+            None => {
+                tell(&format!("{} is damaged and is made anew", folder.display()));
+                self.discard(&folder);
+                None
+            }
+        }
+    }
+
+    /// The entry under this checksum; made now, if it is not there, by a function that fills a folder.
+    ///
+    /// One process makes something at a time; the others wait, and find it. What fails leaves nothing behind.
+    pub(crate) fn make(
+        &self,
+        kind: Kind,
+        checksum: &str,
+        title: &str,
+        tell: Tell<'_>,
+        fill: impl FnOnce(&Path, Tell<'_>) -> Result<Facts, ImageError>,
+    ) -> Result<Entry, ImageError> {
+        if let Some(entry) = self.find(kind, checksum, tell) {
+            return Ok(entry);
+        }
+        self.locked(tell, |tell| {
+            if let Some(entry) = self.find(kind, checksum, tell) {
+                return Ok(entry);
+            }
+            let new = self.folder.join("tmp/new");
+            let made = self.fill(&new, kind, checksum, title, |new| fill(new, tell));
+            if made.is_err() {
+                _ = remove_tree(&self.folder.join("tmp"));
+            }
+            made
+        })
+    }
+
+    fn fill(
+        &self,
+        new: &Path,
+        kind: Kind,
+        checksum: &str,
+        title: &str,
+        fill: impl FnOnce(&Path) -> Result<Facts, ImageError>,
+    ) -> Result<Entry, ImageError> {
+        let all = self.folder.join(kind.folder());
+        make_folder(new)?;
+        make_folder(&all)?;
+        let facts = fill(new)?;
+        let record = Record {
+            title: title.to_owned(),
+            facts,
+            files: survey(new)?,
+        };
+        let text = serde_json::to_vec(&record).expect("texts and numbers become JSON");
+        write(&new.join(RECORD), &text)?;
+        let folder = all.join(checksum);
+        fs::rename(new, &folder)
+            .map_err(|e| ImageError::system(format!("move {title} to {}", folder.display()), e))?;
+        Ok(Entry {
+            folder,
+            facts: record.facts,
+            files: record.files,
+        })
+    }
+
+    /// Does something while no other process makes or removes anything; the folder for temporary things is empty then.
+    pub(crate) fn locked<T>(
+        &self,
+        tell: Tell<'_>,
+        act: impl FnOnce(Tell<'_>) -> Result<T, ImageError>,
+    ) -> Result<T, ImageError> {
+        let path = self.folder.join("lock");
+        let failed = |e| ImageError::system(format!("lock {}", path.display()), e);
+        let file = File::create(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                tell("another fwdlab is at work in the cache; waiting for it");
+                file.lock().map_err(failed)?;
+            }
+            Err(TryLockError::Error(e)) => return Err(failed(e)),
+        }
+        let rubbish = self.folder.join("tmp");
+        remove_tree(&rubbish)
+            .map_err(|e| ImageError::system(format!("clear {}", rubbish.display()), e))?;
+        make_folder(&rubbish)?;
+        act(tell)
+    }
+
+    /// The checksum that was kept for a name.
+    pub(crate) fn checksum_of(&self, name: &str) -> Option<String> {
+        let text = fs::read_to_string(self.folder.join("names").join(name)).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// Keeps the checksum for a name, which may not contain a slash.
+    pub(crate) fn keep_name(&self, name: &str, checksum: &str) -> Result<(), ImageError> {
+        let folder = self.folder.join("names");
+        make_folder(&folder)?;
+        // under a name of this process first: a reader sees the old text or the new one
+        let new = folder.join(format!(".{}-{name}", std::process::id()));
+        write(&new, checksum.as_bytes())?;
+        fs::rename(&new, folder.join(name))
+            .map_err(|e| ImageError::system(format!("keep the name {name}"), e))
+    }
+
+    /// All that is in it, what was used last first.
+    pub fn list(&self) -> Vec<Kept> {
+        let names: Vec<(String, String)> = entries(&self.folder.join("names"))
+            .filter_map(|path| {
+                let name = path.file_name()?.to_str()?.to_owned();
+                let checksum = self.checksum_of(&name)?;
+                Some((name, checksum)).filter(|(name, _)| !name.starts_with('.'))
+            })
+            .collect();
+        let mut all: Vec<Kept> = Kind::ALL
+            .into_iter()
+            .flat_map(|kind| entries(&self.folder.join(kind.folder())).map(move |f| (kind, f)))
+            .filter_map(|(kind, folder)| {
+                let checksum = folder.file_name()?.to_str()?.to_owned();
+                let (record, entry) = read(&folder)?;
+                let mut names: Vec<String> = (names.iter().filter(|(_, of)| *of == checksum))
+                    .map(|(name, _)| name.clone())
+                    .collect();
+                names.sort();
+                Some(Kept {
+                    kind,
+                    title: record.title,
+                    names,
+                    bytes: entry.files.values().map(|file| file.bytes).sum(),
+                    last_use: fs::metadata(folder.join(RECORD))
+                        .and_then(|m| m.modified())
+                        .ok()?,
+                    checksum,
+                })
+            })
+            .collect();
+        all.sort_by_key(|kept| std::cmp::Reverse(kept.last_use));
+        all
+    }
+
+    /// Removes entries, and says which. A guest that is running from one goes on: the emulator has read it at the start.
+    ///
+    /// # Errors
+    /// The cache cannot be locked or changed.
+    pub fn remove(&self, which: Removal<'_>, tell: Tell<'_>) -> Result<Vec<Kept>, ImageError> {
+        let now = SystemTime::now();
+        self.locked(tell, |_| {
+            let mut removed = self.list();
+            removed.retain(|kept| match which {
+                Removal::All => true,
+                Removal::UnusedFor(age) => now
+                    .duration_since(kept.last_use)
+                    .is_ok_and(|unused| unused >= age),
+                Removal::Named(name) => {
+                    kept.checksum == name || kept.names.iter().any(|n| n == name)
+                }
+            });
+            for kept in &removed {
+                for name in &kept.names {
+                    _ = fs::remove_file(self.folder.join("names").join(name));
+                }
+                self.discard(&self.folder.join(kept.kind.folder()).join(&kept.checksum));
+            }
+            if which == Removal::All {
+                // with what nobody can list: damaged entries, names without one
+                let kinds = Kind::ALL.map(Kind::folder).into_iter();
+                for folder in kinds.chain(["names", "lists"]) {
+                    let folder = self.folder.join(folder);
+                    remove_tree(&folder).map_err(|e| {
+                        ImageError::system(format!("remove {}", folder.display()), e)
+                    })?;
+                }
+            }
+            Ok(removed)
+        })
+    }
+
+    /// Says that an entry was damaged, and removes it.
+    pub(crate) fn damaged(&self, entry: &Entry) -> ImageError {
+        let what =
+            read(&entry.folder).map_or_else(|| "an entry".into(), |(record, _)| record.title);
+        self.discard(&entry.folder);
+        ImageError::Damaged {
+            what,
+            folder: self.folder.display().to_string(),
+        }
+    }
+
+    /// Out of the way at once, then gone: nobody finds half of it.
+    fn discard(&self, folder: &Path) {
+        let rubbish = self.folder.join(format!("tmp/old-{}", std::process::id()));
+        _ = make_folder(&self.folder.join("tmp"));
+        match fs::rename(folder, &rubbish) {
+            Ok(()) => _ = remove_tree(&rubbish),
+            Err(_) => _ = remove_tree(folder),
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn looks_whole(&self) -> bool {
+        self.files.iter().all(|(name, record)| {
+            let path = self.folder.join(name);
+            let size_is_right = fs::metadata(&path).is_ok_and(|m| m.len() == record.bytes);
+            let is_read = !name.contains('/');
+            size_is_right
+                && (!is_read || fs::read(&path).is_ok_and(|b| crc32fast::hash(&b) == record.crc32))
+        })
+    }
+
+    /// Is this what was put into one of its files? True for paths that are not in it.
+    pub(crate) fn is_intact(&self, path: &Path, content: &[u8]) -> bool {
+        let name = path.strip_prefix(&self.folder).ok().and_then(Path::to_str);
+        match name.and_then(|name| self.files.get(name)) {
+            Some(record) => {
+                record.bytes == content.len() as u64 && record.crc32 == crc32fast::hash(content)
+            }
+            None => true,
+        }
+    }
+}
+
+fn place(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let given = |name| variable(name).filter(|path| !path.as_os_str().is_empty());
+    // the XDG base directory specification: a relative path is ignored
+    let absolute = |name| given(name).filter(|path| path.is_absolute());
+    given("FWDLAB_CACHE")
+        .or_else(|| absolute("XDG_CACHE_HOME").map(|base| base.join("fwdlab")))
+        // a home that is not there is that of a user who has none, such as nobody
+        .or_else(|| {
+            let home = absolute("HOME").filter(|home| home.is_dir() && may_write(home))?;
+            Some(home.join(".cache/fwdlab"))
+        })
+}
+
+fn may_write(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+fn read(folder: &Path) -> Option<(Record, Entry)> {
+    let text = fs::read(folder.join(RECORD)).ok()?;
+    let record: Record = serde_json::from_slice(&text).ok()?;
+    let entry = Entry {
+        folder: folder.to_owned(),
+        facts: record.facts.clone(),
+        files: record.files.clone(),
+    };
+    Some((record, entry))
+}
+
+fn touch(folder: &Path) {
+    // who may not write there shares another user's cache, and uses it all the same
+    if let Ok(file) = File::options().append(true).open(folder.join(RECORD)) {
+        _ = file.set_modified(SystemTime::now());
+    }
+}
+
+/// Sizes and checksums of all files below a folder; links are left out.
+fn survey(folder: &Path) -> Result<BTreeMap<String, FileRecord>, ImageError> {
+    let mut files = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for path in entries(&next) {
+            let kind = fs::symlink_metadata(&path)
+                .map_err(|e| ImageError::system(format!("look at {}", path.display()), e))?;
+            if kind.is_dir() {
+                open.push(path);
+            } else if kind.is_file() {
+                let content = fs::read(&path)
+                    .map_err(|e| ImageError::system(format!("read {}", path.display()), e))?;
+                let name = path.strip_prefix(folder).expect("found below it");
+                let record = FileRecord {
+                    bytes: content.len() as u64,
+                    crc32: crc32fast::hash(&content),
+                };
+                files.insert(name.to_string_lossy().into_owned(), record);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// What is in a folder; nothing, if it is not there.
+pub(crate) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let found = fs::read_dir(folder).into_iter().flatten();
+    found.filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+pub(crate) fn make_folder(path: &Path) -> Result<(), ImageError> {
+    fs::create_dir_all(path)
+        .map_err(|e| ImageError::system(format!("make the folder {}", path.display()), e))
+}
+
+pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), ImageError> {
+    fs::write(path, content).map_err(|e| ImageError::system(format!("write {}", path.display()), e))
+}
+
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,368 @@
+//! `debian:PACKAGE`: kernels of the distribution that this machine runs, by the names of their packages.
+//!
+//! It fetches and unpacks, and installs nothing; how packages are fetched is in [`super::packages`]. Start with [`find`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::cache::{Cache, Entry, Facts, Kind, Tell, entries, make_folder};
+use super::error::ImageError;
+use super::kernel::{Header, Kernel, Origin, header};
+use super::packages::{self, Apt, Package, program_command, with_lists};
+use crate::host::{Host, Limit, Local};
+
+/// So many names are told to who asked for one that does not exist.
+const NEAREST: usize = 5;
+
+/// The kernel of a package: `linux-image-6.1.0-56-cloud-amd64`, a package that depends on one, either with `=VERSION`.
+///
+/// What was asked for before is found without a network, unless `anew`: then a package that depends on a newer kernel by now brings that.
+pub(super) fn find(
+    package: &str,
+    anew: bool,
+    cache: &Cache,
+    tell: Tell<'_>,
+) -> Result<Kernel, ImageError> {
+    let name = format!("debian:{package}");
+    if !anew
+        && let Some(checksum) = cache.checksum_of(&name)
+        && let Some(entry) = cache.find(Kind::Image, &checksum, tell)
+    {
+        return kernel(entry);
+    }
+    if package.is_empty() || package.contains('/') {
+        return Err(unknown(package, &[]));
+    }
+    let depmod = Depmod::find(cache, tell)?;
+    let mut known = Vec::new();
+    let mut because = None;
+    let found = with_lists(cache, tell, |apt, tell| {
+        let Some(packages) = resolve(apt, package)? else {
+            known = apt.names("linux-image-");
+            return Ok(None);
+        };
+        match make(apt, &packages, &depmod, cache, tell) {
+            // lists that are old name files that are gone: new ones may do better
+            Err(e @ ImageError::NotFetched { .. }) => {
+                because = Some(e);
+                Ok(None)
+            }
+            made => made.map(Some),
+        }
+    });
+    match (found?, because) {
+        (Some(entry), _) => {
+            let checksum = entry
+                .facts
+                .get("package-sha256")
+                .cloned()
+                .unwrap_or_default();
+            cache.keep_name(&name, &checksum)?;
+            kernel(entry)
+        }
+        (None, Some(ImageError::NotFetched { what, why })) => Err(ImageError::NotFetched {
+            what,
+            why: format!(
+                "{}. What is in the cache needs no network{}",
+                why.trim_end(),
+                in_cache(cache)
+            ),
+        }),
+        (None, _) => Err(unknown(package, &known)),
+    }
+}
+
+fn in_cache(cache: &Cache) -> String {
+    let names = cache
+        .list()
+        .into_iter()
+        .filter(|kept| kept.kind == Kind::Image)
+        .flat_map(|kept| kept.names);
+    let names: Vec<String> = names.collect();
+    match names.is_empty() {
+        true => ", but there is no image in it yet".into(),
+        false => format!(": {}", names.join(", ")),
+    }
+}
+
+/// The package with the kernel, and those with its modules if they are apart, as Ubuntu has them.
+fn resolve(apt: &Apt, name: &str) -> Result<Option<Vec<Package>>, ImageError> {
+    let mut name = name.to_owned();
+    // a package of packages may depend on another one of that kind
+    for _ in 0..5 {
+        let Some(package) = apt.look_up(&name)? else {
+            return Ok(None);
+        };
+        let of = |prefix: &'static str| {
+            let all = package
+                .depends
+                .iter()
+                .filter(move |(name, _)| name.starts_with(prefix));
+            all.map(|(name, version)| match version {
+                Some(version) => format!("{name}={version}"),
+                None => name.clone(),
+            })
+        };
+        let Some(next) = of("linux-image-").next() else {
+            let mut all = Vec::new();
+            for modules in of("linux-modules-") {
+                all.extend(apt.look_up(&modules)?);
+            }
+            all.insert(0, package);
+            return Ok(Some(all));
+        };
+        name = next;
+    }
+    Ok(None)
+}
+
+fn make(
+    apt: &Apt,
+    packages: &[Package],
+    depmod: &Depmod,
+    cache: &Cache,
+    tell: Tell<'_>,
+) -> Result<Entry, ImageError> {
+    let package = &packages[0];
+    let title = format!("{} {}", package.name, package.version);
+    cache.make(Kind::Image, &package.sha256, &title, tell, |new, tell| {
+        let bytes: u64 = packages.iter().map(|package| package.bytes).sum();
+        tell(&format!(
+            "downloading {title} ({:.0} MB)",
+            bytes as f64 / 1e6
+        ));
+        // the parts that are not kept are outside the entry, and go with the folder for temporary things
+        let (files, tree) = (new.with_extension("packages"), new.with_extension("tree"));
+        let fetched = apt.download(packages, &files)?;
+        tell(&format!("unpacking {title}"));
+        for file in fetched {
+            packages::unpack(&file, &tree)?;
+        }
+        let release = keep(&package.name, &tree, new)?;
+        depmod.run(new, &release)?;
+        for done in [files, tree] {
+            fs::remove_dir_all(&done)
+                .map_err(|e| ImageError::system(format!("remove {}", done.display()), e))?;
+        }
+        Ok(Facts::from([
+            ("package".into(), package.name.clone()),
+            ("version".into(), package.version.clone()),
+            ("package-sha256".into(), package.sha256.clone()),
+            (
+                "bzimage-sha256".into(),
+                packages::sha256_of(&new.join("bzImage"))?,
+            ),
+            ("release".into(), release),
+        ]))
+    })
+}
+
+/// Moves the kernel, how it was configured, and its modules to where they are kept; says the kernel's release.
+fn keep(package: &str, tree: &Path, new: &Path) -> Result<String, ImageError> {
+    let moved = |from: &Path, to: &Path| {
+        fs::rename(from, to).map_err(|e| {
+            ImageError::system(format!("move {} to {}", from.display(), to.display()), e)
+        })
+    };
+    let is_kernel = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz-"))
+    };
+    let Some(file) = entries(&tree.join("boot")).find(is_kernel) else {
+        return Err(ImageError::Unknown {
+            name: format!("debian:{package}"),
+            why: "there is such a package, but no kernel in it".into(),
+        });
+    };
+    let content =
+        fs::read(&file).map_err(|e| ImageError::system(format!("read {}", file.display()), e))?;
+    let release = match header(&content) {
+        Header::Kernel { release } => release,
+        Header::Not(why) => return Err(ImageError::not_usable(&file, why)),
+        Header::Other => return Err(ImageError::not_usable(&file, "it is no bzImage")),
+    };
+    moved(&file, &new.join("bzImage"))?;
+    let config = tree.join(format!("boot/config-{release}"));
+    if config.exists() {
+        moved(&config, &new.join("config"))?;
+    }
+    make_folder(&new.join("lib/modules"))?;
+    let modules = ["lib/modules", "usr/lib/modules"].map(|folder| tree.join(folder).join(&release));
+    match modules.iter().find(|folder| folder.is_dir()) {
+        Some(folder) => moved(folder, &new.join("lib/modules").join(&release))?,
+        None => {
+            return Err(ImageError::not_usable(
+                Path::new(package),
+                format!("neither the package nor one it depends on has modules of {release}"),
+            ));
+        }
+    }
+    Ok(release)
+}
+
+fn kernel(entry: Entry) -> Result<Kernel, ImageError> {
+    let fact = |name: &str| entry.facts.get(name).cloned().unwrap_or_default();
+    let release = fact("release");
+    Ok(Kernel {
+        bzimage: entry.path("bzImage"),
+        modules: Some(entry.path("lib/modules").join(&release)),
+        sha256: fact("bzimage-sha256"),
+        package: Some(Origin {
+            name: fact("package"),
+            version: fact("version"),
+            sha256: fact("package-sha256"),
+        }),
+        release,
+        entry: Some(entry),
+    })
+}
+
+/// The program that says which module needs which: this machine's, or else that of a package.
+struct Depmod {
+    program: PathBuf,
+    libraries: Vec<PathBuf>,
+}
+
+impl Depmod {
+    fn find(cache: &Cache, tell: Tell<'_>) -> Result<Depmod, ImageError> {
+        if let Some(program) = crate::preflight::programs::find("depmod") {
+            return Ok(Depmod {
+                program,
+                libraries: Vec::new(),
+            });
+        }
+        let root = crate::vm::initramfs::packaged::root_of(&["kmod"], cache, tell)?;
+        let libraries = crate::vm::initramfs::elf::library_folders(Some(&root));
+        // the link in the package leads to the root of the system it would be installed in
+        let kmod = ["usr/bin/kmod", "bin/kmod"].map(|path| root.join(path));
+        let Some(kmod) = kmod.into_iter().find(|path| path.exists()) else {
+            return Err(ImageError::NoProgram {
+                program: "depmod".into(),
+                why: "it is not in the package kmod".into(),
+            });
+        };
+        Ok(Depmod {
+            program: kmod,
+            libraries,
+        })
+    }
+
+    fn run(&self, base: &Path, release: &str) -> Result<(), ImageError> {
+        let link = base.with_extension("depmod");
+        _ = fs::remove_file(&link);
+        make_folder(&link)?;
+        // kmod acts by the name it is called by
+        let named = link.join("depmod");
+        std::os::unix::fs::symlink(&self.program, &named)
+            .map_err(|e| ImageError::system(format!("make the link {}", named.display()), e))?;
+        let libraries: Vec<String> = self
+            .libraries
+            .iter()
+            .map(|f| f.display().to_string())
+            .collect();
+        let mut command = program_command("env", Path::new("/"));
+        if !libraries.is_empty() {
+            command
+                .words
+                .push(format!("LD_LIBRARY_PATH={}", libraries.join(":")));
+        }
+        let words = [
+            &named.display().to_string(),
+            "-b",
+            &base.display().to_string(),
+            release,
+        ];
+        command.words.extend(words.map(str::to_owned));
+        Local.run(
+            &command.called(format!("depmod -b {} {release}", base.display())),
+            Limit::OURS,
+        )?;
+        // depmod says nothing when the disk is full
+        let made = base
+            .join("lib/modules")
+            .join(release)
+            .join("modules.dep.bin");
+        match fs::metadata(&made) {
+            Ok(file) if file.len() > 0 => Ok(()),
+            Ok(_) => Err(ImageError::system(
+                format!("make {}", made.display()),
+                std::io::Error::from(std::io::ErrorKind::StorageFull),
+            )),
+            Err(e) => Err(ImageError::system(format!("make {}", made.display()), e)),
+        }
+    }
+}
+
+fn unknown(package: &str, known: &[String]) -> ImageError {
+    let nearest = nearest(package, known);
+    let why = match (nearest.is_empty(), known.is_empty()) {
+        (_, true) => "the package lists of this machine have no kernels".to_owned(),
+        (true, false) => "no package has this name".to_owned(),
+        (false, false) => format!(
+            "no package has this name. The nearest are {}",
+            nearest.join(", ")
+        ),
+    };
+    ImageError::Unknown {
+        name: format!("debian:{package}"),
+        why: format!(
+            "{why}. This lists them all: apt-cache search --names-only '^linux-image-[0-9]'"
+        ),
+    }
+}
+
+/// The names that differ least from this one.
+fn nearest(name: &str, known: &[String]) -> Vec<String> {
+    let name = name.split('=').next().unwrap_or(name);
+    let bootable = known.iter().filter(|known| !known.ends_with("-dbg"));
+    let mut all: Vec<(usize, &String)> = bootable
+        .map(|known| (distance(name, known), known))
+        .collect();
+    all.sort();
+    all.into_iter()
+        .take(NEAREST)
+        .map(|(_, name)| name.clone())
+        .collect()
+}
+
+/// Levenshtein's: how many letters to insert, remove or replace.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_names_differ_least() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        let known = [
+            "linux-image-6.1.0-56-cloud-amd64",
+            "linux-image-6.1.0-56-cloud-amd64-dbg",
+            "linux-image-6.1.0-55-cloud-amd64",
+            "linux-image-6.12-amd64",
+        ];
+        let known = known.map(str::to_owned);
+        let found = nearest("linux-image-6.1.0-56-clod-amd64", &known);
+        assert_eq!(found, [&known[0], &known[2], &known[3]].map(String::clone));
+        let error = unknown("linux-image-6.1.0-56-clod-amd64", &known).to_string();
+        assert!(
+            error.contains("The nearest are linux-image-6.1.0-56-cloud-amd64,"),
+            "{error}"
+        );
+        assert!(error.contains("apt-cache search"), "{error}");
+    }
+}

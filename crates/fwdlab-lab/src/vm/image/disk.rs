@@ -1,0 +1,299 @@
+//! Disks: files with a whole system, in a format that the emulator reads.
+//!
+//! A disk is only ever used through an overlay that is thrown away (`-snapshot`, or a qcow2 file with it as its backing file):
+//! the image itself is opened for reading and never changes. Start with [`Disk::at`].
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::error::ImageError;
+use super::packages::program_command;
+use crate::host::{Failure, Host, Limit, Local};
+
+/// A file with a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The file; whole, so that an overlay anywhere can refer to it.
+    pub path: PathBuf,
+    /// `qcow2`, `raw`, `vmdk`, as the emulator calls it.
+    pub format: String,
+    /// What the guest sees; none where nothing here can tell.
+    pub virtual_bytes: Option<u64>,
+    /// What the file takes, and when it last changed, in seconds since 1970: an identity that costs nothing.
+    pub identity: (u64, i64),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Info {
+    format: String,
+    virtual_size: u64,
+    #[serde(default)]
+    cluster_size: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Check {
+    #[serde(default)]
+    corruptions: u64,
+    #[serde(default)]
+    check_errors: u64,
+    image_end_offset: Option<u64>,
+}
+
+impl Disk {
+    pub(super) fn at(path: &Path) -> Result<Disk, ImageError> {
+        let failed = |e| ImageError::system(format!("read {}", path.display()), e);
+        let file = File::open(path).map_err(failed)?;
+        let Some(format) = format(&file).map_err(failed)? else {
+            return Err(ImageError::not_usable(
+                path,
+                "it is no disk (no boot sector, no qcow2, vmdk, vdi or vhdx), and no kernel (bzImage) either. A compressed file \
+                 must be unpacked first",
+            ));
+        };
+        let meta = file.metadata().map_err(failed)?;
+        let path = fs::canonicalize(path).map_err(failed)?;
+        let changed = std::os::unix::fs::MetadataExt::mtime(&meta);
+        let identity = (meta.len(), changed);
+        let virtual_bytes = match ask(&path, format)? {
+            Some(info) if info.format == format => Some(info.virtual_size),
+            Some(info) => {
+                return Err(ImageError::not_usable(
+                    &path,
+                    format!(
+                        "it begins as {format}, but qemu-img reads it as {}",
+                        info.format
+                    ),
+                ));
+            }
+            None => match format {
+                "raw" => Some(meta.len()),
+                "qcow2" => Some(
+                    qcow2_size(&file, meta.len())
+                        .map_err(|why| ImageError::not_usable(&path, why))?,
+                ),
+                _ => None,
+            },
+        };
+        Ok(Disk {
+            path,
+            format: format.to_owned(),
+            virtual_bytes,
+            identity,
+        })
+    }
+
+    pub(super) fn words(&self) -> Vec<(&'static str, String)> {
+        let (bytes, changed) = self.identity;
+        vec![
+            ("disk", self.path.display().to_string()),
+            ("format", self.format.clone()),
+            (
+                "file",
+                format!("{bytes} bytes, changed at {changed} s since 1970"),
+            ),
+        ]
+    }
+}
+
+/// What the emulator's own program says; `None` if it is not here.
+fn ask(path: &Path, format: &str) -> Result<Option<Info>, ImageError> {
+    let text = path.to_string_lossy();
+    // the format is told: a raw disk whose guest wrote another format's header to it must not be read as that
+    let info = [
+        "info",
+        "-f",
+        format,
+        "--output=json",
+        "--backing-chain",
+        &text,
+    ];
+    let Some(said) = qemu_img(path, &info)? else {
+        return Ok(None);
+    };
+    let chain: Vec<Info> = parsed(path, &said)?;
+    if format == "qcow2"
+        && let Some(said) = qemu_img(path, &["check", "-f", format, "--output=json", &text])?
+    {
+        let check: Check = parsed(path, &said)?;
+        let length = fs::metadata(path).map_or(0, |m| m.len());
+        // the end of the last cluster is not written until something is in it
+        let slack = chain.first().map_or(0, |info| info.cluster_size);
+        let is_short = (check.image_end_offset).is_some_and(|end| end >= length + slack.max(1));
+        if check.corruptions + check.check_errors > 0 || is_short {
+            return Err(ImageError::not_usable(
+                path,
+                "qemu-img check says that it is damaged; was it copied to its end, and from a machine that was not running?",
+            ));
+        }
+    }
+    Ok(chain.into_iter().next())
+}
+
+fn parsed<T: for<'a> Deserialize<'a>>(path: &Path, said: &[u8]) -> Result<T, ImageError> {
+    serde_json::from_slice(said).map_err(|e| {
+        ImageError::not_usable(
+            path,
+            format!("what qemu-img says of it cannot be read: {e}"),
+        )
+    })
+}
+
+fn qemu_img(path: &Path, words: &[&str]) -> Result<Option<Vec<u8>>, ImageError> {
+    if crate::preflight::programs::find("qemu-img").is_none() {
+        return Ok(None);
+    }
+    let mut command = program_command("qemu-img", Path::new("/"));
+    command.words.extend(words.iter().map(|&word| word.into()));
+    match Local.run(&command.called("qemu-img"), Limit::OURS) {
+        Ok(output) => Ok(Some(output.stdout)),
+        Err(e) => match e.failure {
+            // `check` ends with 2 or 3 for an image that is not right; why is what it wrote
+            Failure::Exit { said, .. } => Err(ImageError::not_usable(path, reason(&said))),
+            _ => Err(e.into()),
+        },
+    }
+}
+
+fn reason(said: &str) -> String {
+    let said = said.trim().trim_start_matches("qemu-img: ");
+    let advice = match () {
+        () if said.contains("lock") => ". Another emulator uses it: end that one, or take a copy",
+        () if said.contains("backing file") => {
+            ". It is only what differs from another disk: put that one where it looks for it"
+        }
+        () => "",
+    };
+    match said {
+        "" => "qemu-img check says that it is damaged".into(),
+        said => format!("{}{advice}", said.lines().next().unwrap_or(said)),
+    }
+}
+
+/// By the first bytes; what has a boot sector or a file system at its beginning is a raw disk.
+fn format(file: &File) -> std::io::Result<Option<&'static str>> {
+    let mut start = Vec::new();
+    file.take(1 << 12).read_to_end(&mut start)?;
+    let at = |offset: usize, magic: &[u8]| {
+        start
+            .get(offset..)
+            .is_some_and(|rest| rest.starts_with(magic))
+    };
+    let signs: [(usize, &[u8], &str); 8] = [
+        (0, b"QFI\xfb", "qcow2"),
+        (0, b"KDMV", "vmdk"),
+        (0, b"# Disk DescriptorFile", "vmdk"),
+        (0, b"vhdxfile", "vhdx"),
+        (0x40, b"\x7f\x10\xda\xbe", "vdi"),
+        (510, b"\x55\xaa", "raw"),  // boot sector
+        (512, b"EFI PART", "raw"),  // GPT
+        (1080, b"\x53\xef", "raw"), // ext4
+    ];
+    let found = signs
+        .into_iter()
+        .find(|(offset, magic, _)| at(*offset, magic));
+    Ok(found.map(|(_, _, format)| format))
+}
+
+/// By its header, where qemu-img is missing.
+fn qcow2_size(file: &File, length: u64) -> Result<u64, String> {
+    let number = |at: u64| {
+        let mut bytes = [0; 8];
+        let read = file.read_exact_at(&mut bytes, at);
+        read.map(|()| u64::from_be_bytes(bytes))
+            .map_err(|_| "it ends within its header".to_owned())
+    };
+    // docs/interop/qcow2.txt: backing file at 8, size at 24, first table at 40
+    match number(8)? {
+        0 if number(40)? < length => number(24),
+        0 => Err("it is cut: its first table is behind its end".into()),
+        _ => Err(
+            "it has a backing file, which only qemu-img can look at: apt-get install qemu-utils"
+                .into(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Command;
+
+    fn qemu_img(words: &[&str]) {
+        Local
+            .run(&Command::new("qemu-img", words), Limit::OURS)
+            .unwrap();
+    }
+
+    #[test]
+    fn disks_are_looked_at_as_the_emulator_reads_them() {
+        if crate::preflight::programs::find("qemu-img").is_none() {
+            println!("SKIPPED: disks_are_looked_at_as_the_emulator_reads_them: no qemu-img");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        for format in ["qcow2", "vmdk", "vdi", "vhdx"] {
+            qemu_img(&["create", "-q", "-f", format, &path(format), "8M"]);
+            let disk = Disk::at(Path::new(&path(format))).unwrap();
+            assert_eq!(
+                (disk.format.as_str(), disk.virtual_bytes),
+                (format, Some(8 << 20))
+            );
+        }
+        let mut raw = vec![0; 1 << 20];
+        raw[510..512].copy_from_slice(b"\x55\xaa");
+        fs::write(path("raw"), raw).unwrap();
+        let disk = Disk::at(Path::new(&path("raw"))).unwrap();
+        assert_eq!(
+            (disk.format.as_str(), disk.virtual_bytes),
+            ("raw", Some(1 << 20))
+        );
+
+        let why = |name: &str| Disk::at(Path::new(&path(name))).unwrap_err().to_string();
+        qemu_img(&[
+            "create",
+            "-q",
+            "-f",
+            "qcow2",
+            "-b",
+            &path("qcow2"),
+            "-F",
+            "qcow2",
+            &path("over"),
+        ]);
+        fs::write(path("cut"), &fs::read(path("qcow2")).unwrap()[..70_000]).unwrap();
+        assert!(
+            why("cut").contains("damaged") || why("cut").contains("qcow2"),
+            "{}",
+            why("cut")
+        );
+        fs::remove_file(path("qcow2")).unwrap();
+        assert!(
+            why("over").contains("put that one where"),
+            "{}",
+            why("over")
+        );
+    }
+
+    #[test]
+    fn without_qemu_img_a_header_says_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk");
+        let mut header = vec![0_u8; 72];
+        header[..4].copy_from_slice(b"QFI\xfb");
+        header[24..32].copy_from_slice(&(5_u64 << 30).to_be_bytes());
+        header[40..48].copy_from_slice(&65536_u64.to_be_bytes());
+        fs::write(&path, &header).unwrap();
+        let file = File::open(&path).unwrap();
+        assert_eq!(format(&file).unwrap(), Some("qcow2"));
+        assert!(qcow2_size(&file, 72).unwrap_err().contains("cut"));
+        assert_eq!(qcow2_size(&file, 200_000), Ok(5 << 30));
+    }
+}

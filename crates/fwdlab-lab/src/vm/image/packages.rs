@@ -1,0 +1,369 @@
+//! Packages of the system's own package manager, fetched and unpacked by an ordinary user; nothing is installed.
+//!
+//! It does not know what is in a package. Start with [`Apt`]: which package lists are asked, the system's or our own; then
+//! [`with_lists`], which says when to fetch new ones.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use super::cache::{Cache, Tell, make_folder, write};
+use super::error::ImageError;
+use crate::host::{Command, Failure, Host, HostError, Limit, Local};
+use crate::preflight::programs::search_path;
+
+/// Package lists of our own that are younger say what there is: a name that is not in them does not exist.
+const FRESH: Duration = Duration::from_secs(3600);
+
+/// A network that hangs is given up: apt waits two minutes for every server otherwise.
+const IMPATIENT: [&str; 4] = [
+    "-oAcquire::Retries=1",
+    "-oAcquire::http::Timeout=20",
+    "-oAcquire::https::Timeout=20",
+    "-oAPT::Color=0",
+];
+
+/// Asks about packages and fetches them, by one set of package lists.
+#[derive(Debug, Clone)]
+pub(crate) struct Apt {
+    options: Vec<String>,
+}
+
+/// A package that can be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: String,
+    /// Packages it depends on, each with the version if there is only one that will do.
+    pub(crate) depends: Vec<(String, Option<String>)>,
+}
+
+impl Apt {
+    /// By the package lists of this machine.
+    fn system() -> Apt {
+        Apt {
+            options: Vec::new(),
+        }
+    }
+
+    /// By the package lists in this folder.
+    fn private(folder: &Path) -> Apt {
+        let folder = folder.display();
+        Apt {
+            options: vec![
+                format!("-oDir::State={folder}"),
+                "-oDir::State::lists=lists/".into(),
+                // what is installed is said by the system all the same
+                "-oDir::State::status=/var/lib/dpkg/status".into(),
+                format!("-oDir::Cache={folder}/cache"),
+                "-oDir::Cache::pkgcache=".into(),
+                "-oDir::Cache::srcpkgcache=".into(),
+            ],
+        }
+    }
+
+    fn run(&self, program: &str, words: &[&str], folder: &Path) -> Result<String, HostError> {
+        let shown = format!("{program} {}", words.join(" "));
+        let mut command = program_command(program, folder);
+        command.words.extend(IMPATIENT.map(str::to_owned));
+        if rustix::process::geteuid().is_root() {
+            // the user _apt, who fetches for root, may not enter the cache folder
+            command.words.push("-oAPT::Sandbox::User=root".into());
+        }
+        command.words.extend(self.options.iter().cloned());
+        command.words.extend(words.iter().map(|&word| word.into()));
+        let output = Local.run(&command.called(shown), Limit::OURS)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What a name, or `NAME=VERSION`, stands for; `None` if these lists do not have it.
+    pub(crate) fn look_up(&self, name: &str) -> Result<Option<Package>, ImageError> {
+        // apt takes a name that ends so for "not this one", and others for patterns
+        let is_name = name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.=:~_".contains(c));
+        if !is_name || name.starts_with('-') || name.ends_with('-') {
+            return Ok(None);
+        }
+        match self.run(
+            "apt-cache",
+            &["show", "--no-all-versions", name],
+            Path::new("/"),
+        ) {
+            Ok(text) => Ok(described(&text)),
+            Err(e) if matches!(e.failure, Failure::Exit { .. }) => Ok(None),
+            Err(e) => Err(missing(e).into()),
+        }
+    }
+
+    /// Fetches packages into a folder; their signatures are checked by apt, their checksums by us once more.
+    pub(crate) fn download(
+        &self,
+        packages: &[Package],
+        folder: &Path,
+    ) -> Result<Vec<PathBuf>, ImageError> {
+        make_folder(folder)?;
+        let names: Vec<String> = packages
+            .iter()
+            .map(|package| format!("{}={}", package.name, package.version))
+            .collect();
+        let mut words = vec!["-q", "download"];
+        words.extend(names.iter().map(String::as_str));
+        self.run("apt-get", &words, folder)
+            .map_err(|e| ImageError::NotFetched {
+                what: names.join(", "),
+                why: missing(e).to_string(),
+            })?;
+        let mut files = Vec::new();
+        for path in super::cache::entries(folder) {
+            let sum = sha256_of(&path)?;
+            if !packages.iter().any(|package| package.sha256 == sum) {
+                return Err(ImageError::NotFetched {
+                    what: names.join(", "),
+                    why: format!(
+                        "the checksum of {} is {sum}, which no package of these names has. Something between the archive and \
+                         this machine changes files",
+                        path.display()
+                    ),
+                });
+            }
+            files.push(path);
+        }
+        Ok(files)
+    }
+
+    /// What would have to be installed for these packages to work, they themselves with it.
+    pub(crate) fn closure(
+        &self,
+        names: &[&str],
+        cache: &Cache,
+    ) -> Result<Option<Vec<Package>>, ImageError> {
+        // where packages lie that apt has fetched already, it would not name them
+        let empty = cache.folder().join("lists/none");
+        make_folder(&empty.join("partial"))?;
+        let archives = format!("-oDir::Cache::archives={}", empty.display());
+        let mut words = vec![
+            "-qq",
+            "-y",
+            "--print-uris",
+            "--no-install-recommends",
+            &archives,
+            "install",
+        ];
+        words.extend(names);
+        let text = match self.run("apt-get", &words, Path::new("/")) {
+            Ok(text) => text,
+            Err(e) if matches!(e.failure, Failure::Exit { .. }) => return Ok(None),
+            Err(e) => return Err(missing(e).into()),
+        };
+        let mut all = Vec::new();
+        for (name, version) in text
+            .lines()
+            .filter_map(file_name)
+            .filter_map(parts_of_file_name)
+        {
+            match self.look_up(&format!("{name}={version}"))? {
+                Some(package) => all.push(package),
+                None => return Ok(None),
+            }
+        }
+        // an installed one is not named
+        for &name in names {
+            if !all.iter().any(|package| package.name == name) {
+                all.extend(self.look_up(name)?);
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// All names that begin so.
+    pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
+        let text = self
+            .run("apt-cache", &["pkgnames", prefix], Path::new("/"))
+            .unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+/// Asks the system's package lists, then our own, then new ones: until there is something.
+///
+/// The last answer is given together with why there were no newer lists, if there were none.
+pub(crate) fn with_lists<T>(
+    cache: &Cache,
+    tell: Tell<'_>,
+    mut ask: impl FnMut(&Apt, Tell<'_>) -> Result<Option<T>, ImageError>,
+) -> Result<Option<T>, ImageError> {
+    let first = ask(&Apt::system(), tell);
+    if matches!(&first, Ok(Some(_)) | Err(ImageError::Host(_))) {
+        return first;
+    }
+    let folder = cache.folder().join("lists");
+    let apt = Apt::private(&folder);
+    let stamp = folder.join("updated");
+    let age = fs::metadata(&stamp).and_then(|m| m.modified()).ok();
+    let age = age.and_then(|then| SystemTime::now().duration_since(then).ok());
+    if let Some(age) = age {
+        let second = ask(&apt, tell);
+        if matches!(second, Ok(Some(_))) || age < FRESH {
+            return second;
+        }
+    }
+    tell("fetching new package lists");
+    let updated = cache.locked(tell, |_| {
+        make_folder(&folder.join("lists/partial"))?;
+        make_folder(&folder.join("cache/archives/partial"))?;
+        apt.run("apt-get", &["-q", "update"], Path::new("/"))?;
+        write(&stamp, b"")
+    });
+    match (updated, first) {
+        (Ok(()), _) => ask(&apt, tell),
+        // without a network the system's lists are what is known
+        (Err(_), first @ Ok(None)) => first,
+        (Err(ImageError::Host(e)), Err(first)) => Err(ImageError::NotFetched {
+            what: "it".into(),
+            why: format!("{first}; nor new package lists: {e}"),
+        }),
+        (Err(e), _) => Err(e),
+    }
+}
+
+/// Unpacks a package below a folder.
+pub(crate) fn unpack(package: &Path, folder: &Path) -> Result<(), ImageError> {
+    let mut command = program_command("dpkg-deb", Path::new("/"));
+    command.words.push("-x".into());
+    command
+        .words
+        .extend([package, folder].map(|path| path.to_string_lossy().into_owned()));
+    Local.run(&command, Limit::OURS).map_err(missing)?;
+    Ok(())
+}
+
+/// In a folder, with the programs of administrators, speaking plain English.
+pub(crate) fn program_command(program: &str, folder: &Path) -> Command {
+    let folder = folder.to_string_lossy();
+    let path = format!("PATH={}", search_path().to_string_lossy());
+    let words = [
+        "-C",
+        &folder,
+        "LC_ALL=C",
+        "DEBIAN_FRONTEND=noninteractive",
+        &path,
+        program,
+    ];
+    Command::new("env", &words).called(program)
+}
+
+/// `env` says that a program is missing in its own words.
+fn missing(mut error: HostError) -> HostError {
+    if let Failure::Exit { said, .. } = &error.failure
+        && let Some(rest) = said.strip_prefix("env: ")
+        && rest.contains("No such file or directory")
+    {
+        let program = error.what.split(' ').next().unwrap_or_default().to_owned();
+        error.failure = Failure::Missing { program };
+    }
+    error
+}
+
+/// The first paragraph of what `apt-cache show` says.
+fn described(text: &str) -> Option<Package> {
+    let paragraph = text.split("\n\n").next()?;
+    let field = |name: &str| {
+        let mut lines = paragraph.lines();
+        lines
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+            .map(str::trim)
+    };
+    Some(Package {
+        name: field("Package")?.to_owned(),
+        version: field("Version")?.to_owned(),
+        bytes: field("Size")?.parse().ok()?,
+        sha256: field("SHA256")?.to_owned(),
+        depends: dependencies(field("Depends").unwrap_or_default()),
+    })
+}
+
+/// `a (= 1), b (>= 2) | c`: of alternatives the first.
+fn dependencies(text: &str) -> Vec<(String, Option<String>)> {
+    let firsts = text.split(',').filter_map(|any| any.split('|').next());
+    let parsed = firsts.filter_map(|one| {
+        let mut words = one.split_whitespace();
+        let name = words.next()?.split(':').next()?.to_owned();
+        let version = match (words.next(), words.next()) {
+            (Some("(="), Some(version)) => Some(version.trim_end_matches(')').to_owned()),
+            _ => None,
+        };
+        Some((name, version))
+    });
+    parsed.collect()
+}
+
+/// Of `'URI' FILE BYTES HASH` the file.
+fn file_name(line: &str) -> Option<&str> {
+    line.strip_prefix('\'')?.split(' ').nth(1)
+}
+
+/// `nftables_1.0.6-2+deb12u2_amd64.deb`, in which a colon of the version is written `%3a`.
+fn parts_of_file_name(file: &str) -> Option<(String, String)> {
+    let mut parts = file.split('_');
+    Some((parts.next()?.to_owned(), parts.next()?.replace("%3a", ":")))
+}
+
+pub(crate) fn sha256_of(path: &Path) -> Result<String, ImageError> {
+    let failed = |e| ImageError::system(format!("read {}", path.display()), e);
+    let mut file = fs::File::open(path).map_err(failed)?;
+    let mut sum = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => return Ok(hex(&sum.finalize())),
+            length => sum.update(&buffer[..length]),
+        }
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_read_as_apt_describes_it() {
+        let text = "Package: linux-image-cloud-amd64\nVersion: 6.1.192-2\nDepends: linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2), \
+                    kmod, initramfs-tools (>= 0.120+deb8u2) | linux-initramfs-tool, libc6:any\nSize: 1504\nSHA256: 00be\n\n\
+                    Package: linux-image-cloud-amd64\nVersion: 6.1.176-1\n";
+        let package = described(text).unwrap();
+        assert_eq!(
+            (package.version.as_str(), package.bytes),
+            ("6.1.192-2", 1504)
+        );
+        let first = (
+            "linux-image-6.1.0-56-cloud-amd64".to_owned(),
+            Some("6.1.192-2".to_owned()),
+        );
+        assert_eq!(package.depends[0], first);
+        let names: Vec<&str> = package.depends[1..]
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(names, ["kmod", "initramfs-tools", "libc6"]);
+        assert_eq!(described("N: nothing\n"), None);
+    }
+
+    #[test]
+    fn a_file_name_says_which_package_it_is() {
+        let line =
+            "'http://archive/ipset_7.17-1_amd64.deb' wg_1%3a7.17-1+b1_amd64.deb 53308 MD5Sum:aa";
+        let parts = file_name(line).and_then(parts_of_file_name);
+        assert_eq!(parts, Some(("wg".into(), "1:7.17-1+b1".into())));
+        assert_eq!(file_name("Reading package lists..."), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! The file system that a guest begins with: this program as its init, programs of this machine, modules of its kernel.
+//!
+//! It is made by an ordinary user, without mounting or installing anything, and starts no guest. Start with [`build`]; what is in it
+//! is decided in [`programs`] and [`modules`].
+
+pub(crate) mod elf;
+mod modules;
+pub(crate) mod packaged;
+mod programs;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use programs::Programs;
+use tree::{Node, Tree};
+
+use super::image::cache::{Cache, Facts, Kind, Tell};
+use super::image::error::ImageError;
+use super::image::kernel::Kernel;
+
+/// What goes into it.
+#[derive(Debug, Clone, Copy)]
+pub struct Recipe<'a> {
+    /// The program that becomes `/usr/bin/fwdlab`, without its debug sections.
+    pub program: &'a Path,
+    /// Whose modules.
+    pub kernel: &'a Kernel,
+    /// Programs that must be there, such as `nft` or `wg`: from packages, if this machine has them not.
+    pub wanted: &'a [&'a str],
+}
+
+const LINKS: [(&str, &str); 5] = [
+    ("bin", "usr/bin"),
+    ("sbin", "usr/sbin"),
+    ("lib", "usr/lib"),
+    ("lib64", "usr/lib64"),
+    ("var/run", "/run"),
+];
+
+const FOLDERS: [&str; 12] = [
+    "dev",
+    "etc",
+    "proc",
+    "root",
+    "run",
+    "sys",
+    "tmp",
+    "usr/bin",
+    "usr/sbin",
+    "usr/lib",
+    "usr/lib64",
+    "var/tmp",
+];
+
+/// The kernel opens the console before anybody can mount a file system with devices.
+const DEVICES: [(&str, u32, u32); 6] = [
+    ("dev/console", 5, 1),
+    ("dev/null", 1, 3),
+    ("dev/zero", 1, 5),
+    ("dev/urandom", 1, 9),
+    ("dev/ttyS0", 4, 64),
+    ("dev/kmsg", 1, 11),
+];
+
+const TEXTS: [(&str, &str); 6] = [
+    (
+        "etc/passwd",
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+    ),
+    ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+    ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    ("etc/hostname", "dut\n"),
+    (
+        "etc/nsswitch.conf",
+        "passwd: files\ngroup: files\nhosts: files\nprotocols: files\nservices: files\n",
+    ),
+    ("etc/resolv.conf", ""),
+];
+
+/// The archive for the kernel to unpack; made now, or found in the cache if nothing that goes in has changed.
+///
+/// # Errors
+/// A program that must be there is nowhere, a file cannot be read, or there is no room.
+pub fn build(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<PathBuf, ImageError> {
+    let tree = gather(recipe, cache, tell)?;
+    let name = "initramfs.cpio";
+    let title = format!("initial file system for {}", recipe.kernel.release);
+    let entry = cache.make(Kind::Initramfs, &tree.identity(), &title, tell, |new, _| {
+        let origin = recipe.kernel.entry.as_ref().map(|entry| (cache, entry));
+        tree.write(&new.join(name), origin)?;
+        Ok(Facts::new())
+    })?;
+    Ok(entry.path(name))
+}
+
+fn gather(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<Tree, ImageError> {
+    let (first, missing) = with_packages(recipe, None)?;
+    let tree = match missing.is_empty() {
+        true => first,
+        false => {
+            let root = packages_of(&missing, cache, tell)?;
+            let (second, still) = with_packages(recipe, Some(root))?;
+            if let Some(program) = still.into_iter().next() {
+                return Err(ImageError::NoProgram {
+                    why: "it is not in the package that should have it. Install it on this machine"
+                        .into(),
+                    program,
+                });
+            }
+            second
+        }
+    };
+    let mut tree = tree;
+    if let Some(modules) = &recipe.kernel.modules {
+        modules::put(modules, &recipe.kernel.release, &mut tree)?;
+    }
+    Ok(tree)
+}
+
+/// All but the modules, and the programs that must be there and are not.
+fn with_packages(
+    recipe: &Recipe<'_>,
+    packages: Option<PathBuf>,
+) -> Result<(Tree, Vec<String>), ImageError> {
+    let mut tree = Tree::default();
+    for folder in FOLDERS {
+        tree.put(folder, Node::Folder);
+    }
+    for (path, target) in LINKS {
+        tree.put(path, Node::Link(target.into()));
+    }
+    for (path, major, minor) in DEVICES {
+        tree.put(path, Node::Device(major, minor));
+    }
+    for (path, text) in TEXTS {
+        tree.put(path, Node::Text(text.into()));
+    }
+    let mut programs = Programs::new(&mut tree, packages);
+    let mut missing = Vec::new();
+    for &name in programs::NEEDED.iter().chain(recipe.wanted) {
+        if !programs.put(name)? {
+            missing.push(name.to_owned());
+        }
+    }
+    for name in programs::USUAL {
+        programs.put(name)?;
+    }
+    programs.put_companions()?;
+    programs.put_cut(recipe.program, "usr/bin/fwdlab")?;
+    programs.put_applets();
+    Ok((tree, missing))
+}
+
+fn packages_of(missing: &[String], cache: &Cache, tell: Tell<'_>) -> Result<PathBuf, ImageError> {
+    let mut names = Vec::new();
+    for program in missing {
+        let package = packaged::package_of(program).ok_or_else(|| ImageError::NoProgram {
+            program: program.clone(),
+            why: "this machine does not have it, and fwdlab does not know which package does. Install it on this machine".into(),
+        })?;
+        names.push(package);
+    }
+    names.sort_unstable();
+    names.dedup();
+    packaged::root_of(&names, cache, tell)
+}

@@ -1,0 +1,103 @@
+//! Programs that this machine lacks, from packages that are unpacked in the cache instead of installed.
+//!
+//! Start with [`package_of`] and [`root_of`].
+
+use std::path::PathBuf;
+
+use sha2::{Digest, Sha256};
+
+use crate::vm::image::cache::{Cache, Facts, Kind, Tell};
+use crate::vm::image::error::ImageError;
+use crate::vm::image::packages::{self, hex, with_lists};
+
+/// More than any program of a router needs; a package that wants a desktop is refused.
+const LARGEST: (usize, u64) = (40, 150_000_000);
+
+/// The Debian package that has a program.
+pub(crate) fn package_of(program: &str) -> Option<&'static str> {
+    Some(match program {
+        "ip" | "tc" | "bridge" | "ss" | "nstat" => "iproute2",
+        "nft" => "nftables",
+        "iptables" | "ip6tables" | "iptables-save" | "iptables-restore" | "iptables-legacy"
+        | "ebtables" => "iptables",
+        "ipset" => "ipset",
+        "conntrack" => "conntrack",
+        "ipvsadm" => "ipvsadm",
+        "ethtool" => "ethtool",
+        "wg" | "wg-quick" => "wireguard-tools",
+        "modprobe" | "depmod" | "insmod" | "lsmod" | "rmmod" | "kmod" => "kmod",
+        "ping" => "iputils-ping",
+        "sysctl" | "ps" | "free" => "procps",
+        "brctl" => "bridge-utils",
+        "vtysh" => "frr",
+        "bird" => "bird2",
+        "snmpd" => "snmpd",
+        "tcpdump" => "tcpdump",
+        "busybox" => "busybox-static",
+        _ => return None,
+    })
+}
+
+/// The folder below which these packages and what they need beyond this machine's are unpacked.
+pub(crate) fn root_of(
+    names: &[&str],
+    cache: &Cache,
+    tell: Tell<'_>,
+) -> Result<PathBuf, ImageError> {
+    let name = format!("programs:{}", names.join(","));
+    if let Some(checksum) = cache.checksum_of(&name)
+        && let Some(entry) = cache.find(Kind::Programs, &checksum, tell)
+    {
+        return Ok(entry.path("root"));
+    }
+    let found = with_lists(cache, tell, |apt, tell| {
+        let Some(all) = apt.closure(names, cache)? else {
+            return Ok(None);
+        };
+        let bytes: u64 = all.iter().map(|package| package.bytes).sum();
+        if all.is_empty() {
+            return Ok(None);
+        }
+        if all.len() > LARGEST.0 || bytes > LARGEST.1 {
+            return Err(ImageError::NotFetched {
+                what: names.join(", "),
+                why: format!(
+                    "it takes {} packages with {:.0} MB, which is too much for a guest's memory",
+                    all.len(),
+                    bytes as f64 / 1e6
+                ),
+            });
+        }
+        let mut sum = Sha256::new();
+        for package in &all {
+            sum.update(format!("{}\n", package.sha256));
+        }
+        let checksum = hex(&sum.finalize());
+        let title = format!("programs of {}", names.join(", "));
+        let entry = cache.make(Kind::Programs, &checksum, &title, tell, |new, tell| {
+            tell(&format!(
+                "downloading {} for the guest ({:.1} MB)",
+                names.join(", "),
+                bytes as f64 / 1e6
+            ));
+            let files = new.with_extension("packages");
+            for file in apt.download(&all, &files)? {
+                packages::unpack(&file, &new.join("root"))?;
+            }
+            let versions = all
+                .iter()
+                .map(|package| (package.name.clone(), package.version.clone()));
+            Ok(versions.collect::<Facts>())
+        })?;
+        Ok(Some((checksum, entry)))
+    })?;
+    let Some((checksum, entry)) = found else {
+        return Err(ImageError::NotFetched {
+            what: format!("the packages {}", names.join(", ")),
+            why: "the package lists of this machine do not have them, or not everything they need"
+                .into(),
+        });
+    };
+    cache.keep_name(&name, &checksum)?;
+    Ok(entry.path("root"))
+}

@@ -1,0 +1,439 @@
+//! Programs of this machine, or of packages, with every library they need, put into a guest at the same paths.
+//!
+//! No program is run for that, but busybox, which is asked what it can do. Start with [`Programs::put`].
+//!
+//! In the guest, `/bin`, `/sbin` and `/lib` are links into `/usr`, wherever things are on this machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::elf::{self, Needs, library_folders};
+use super::tree::{Node, Source, Tree};
+use crate::host::{Command, Host, Limit, Local};
+use crate::vm::image::cache::entries;
+use crate::vm::image::error::ImageError;
+
+/// What every guest has, or else it is fetched.
+pub(super) const NEEDED: &[&str] = &["sh", "ip", "tc", "modprobe", "sysctl", "mount", "cat"];
+
+/// What a guest has if this machine does: what the commands and scripts of configurations are made of.
+pub(super) const USUAL: &[&str] = &[
+    // networks
+    "bridge",
+    "ss",
+    "nft",
+    "iptables",
+    "iptables-save",
+    "iptables-restore",
+    "iptables-legacy",
+    "iptables-legacy-save",
+    "iptables-legacy-restore",
+    "iptables-nft",
+    "ip6tables",
+    "ip6tables-save",
+    "ip6tables-restore",
+    "ip6tables-legacy",
+    "ip6tables-legacy-save",
+    "ip6tables-legacy-restore",
+    "ip6tables-nft",
+    "ebtables",
+    "arptables",
+    "ipset",
+    "conntrack",
+    "ipvsadm",
+    "ethtool",
+    "wg",
+    "ping",
+    "brctl",
+    "tcpdump",
+    // the kernel
+    "insmod",
+    "rmmod",
+    "lsmod",
+    "modinfo",
+    "dmesg",
+    "umount",
+    "nsenter",
+    "unshare",
+    "taskset",
+    "chrt",
+    "ps",
+    // scripts
+    "bash",
+    "busybox",
+    "awk",
+    "basename",
+    "chmod",
+    "cp",
+    "cut",
+    "date",
+    "dirname",
+    "echo",
+    "env",
+    "expr",
+    "false",
+    "find",
+    "grep",
+    "head",
+    "id",
+    "kill",
+    "ln",
+    "ls",
+    "mkdir",
+    "mv",
+    "nproc",
+    "printf",
+    "pwd",
+    "readlink",
+    "rm",
+    "sed",
+    "seq",
+    "sleep",
+    "sort",
+    "stat",
+    "sync",
+    "tail",
+    "tee",
+    "test",
+    "timeout",
+    "touch",
+    "tr",
+    "true",
+    "uname",
+    "uniq",
+    "wc",
+    "which",
+    "xargs",
+    "yes",
+];
+
+/// Where programs are; those of users are none of the guest's business.
+const FOLDERS: [&str; 6] = [
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/usr/local/sbin",
+    "/usr/local/bin",
+];
+
+/// Under which name a package has a program whose usual name is a link made at its installation.
+const ALTERNATIVES: [(&str, &str); 9] = [
+    ("iptables", "iptables-nft"),
+    ("iptables-save", "iptables-nft-save"),
+    ("iptables-restore", "iptables-nft-restore"),
+    ("ip6tables", "ip6tables-nft"),
+    ("ip6tables-save", "ip6tables-nft-save"),
+    ("ip6tables-restore", "ip6tables-nft-restore"),
+    ("ebtables", "ebtables-nft"),
+    ("arptables", "arptables-nft"),
+    ("awk", "mawk"),
+];
+
+/// What programs read, or load when they run: plug-ins of iptables, distributions of netem, names of numbers.
+const COMPANIONS: [&str; 9] = [
+    "/usr/lib/x86_64-linux-gnu/xtables",
+    "/usr/lib64/xtables",
+    "/usr/lib/xtables",
+    "/usr/lib/tc",
+    "/usr/lib64/tc",
+    "/usr/share/iproute2",
+    "/etc/iproute2",
+    "/etc/protocols",
+    "/etc/services",
+];
+
+/// Puts programs into a guest.
+pub(super) struct Programs<'a> {
+    tree: &'a mut Tree,
+    /// Where packages are unpacked, and last this machine's own `/`.
+    roots: Vec<PathBuf>,
+    seen: BTreeSet<PathBuf>,
+}
+
+impl Programs<'_> {
+    pub(super) fn new(tree: &mut Tree, packages: Option<PathBuf>) -> Programs<'_> {
+        Programs {
+            tree,
+            roots: packages.into_iter().chain([PathBuf::from("/")]).collect(),
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// Puts a program there, with what it needs; false if it is nowhere.
+    pub(super) fn put(&mut self, name: &str) -> Result<bool, ImageError> {
+        for root in self.roots.clone() {
+            for folder in FOLDERS {
+                if self.put_path(&root, &Path::new(folder).join(name))? {
+                    return Ok(true);
+                }
+            }
+        }
+        let other = ALTERNATIVES.iter().find(|(usual, _)| *usual == name);
+        let Some((_, other)) = other.filter(|_| self.roots.len() > 1) else {
+            return Ok(false);
+        };
+        let is_there = self.put(other)?;
+        if let Some(folder) = ["usr/sbin", "usr/bin"]
+            .into_iter()
+            .find(|f| self.tree.has(&format!("{f}/{other}")))
+        {
+            self.tree
+                .put(&format!("{folder}/{name}"), Node::Link((*other).to_owned()));
+        }
+        Ok(is_there)
+    }
+
+    /// Puts there what programs read or load when they run.
+    pub(super) fn put_companions(&mut self) -> Result<(), ImageError> {
+        for root in self.roots.clone() {
+            for path in COMPANIONS {
+                let here = below(&root, Path::new(path));
+                if here.is_file() {
+                    self.put_path(&root, Path::new(path))?;
+                }
+                for file in entries(&here).filter(|file| file.is_file()) {
+                    let name = file.file_name().expect("an entry of a folder has a name");
+                    self.put_path(&root, &Path::new(path).join(name))?;
+                }
+            }
+        }
+        // says where libraries are that lie in folders of an administrator's choice
+        self.put_path(Path::new("/"), Path::new("/etc/ld.so.cache"))?;
+        Ok(())
+    }
+
+    /// Lets busybox, if it is there, do what no program of its own does.
+    pub(super) fn put_applets(&mut self) {
+        let candidates = self.roots.iter().flat_map(|root| {
+            ["/usr/bin/busybox", "/bin/busybox"].map(|path| below(root, Path::new(path)))
+        });
+        let Some(busybox) = candidates.into_iter().find(|path| path.is_file()) else {
+            return;
+        };
+        let Ok(said) = Local.run(
+            &Command::new(&busybox.to_string_lossy(), &["--list"]),
+            Limit::OURS,
+        ) else {
+            return;
+        };
+        for applet in said
+            .text()
+            .lines()
+            .map(str::trim)
+            .filter(|applet| !applet.is_empty())
+        {
+            let has = |folder: &str| self.tree.has(&format!("{folder}/{applet}"));
+            if !has("usr/bin") && !has("usr/sbin") {
+                self.tree.put(
+                    &format!("usr/bin/{applet}"),
+                    Node::Link("/usr/bin/busybox".into()),
+                );
+            }
+        }
+    }
+
+    /// Puts a program from anywhere at a path of the guest's, without its debug sections.
+    pub(super) fn put_cut(&mut self, program: &Path, there: &str) -> Result<(), ImageError> {
+        let mut source = Source::at(program)?;
+        source.is_cut = true;
+        self.tree.put(there, Node::File(source));
+        self.put_needs(Path::new("/"), program)
+    }
+
+    /// Puts what is at a path below a root, link by link to the file, with what that needs; false if there is nothing.
+    fn put_path(&mut self, root: &Path, path: &Path) -> Result<bool, ImageError> {
+        let Some(mut path) = settled(root, path) else {
+            return Ok(false);
+        };
+        // as many links as the kernel follows
+        for _ in 0..40 {
+            let here = below(root, &path);
+            let guest = in_guest(&path);
+            let Ok(target) = fs::read_link(&here) else {
+                if !here.is_file() {
+                    return Ok(false);
+                }
+                if self.seen.insert(here.clone()) {
+                    self.tree.put(&guest, Node::File(Source::at(&here)?));
+                    self.put_needs(root, &here)?;
+                }
+                return Ok(true);
+            };
+            let next = path.parent().unwrap_or(Path::new("/")).join(target);
+            let Some(next) = settled(root, &next) else {
+                return Ok(false);
+            };
+            let target = in_guest(&next);
+            if target != guest {
+                self.tree.put(&guest, Node::Link(format!("/{target}")));
+            }
+            path = next;
+        }
+        Ok(false)
+    }
+
+    /// Libraries that are nowhere are left out: the program would not run here either, and says so itself.
+    fn put_needs(&mut self, root: &Path, file: &Path) -> Result<(), ImageError> {
+        let content = fs::read(file)
+            .map_err(|e| ImageError::system(format!("read {}", file.display()), e))?;
+        let Some(Needs {
+            interpreter,
+            libraries,
+            folders,
+        }) = elf::needs(&content)
+        else {
+            return Ok(());
+        };
+        drop(content);
+        let own = file.parent().unwrap_or(root).to_string_lossy();
+        let first = folders.iter().map(|folder| {
+            PathBuf::from(folder.replace("$ORIGIN", &own).replace("${ORIGIN}", &own))
+        });
+        let first: Vec<PathBuf> = first.collect();
+        // the loader and the C library are a pair, so both come from the same place
+        let mut roots = vec![Path::new("/")];
+        if root != Path::new("/") {
+            roots.insert(0, root);
+        }
+        for library in libraries {
+            let mut found = first
+                .iter()
+                .map(|folder| (owner(&roots, folder), folder.join(&library)))
+                .find(|(_, p)| p.is_file());
+            for &root in &roots {
+                let folders = library_folders(Some(root).filter(|root| *root != Path::new("/")));
+                let mut all = folders.iter().map(|folder| (root, folder.join(&library)));
+                found = found.or_else(|| all.find(|(_, path)| path.is_file() || path.is_symlink()));
+            }
+            if let Some((root, path)) = found {
+                let path = Path::new("/").join(path.strip_prefix(root).unwrap_or(&path));
+                self.put_path(root, &path)?;
+            }
+        }
+        if let Some(path) = interpreter {
+            for root in roots {
+                if self.put_path(root, Path::new(&path))? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn owner<'a>(roots: &[&'a Path], path: &Path) -> &'a Path {
+    let of = roots.iter().find(|root| path.starts_with(root));
+    of.copied().unwrap_or(Path::new("/"))
+}
+
+/// An absolute path of a system whose root is there.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// The same path without links in its folders, if something is there; packages have `/bin` where the system has `/usr/bin`, or the
+/// other way round.
+fn settled(root: &Path, path: &Path) -> Option<PathBuf> {
+    let path = plain(path);
+    let rest = path.strip_prefix("/").ok()?;
+    let shorter = rest.strip_prefix("usr").ok();
+    let candidates = [
+        Some(path.clone()),
+        Some(Path::new("/usr").join(rest)),
+        shorter.map(|rest| Path::new("/").join(rest)),
+    ];
+    candidates.into_iter().flatten().find_map(|path| {
+        let here = below(root, &path);
+        fs::symlink_metadata(&here).ok()?;
+        let folder = fs::canonicalize(here.parent()?).ok()?;
+        let folder = folder.strip_prefix(root).ok()?;
+        Some(Path::new("/").join(folder).join(path.file_name()?))
+    })
+}
+
+/// Without `..`, each of which takes back a name: in a package there is no system around it to ask.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => _ = plain.pop(),
+            _ => {}
+        }
+    }
+    plain
+}
+
+/// Where a path of this machine is in the guest, without the first slash.
+fn in_guest(path: &Path) -> String {
+    let text = path
+        .strip_prefix("/")
+        .unwrap_or(path)
+        .to_string_lossy()
+        .into_owned();
+    let first = text.split('/').next().unwrap_or_default();
+    match first {
+        "bin" | "sbin" | "lib" | "lib64" => format!("usr/{text}"),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_are_kept_and_lead_to_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        for folder in ["usr/sbin", "etc/alternatives", "bin"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::write(root.join("bin/multi"), "").unwrap();
+        symlink("/etc/alternatives/tables", root.join("usr/sbin/tables")).unwrap();
+        symlink("../../usr/bin/multi", root.join("etc/alternatives/tables")).unwrap();
+        symlink("nowhere", root.join("usr/sbin/broken")).unwrap();
+        let mut tree = Tree::default();
+        let mut programs = Programs::new(&mut tree, Some(root.clone()));
+        assert!(programs.put("tables").unwrap());
+        assert!(!programs.put("broken").unwrap());
+        assert!(!programs.put("no-such-program").unwrap());
+        let mut expected = Tree::default();
+        expected.put(
+            "usr/sbin/tables",
+            Node::Link("/etc/alternatives/tables".into()),
+        );
+        expected.put(
+            "etc/alternatives/tables",
+            Node::Link("/usr/bin/multi".into()),
+        );
+        expected.put(
+            "usr/bin/multi",
+            Node::File(Source::at(&root.join("bin/multi")).unwrap()),
+        );
+        assert_eq!(format!("{tree:?}"), format!("{expected:?}"));
+    }
+
+    #[test]
+    fn a_program_comes_with_its_libraries_and_loader() {
+        let mut tree = Tree::default();
+        let mut programs = Programs::new(&mut tree, None);
+        programs
+            .put_cut(Path::new("/proc/self/exe"), "usr/bin/fwdlab")
+            .unwrap();
+        assert!(programs.put("sh").unwrap());
+        let names = format!("{tree:?}");
+        for part in ["usr/bin/fwdlab", "usr/bin/sh", "libc.so.6", "ld-linux"] {
+            assert!(names.contains(part), "no {part} in {names}");
+        }
+        // all in one place: the guest has links at the others
+        assert!(
+            !names.contains("\"lib/") && !names.contains("\"bin/"),
+            "{names}"
+        );
+    }
+}
