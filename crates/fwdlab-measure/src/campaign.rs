@@ -4,12 +4,14 @@
 //! taken over iterations, and its interval is that of their mean. Start with [`sequence`] and [`summarise`].
 
 use fwdlab_model::campaign::{Case, Order};
+use fwdlab_model::instructions::Exact;
 use fwdlab_model::outcome::{Figure, Found, Outcome, Paired, Unit};
 use fwdlab_model::result::TrialRecord;
 use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::cost;
+use crate::exact;
 use crate::maxfwd;
 use crate::order::{Random, blocks};
 use crate::paired;
@@ -198,6 +200,14 @@ fn together(iterations: &[Iteration]) -> Vec<Outcome> {
 fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
     if let Found::Paired(_) = outcome.found {
         return pool_pairs(outcome, all);
+    }
+    if let Found::Exact(_) = outcome.found {
+        let found: Vec<&Exact> = all.filter_map(exact::found_of).collect();
+        if let Some(pooled) = exact::together(&found) {
+            outcome.trials = found.len() as u32;
+            outcome.found = Found::Exact(Box::new(pooled));
+        }
+        return;
     }
     let Found::Sweep(pooled) = &mut outcome.found else {
         return;

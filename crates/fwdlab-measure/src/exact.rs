@@ -176,10 +176,7 @@ pub fn judge(record: &BootRecord) -> Result<Exact, String> {
 pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
     let (found, verdict, answered) = match judge(record) {
         Ok(found) => {
-            let verdict = format!(
-                "{:.1} instructions per frame",
-                found.instructions_per_frame
-            );
+            let verdict = format!("{:.1} instructions per frame", found.instructions_per_frame);
             (found, verdict, true)
         }
         Err(why) => {
@@ -255,32 +252,41 @@ pub fn difference(name: &str, reference: &Exact, this: &Exact) -> Difference {
     }
 }
 
-/// Holds test cases with the same traffic against the first of them, and that against its control, whose iterations these are.
-pub fn compare(cases: &mut [TestCase], control: &[Iteration]) {
+/// Holds test cases against the reference configuration: with the same traffic on the same image, and the reference itself against that on
+/// the first image. The first reference of all is held against its control, whose iterations these are.
+pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
     let controls: Vec<&Exact> = control.iter().filter_map(found).collect();
     let control = together(&controls);
+    let is_reference = |case: &TestCase| case.case.configuration == reference;
+    let first_of_all = cases.iter().position(is_reference);
     for at in 0..cases.len() {
-        let stream = cases[at].case.stream.clone();
-        let Some(first) = cases.iter().position(|case| case.case.stream == stream) else {
-            continue;
-        };
+        let own = &cases[at].case;
+        let mut alike = (0..cases.len()).filter(|&other| {
+            let other = &cases[other];
+            let same_image = is_reference(&cases[at]) || other.case.image == own.image;
+            is_reference(other) && other.case.stream == own.stream && same_image
+        });
+        let Some(first) = alike.next() else { continue };
         let name = cases[first].test_case.clone();
-        let Some(reference) = exact_of(&cases[first]).cloned() else {
+        let other = match () {
+            () if Some(at) == first_of_all => control.clone(),
+            () if at == first => None,
+            () => exact_of(&cases[at]).cloned(),
+        };
+        let (Some(reference), Some(other)) = (exact_of(&cases[first]), other) else {
             continue;
         };
-        // the control is of the first test case of all
-        let other = match at {
-            0 => control.clone(),
-            _ if at == first => None,
-            _ => exact_of(&cases[at]).cloned(),
-        };
-        let Some(other) = other else { continue };
-        let difference = difference(&name, &reference, &other);
+        let difference = difference(&name, reference, &other);
         for outcome in &mut cases[at].outcomes {
             if let Found::Exact(found) = &mut outcome.found {
                 found.difference = Some(difference.clone());
-                outcome.verdict = words(found);
             }
+        }
+    }
+    let outcomes = cases.iter_mut().flat_map(|case| &mut case.outcomes);
+    for outcome in outcomes.filter(|outcome| outcome.answered) {
+        if let Found::Exact(found) = &outcome.found {
+            outcome.verdict = words(found);
         }
     }
 }
@@ -309,21 +315,21 @@ pub fn words(found: &Exact) -> String {
     words
 }
 
-fn found(iteration: &Iteration) -> Option<&Exact> {
-    let outcome = iteration.outcomes.iter().find(|outcome| outcome.answered)?;
+/// What was found, where it was this.
+pub(crate) fn found_of(outcome: &Outcome) -> Option<&Exact> {
     match &outcome.found {
-        Found::Exact(found) => Some(found),
+        Found::Exact(found) if outcome.answered => Some(found),
         _ => None,
     }
 }
 
+fn found(iteration: &Iteration) -> Option<&Exact> {
+    iteration.outcomes.iter().find_map(found_of)
+}
+
 /// What a test case says.
 pub fn exact_of(case: &TestCase) -> Option<&Exact> {
-    let outcome = case.outcomes.iter().find(|outcome| outcome.answered)?;
-    match &outcome.found {
-        Found::Exact(found) => Some(found),
-        _ => None,
-    }
+    case.outcomes.iter().find_map(found_of)
 }
 
 #[cfg(test)]
@@ -387,7 +393,9 @@ mod tests {
         disturbed[3].instructions += 8_000_000;
         assert_eq!(next(&disturbed, &p), Next::Burst(Way::Through));
         // and it ends, whatever comes
-        let noise: Vec<f64> = (0..100).map(|n| 5000.0 + 500.0 * f64::from(n % 7)).collect();
+        let noise: Vec<f64> = (0..100)
+            .map(|n| 5000.0 + 500.0 * f64::from(n % 7))
+            .collect();
         let wild = bursts(Way::Through, &noise[..MOST]);
         assert_eq!(next(&wild, &p), Next::Burst(Way::Past));
     }
@@ -397,9 +405,15 @@ mod tests {
         let (plain, rule) = (boot(&PLAIN, &PAST), boot(&RULE, &PAST));
         let (plain, rule) = (judge(&plain).unwrap(), judge(&rule).unwrap());
         assert_eq!((plain.warm_up, plain.bursts), (1, 5));
-        assert!((plain.instructions_per_frame - 4799.9).abs() < 0.2, "{plain:?}");
+        assert!(
+            (plain.instructions_per_frame - 4799.9).abs() < 0.2,
+            "{plain:?}"
+        );
         let more = difference("plain", &plain, &rule);
-        assert!((more.instructions_per_frame - 400.3).abs() < 0.2, "{more:?}");
+        assert!(
+            (more.instructions_per_frame - 400.3).abs() < 0.2,
+            "{more:?}"
+        );
         assert!(more.proven && more.interval[0] > 394.0 && more.interval[1] < 407.0);
         let none = difference("plain", &plain, &plain);
         assert!(!none.proven && none.interval[0] < 0.0);

@@ -26,6 +26,9 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         0 => String::new(),
         failed => format!("; {} without all results", several(failed, "test case")),
     };
+    if let Some(answer) = crate::exact::headline(cases) {
+        return format!("{answer}{failed}");
+    }
     if let Some(answer) = of_slices(cases) {
         return format!("{answer}{failed}");
     }
@@ -100,6 +103,9 @@ pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
             }
         }
     }
+    if differ(&|other| other.case.image == case.case.image) {
+        parts.extend(case.case.image.clone());
+    }
     let series = series(variant);
     if differ(&|other| self::series(&other.case.variant) == series) {
         parts.push(match series.as_str() {
@@ -128,6 +134,7 @@ pub(crate) fn value(unit: Unit, value: f64) -> String {
         Unit::Seconds => seconds(value),
         Unit::Frames => format!("{} frames", count(value.round() as i128)),
         Unit::Percent => percent(value),
+        Unit::Instructions => crate::exact::number(value),
     }
 }
 
@@ -208,6 +215,9 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
 
 /// Differences from the reference DUT of all test cases, one row per test case and value; `None` for other procedures.
 pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
+    if let Some(table) = crate::exact::differences(all) {
+        return Some(table);
+    }
     let mut found = all
         .iter()
         .flat_map(|case| case.slices().map(|found| (case, found)));
@@ -367,6 +377,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let control = summary.control.iter().map(words::control_words);
     named("cost", slopes(all))
         .chain(named("control", control.collect()))
+        .chain(crate::exact::sentences(summary))
         .chain(named("failed", failures(all)))
         .chain(words::noise(summary))
         .chain(named("warning", doubts(all)))
@@ -398,6 +409,13 @@ fn order_words(info: &RunInfo) -> String {
             None => value.to_string(),
         })
     };
+    if of("procedure") == "exact" {
+        return format!(
+            "exact, {} of every test case, each a boot; seed {}",
+            several(of("iterations").parse().unwrap_or(0), "iteration"),
+            info.seed
+        );
+    }
     format!(
         "{}, {} of every test case, {}, seed {}; figures are medians, ± half of the 95 % interval of the mean",
         of("procedure"),

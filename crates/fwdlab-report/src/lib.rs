@@ -9,6 +9,7 @@ pub mod campaign;
 pub mod compare;
 mod content;
 pub mod csv;
+mod exact;
 mod glossary;
 pub mod html;
 mod imported;

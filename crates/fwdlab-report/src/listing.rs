@@ -152,6 +152,7 @@ fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
         Unit::Seconds => seconds(value),
         Unit::Frames => counted(value.round() as i64, "frame"),
         Unit::Percent => percent(value),
+        Unit::Instructions => format!("{} instructions/frame", crate::exact::number(value)),
     }
 }
 

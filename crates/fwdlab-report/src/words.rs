@@ -50,6 +50,7 @@ impl Shape {
                     false => Shape::Campaign,
                 }
             }
+            () if crate::exact::is_in(cases) => Shape::Campaign,
             () if cases.iter().any(|case| case.iterations.len() > 1) => Shape::Campaign,
             () if same(|a, b| a.case.configuration == b.case.configuration) => Shape::Procedures,
             () => Shape::Campaign,
@@ -244,6 +245,10 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
 
 /// Without root the DUT is not overloaded as it could be, and shares its CPU with everybody: that is part of every answer.
 fn without_root(info: &RunInfo) -> &'static str {
+    // what is counted in a machine of one's own is the same
+    if info.facts.engine.contains("counts instructions") {
+        return "";
+    }
     let is_measured = !info.facts.engine.is_empty() && !info.facts.is_simulated();
     match is_measured && !info.facts.privileged {
         true => "; measured without root",

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::event::{Event, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::version::RUN_FORMAT;
 use serde::Deserialize;

@@ -282,6 +282,19 @@ impl Screen {
                     self.line(&words);
                 }
             }
+            EventKind::BootFinished { record } => {
+                let words = format!(
+                    "boot {}  {}  {}, Linux {}{}",
+                    record.boot,
+                    record.test_case,
+                    fwdlab_report::number::counted(record.bursts.len() as u64, "burst"),
+                    record.kernel,
+                    invalid(&record.validity.reasons)
+                );
+                if self.bar.is_none() || self.verbosity == Verbosity::Verbose {
+                    self.line(&words);
+                }
+            }
             EventKind::IterationFinished {
                 test_case,
                 iteration,

@@ -97,7 +97,9 @@ impl Bed {
             )]),
             built: Built::default(),
             changes,
-            ground: Ground::Guest(machine.clone()),
+            ground: Ground::Guest {
+                _machine: machine.clone(),
+            },
         })
     }
 }

@@ -48,8 +48,8 @@ pub struct Bed {
 enum Ground {
     /// This machine, in whose registry it is.
     Here(Registration),
-    /// A virtual machine of ours.
-    Guest(Arc<Machine>),
+    /// A virtual machine of ours, which ends with the last bed in it.
+    Guest { _machine: Arc<Machine> },
 }
 
 /// Interface counters of one path, as the kernel has them.
@@ -106,7 +106,7 @@ impl Bed {
     pub fn id(&self) -> &str {
         match &self.ground {
             Ground::Here(registration) => &registration.record().id,
-            Ground::Guest(_) => "vm",
+            Ground::Guest { .. } => "vm",
         }
     }
 
@@ -129,7 +129,7 @@ impl Bed {
     pub fn namespaces(&self) -> &[String] {
         match &self.ground {
             Ground::Here(registration) => &registration.record().namespaces,
-            Ground::Guest(_) => &[],
+            Ground::Guest { .. } => &[],
         }
     }
 

@@ -422,8 +422,8 @@ impl Running<'_> {
                     .collect()
             }
         };
-        if campaign.procedure.method() == Method::Instructions {
-            fwdlab_measure::exact::compare(&mut cases, &self.again);
+        if let Procedure::Exact(p) = &campaign.procedure {
+            fwdlab_measure::exact::compare(&mut cases, &p.reference, &self.again);
         }
         let found: Vec<Outcome> = cases
             .iter()

@@ -312,6 +312,12 @@ impl Plan {
         self.command.as_ref()?.applied_to_all.as_ref()
     }
 
+    /// What is applied to the DUT of a test case, one after the other.
+    pub(super) fn applied(&self, case: &Case) -> Vec<&Configuration> {
+        let own = self.configurations.get(&case.configuration);
+        self.applied_to_all().into_iter().chain(own).collect()
+    }
+
     /// Time for all rebuilds of slices together, where there is one.
     pub(super) fn total(&self) -> Option<Duration> {
         self.command.as_ref()?.total

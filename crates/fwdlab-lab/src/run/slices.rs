@@ -446,7 +446,6 @@ fn outcome(case: &Case, found: Paired, result: &Rebuild) -> Outcome {
     Outcome {
         frame_size_bytes: case.stream.frame_size_bytes,
         variant: Variant::default(),
-        image: None,
         verdict: format!("{} blocks of slices", result.blocks),
         found: Found::Paired(found),
         answered: true,

@@ -3,6 +3,7 @@
 //! It knows two ways: through the DUT, and past it. What a burst says is decided elsewhere. Start with [`Bursts::open`].
 
 use fwdlab_engine::{Addresses, Burst};
+use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::Stream;
 
 use crate::agent::connection::out_of_step;
@@ -10,15 +11,6 @@ use crate::agent::{Answer, Path, Place, Question};
 use crate::bed::guest::{GENERATOR, PAST};
 use crate::error::LabError;
 use crate::host::{HostError, Limit, Remote};
-
-/// Where a burst goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Through the DUT.
-    Through,
-    /// From the generator to the receiver, past the DUT.
-    Past,
-}
 
 /// Sender and receivers that are open.
 #[derive(Debug)]

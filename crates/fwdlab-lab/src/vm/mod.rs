@@ -7,5 +7,6 @@
 pub mod image;
 pub mod initramfs;
 pub mod machine;
+pub(crate) mod scratch;
 #[cfg(test)]
 mod tests;

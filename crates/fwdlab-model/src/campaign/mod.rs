@@ -40,8 +40,8 @@ use crate::variant::Variant;
 use matrix::Matrix;
 use procedure::Wrong;
 pub use procedure::{
-    Equilibrium, Exact, ForwardingRate, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr, Procedure, Ramp,
-    Rfc2544, Soak, Sweep, Test, Trial,
+    Equilibrium, Exact, ForwardingRate, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr, Procedure,
+    Ramp, Rfc2544, Soak, Sweep, Test, Trial,
 };
 use value::Rate;
 
@@ -388,7 +388,9 @@ impl Campaign {
         }
         self.check_bed()?;
         if let (Some(host), None | Some("")) = (&self.dut.host, self.dut.image()) {
-            let why = format!("`{host}` is no host; give vm:IMAGE, IMAGE being debian:PACKAGE or a bzImage");
+            let why = format!(
+                "`{host}` is no host; give vm:IMAGE, IMAGE being debian:PACKAGE or a bzImage"
+            );
             return wrong(&["dut", "host"], &why);
         }
         let counts = self.procedure.check_counts();

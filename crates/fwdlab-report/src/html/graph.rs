@@ -303,7 +303,8 @@ pub(super) fn of(m: &mut Markup, outcomes: &[&Outcome]) {
         | Found::Bursts(_)
         | Found::Mrr(_)
         | Found::Maxfwd(_)
-        | Found::Equilibrium(_) => {}
+        | Found::Equilibrium(_)
+        | Found::Exact(_) => {}
         Found::Paired(_) => differences(m, outcomes),
     }
 }

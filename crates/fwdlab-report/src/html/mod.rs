@@ -248,7 +248,9 @@ fn campaign_cases(m: &mut Markup, summary: &Summary) {
             Some(differences) => {
                 let named = campaign::named_differences(all);
                 let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
-                charts::differences(m, &compared, "iteration");
+                if !compared.is_empty() {
+                    charts::differences(m, &compared, "iteration");
+                }
                 table(m, &differences);
             }
             None => {

@@ -77,6 +77,7 @@ fn name(found: &Found) -> &'static str {
         Found::Mlrsearch(_) => "Loads that meet goals",
         Found::Maxfwd(_) => "Forwarding rate in overload",
         Found::Paired(_) => "Difference from the reference DUT",
+        Found::Exact(_) => "Instructions per frame",
     }
 }
 
@@ -158,6 +159,10 @@ fn figure(outcome: &Outcome) -> String {
             (None, [point]) => words::finding(&point.comparison),
             (None, points) => several(points.len(), "value"),
         },
+        Found::Exact(found) => format!(
+            "{} instructions per frame",
+            crate::exact::number(found.instructions_per_frame)
+        ),
         Found::Trial(found) => format!(
             "{} of {} offered came back, {} lost",
             rate(found.forwarding_rate_pps),

@@ -214,6 +214,12 @@ fn columns(first: &Outcome, outcomes: &[&Outcome]) -> Vec<Column> {
             let value = value.map(|parameter| right(parameter, &["value"]));
             value.into_iter().chain(difference_columns()).collect()
         }
+        Found::Exact(_) => vec![
+            right("instructions/frame", &["instructions_per_frame"]),
+            right("with the tester", &["through_per_frame"]),
+            right("tester alone", &["tester_per_frame"]),
+            right("bursts", &["bursts"]),
+        ],
         Found::Trial(_) => vec![
             right("intended", &["intended_load_pps"]),
             right("offered", &["offered_load_pps"]),
@@ -389,6 +395,10 @@ fn buffer(found: &BackToBack) -> Cell {
 
 fn seconds_between(ends: [f64; 3]) -> String {
     delays(ends.map(|s| s * 1e9))
+}
+
+fn instructions(value: f64) -> Cell {
+    Cell::number(crate::exact::number(value), value)
 }
 
 /// The rows of one outcome, without size and verdict; none where there is nothing to show.
@@ -594,6 +604,12 @@ fn rows(outcome: &Outcome, has_line: bool) -> Vec<Vec<Cell>> {
                 value.into_iter().chain(difference_cells(point)).collect()
             })
             .collect(),
+        Found::Exact(found) => vec![vec![
+            instructions(found.instructions_per_frame),
+            instructions(found.through_per_frame),
+            instructions(found.tester_per_frame),
+            Cell::number(found.bursts.to_string(), found.bursts),
+        ]],
         Found::Trial(found) => vec![vec![
             pps(found.intended_load_pps),
             pps(found.offered_load_pps),

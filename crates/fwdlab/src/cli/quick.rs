@@ -12,7 +12,7 @@ use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::value::{Period, Rate};
 use fwdlab_model::campaign::{
-    Bed, Campaign, Case, Engine, Maxfwd, Order, PLAIN, Paired, Procedure,
+    Bed, Campaign, Case, Dut, Engine, Exact, Maxfwd, Order, PLAIN, Paired, Procedure,
 };
 use fwdlab_model::file::Origin;
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
@@ -55,9 +55,9 @@ pub struct Quick {
     /// Measure IPv4 (the default, unless --ipv6 is given)
     #[arg(long)]
     ipv4: bool,
-    /// Iterations of each test case
-    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    iterations: u32,
+    /// Iterations of each test case [default: 5; in a virtual machine 1, for instructions do not vary]
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    iterations: Option<u32>,
     /// Shortest duration of a trial [default: 1s to 2s, so that all trials together take about 40 s]
     #[arg(long, value_parser = parse_duration)]
     trial: Option<Duration>,
@@ -77,6 +77,13 @@ pub struct Quick {
     /// the host; only /tmp is shared for writing]
     #[arg(long)]
     set_unconfined: bool,
+    /// Count the instructions of a frame in a virtual machine that boots this image: debian:PACKAGE, such as
+    /// debian:linux-image-cloud-amd64, or a bzImage; needs no privileges, and other work on this machine changes nothing
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["load", "trial", "link", "rebuilds", "duration", "engine", "dut_cpus", "set_unconfined"])]
+    vm: Vec<String>,
+    /// Frames of a burst in a virtual machine
+    #[arg(long, value_name = "N", default_value_t = 20_000, requires = "vm")]
+    frames: u32,
     /// Rebuilds of a comparison; its interval is computed over them
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]
     rebuilds: u32,
@@ -99,12 +106,13 @@ impl Quick {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let privileged = user_namespace::is_root();
         let plan = self.plan(privileged)?;
-        if !privileged {
+        // a virtual machine needs no privileges here
+        if !privileged && self.vm.is_empty() {
             user_namespace::enter()?;
         }
         let iterations = match plan.campaign().procedure {
             Procedure::Paired(_) => 0,
-            _ => self.iterations,
+            _ => self.iterations(),
         };
         run::carry_out(
             global,
@@ -133,7 +141,8 @@ impl Quick {
             (false, true) => &[IpVersion::Ipv6],
             (true, true) => &[IpVersion::Ipv4, IpVersion::Ipv6],
         };
-        let streams = self.streams(versions, !versus.is_empty())?;
+        let is_exact = !self.vm.is_empty();
+        let streams = self.streams(versions, is_exact || !versus.is_empty())?;
         if !versus.is_empty() && streams.len() > 1 {
             return Err(Usage(format!(
                 "--vs compares one kind of traffic at a time, but {} were given; use one --size and one --flows",
@@ -160,20 +169,33 @@ impl Quick {
             command_line: std::env::args().collect(),
         };
         let values = self.values(&streams, &versus, &host);
-        let total = (!versus.is_empty()).then(|| self.total());
+        let total = (!versus.is_empty() && !is_exact).then(|| self.total());
         let names: Vec<String> = match (versus.is_empty(), &set) {
             (true, None) => vec![PLAIN.into()],
             (true, Some(set)) => vec![set.name.clone()],
             (false, _) => versus.iter().map(|one| one.name.clone()).collect(),
         };
+        let names = match (is_exact, names.first().is_some_and(|name| name == PLAIN)) {
+            (true, false) if !versus.is_empty() => [vec![PLAIN.to_owned()], names].concat(),
+            (true, false) => vec![PLAIN.into()],
+            _ => names,
+        };
         let of_name = |name: &String| {
             let streams = streams.clone().into_iter();
             let name = name.clone();
-            streams.map(move |stream| Case {
-                configuration: name.clone(),
-                stream,
-                variant: Variant::default(),
-                image: None,
+            let images: Vec<Option<String>> = match &self.vm[..] {
+                [] => vec![None],
+                images => images.iter().cloned().map(Some).collect(),
+            };
+            streams.flat_map(move |stream| {
+                let name = name.clone();
+                let case = move |image| Case {
+                    configuration: name.clone(),
+                    stream: stream.clone(),
+                    variant: Variant::default(),
+                    image,
+                };
+                images.clone().into_iter().map(case)
             })
         };
         let load = self.load.map(Rate);
@@ -182,7 +204,7 @@ impl Quick {
             about: String::new(),
             iterations: match total {
                 Some(_) => self.rebuilds,
-                None => self.iterations,
+                None => self.iterations(),
             },
             order: Order::Interleaved,
             seed: Some(host.seed),
@@ -193,13 +215,17 @@ impl Quick {
                 link: self.link,
                 ..Bed::default()
             },
-            dut: campaign::Dut::default(),
+            dut: Dut::default(),
             configurations: BTreeMap::new(),
             cases: names.iter().flat_map(of_name).collect(),
             procedure: match total {
                 Some(_) => Procedure::Paired(Paired {
                     load,
                     ..Paired::default()
+                }),
+                None if is_exact => Procedure::Exact(Exact {
+                    frames: self.frames,
+                    ..Exact::default()
                 }),
                 None => Procedure::Maxfwd(Maxfwd {
                     load,
@@ -211,6 +237,8 @@ impl Quick {
         };
         let (compared, applied_to_all) = match total {
             Some(_) => (versus, set),
+            // on an image it is what every DUT has
+            None if is_exact => (versus, set),
             None => (set.into_iter().collect(), None),
         };
         let command = Command {
@@ -223,11 +251,17 @@ impl Quick {
         Ok(Plan::of_command(campaign, compared, command, host)?)
     }
 
+    /// Iterations of each test case.
+    fn iterations(&self) -> u32 {
+        let default = if self.vm.is_empty() { 5 } else { 1 };
+        self.iterations.unwrap_or(default)
+    }
+
     /// Shortest duration of a trial.
     fn each_trial(&self, streams: usize) -> Duration {
         self.trial.unwrap_or_else(|| {
             // the first test case is measured twice
-            let trials = self.iterations * (streams as u32 + 1);
+            let trials = self.iterations() * (streams as u32 + 1);
             (ALL_TRIALS / trials).clamp(SHORTEST_TRIAL, LONGEST_TRIAL)
         })
     }
@@ -273,9 +307,19 @@ impl Quick {
             values.insert("set_unconfined", json!(true));
         }
         values.extend(match versus {
+            _ if !self.vm.is_empty() => vec![
+                ("procedure", json!("exact")),
+                ("iterations", json!(self.iterations())),
+                ("frames", json!(self.frames)),
+                ("images", json!(self.vm)),
+                (
+                    "versus",
+                    json!(versus.iter().map(|one| &one.name).collect::<Vec<_>>()),
+                ),
+            ],
             [] => vec![
                 ("procedure", json!("maxfwd")),
-                ("iterations", json!(self.iterations)),
+                ("iterations", json!(self.iterations())),
                 (
                     "trial_s",
                     json!(self.each_trial(streams.len()).as_secs_f64()),

@@ -12,6 +12,7 @@ use fwdlab_lab::LabError;
 use fwdlab_lab::run::{Control, Measured, Run};
 use fwdlab_model::event::{Event, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_report::html::ShownFacts;
 
@@ -31,6 +32,8 @@ pub(super) struct Document<'a> {
     pub summary: Option<&'a Summary>,
     pub trials: &'a [TrialRecord],
     pub rebuilds: &'a [RebuildRecord],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub boots: &'a [BootRecord],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub imported: &'a [ImportedRecord],
 }
@@ -82,6 +85,7 @@ pub(super) fn carry_out(
     let Measured {
         trials,
         rebuilds,
+        boots,
         summary,
     } = measured;
     let mut summary = summary.context("a run without a summary")?;
@@ -104,6 +108,7 @@ pub(super) fn carry_out(
             summary: Some(&summary),
             trials: &trials,
             rebuilds: &rebuilds,
+            boots: &boots,
             imported: &[],
         })?;
     } else if !global.json_stream {

@@ -329,6 +329,7 @@ fn show(
             summary: run.summary.as_ref(),
             trials: &run.trials,
             rebuilds: &run.rebuilds,
+            boots: &run.boots,
             imported: &run.imported,
         })?;
         return Ok(Code::Done);

@@ -1,0 +1,451 @@
+//! Campaigns by instructions: every iteration of a test case is a boot of its image, in which bursts are sent until their median is known.
+//!
+//! Nothing is timed, so boots go side by side, one for each CPU of this host. The reference is booted once more in every iteration, as A/A
+//! control. Start with [`Running::by_instructions`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fwdlab_measure::campaign::{Turn, failure_of};
+use fwdlab_measure::exact::{Next, is_dead, next, outcome};
+use fwdlab_measure::maxfwd::control_of;
+use fwdlab_model::campaign::{self, Campaign, Case, Procedure};
+use fwdlab_model::event::EventKind;
+use fwdlab_model::file::FileError;
+use fwdlab_model::instructions::{BootRecord, BurstRecord, Way};
+use fwdlab_model::result::Validity;
+use fwdlab_model::test_case::Iteration;
+
+use super::campaign::Running;
+use super::plan::Plan;
+use super::{Measured, Run, timestamp};
+use crate::bed::Bed;
+use crate::dut::Configuration;
+use crate::error::LabError;
+use crate::host::{Host, Limit};
+use crate::tester::bursts::Bursts;
+use crate::vm::image::cache::Cache;
+use crate::vm::image::{Image, ImageKind};
+use crate::vm::initramfs::{self, Recipe};
+use crate::vm::machine::{Accelerator, Boot, Machine};
+use crate::vm::scratch::Scratch;
+
+/// What a boot takes with its bursts, on a quiet host.
+const BOOT: Duration = Duration::from_secs(8);
+
+/// Memory of a guest: its file system takes a tenth of it, and large tables have room.
+const MEMORY_MIB: u32 = 1024;
+
+/// More machines side by side than this take more memory than many hosts have.
+const MOST_SIDE_BY_SIDE: usize = 4;
+
+/// A processor that counts instructions is no farther from one tick per instruction: what is measured is a loop and a few more.
+const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
+
+/// Who executes a burst for longer than this hangs.
+const BURST: Duration = Duration::from_secs(600);
+
+/// Says what has no image, or an image that nothing can be done with.
+pub(super) fn check_images(campaign: &Campaign) -> Result<(), FileError> {
+    let is_exact = matches!(campaign.procedure, Procedure::Exact(_));
+    let with_image = campaign.cases.iter().find(|case| case.image.is_some());
+    match with_image {
+        Some(_) if !is_exact => {
+            let why = "an emulated machine has no rates that mean anything: on an image, say exact";
+            Err(campaign.error(&["procedure", "id"], why))
+        }
+        None if is_exact => {
+            let why = "instructions are counted in a virtual machine: say which with image = [\"debian:PACKAGE\"] in the matrix, or \
+                       with host = \"vm:IMAGE\" in [dut]";
+            Err(campaign.error(&["matrix"], why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says what cannot be counted.
+pub(super) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), FileError> {
+    let campaign = plan.campaign();
+    if campaign.is_simulated() {
+        let why = "a simulated DUT executes no instructions; omit engine";
+        return Err(campaign.error(&["bed", "engine"], why));
+    }
+    if campaign.sweep.is_some() {
+        let why = "exact has no sweep: list configurations in the matrix";
+        return Err(campaign.error(&["procedure", "sweep"], why));
+    }
+    if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
+        let why = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
+        return Err(campaign.error(&["matrix"], why));
+    }
+    let mut cases = campaign.cases.iter();
+    match cases.any(|case| case.configuration == p.reference) {
+        true => Ok(()),
+        false => {
+            let why = format!(
+                "the reference `{}` is not among the configurations of the matrix",
+                p.reference
+            );
+            Err(campaign.error(&["procedure", "reference"], why))
+        }
+    }
+}
+
+/// What is booted in an iteration: every test case, and the reference once more.
+pub(super) fn names(plan: &Plan) -> Vec<String> {
+    let campaign = plan.campaign();
+    let mut names: Vec<String> = campaign.cases.iter().map(|case| plan.id(case)).collect();
+    let reference = reference(plan);
+    names.push(control_of(&names[reference]));
+    names
+}
+
+/// The test case that is booted once more.
+fn reference(plan: &Plan) -> usize {
+    let campaign = plan.campaign();
+    let Procedure::Exact(p) = &campaign.procedure else {
+        return 0;
+    };
+    let mut cases = campaign.cases.iter();
+    cases
+        .position(|case| case.configuration == p.reference)
+        .unwrap_or(0)
+}
+
+/// A boot, and the time that it takes beside others.
+pub(super) fn estimate(_cases: &[Case]) -> (u32, Duration) {
+    (1, BOOT / side_by_side() as u32)
+}
+
+fn side_by_side() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    cpus.min(MOST_SIDE_BY_SIDE)
+}
+
+/// Files of an image.
+#[derive(Debug, Clone)]
+struct Files {
+    kernel: PathBuf,
+    initramfs: PathBuf,
+}
+
+/// What one boot measures.
+struct Wanted<'a> {
+    turn: Turn,
+    test_case: String,
+    control: bool,
+    case: &'a Case,
+    image: &'a str,
+    files: Files,
+    configurations: Vec<&'a Configuration>,
+}
+
+impl Running<'_> {
+    /// Makes every boot; all is compared at the end, also when it was stopped.
+    pub(super) fn by_instructions(
+        &mut self,
+        p: &campaign::Exact,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        let plan = self.plan;
+        let campaign = plan.campaign();
+        let images = self.images(run)?;
+        let facts = &mut run.info.facts;
+        facts.engine = format!("live frames in {}", Accelerator::Counting.words());
+        let reference = reference(plan);
+        let mut queue = VecDeque::new();
+        for turn in &self.agenda.turns {
+            let control = turn.case == campaign.cases.len();
+            let case = &campaign.cases[if control { reference } else { turn.case }];
+            let image = case.image.as_deref().unwrap_or_default();
+            let files = match &images[image] {
+                Ok(files) => files.clone(),
+                Err(why) => {
+                    let why = why.clone();
+                    self.keep_boot(
+                        *turn,
+                        control,
+                        Iteration {
+                            iteration: turn.iteration,
+                            failure: Some(why),
+                            ..Iteration::default()
+                        },
+                        run,
+                    )?;
+                    continue;
+                }
+            };
+            queue.push_back(Wanted {
+                turn: *turn,
+                test_case: self.agenda.names[turn.case].clone(),
+                control,
+                case,
+                image,
+                files,
+                configurations: plan.applied(case),
+            });
+        }
+        let steps = queue.len();
+        let began = Instant::now();
+        let scratch = Scratch::new()?;
+        let queue = Mutex::new(queue);
+        let is_ended = AtomicBool::new(false);
+        let control = self.control;
+        let is_stopped = || control.is_stopped() || is_ended.load(Ordering::Acquire);
+        let boots = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let (made, all) = channel();
+            for _ in 0..side_by_side() {
+                let made = made.clone();
+                scope.spawn(|| {
+                    let made = made;
+                    loop {
+                        let next = queue
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .pop_front();
+                        let Some(wanted) = next.filter(|_| !is_stopped()) else {
+                            return;
+                        };
+                        let number = boots.fetch_add(1, Ordering::Relaxed) + 1;
+                        let folder = scratch.folder(number);
+                        let record = boot(&wanted, number, folder, p, control, &is_stopped);
+                        if made.send((wanted, record)).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(made);
+            let mut done = 0;
+            let mut result = Ok(());
+            for (wanted, record) in all {
+                done += 1;
+                let kept = self.kept(&wanted, record, run, measured);
+                let left = began.elapsed() / done as u32 * (steps - done) as u32;
+                let told = kept.and_then(|()| {
+                    run.tell(EventKind::Progress {
+                        activity: format!("boot {done} of {steps}"),
+                        done: done as u32,
+                        steps: steps as u32,
+                        left_s: left.as_secs_f64(),
+                        offered_load_pps: None,
+                        forwarding_rate_pps: None,
+                        estimate: None,
+                    })
+                });
+                if let (Err(error), true) = (told, result.is_ok()) {
+                    is_ended.store(true, Ordering::Release);
+                    result = Err(error);
+                }
+            }
+            measured.boots.sort_by_key(|record| record.boot);
+            match result {
+                Err(LabError::Interrupted) => Ok(()),
+                result => result,
+            }
+        })
+    }
+
+    /// Files of every image; of an image that is none, why.
+    fn images(
+        &self,
+        run: &mut Run<'_>,
+    ) -> Result<BTreeMap<String, Result<Files, String>>, LabError> {
+        let cache = Cache::of_user().map_err(|e| LabError::Preflight(e.to_string()))?;
+        let program =
+            std::env::current_exe().map_err(|e| LabError::system("find the running program", e))?;
+        let mut images = BTreeMap::new();
+        for case in &self.plan.campaign().cases {
+            let name = case.image.clone().unwrap_or_default();
+            if images.contains_key(&name) {
+                continue;
+            }
+            let mut notes = Vec::new();
+            let mut tell = |text: &str| notes.push(text.to_owned());
+            let found = Image::find(&name, &cache, &mut tell).and_then(|image| {
+                let ImageKind::Kernel(kernel) = &image.kind else {
+                    return Ok(None);
+                };
+                let recipe = Recipe {
+                    program: &program,
+                    kernel,
+                    wanted: &["nft", "ethtool"],
+                };
+                let initramfs = initramfs::build(&recipe, &cache, &mut tell)?;
+                let words = image.words().into_iter();
+                let words: Vec<String> = words.map(|(what, is)| format!("{what} {is}")).collect();
+                Ok(Some((kernel.bzimage.clone(), initramfs, words.join(", "))))
+            });
+            for text in notes {
+                run.tell(EventKind::Note { text })?;
+            }
+            let files = match found {
+                Ok(Some((kernel, initramfs, words))) => {
+                    let placement = &mut run.info.facts.placement;
+                    placement.insert(format!("image {name}"), words);
+                    Ok(Files { kernel, initramfs })
+                }
+                Ok(None) => Err(format!(
+                    "{name} is a disk, and instructions are counted in machines that boot a kernel: give debian:PACKAGE or a bzImage"
+                )),
+                Err(error) => Err(error.to_string()),
+            };
+            if let (Err(why), true) = (&files, self.plan.is_command()) {
+                return Err(LabError::Preflight(why.clone()));
+            }
+            images.insert(name, files);
+        }
+        Ok(images)
+    }
+
+    /// Keeps what came of a boot.
+    fn kept(
+        &mut self,
+        wanted: &Wanted<'_>,
+        record: Result<(BootRecord, String), LabError>,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        let iteration = match record {
+            Ok((record, console)) => {
+                let raw = run.writer.raw(
+                    &wanted.test_case,
+                    record.boot,
+                    "console.log",
+                    console.as_bytes(),
+                );
+                raw?;
+                run.writer.trial(&record)?;
+                let outcomes = vec![outcome(&wanted.case.stream, &record)];
+                let failure = failure_of(&outcomes);
+                run.tell(EventKind::BootFinished {
+                    record: Box::new(record.clone()),
+                })?;
+                let trials = vec![record.boot];
+                measured.boots.push(record);
+                Iteration {
+                    iteration: wanted.turn.iteration,
+                    failure,
+                    outcomes,
+                    trials,
+                }
+            }
+            Err(error @ LabError::Interrupted) => return Err(error),
+            Err(error) if self.plan.is_ended_by(&error) => return Err(error),
+            Err(error) => Iteration {
+                iteration: wanted.turn.iteration,
+                failure: Some(error.to_string()),
+                ..Iteration::default()
+            },
+        };
+        self.keep_boot(wanted.turn, wanted.control, iteration, run)
+    }
+
+    fn keep_boot(
+        &mut self,
+        turn: Turn,
+        control: bool,
+        iteration: Iteration,
+        run: &mut Run<'_>,
+    ) -> Result<(), LabError> {
+        if control {
+            self.again.push(iteration);
+            return Ok(());
+        }
+        run.tell(EventKind::IterationFinished {
+            test_case: self.agenda.names[turn.case].clone(),
+            iteration: Box::new(iteration.clone()),
+        })?;
+        let made = &mut self.made[turn.case];
+        made.push(iteration);
+        made.sort_by_key(|one| one.iteration);
+        Ok(())
+    }
+}
+
+/// Boots a machine, makes it what is wanted, and sends bursts until enough is known; with what its console said.
+fn boot(
+    wanted: &Wanted<'_>,
+    number: u32,
+    folder: PathBuf,
+    p: &campaign::Exact,
+    control: &super::Control,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<(BootRecord, String), LabError> {
+    let started_at = timestamp();
+    let began = Instant::now();
+    let machine = Arc::new(Machine::boot(
+        &Boot {
+            name: wanted.image.to_owned(),
+            kernel: wanted.files.kernel.clone(),
+            initramfs: wanted.files.initramfs.clone(),
+            accelerator: Accelerator::Counting,
+            cpus: 1,
+            memory_mib: MEMORY_MIB,
+            plugin: None,
+            folder,
+        },
+        is_stopped,
+    )?);
+    let boot_s = began.elapsed().as_secs_f64();
+    let bed = Bed::in_guest(&machine)?;
+    for configuration in &wanted.configurations {
+        bed.dut(0).apply(configuration, control)?;
+    }
+    let stream = &wanted.case.stream;
+    let host = machine.host();
+    // what is done for the first time now is not done while frames are counted
+    host.ask("sync", &[])?;
+    let bursts = Bursts::open(&host, &bed.networks().forward(), stream)?;
+    let limit = Limit {
+        time: BURST,
+        is_stopped,
+    };
+    let mut made: Vec<BurstRecord> = Vec::new();
+    while let Next::Burst(way) = next(&made, p) {
+        let burst = bursts.send(way, p.frames, limit)?;
+        made.push(BurstRecord {
+            way,
+            sent: burst.sent,
+            received: burst.received,
+            instructions: burst.instructions,
+        });
+        if is_dead(&made) {
+            break;
+        }
+    }
+    let ticks_per_instruction = machine.per_instruction();
+    let mut validity = Validity::default();
+    if !TICKS.contains(&ticks_per_instruction) {
+        validity.reasons.push(format!(
+            "the machine's counter advances by {ticks_per_instruction:.3} per instruction and not by 1: it does not count them"
+        ));
+    }
+    let past = made.iter().filter(|burst| burst.way == Way::Past);
+    if past.clone().any(|burst| burst.received < burst.sent) {
+        let why = "frames were lost between generator and receiver, past the DUT";
+        validity.reasons.push(why.into());
+    }
+    let record = BootRecord {
+        boot: number,
+        started_at,
+        test_case: wanted.test_case.clone(),
+        iteration: wanted.turn.iteration,
+        control: wanted.control,
+        image: wanted.image.to_owned(),
+        kernel: machine.kernel().to_owned(),
+        ticks_per_instruction,
+        boot_s,
+        stream: stream.clone(),
+        frames: p.frames,
+        bursts: made,
+        validity,
+    };
+    Ok((record, machine.console()))
+}

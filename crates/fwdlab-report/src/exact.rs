@@ -1,0 +1,279 @@
+//! What a frame costs in instructions: the answer, a row per test case, and what such numbers say and do not.
+//!
+//! Never a rate: instructions are no time. For the terminal, the page and files alike. Start with [`headline`] and [`differences`].
+
+use fwdlab_model::instructions::{Difference, Exact};
+use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::result::Summary;
+use fwdlab_model::test_case::TestCase;
+
+use crate::campaign::label;
+use crate::number::count;
+use crate::table::{Cell, Column, Mark, Table, shorten};
+use crate::words::several;
+
+/// What stands below every table of instructions.
+pub(crate) const MEANING: &str = "instructions that the DUT executes for a frame, counted in QEMU's emulator on one CPU. They are no time: \
+    caches, mispredicted branches, locks and several CPUs are not in them";
+
+/// Columns for a configuration in a headline.
+const ABOUT: usize = 48;
+
+/// What was found.
+pub(crate) fn of(outcome: &Outcome) -> Option<&Exact> {
+    match &outcome.found {
+        Found::Exact(found) if outcome.answered => Some(found),
+        _ => None,
+    }
+}
+
+fn of_case(case: &TestCase) -> Option<&Exact> {
+    case.outcomes.iter().find_map(of)
+}
+
+/// Is it this that was measured?
+pub(crate) fn is_in(all: &[TestCase]) -> bool {
+    let mut outcomes = all.iter().flat_map(|case| &case.outcomes);
+    outcomes.any(|outcome| matches!(outcome.found, Found::Exact(_)))
+}
+
+/// The test case that is held against itself, and those held against others.
+fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Difference)> {
+    all.iter().filter_map(|case| {
+        let found = of_case(case)?;
+        let difference = found.difference.as_ref()?;
+        (difference.reference != case.test_case).then_some((case, found, difference))
+    })
+}
+
+/// The answer.
+pub(crate) fn headline(all: &[TestCase]) -> Option<String> {
+    if !is_in(all) {
+        return None;
+    }
+    let differences: Vec<_> = compared(all).collect();
+    let first = all.iter().find_map(of_case)?;
+    Some(match &differences[..] {
+        [] => format!(
+            "{} instructions per frame",
+            number(first.instructions_per_frame)
+        ),
+        [(case, _, only)] => {
+            let name = match case.case.configuration.as_str() {
+                // the same configuration on another image
+                "plain" => case.case.image.as_deref().unwrap_or("plain"),
+                name => name,
+            };
+            format!("{}: {}", shorten(name, ABOUT), finding(only))
+        }
+        several => {
+            let proven = several.iter().filter(|(_, _, d)| d.proven).count();
+            format!(
+                "{proven} of {} differences in instructions per frame proven",
+                several.len()
+            )
+        }
+    })
+}
+
+/// `312.0 more instructions per frame (+3.0 %), proven`.
+pub(crate) fn finding(difference: &Difference) -> String {
+    let more = difference.instructions_per_frame;
+    let half = half(difference.interval);
+    match difference.proven {
+        true => format!(
+            "{} ± {} {} instructions per frame ({:+.1} %), proven",
+            number(more.abs()),
+            number(half),
+            if more > 0.0 { "more" } else { "fewer" },
+            difference.percent
+        ),
+        false => format!(
+            "no difference in instructions per frame proven ({} ± {})",
+            signed(more),
+            number(half)
+        ),
+    }
+}
+
+/// One row per test case.
+pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
+    if !is_in(all) {
+        return None;
+    }
+    let mut table = Table::new(vec![
+        Column::left("test case", &["test_case"]),
+        Column::plus_minus(
+            "instructions/frame",
+            &["instructions_per_frame", "half_width"],
+        ),
+        Column::plus_minus(
+            "difference",
+            &["difference_instructions_per_frame", "difference_half_width"],
+        ),
+        Column::right("percent", &["difference_percent"]),
+        Column::left("", &["verdict"]),
+    ]);
+    for case in all {
+        let name = Cell {
+            text: shorten(&label(case, all), ABOUT),
+            raw: vec![case.test_case.clone()],
+        };
+        let empty = |fields: usize, text: &str| Cell {
+            text: text.to_owned(),
+            raw: vec![String::new(); fields],
+        };
+        let Some(found) = of_case(case) else {
+            table.push(
+                Mark::Invalid,
+                vec![
+                    name,
+                    empty(2, "no result"),
+                    empty(2, ""),
+                    empty(1, ""),
+                    empty(1, ""),
+                ],
+            );
+            continue;
+        };
+        let value = Cell {
+            text: format!(
+                "{} ± {}",
+                number(found.instructions_per_frame),
+                number(half(found.interval))
+            ),
+            raw: vec![
+                found.instructions_per_frame.to_string(),
+                half(found.interval).to_string(),
+            ],
+        };
+        let own = found.difference.as_ref();
+        let is_control = |d: &&Difference| d.reference == case.test_case;
+        let mut row = |mark, name: Cell, value: Cell, difference: Option<&Difference>| {
+            let cells = match difference {
+                Some(difference) => [
+                    Cell {
+                        text: format!(
+                            "{} ± {}",
+                            signed(difference.instructions_per_frame),
+                            number(half(difference.interval))
+                        ),
+                        raw: vec![
+                            difference.instructions_per_frame.to_string(),
+                            half(difference.interval).to_string(),
+                        ],
+                    },
+                    Cell::number(format!("{:+.2} %", difference.percent), difference.percent),
+                    Cell::text(match difference.proven {
+                        true => "proven",
+                        false => "not proven",
+                    }),
+                ],
+                None => [empty(2, ""), empty(1, ""), empty(1, "")],
+            };
+            table.push(mark, [name, value].into_iter().chain(cells).collect());
+        };
+        row(Mark::None, name, value, own.filter(|d| !is_control(d)));
+        if let Some(control) = own.filter(is_control) {
+            let name = Cell {
+                text: "  booted again".into(),
+                raw: vec![format!("{}/control", case.test_case)],
+            };
+            let sum = found.instructions_per_frame + control.instructions_per_frame;
+            let value = Cell {
+                text: number(sum),
+                raw: vec![sum.to_string(), String::new()],
+            };
+            row(Mark::Control, name, value, Some(control));
+        }
+    }
+    Some(table)
+}
+
+/// What qualifies the figures: what is in them, and the control.
+pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
+    let all = &summary.test_cases;
+    if !is_in(all) {
+        return Vec::new();
+    }
+    let mut told = vec![("meaning", MEANING.to_owned())];
+    let control = all.iter().find_map(|case| {
+        let difference = of_case(case)?.difference.as_ref()?;
+        (difference.reference == case.test_case).then_some(difference)
+    });
+    told.push(("control", match control {
+        Some(control) if control.proven => format!(
+            "A/A: the same DUT in another boot needs {} instructions, and should need none: small differences here are not to be relied on",
+            signed(control.instructions_per_frame)
+        ),
+        Some(control) => format!(
+            "A/A: the same DUT in another boot needs {} ± {} instructions per frame",
+            signed(control.instructions_per_frame),
+            number(half(control.interval))
+        ),
+        None => "A/A: the reference has no second boot to be held against".into(),
+    }));
+    if let Some(found) = all.iter().find_map(of_case) {
+        told.push((
+            "tester",
+            format!(
+                "generator and receiver take {} instructions per frame by themselves, which are subtracted",
+                number(found.tester_per_frame)
+            ),
+        ));
+        let bursts: u32 = all.iter().filter_map(of_case).map(|f| f.bursts).sum();
+        told.push((
+            "method",
+            format!(
+                "medians of {} of {} frames through the DUT, as many past it; the first of each boot warm up and do not count",
+                several(bursts as usize, "burst"),
+                count(found.frames)
+            ),
+        ));
+        let mut machines: Vec<String> = Vec::new();
+        for found in all.iter().filter_map(of_case) {
+            let words = format!("{}, Linux {}", found.image, found.kernel);
+            if !machines.contains(&words) {
+                machines.push(words);
+            }
+        }
+        told.extend(machines.into_iter().map(|words| ("image", words)));
+    }
+    told
+}
+
+/// Half of what lies between the ends.
+fn half([low, high]: [f64; 2]) -> f64 {
+    (high - low) / 2.0
+}
+
+/// `4,799.9`.
+pub(crate) fn number(value: f64) -> String {
+    let tenths = (value * 10.0).round() as i128;
+    let (whole, tenth) = (tenths.abs() / 10, tenths.abs() % 10);
+    let sign = if tenths < 0 { "-" } else { "" };
+    format!("{sign}{}.{tenth}", count(whole))
+}
+
+/// `+400.0`.
+pub(crate) fn signed(value: f64) -> String {
+    let text = number(value);
+    match text.starts_with('-') {
+        true => text,
+        false => format!("+{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number(4799.94), "4,799.9");
+        assert_eq!(number(-0.04), "0.0");
+        assert_eq!(number(-12_345.67), "-12,345.7");
+        assert_eq!(signed(400.0), "+400.0");
+        assert_eq!(signed(-0.26), "-0.3");
+    }
+}
