@@ -357,8 +357,9 @@ fn command(boot: &Boot) -> Command {
         .arg(&boot.initramfs)
         .args([
             "-append",
-            // a console that is slow would be in the way of what is said on it
-            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr rdinit=/usr/bin/fwdlab -- agent",
+            // what the kernel does not know becomes the environment of its first process
+            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root \
+             rdinit=/usr/bin/fwdlab -- agent",
         ])
         .args(["-serial", &format!("file:{}", path("console.log"))])
         .args(["-qmp", &format!("unix:{},server=on,wait=off", path("qmp"))])
