@@ -32,7 +32,7 @@ const STEPS: &[&str] = &[
     "modprobe pktgen && test -d /proc/net/pktgen",
     "sysctl -w net.ipv4.ip_forward=1 && ethtool -k v0 | grep -q checksum",
     "ip -6 route add 2001:db8::/32 dev v0 && ip route add 198.18.0.0/16 dev v0",
-    "fwdlab --list | grep -q a_guest_boots",
+    "fwdlab -c true",
 ];
 
 /// Kept between test runs, and not the user's.
@@ -48,9 +48,9 @@ fn boot(image: &Image, wanted: &[&str], script: &str) -> Result<(String, Duratio
         return Err("it is no kernel".into());
     };
     let began = Instant::now();
-    let program = std::env::current_exe().unwrap();
     let recipe = Recipe {
-        program: &program,
+        // any program will do that is the same in the next test run
+        program: Path::new("/bin/sh"),
         kernel,
         wanted,
     };
@@ -92,7 +92,7 @@ impl Emulator<'_> {
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let mut words: Vec<String> =
             "qemu-system-x86_64 -accel tcg,thread=single -icount shift=0,sleep=off -smp 1 -m 1024 \
-            -cpu max -nographic -no-reboot -nodefaults -serial stdio"
+            -cpu max,-erms,-fsrm -nographic -no-reboot -nodefaults -serial stdio"
                 .split_whitespace()
                 .map(str::to_owned)
                 .collect();

@@ -24,6 +24,9 @@ use super::error::ImageError;
 /// Tells the user what takes time.
 pub(crate) type Tell<'a> = &'a mut dyn FnMut(&str);
 
+/// So many initial file systems are kept, those used last: every new build of this program makes another one.
+const INITRAMFS_KEPT: usize = 8;
+
 /// What an entry knows of itself; written last, into the entry's folder.
 const RECORD: &str = "entry.json";
 
@@ -212,6 +215,13 @@ impl Cache {
             let made = self.fill(&new, kind, checksum, title, |new| fill(new, tell));
             if made.is_err() {
                 _ = remove_tree(&self.folder.join("tmp"));
+            }
+            let of_kind = self
+                .list()
+                .into_iter()
+                .filter(|kept| kept.kind == Kind::Initramfs);
+            for old in of_kind.skip(INITRAMFS_KEPT) {
+                self.discard(&self.folder.join(old.kind.folder()).join(old.checksum));
             }
             made
         })
@@ -487,5 +497,242 @@ fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn silent(_: &str) {}
+
+    fn filled(text: &'static str) -> impl Fn(&Path, Tell<'_>) -> Result<Facts, ImageError> {
+        move |new, _| {
+            make_folder(&new.join("deep"))?;
+            write(&new.join("top"), text.as_bytes())?;
+            write(&new.join("deep/file"), text.as_bytes())?;
+            Ok(Facts::from([("fact".into(), text.into())]))
+        }
+    }
+
+    #[test]
+    fn what_was_made_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&folder.path().join("a/b")).unwrap();
+        assert_eq!(cache.find(Kind::Image, "sum", &mut silent), None);
+        let made = cache
+            .make(Kind::Image, "sum", "a title", &mut silent, filled("text"))
+            .unwrap();
+        let other = |_: &Path, _: Tell<'_>| panic!("it is there");
+        let again = cache
+            .make(Kind::Image, "sum", "a title", &mut silent, other)
+            .unwrap();
+        assert_eq!(again, made);
+        assert_eq!(again.facts["fact"], "text");
+        assert_eq!(cache.checksum_of("debian:x=1:2~3"), None);
+        cache.keep_name("debian:x=1:2~3", "sum").unwrap();
+        assert_eq!(cache.checksum_of("debian:x=1:2~3").as_deref(), Some("sum"));
+        let all = cache.list();
+        assert_eq!(
+            (all.len(), all[0].bytes, all[0].title.as_str()),
+            (1, 8, "a title")
+        );
+        assert_eq!(all[0].names, ["debian:x=1:2~3"]);
+    }
+
+    #[test]
+    fn of_two_at_once_one_makes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let fill = |new: &Path, tell: Tell<'_>| {
+                        made.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(20));
+                        filled("x")(new, tell)
+                    };
+                    cache
+                        .make(Kind::Image, "sum", "t", &mut silent, fill)
+                        .unwrap();
+                });
+            }
+        });
+        assert_eq!(made.into_inner(), 1);
+    }
+
+    #[test]
+    fn what_is_damaged_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let make = || {
+            cache
+                .make(Kind::Image, "sum", "t", &mut silent, filled("text"))
+                .unwrap()
+        };
+        let entry = make();
+        let damages: [(&str, Option<&[u8]>); 4] = [
+            ("top", Some(b"tExt")),
+            ("deep/file", Some(b"short text")),
+            ("deep/file", None),
+            (RECORD, Some(b"{}")),
+        ];
+        for (file, content) in damages {
+            match content {
+                Some(content) => fs::write(entry.path(file), content).unwrap(),
+                None => fs::remove_file(entry.path(file)).unwrap(),
+            }
+            let mut told = Vec::new();
+            let found = cache.find(Kind::Image, "sum", &mut |text| told.push(text.to_owned()));
+            assert_eq!(found, None, "{file}");
+            assert!(told[0].contains("is damaged"), "{told:?}");
+            assert_eq!(fs::read(make().path("top")).unwrap(), b"text");
+        }
+        // the same size, in a folder: noticed by whoever reads it
+        let deep = entry.path("deep/file");
+        assert!(entry.is_intact(&deep, b"text") && !entry.is_intact(&deep, b"tExt"));
+        assert!(entry.is_intact(Path::new("/elsewhere"), b"anything"));
+        assert!(cache.damaged(&entry).to_string().contains("is removed"));
+        assert_eq!(cache.find(Kind::Image, "sum", &mut silent), None);
+    }
+
+    #[test]
+    fn what_fails_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let fail = |new: &Path, _: Tell<'_>| {
+            write(&new.join("half"), b"text")?;
+            write(&new.join("no/such/folder"), b"")?;
+            Ok(Facts::new())
+        };
+        assert!(
+            cache
+                .make(Kind::Image, "sum", "t", &mut silent, fail)
+                .is_err()
+        );
+        assert!(!folder.path().join("tmp").exists());
+        assert_eq!(cache.find(Kind::Image, "sum", &mut silent), None);
+    }
+
+    #[test]
+    fn a_full_disk_leaves_nothing_half() {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = rustix::mount::mount(
+            "small",
+            folder.path(),
+            "tmpfs",
+            rustix::mount::MountFlags::empty(),
+            c"size=64k",
+        );
+        if let Err(e) = mounted {
+            println!("SKIPPED: a_full_disk_leaves_nothing_half: cannot mount a small tmpfs: {e}");
+            return;
+        }
+        let cache = Cache::at(folder.path()).unwrap();
+        let fill = |new: &Path, _: Tell<'_>| {
+            write(&new.join("large"), &vec![1; 1 << 20])?;
+            Ok(Facts::new())
+        };
+        let full = cache
+            .make(Kind::Image, "sum", "t", &mut silent, fill)
+            .unwrap_err();
+        let small = cache.make(Kind::Image, "sum", "t", &mut silent, filled("small"));
+        rustix::mount::unmount(folder.path(), rustix::mount::UnmountFlags::DETACH).unwrap();
+        assert!(full.to_string().contains("FWDLAB_CACHE"), "{full}");
+        small.unwrap();
+    }
+
+    #[test]
+    fn entries_are_removed_by_name_by_age_or_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let make = |sum: &str| {
+            let entry = cache
+                .make(Kind::Image, sum, sum, &mut silent, filled("x"))
+                .unwrap();
+            cache.keep_name(&format!("debian:{sum}"), sum).unwrap();
+            entry
+        };
+        let remove = |which| {
+            let removed = cache.remove(which, &mut silent).unwrap();
+            removed
+                .into_iter()
+                .map(|kept| kept.title)
+                .collect::<Vec<_>>()
+        };
+        let old = make("old");
+        (make("a"), make("b"), make("c"));
+        let then = SystemTime::now() - Duration::from_secs(1000);
+        let file = File::options().append(true).open(old.path(RECORD)).unwrap();
+        file.set_modified(then).unwrap();
+        assert_eq!(cache.list().last().unwrap().title, "old");
+        assert_eq!(
+            remove(Removal::UnusedFor(Duration::from_secs(900))),
+            ["old"]
+        );
+        assert_eq!(cache.checksum_of("debian:old"), None);
+        assert_eq!(remove(Removal::Named("debian:b")), ["b"]);
+        assert_eq!(remove(Removal::Named("nothing")), [""; 0]);
+        assert_eq!(remove(Removal::All).len(), 2);
+        assert!(cache.list().is_empty());
+    }
+
+    #[test]
+    fn initial_file_systems_do_not_pile_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        for number in 0..INITRAMFS_KEPT + 3 {
+            let sum = number.to_string();
+            cache
+                .make(Kind::Initramfs, &sum, &sum, &mut silent, filled("x"))
+                .unwrap();
+        }
+        assert_eq!(cache.list().len(), INITRAMFS_KEPT);
+    }
+
+    #[test]
+    fn a_cache_is_where_its_user_wants_it() {
+        let of = |variables: &[(&str, &str)]| {
+            let value = |name: &str| variables.iter().find(|(n, _)| *n == name);
+            place(|name| value(name).map(|(_, value)| PathBuf::from(value)))
+        };
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().to_str().unwrap();
+        let in_home = Some(Path::new(home).join(".cache/fwdlab"));
+        assert_eq!(
+            of(&[("FWDLAB_CACHE", "x"), ("XDG_CACHE_HOME", "/y")]),
+            Some("x".into())
+        );
+        assert_eq!(
+            of(&[("XDG_CACHE_HOME", "/y"), ("HOME", home)]),
+            Some("/y/fwdlab".into())
+        );
+        assert_eq!(of(&[("FWDLAB_CACHE", ""), ("HOME", home)]), in_home);
+        assert_eq!(
+            of(&[("XDG_CACHE_HOME", "relative"), ("HOME", home)]),
+            in_home
+        );
+        assert_eq!(of(&[("HOME", "/nonexistent")]), None);
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_is_no_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let own = folder.path().join("own");
+        assert!(Cache::private(&own, user).is_ok());
+        assert!(Cache::private(&own, user).is_ok());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        assert!(Cache::private(&link, user).is_err());
+        assert!(Cache::private(&own, user + 1).is_err());
+        let open = folder.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let why = Cache::private(&open, user).unwrap_err().to_string();
+        assert!(why.contains("FWDLAB_CACHE"), "{why}");
     }
 }

@@ -46,7 +46,6 @@ pub(super) const USUAL: &[&str] = &[
     "wg",
     "ping",
     "brctl",
-    "tcpdump",
     // the kernel
     "insmod",
     "rmmod",
@@ -58,7 +57,6 @@ pub(super) const USUAL: &[&str] = &[
     "unshare",
     "taskset",
     "chrt",
-    "ps",
     // scripts
     "bash",
     "busybox",
