@@ -30,46 +30,36 @@ pub(super) fn find(
     {
         return kernel(entry);
     }
-    if package.is_empty() || package.contains('/') {
-        return Err(unknown(package, &[]));
-    }
     let depmod = Depmod::find(cache, tell)?;
-    let mut known = Vec::new();
-    let mut because = None;
-    let found = with_lists(cache, tell, |apt, tell| {
+    let mut why = String::new();
+    let asked = with_lists(cache, tell, |apt, tell| {
         let Some(packages) = resolve(apt, package)? else {
-            known = apt.names("linux-image-");
+            why = unknown(apt, package);
             return Ok(None);
         };
-        match make(apt, &packages, &depmod, cache, tell) {
-            // lists that are old name files that are gone: new ones may do better
-            Err(e @ ImageError::NotFetched { .. }) => {
-                because = Some(e);
-                Ok(None)
-            }
-            made => made.map(Some),
-        }
+        make(apt, &packages, &depmod, cache, tell).map(Some)
     });
-    match (found?, because) {
-        (Some(entry), _) => {
-            let checksum = entry
-                .facts
-                .get("package-sha256")
-                .cloned()
-                .unwrap_or_default();
-            cache.keep_name(&name, &checksum)?;
-            kernel(entry)
-        }
-        (None, Some(ImageError::NotFetched { what, why })) => Err(ImageError::NotFetched {
+    let asked = asked.map_err(|e| match e {
+        ImageError::NotFetched { what, why } => ImageError::NotFetched {
             what,
             why: format!(
-                "{}. What is in the cache needs no network{}",
-                why.trim_end(),
+                "{why}. What is in the cache needs no network{}",
                 in_cache(cache)
             ),
-        }),
-        (None, _) => Err(unknown(package, &known)),
-    }
+        },
+        e => e,
+    })?;
+    let Some(entry) = asked.found else {
+        if let Some(not_updated) = asked.not_updated {
+            why = format!(
+                "{why}. The package lists may be old, and new ones could not be had: {not_updated}"
+            );
+        }
+        return Err(ImageError::Unknown { name, why });
+    };
+    let checksum = entry.facts.get("package-sha256").cloned();
+    cache.keep_name(&name, &checksum.unwrap_or_default())?;
+    kernel(entry)
 }
 
 fn in_cache(cache: &Cache) -> String {
@@ -293,22 +283,29 @@ impl Depmod {
     }
 }
 
-fn unknown(package: &str, known: &[String]) -> ImageError {
+/// What there is instead of a package that these lists do not have.
+fn unknown(apt: &Apt, package: &str) -> String {
+    let (name, version) = package.split_once('=').unwrap_or((package, ""));
+    let versions = match version {
+        "" => Vec::new(),
+        _ => apt.versions(name),
+    };
+    instead(package, &versions, &apt.names("linux-image-"))
+}
+
+fn instead(package: &str, versions: &[String], known: &[String]) -> String {
+    if !versions.is_empty() {
+        return format!("this package has the versions {}", versions.join(", "));
+    }
     let nearest = nearest(package, known);
-    let why = match (nearest.is_empty(), known.is_empty()) {
-        (_, true) => "the package lists of this machine have no kernels".to_owned(),
-        (true, false) => "no package has this name".to_owned(),
-        (false, false) => format!(
+    let found = match nearest.is_empty() {
+        true => "no package of this machine's archives is a kernel".into(),
+        false => format!(
             "no package has this name. The nearest are {}",
             nearest.join(", ")
         ),
     };
-    ImageError::Unknown {
-        name: format!("debian:{package}"),
-        why: format!(
-            "{why}. This lists them all: apt-cache search --names-only '^linux-image-[0-9]'"
-        ),
-    }
+    format!("{found}. This lists them all: apt-cache search --names-only '^linux-image-[0-9]'")
 }
 
 /// The names that differ least from this one.
@@ -358,11 +355,18 @@ mod tests {
         let known = known.map(str::to_owned);
         let found = nearest("linux-image-6.1.0-56-clod-amd64", &known);
         assert_eq!(found, [&known[0], &known[2], &known[3]].map(String::clone));
-        let error = unknown("linux-image-6.1.0-56-clod-amd64", &known).to_string();
+        let why = instead("linux-image-6.1.0-56-clod-amd64", &[], &known);
         assert!(
-            error.contains("The nearest are linux-image-6.1.0-56-cloud-amd64,"),
-            "{error}"
+            why.contains("nearest are linux-image-6.1.0-56-cloud-amd64,"),
+            "{why}"
         );
-        assert!(error.contains("apt-cache search"), "{error}");
+        assert!(why.contains("apt-cache search"), "{why}");
+        let why = instead(
+            "linux-image-6.12-amd64=7",
+            &["6.12.1".into(), "6.12.2".into()],
+            &known,
+        );
+        assert!(why.ends_with("versions 6.12.1, 6.12.2"), "{why}");
+        assert!(instead("x", &[], &[]).contains("no package of this machine's"));
     }
 }

@@ -26,6 +26,9 @@ const IMPATIENT: [&str; 4] = [
     "-oAPT::Color=0",
 ];
 
+const NO_HOOKS: &str = "#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
+                        #clear APT::Update::Post-Invoke-Success;\n";
+
 /// Asks about packages and fetches them, by one set of package lists.
 #[derive(Debug, Clone)]
 pub(crate) struct Apt {
@@ -97,7 +100,7 @@ impl Apt {
         ) {
             Ok(text) => Ok(described(&text)),
             Err(e) if matches!(e.failure, Failure::Exit { .. }) => Ok(None),
-            Err(e) => Err(missing(e).into()),
+            Err(e) => Err(e.into()),
         }
     }
 
@@ -117,7 +120,7 @@ impl Apt {
         self.run("apt-get", &words, folder)
             .map_err(|e| ImageError::NotFetched {
                 what: names.join(", "),
-                why: missing(e).to_string(),
+                why: e.to_string(),
             })?;
         let mut files = Vec::new();
         for path in super::cache::entries(folder) {
@@ -159,7 +162,7 @@ impl Apt {
         let text = match self.run("apt-get", &words, Path::new("/")) {
             Ok(text) => text,
             Err(e) if matches!(e.failure, Failure::Exit { .. }) => return Ok(None),
-            Err(e) => return Err(missing(e).into()),
+            Err(e) => return Err(e.into()),
         };
         let mut all = Vec::new();
         for (name, version) in text
@@ -181,6 +184,14 @@ impl Apt {
         Ok(Some(all))
     }
 
+    /// The versions of a package.
+    pub(crate) fn versions(&self, name: &str) -> Vec<String> {
+        let text = self.run("apt-cache", &["madison", name], Path::new("/"));
+        let text = text.unwrap_or_default();
+        let lines = text.lines().filter_map(|line| line.split('|').nth(1));
+        lines.map(|version| version.trim().to_owned()).collect()
+    }
+
     /// All names that begin so.
     pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
         let text = self
@@ -190,46 +201,92 @@ impl Apt {
     }
 }
 
-/// Asks the system's package lists, then our own, then new ones: until there is something.
-///
-/// The last answer is given together with why there were no newer lists, if there were none.
+/// What came of asking one set of package lists after the other.
+pub(crate) struct Asked<T> {
+    pub(crate) found: Option<T>,
+    /// Why the lists that were asked may be old, or not all there are.
+    pub(crate) not_updated: Option<String>,
+}
+
+/// Asks the system's package lists, then our own, then new ones: until there is something, and it can be fetched. Lists that are old
+/// name files that are gone.
 pub(crate) fn with_lists<T>(
     cache: &Cache,
     tell: Tell<'_>,
     mut ask: impl FnMut(&Apt, Tell<'_>) -> Result<Option<T>, ImageError>,
-) -> Result<Option<T>, ImageError> {
-    let first = ask(&Apt::system(), tell);
-    if matches!(&first, Ok(Some(_)) | Err(ImageError::Host(_))) {
-        return first;
+) -> Result<Asked<T>, ImageError> {
+    if crate::preflight::programs::find("apt-get").is_none() {
+        return Err(ImageError::NotFetched {
+            what: "packages".into(),
+            why: "this machine has no apt-get. A kernel can be given as a file, too: a bzImage with its modules in lib/modules \
+                  beside it; and programs can be installed here"
+                .into(),
+        });
+    }
+    let mut failure = None;
+    let mut ask = |apt: &Apt, tell: Tell<'_>| match ask(apt, tell) {
+        Err(ImageError::NotFetched { what, why }) => {
+            failure = Some((what, why));
+            Ok(None)
+        }
+        answer => answer,
+    };
+    let found = |found| Asked {
+        found: Some(found),
+        not_updated: None,
+    };
+    if let Some(answer) = ask(&Apt::system(), tell)? {
+        return Ok(found(answer));
     }
     let folder = cache.folder().join("lists");
     let apt = Apt::private(&folder);
     let stamp = folder.join("updated");
     let age = fs::metadata(&stamp).and_then(|m| m.modified()).ok();
     let age = age.and_then(|then| SystemTime::now().duration_since(then).ok());
-    if let Some(age) = age {
-        let second = ask(&apt, tell);
-        if matches!(second, Ok(Some(_))) || age < FRESH {
-            return second;
+    if age.is_some()
+        && let Some(answer) = ask(&apt, tell)?
+    {
+        return Ok(found(answer));
+    }
+    let mut not_updated = None;
+    if age.is_none_or(|age| age >= FRESH) {
+        not_updated = update(&apt, &folder, &stamp, cache, tell)
+            .err()
+            .map(|e| e.to_string());
+        // of several archives one may be out of reach, and another have what is wanted
+        if let Some(answer) = ask(&apt, tell)? {
+            return Ok(found(answer));
         }
     }
+    match failure {
+        Some((what, why)) => Err(ImageError::NotFetched { what, why }),
+        None => Ok(Asked {
+            found: None,
+            not_updated,
+        }),
+    }
+}
+
+fn update(
+    apt: &Apt,
+    folder: &Path,
+    stamp: &Path,
+    cache: &Cache,
+    tell: Tell<'_>,
+) -> Result<(), ImageError> {
     tell("fetching new package lists");
-    let updated = cache.locked(tell, |_| {
+    cache.locked(tell, |_| {
         make_folder(&folder.join("lists/partial"))?;
         make_folder(&folder.join("cache/archives/partial"))?;
-        apt.run("apt-get", &["-q", "update"], Path::new("/"))?;
-        write(&stamp, b"")
-    });
-    match (updated, first) {
-        (Ok(()), _) => ask(&apt, tell),
-        // without a network the system's lists are what is known
-        (Err(_), first @ Ok(None)) => first,
-        (Err(ImageError::Host(e)), Err(first)) => Err(ImageError::NotFetched {
-            what: "it".into(),
-            why: format!("{first}; nor new package lists: {e}"),
-        }),
-        (Err(e), _) => Err(e),
-    }
+        // what a system does after an update of its own lists is not to be done after ours
+        let hooks = folder.join("no-hooks.conf");
+        write(&hooks, NO_HOOKS.as_bytes())?;
+        let hooks = format!("-c={}", hooks.display());
+        // without the error mode, it ends with success when there is no network
+        let words = [&hooks, "-q", "-oAPT::Update::Error-Mode=any", "update"];
+        apt.run("apt-get", &words, Path::new("/"))?;
+        write(stamp, b"")
+    })
 }
 
 /// Unpacks a package below a folder.
@@ -239,7 +296,7 @@ pub(crate) fn unpack(package: &Path, folder: &Path) -> Result<(), ImageError> {
     command
         .words
         .extend([package, folder].map(|path| path.to_string_lossy().into_owned()));
-    Local.run(&command, Limit::OURS).map_err(missing)?;
+    Local.run(&command, Limit::OURS)?;
     Ok(())
 }
 
@@ -256,18 +313,6 @@ pub(crate) fn program_command(program: &str, folder: &Path) -> Command {
         program,
     ];
     Command::new("env", &words).called(program)
-}
-
-/// `env` says that a program is missing in its own words.
-fn missing(mut error: HostError) -> HostError {
-    if let Failure::Exit { said, .. } = &error.failure
-        && let Some(rest) = said.strip_prefix("env: ")
-        && rest.contains("No such file or directory")
-    {
-        let program = error.what.split(' ').next().unwrap_or_default().to_owned();
-        error.failure = Failure::Missing { program };
-    }
-    error
 }
 
 /// The first paragraph of what `apt-cache show` says.

@@ -50,7 +50,7 @@ pub(crate) fn root_of(
     {
         return Ok(entry.path("root"));
     }
-    let found = with_lists(cache, tell, |apt, tell| {
+    let asked = with_lists(cache, tell, |apt, tell| {
         let Some(all) = apt.closure(names, cache)? else {
             return Ok(None);
         };
@@ -91,11 +91,15 @@ pub(crate) fn root_of(
         })?;
         Ok(Some((checksum, entry)))
     })?;
-    let Some((checksum, entry)) = found else {
+    let Some((checksum, entry)) = asked.found else {
+        let mut why =
+            "the package lists of this machine do not have them, or not all they need".to_owned();
+        if let Some(not_updated) = asked.not_updated {
+            why = format!("{why}, and new lists could not be had: {not_updated}");
+        }
         return Err(ImageError::NotFetched {
             what: format!("the packages {}", names.join(", ")),
-            why: "the package lists of this machine do not have them, or not everything they need"
-                .into(),
+            why,
         });
     };
     cache.keep_name(&name, &checksum)?;
