@@ -573,8 +573,13 @@ static void follow(void)
 			}
 		}
 	}
-	here.node = here.block ? callee(&root, here.block->function) : NULL;
-	here.function = here.block ? here.block->function : &resumed;
+	if (!here.block)
+		return;
+	here.node = &root;
+	if (!here.block->function->user && here.stack && here.stack->used)
+		here.node = here.stack->notes[here.stack->used - 1].node;
+	here.node = callee(here.node, here.block->function);
+	here.function = here.block->function;
 }
 
 static void begin(void)

@@ -1,0 +1,309 @@
+//! Compiles the plugin with which QEMU's emulator counts instructions by call path, and remembers what was compiled.
+//!
+//! What the plugin does, and how a guest tells it where sections begin and end, is in `plugin/stacks.c`, under a licence of its own; what
+//! becomes of its results is `fwdlab_model::stacks`. It runs no emulator. Start with [`build`].
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sha2::{Digest, Sha256};
+
+const SOURCE: &str = include_str!("../../plugin/stacks.c");
+const COMPILER: &str = "cc";
+const OPTIONS: [&str; 5] = ["-shared", "-fPIC", "-O2", "-w", "-fvisibility=hidden"];
+
+/// Why there is no plugin. Everything but profiles works without it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PluginError {
+    /// There is no compiler, or it does not run.
+    #[error(
+        "cannot run {compiler}: {source}. It compiles the plugin that says which functions the instructions are of; everything else works \
+         without. To have profiles, install a C compiler: apt-get install gcc libc6-dev"
+    )]
+    NoCompiler {
+        /// What was tried.
+        compiler: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// The compiler refused.
+    #[error(
+        "{compiler} cannot compile the plugin that says which functions the instructions are of; everything else works without. It says: \
+         {said}. Where a header is missing: apt-get install libc6-dev"
+    )]
+    Refused {
+        /// What was tried.
+        compiler: String,
+        /// Its last words.
+        said: String,
+    },
+    /// The cache cannot be used.
+    #[error("cannot {what}: {source}. No profiles without it; everything else works")]
+    Cache {
+        /// What was tried, and on what.
+        what: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+}
+
+/// The plugin as a file that QEMU can load, compiled unless the cache has it from the same source, options and compiler.
+///
+/// Several processes may do so at once: a file gets its name when it is complete, and whoever is last replaces it by its like.
+///
+/// # Errors
+/// There is no compiler, it refuses, or the cache cannot be written.
+pub(crate) fn build(cache: &Path) -> Result<PathBuf, PluginError> {
+    build_with(COMPILER, cache)
+}
+
+fn build_with(compiler: &str, cache: &Path) -> Result<PathBuf, PluginError> {
+    let version = run(compiler, &["--version"], "")?;
+    let mut hash = Sha256::new();
+    for part in [SOURCE.as_bytes(), &version.stdout]
+        .into_iter()
+        .chain(OPTIONS.map(str::as_bytes))
+    {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let name: String = (hash.finalize().iter().take(8))
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let path = cache.join(format!("stacks-{name}.so"));
+    if path.is_file() {
+        return Ok(path);
+    }
+    std::fs::create_dir_all(cache)
+        .map_err(failed(|| format!("create the folder {}", cache.display())))?;
+    let draft = Draft::beside(&path);
+    let output = draft.0.to_string_lossy().into_owned();
+    let mut arguments = OPTIONS.to_vec();
+    arguments.extend(["-o", &output, "-x", "c", "-"]);
+    let done = run(compiler, &arguments, SOURCE)?;
+    if !done.status.success() {
+        return Err(PluginError::Refused {
+            compiler: compiler.to_owned(),
+            said: last_words(&done.stderr),
+        });
+    }
+    std::fs::rename(&draft.0, &path).map_err(failed(|| format!("write {}", path.display())))?;
+    Ok(path)
+}
+
+/// A file without its name yet; gone when it does not get it.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn beside(path: &Path) -> Draft {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        Draft(path.with_extension(format!("{}-{next}.new", std::process::id())))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // renamed, or never written: then there is nothing to remove
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
+fn failed(what: impl FnOnce() -> String) -> impl FnOnce(io::Error) -> PluginError {
+    move |source| PluginError::Cache {
+        what: what(),
+        source,
+    }
+}
+
+fn run(compiler: &str, arguments: &[&str], input: &str) -> Result<Output, PluginError> {
+    let started = Command::new(compiler)
+        .args(arguments)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let wrong = |source| PluginError::NoCompiler {
+        compiler: compiler.to_owned(),
+        source,
+    };
+    let mut child = started.map_err(wrong)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // a compiler that does not read to the end says why
+        stdin.write_all(input.as_bytes()).ok();
+    }
+    child.wait_with_output().map_err(wrong)
+}
+
+/// The first errors, in one line.
+fn last_words(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let mut lines: Vec<&str> = text.lines().filter(|line| line.contains("error")).collect();
+    if lines.is_empty() {
+        lines = text.lines().collect();
+    }
+    lines.truncate(3);
+    match lines.is_empty() {
+        true => "nothing".to_owned(),
+        false => lines.join("; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plugin, or why this machine cannot compile it.
+    fn built(test: &str, cache: &Path) -> Option<PathBuf> {
+        match build(cache) {
+            Ok(path) => Some(path),
+            Err(PluginError::NoCompiler { .. }) => {
+                println!("SKIPPED: {test}: no C compiler");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn compiles_once() {
+        let cache = tempfile::tempdir().unwrap();
+        let folder = cache.path().join("not/there/yet");
+        let Some(path) = built("compiles_once", &folder) else {
+            return;
+        };
+        let written = || std::fs::metadata(&path).unwrap().modified().unwrap();
+        let first = written();
+        assert_eq!(build(&folder).unwrap(), path);
+        assert_eq!(written(), first);
+        let files = std::fs::read_dir(&folder).unwrap().count();
+        assert_eq!(files, 1, "nothing else is left");
+    }
+
+    #[test]
+    fn several_compile_at_once() {
+        let cache = tempfile::tempdir().unwrap();
+        if built("several_compile_at_once", &cache.path().join("first")).is_none() {
+            return;
+        }
+        let folder = cache.path().join("shared");
+        let all = std::thread::scope(|scope| {
+            let threads = [0; 3].map(|_| scope.spawn(|| build(&folder).unwrap()));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert!(all.iter().all(|path| *path == all[0]));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn says_what_is_missing() {
+        let cache = tempfile::tempdir().unwrap();
+        let error = build_with("no-such-compiler", cache.path()).unwrap_err();
+        let words = error.to_string();
+        assert!(words.contains("apt-get install gcc"), "{words}");
+        assert!(words.contains("everything else works"), "{words}");
+        // runs, compiles nothing
+        let error = build_with("false", cache.path()).unwrap_err();
+        assert!(matches!(error, PluginError::Refused { .. }), "{error}");
+        // a file where the folder should be
+        let file = cache.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        if let Err(error) = build(&file.join("cache")) {
+            assert!(!matches!(error, PluginError::Refused { .. }), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 1);
+    }
+
+    /// A guest of which every instruction is known, in the emulator. It takes a tenth of a second.
+    #[test]
+    fn counts_every_instruction_of_a_guest() {
+        let test = "counts_every_instruction_of_a_guest";
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let Some(plugin) = built(test, folder.path()) else {
+            return;
+        };
+        std::fs::write(at("bare.S"), include_str!("bare.S")).unwrap();
+        let options =
+            "-m32 -nostdlib -static -no-pie -Wl,-Ttext=0x100000,-e,start,--build-id=none -o";
+        let linked = Command::new(COMPILER)
+            .args(options.split(' '))
+            .args([at("bare.elf"), at("bare.S")])
+            .output()
+            .unwrap();
+        if !linked.status.success() {
+            let why = last_words(&linked.stderr);
+            return println!("SKIPPED: {test}: cc makes nothing for 32 bits: {why}");
+        }
+        let Ok(symbols) = Command::new("nm").arg(at("bare.elf")).output() else {
+            return println!("SKIPPED: {test}: no nm");
+        };
+        let symbols = String::from_utf8(symbols.stdout).unwrap();
+        std::fs::write(at("symbols"), &symbols).unwrap();
+        let kernel = symbols
+            .lines()
+            .find_map(|line| line.strip_suffix(" T start"))
+            .unwrap();
+        let clock = "-accel tcg,thread=single -icount shift=0,sleep=off -smp 1 -m 32";
+        let nothing = "-display none -nodefaults -no-reboot -device isa-debug-exit,iobase=0xf4";
+        let emulator = Command::new("timeout")
+            .args("60 qemu-system-x86_64".split(' '))
+            .args(clock.split(' ').chain(nothing.split(' ')))
+            .args(["-debugcon".to_owned(), format!("file:{}", at("difference"))])
+            .args(["-kernel".to_owned(), at("bare.elf"), "-plugin".to_owned()])
+            .arg(format!(
+                "{},out={},symbols={},kernel={kernel}",
+                plugin.display(),
+                folder.path().display(),
+                at("symbols")
+            ))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&emulator.stderr).into_owned();
+        if emulator.status.code() == Some(127) {
+            return println!("SKIPPED: {test}: no qemu-system-x86_64");
+        }
+        if said.contains("plugin") {
+            return println!(
+                "SKIPPED: {test}: this QEMU does not take it: {}",
+                said.trim()
+            );
+        }
+        assert!(said.is_empty(), "{said}");
+
+        let read = |name: &str| std::fs::read_to_string(at(name)).expect(name);
+        let folded = "\
+asm_exc_divide_error 2
+asm_sysvec_test 4
+asm_sysvec_test;handler 3
+asm_sysvec_test;handler;leaf 2
+start;main 18
+start;main;divide 3
+start;main;elsewhere 5
+start;main;elsewhere;leaf 2
+start;main;fill 9
+start;main;leaf 8
+start;main;nested 2
+start;main;nested;middle 4
+start;main;nested;middle;leaf 2
+start;main;tail 2
+start;main;target 3
+start;main;yield 3
+task 2
+task;back 3
+task;leaf 2
+";
+        assert_eq!(read("section-0.folded"), folded);
+        let total = |name: &str| read(name).trim().parse::<u32>().unwrap();
+        assert_eq!(total("section-0.total"), 79);
+        // the time-stamp counter has ours and four beside the section: it counts the same, the fault and the repetitions included
+        let difference = std::fs::read(at("difference")).unwrap();
+        assert_eq!(difference, (79u32 + 4).to_le_bytes());
+        // The second section: of code that is not the kernel's, only the number is known.
+        assert_eq!(read("section-1.folded"), "[user] 2\nstart;main 3\n");
+        assert_eq!(total("section-1.total"), 5);
+    }
+}
