@@ -126,7 +126,7 @@ fn image(name: &str) -> Result<Image, ImageError> {
     found
 }
 
-/// Boots in 3 s and has a second for the commands; and up to half a minute more for what it downloads the first time.
+/// Takes 10 s, 6 of them until the kernel starts the shell; and the first time 5 more, for what it downloads.
 #[test]
 fn a_guest_boots_and_configures_everything() {
     let skipped = |why: &str| println!("SKIPPED: a_guest_boots_and_configures_everything: {why}");

@@ -221,7 +221,7 @@ impl Depmod {
                 libraries: Vec::new(),
             });
         }
-        let root = crate::vm::initramfs::packaged::root_of(&["kmod"], cache, tell)?;
+        let root = crate::vm::initramfs::packaged::root_of(&["kmod"], cache, tell)?.path("root");
         let libraries = crate::vm::initramfs::elf::library_folders(Some(&root));
         // the link in the package leads to the root of the system it would be installed in
         let kmod = ["usr/bin/kmod", "bin/kmod"].map(|path| root.join(path));

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use programs::Programs;
 use tree::{Node, Tree};
 
-use super::image::cache::{Cache, Facts, Kind, Tell};
+use super::image::cache::{Cache, Entry, Facts, Kind, Tell};
 use super::image::error::ImageError;
 use super::image::kernel::Kernel;
 
@@ -82,43 +82,36 @@ const TEXTS: [(&str, &str); 6] = [
 /// # Errors
 /// A program that must be there is nowhere, a file cannot be read, or there is no room.
 pub fn build(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<PathBuf, ImageError> {
-    let tree = gather(recipe, cache, tell)?;
+    let (mut tree, missing) = gather(recipe, None)?;
+    let mut packages = None;
+    if !missing.is_empty() {
+        let entry = packages_of(&missing, cache, tell)?;
+        let (with_them, still) = gather(recipe, Some(entry.path("root")))?;
+        if let Some(program) = still.into_iter().next() {
+            return Err(ImageError::NoProgram {
+                why: "it is not in the package that should have it. Install it on this machine"
+                    .into(),
+                program,
+            });
+        }
+        tree = with_them;
+        packages = Some(entry);
+    }
+    if let Some(modules) = &recipe.kernel.modules {
+        modules::put(modules, &recipe.kernel.release, &mut tree)?;
+    }
     let name = "initramfs.cpio";
     let title = format!("initial file system for {}", recipe.kernel.release);
     let entry = cache.make(Kind::Initramfs, &tree.identity(), &title, tell, |new, _| {
-        let origin = recipe.kernel.entry.as_ref().map(|entry| (cache, entry));
-        tree.write(&new.join(name), origin)?;
+        let origins: Vec<&Entry> = recipe.kernel.entry.iter().chain(&packages).collect();
+        tree.write(&new.join(name), &origins, cache)?;
         Ok(Facts::new())
     })?;
     Ok(entry.path(name))
 }
 
-fn gather(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<Tree, ImageError> {
-    let (first, missing) = with_packages(recipe, None)?;
-    let tree = match missing.is_empty() {
-        true => first,
-        false => {
-            let root = packages_of(&missing, cache, tell)?;
-            let (second, still) = with_packages(recipe, Some(root))?;
-            if let Some(program) = still.into_iter().next() {
-                return Err(ImageError::NoProgram {
-                    why: "it is not in the package that should have it. Install it on this machine"
-                        .into(),
-                    program,
-                });
-            }
-            second
-        }
-    };
-    let mut tree = tree;
-    if let Some(modules) = &recipe.kernel.modules {
-        modules::put(modules, &recipe.kernel.release, &mut tree)?;
-    }
-    Ok(tree)
-}
-
 /// All but the modules, and the programs that must be there and are not.
-fn with_packages(
+fn gather(
     recipe: &Recipe<'_>,
     packages: Option<PathBuf>,
 ) -> Result<(Tree, Vec<String>), ImageError> {
@@ -151,7 +144,7 @@ fn with_packages(
     Ok((tree, missing))
 }
 
-fn packages_of(missing: &[String], cache: &Cache, tell: Tell<'_>) -> Result<PathBuf, ImageError> {
+fn packages_of(missing: &[String], cache: &Cache, tell: Tell<'_>) -> Result<Entry, ImageError> {
     let mut names = Vec::new();
     for program in missing {
         let package = packaged::package_of(program).ok_or_else(|| ImageError::NoProgram {
@@ -163,4 +156,69 @@ fn packages_of(missing: &[String], cache: &Cache, tell: Tell<'_>) -> Result<Path
     names.sort_unstable();
     names.dedup();
     packaged::root_of(&names, cache, tell)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn kernel(cache: &Cache) -> Kernel {
+        let fill = |new: &Path, _: Tell<'_>| {
+            let modules = new.join("lib/modules/9.9");
+            fs::create_dir_all(modules.join("kernel/net")).expect("a new folder");
+            fs::write(modules.join("kernel/net/x.ko"), "a module").expect("a new folder");
+            fs::write(modules.join("modules.dep"), "kernel/net/x.ko:\n").expect("a new folder");
+            Ok(Facts::new())
+        };
+        let make = cache.make(Kind::Image, "sum", "a kernel", &mut |_| {}, fill);
+        let entry: Entry = make.unwrap();
+        Kernel {
+            bzimage: entry.path("bzImage"),
+            release: "9.9".into(),
+            modules: Some(entry.path("lib/modules/9.9")),
+            sha256: String::new(),
+            package: None,
+            entry: Some(entry),
+        }
+    }
+
+    /// Takes as long as to read and write 40 MB.
+    #[test]
+    fn what_was_built_is_built_once_and_never_of_damaged_modules() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        let kernel = kernel(&cache);
+        let recipe = |wanted| Recipe {
+            program: Path::new("/bin/sh"),
+            kernel: &kernel,
+            wanted,
+        };
+        let nothing = recipe(&[]);
+        let first = match build(&nothing, &cache, &mut |_| {}) {
+            Err(e @ (ImageError::NotFetched { .. } | ImageError::NoProgram { .. })) => {
+                println!("SKIPPED: what_was_built_is_built_once_and_never_of_damaged_modules: {e}");
+                return;
+            }
+            built => built.unwrap(),
+        };
+        let made = fs::metadata(&first).unwrap().modified().unwrap();
+        assert_eq!(build(&nothing, &cache, &mut |_| {}).unwrap(), first);
+        assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), made);
+
+        let why = build(&recipe(&["no-such-program"]), &cache, &mut |_| {}).unwrap_err();
+        assert!(
+            why.to_string()
+                .contains("`no-such-program`: this machine does not have it"),
+            "{why}"
+        );
+
+        // of the same size, so that only its checksum tells
+        let module = kernel.modules.as_ref().unwrap().join("kernel/net/x.ko");
+        fs::write(module, "A MODULE").unwrap();
+        let why = build(&nothing, &cache, &mut |_| {}).unwrap_err();
+        assert!(matches!(why, ImageError::Damaged { .. }), "{why}");
+        assert_eq!(cache.find(Kind::Image, "sum", &mut |_| {}), None);
+    }
 }

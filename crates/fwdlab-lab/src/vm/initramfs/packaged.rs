@@ -2,11 +2,9 @@
 //!
 //! Start with [`package_of`] and [`root_of`].
 
-use std::path::PathBuf;
-
 use sha2::{Digest, Sha256};
 
-use crate::vm::image::cache::{Cache, Facts, Kind, Tell};
+use crate::vm::image::cache::{Cache, Entry, Facts, Kind, Tell};
 use crate::vm::image::error::ImageError;
 use crate::vm::image::packages::{self, hex, with_lists};
 
@@ -38,17 +36,13 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
     })
 }
 
-/// The folder below which these packages and what they need beyond this machine's are unpacked.
-pub(crate) fn root_of(
-    names: &[&str],
-    cache: &Cache,
-    tell: Tell<'_>,
-) -> Result<PathBuf, ImageError> {
+/// These packages and what they need beyond this machine's, unpacked below the entry's folder `root`.
+pub(crate) fn root_of(names: &[&str], cache: &Cache, tell: Tell<'_>) -> Result<Entry, ImageError> {
     let name = format!("programs:{}", names.join(","));
     if let Some(checksum) = cache.checksum_of(&name)
         && let Some(entry) = cache.find(Kind::Programs, &checksum, tell)
     {
-        return Ok(entry.path("root"));
+        return Ok(entry);
     }
     let asked = with_lists(cache, tell, |apt, tell| {
         let Some(all) = apt.closure(names, cache)? else {
@@ -103,5 +97,5 @@ pub(crate) fn root_of(
         });
     };
     cache.keep_name(&name, &checksum)?;
-    Ok(entry.path("root"))
+    Ok(entry)
 }

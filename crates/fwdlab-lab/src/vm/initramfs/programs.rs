@@ -4,11 +4,11 @@
 //!
 //! In the guest, `/bin`, `/sbin` and `/lib` are links into `/usr`, wherever things are on this machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use super::elf::{self, Needs, library_folders};
+use super::elf::{self, library_folders};
 use super::tree::{Node, Source, Tree};
 use crate::host::{Command, Host, Limit, Local};
 use crate::vm::image::cache::entries;
@@ -147,14 +147,22 @@ pub(super) struct Programs<'a> {
     tree: &'a mut Tree,
     /// Where packages are unpacked, and last this machine's own `/`.
     roots: Vec<PathBuf>,
+    /// Of each of them, the folders with libraries.
+    folders: BTreeMap<PathBuf, Vec<PathBuf>>,
     seen: BTreeSet<PathBuf>,
 }
 
 impl Programs<'_> {
     pub(super) fn new(tree: &mut Tree, packages: Option<PathBuf>) -> Programs<'_> {
+        let this = PathBuf::from("/");
+        let mut folders = BTreeMap::from([(this.clone(), library_folders(None))]);
+        if let Some(root) = &packages {
+            folders.insert(root.clone(), library_folders(Some(root)));
+        }
         Programs {
             tree,
-            roots: packages.into_iter().chain([PathBuf::from("/")]).collect(),
+            roots: packages.into_iter().chain([this]).collect(),
+            folders,
             seen: BTreeSet::new(),
         }
     }
@@ -250,7 +258,8 @@ impl Programs<'_> {
             let here = below(root, &path);
             let guest = in_guest(&path);
             let Ok(target) = fs::read_link(&here) else {
-                if !here.is_file() {
+                // what only root may read is not there for an ordinary user
+                if !here.is_file() || !may_read(&here) {
                     return Ok(false);
                 }
                 if self.seen.insert(here.clone()) {
@@ -276,41 +285,34 @@ impl Programs<'_> {
     fn put_needs(&mut self, root: &Path, file: &Path) -> Result<(), ImageError> {
         let content = fs::read(file)
             .map_err(|e| ImageError::system(format!("read {}", file.display()), e))?;
-        let Some(Needs {
-            interpreter,
-            libraries,
-            folders,
-        }) = elf::needs(&content)
-        else {
+        let Some(needs) = elf::needs(&content) else {
             return Ok(());
         };
-        drop(content);
         let own = file.parent().unwrap_or(root).to_string_lossy();
-        let first = folders.iter().map(|folder| {
-            PathBuf::from(folder.replace("$ORIGIN", &own).replace("${ORIGIN}", &own))
-        });
-        let first: Vec<PathBuf> = first.collect();
-        // the loader and the C library are a pair, so both come from the same place
+        let expanded = |folder: &String| {
+            PathBuf::from(folder.replace("${ORIGIN}", &own).replace("$ORIGIN", &own))
+        };
+        let first: Vec<PathBuf> = needs.folders.iter().map(expanded).collect();
+        // what is in a package was built with it, and comes before what this machine has
         let mut roots = vec![Path::new("/")];
         if root != Path::new("/") {
             roots.insert(0, root);
         }
-        for library in libraries {
-            let mut found = first
-                .iter()
-                .map(|folder| (owner(&roots, folder), folder.join(&library)))
-                .find(|(_, p)| p.is_file());
-            for &root in &roots {
-                let folders = library_folders(Some(root).filter(|root| *root != Path::new("/")));
-                let mut all = folders.iter().map(|folder| (root, folder.join(&library)));
-                found = found.or_else(|| all.find(|(_, path)| path.is_file() || path.is_symlink()));
-            }
-            if let Some((root, path)) = found {
+        for library in needs.libraries {
+            let named = first.iter().map(|folder| (owner(&roots, folder), folder));
+            let usual = roots.iter().flat_map(|root| {
+                let folders = self.folders.get(*root).into_iter().flatten();
+                folders.map(move |folder| (*root, folder))
+            });
+            let mut all = named
+                .chain(usual)
+                .map(|(root, folder)| (root, folder.join(&library)));
+            if let Some((root, path)) = all.find(|(_, path)| path.is_file() || path.is_symlink()) {
                 let path = Path::new("/").join(path.strip_prefix(root).unwrap_or(&path));
                 self.put_path(root, &path)?;
             }
         }
-        if let Some(path) = interpreter {
+        if let Some(path) = needs.interpreter {
             for root in roots {
                 if self.put_path(root, Path::new(&path))? {
                     break;
@@ -319,6 +321,10 @@ impl Programs<'_> {
         }
         Ok(())
     }
+}
+
+fn may_read(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
 }
 
 fn owner<'a>(roots: &[&'a Path], path: &Path) -> &'a Path {

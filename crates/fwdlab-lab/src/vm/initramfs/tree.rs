@@ -99,11 +99,12 @@ impl Tree {
         hex(&sum.finalize())
     }
 
-    /// Writes the archive; of files that are in a cache entry, only what was put there.
+    /// Writes the archive; of files that are in one of these entries of the cache, only what was put there.
     pub(super) fn write(
         &self,
         file: &Path,
-        origin: Option<(&Cache, &Entry)>,
+        origins: &[&Entry],
+        cache: &Cache,
     ) -> Result<(), ImageError> {
         let failed = |e| ImageError::system(format!("write {}", file.display()), e);
         let mut out = BufWriter::with_capacity(1 << 18, File::create(file).map_err(failed)?);
@@ -112,7 +113,7 @@ impl Tree {
                 Node::Folder | Node::Device(..) => Vec::new(),
                 Node::Link(target) => target.clone().into_bytes(),
                 Node::Text(text) => text.clone().into_bytes(),
-                Node::File(source) => source.read(origin)?,
+                Node::File(source) => source.read(origins, cache)?,
             };
             let (mode, (major, minor)) = match node {
                 Node::Folder if path == "tmp" => (0o041_777, (0, 0)),
@@ -141,11 +142,12 @@ impl Tree {
 }
 
 impl Source {
-    fn read(&self, origin: Option<(&Cache, &Entry)>) -> Result<Vec<u8>, ImageError> {
+    fn read(&self, origins: &[&Entry], cache: &Cache) -> Result<Vec<u8>, ImageError> {
         let failed = |e| ImageError::system(format!("read {}", self.path.display()), e);
         let content = fs::read(&self.path).map_err(failed)?;
-        if let Some((cache, entry)) = origin
-            && !entry.is_intact(&self.path, &content)
+        if let Some(entry) = origins
+            .iter()
+            .find(|entry| !entry.is_intact(&self.path, &content))
         {
             return Err(cache.damaged(entry));
         }
@@ -182,7 +184,8 @@ mod tests {
     fn an_archive_holds_what_was_put_into_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("archive");
-        small().write(&path, None).unwrap();
+        let cache = Cache::at(folder.path()).unwrap();
+        small().write(&path, &[], &cache).unwrap();
         let mut rest = File::open(&path).unwrap();
         let mut found = Vec::new();
         loop {
@@ -221,8 +224,9 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("archive");
+        let cache = Cache::at(folder.path()).unwrap();
         let tree = small();
-        tree.write(&path, None).unwrap();
+        tree.write(&path, &[], &cache).unwrap();
         let line = format!("cpio -t --quiet < {}", path.display());
         let said = Local.run(&Command::shell(&line), Limit::OURS).unwrap();
         let names: Vec<&str> = tree.0.keys().map(String::as_str).collect();
