@@ -424,15 +424,16 @@ fn place(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |name| given(name).filter(|path| path.is_absolute());
     given("FWDLAB_CACHE")
         .or_else(|| absolute("XDG_CACHE_HOME").map(|base| base.join("fwdlab")))
-        // a home that is not there is that of a user who has none, such as nobody
+        // nobody has a home that is not there; and with sudo it may be that of another user, who could not remove what is root's
         .or_else(|| {
-            let home = absolute("HOME").filter(|home| home.is_dir() && may_write(home))?;
+            let home = absolute("HOME").filter(|home| is_own(home))?;
             Some(home.join(".cache/fwdlab"))
         })
 }
 
-fn may_write(folder: &Path) -> bool {
-    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+fn is_own(folder: &Path) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    fs::metadata(folder).is_ok_and(|m| m.is_dir() && m.uid() == user)
 }
 
 fn read(folder: &Path) -> Option<(Record, Entry)> {

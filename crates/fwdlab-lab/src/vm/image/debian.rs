@@ -94,6 +94,10 @@ fn resolve(apt: &Apt, name: &str) -> Result<Option<Vec<Package>>, ImageError> {
             })
         };
         let Some(next) = of("linux-image-").next() else {
+            // others are not fetched to be looked at: symbols alone have a gigabyte
+            if !package.name.starts_with("linux-image-") || package.name.ends_with("-dbg") {
+                return Ok(None);
+            }
             let mut all = Vec::new();
             for modules in of("linux-modules-") {
                 all.extend(apt.look_up(&modules)?);
@@ -301,7 +305,7 @@ fn instead(package: &str, versions: &[String], known: &[String]) -> String {
     let found = match nearest.is_empty() {
         true => "no package of this machine's archives is a kernel".into(),
         false => format!(
-            "no package has this name. The nearest are {}",
+            "no package with a kernel has this name. The nearest are {}",
             nearest.join(", ")
         ),
     };

@@ -57,8 +57,14 @@ impl Kernel {
         release: String,
         modules: Option<&Path>,
     ) -> Result<Kernel, ImageError> {
+        // the emulator may be started in another folder
+        let absolute = |path: &Path| {
+            std::path::absolute(path)
+                .map_err(|e| ImageError::system(format!("find {}", path.display()), e))
+        };
+        let file = &absolute(file)?;
         let modules = match modules {
-            Some(given) => Some(modules_in(given, &release)?),
+            Some(given) => Some(modules_in(&absolute(given)?, &release)?),
             None => {
                 let beside = file
                     .parent()

@@ -26,6 +26,12 @@ const IMPATIENT: [&str; 4] = [
     "-oAPT::Color=0",
 ];
 
+/// A slow network may take so long for a kernel; one that stands still is given up by apt.
+const DOWNLOAD: Limit<'static> = Limit {
+    time: Duration::from_secs(3600),
+    ..Limit::OURS
+};
+
 const NO_HOOKS: &str = "#clear APT::Update::Pre-Invoke;\n#clear APT::Update::Post-Invoke;\n\
                         #clear APT::Update::Post-Invoke-Success;\n";
 
@@ -80,7 +86,7 @@ impl Apt {
         }
         command.words.extend(self.options.iter().cloned());
         command.words.extend(words.iter().map(|&word| word.into()));
-        let output = Local.run(&command.called(shown), Limit::OURS)?;
+        let output = Local.run(&command.called(shown), DOWNLOAD)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
