@@ -27,6 +27,7 @@ pub mod reset;
 pub mod result;
 pub mod search;
 pub mod series;
+pub mod stacks;
 pub mod test_case;
 pub mod trial;
 mod typed;

@@ -1,0 +1,353 @@
+//! Profiles by call path: how many instructions, or samples, each path of calls took by itself.
+//!
+//! They come and go as folded stacks, the text that every tool of flame graphs reads: `root;caller;callee 213`, one path a line
+//! (what `perf script` prints becomes that by `inferno-collapse-perf`). Where they come from is the lab's business, what they look
+//! like the report's. Start with [`Stacks`] (whole numbers, as counted); [`Profile`] is what a frame has of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+/// Between the functions of a path.
+const SEPARATOR: char = ';';
+
+/// What was counted, by path.
+///
+/// ```
+/// use fwdlab_model::stacks::Stacks;
+///
+/// let stacks: Stacks = "ip_rcv;ip_forward 300\nip_rcv 100\n".parse()?;
+/// assert_eq!(stacks.total(), 400);
+/// assert_eq!(stacks.to_string(), "ip_rcv 100\nip_rcv;ip_forward 300\n");
+/// let profile = stacks.per(100);
+/// let ip_rcv = profile.by_function()["ip_rcv"];
+/// assert_eq!((ip_rcv.own, ip_rcv.inclusive), (1.0, 4.0));
+/// # Ok::<(), fwdlab_model::stacks::StacksError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stacks {
+    paths: BTreeMap<String, u64>,
+    total: u64,
+}
+
+/// Why a text is no folded stacks, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}; a line is `caller;callee 213`")]
+pub struct StacksError {
+    /// The line that is wrong, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl Stacks {
+    /// What all paths took together.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The paths, their functions separated by `;`, and what each took by itself, in the order of their bytes.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
+        self.paths.iter().map(|(path, count)| (&**path, *count))
+    }
+
+    /// What each of so many frames has of it. None of no frames.
+    pub fn per(&self, frames: u64) -> Profile {
+        let share = |count: u64| match frames {
+            0 => 0.0,
+            _ => count as f64 / frames as f64,
+        };
+        Profile {
+            paths: (self.paths())
+                .map(|(path, count)| (path.to_owned(), share(count)))
+                .collect(),
+        }
+    }
+
+    /// Of several trials of the same, the one whose total is the median, the lower one of two: unlike medians of every path, its
+    /// figures belong together.
+    pub fn median(trials: &[Stacks]) -> Option<&Stacks> {
+        let mut trials: Vec<&Stacks> = trials.iter().collect();
+        trials.sort_by_key(|stacks| stacks.total);
+        let middle = trials.len().checked_sub(1)? / 2;
+        trials.get(middle).copied()
+    }
+}
+
+impl FromStr for Stacks {
+    type Err = StacksError;
+
+    /// Folded stacks. The same path twice is added up; empty lines say nothing.
+    fn from_str(text: &str) -> Result<Stacks, StacksError> {
+        let mut stacks = Stacks::default();
+        for (index, line) in text.lines().enumerate() {
+            let wrong = |why| StacksError {
+                line: index + 1,
+                why,
+            };
+            let line = line.trim_end();
+            if line.is_empty() {
+                continue;
+            }
+            let (path, count) = line
+                .rsplit_once(' ')
+                .ok_or(wrong("no count behind a blank at its end"))?;
+            let digits = !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit());
+            let count = (count.parse().ok().filter(|_| digits))
+                .ok_or(wrong("its count is no whole number below 2^64"))?;
+            if path.split(SEPARATOR).any(|name| name.trim().is_empty()) {
+                return Err(wrong("a function without a name"));
+            }
+            stacks.total = (stacks.total.checked_add(count))
+                .ok_or(wrong("all counts together are beyond 2^64"))?;
+            *stacks.paths.entry(path.to_owned()).or_default() += count;
+        }
+        Ok(stacks)
+    }
+}
+
+impl fmt::Display for Stacks {
+    /// Folded stacks, sorted.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.paths()
+            .try_for_each(|(path, count)| writeln!(f, "{path} {count}"))
+    }
+}
+
+/// What a frame takes, by path: instructions, unless it was made of something else. Differences may be below zero.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Profile {
+    paths: BTreeMap<String, f64>,
+}
+
+/// What a function takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Function {
+    /// By itself.
+    pub own: f64,
+    /// With all that it called, and that these called; once where it calls itself.
+    pub inclusive: f64,
+}
+
+/// What a function takes by itself, here and there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Its name, with its module: `nft_do_chain [nf_tables]`.
+    pub function: String,
+    /// Per frame, in the first profile.
+    pub before: f64,
+    /// Per frame, in the second.
+    pub after: f64,
+}
+
+impl Difference {
+    /// How much more it is in the second.
+    pub fn difference(&self) -> f64 {
+        self.after - self.before
+    }
+}
+
+impl Profile {
+    /// What all paths take together.
+    pub fn total(&self) -> f64 {
+        self.paths.values().sum()
+    }
+
+    /// The paths, their functions separated by `;`, and what each takes by itself, in the order of their bytes.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = (&str, f64)> {
+        self.paths.iter().map(|(path, per)| (&**path, *per))
+    }
+
+    /// The functions.
+    pub fn by_function(&self) -> BTreeMap<&str, Function> {
+        let mut functions: BTreeMap<&str, Function> = BTreeMap::new();
+        for (path, per) in self.paths() {
+            let names: BTreeSet<&str> = path.split(SEPARATOR).collect();
+            for name in names {
+                functions.entry(name).or_default().inclusive += per;
+            }
+            let last = path.rsplit(SEPARATOR).next().unwrap_or(path);
+            functions.entry(last).or_default().own += per;
+        }
+        functions
+    }
+
+    /// What is left without another profile, path by path: without the share of a generator, measured alone. Where it took more, what is
+    /// left is below zero, so that totals still agree.
+    pub fn minus(&self, other: &Profile) -> Profile {
+        let mut left = self.clone();
+        for (path, per) in other.paths() {
+            *left.paths.entry(path.to_owned()).or_default() -= per;
+        }
+        left
+    }
+
+    /// What happens in a function: the paths through it, from where they first reach it.
+    pub fn below(&self, function: &str) -> Profile {
+        let mut below = Profile::default();
+        for (path, per) in self.paths() {
+            let names: Vec<&str> = path.split(SEPARATOR).collect();
+            if let Some(at) = names.iter().position(|name| *name == function) {
+                let rest = names[at..].join(";");
+                *below.paths.entry(rest).or_default() += per;
+            }
+        }
+        below
+    }
+}
+
+/// What each function takes by itself before and after, the largest difference first; the sum of all differences is that of the totals.
+pub fn difference(before: &Profile, after: &Profile) -> Vec<Difference> {
+    let (before, after) = (before.by_function(), after.by_function());
+    let names: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+    let own = |functions: &BTreeMap<&str, Function>, name: &str| {
+        functions.get(name).map_or(0.0, |function| function.own)
+    };
+    let mut rows: Vec<Difference> = names
+        .into_iter()
+        .map(|name| Difference {
+            function: name.to_owned(),
+            before: own(&before, name),
+            after: own(&after, name),
+        })
+        .filter(|row| row.before != 0.0 || row.after != 0.0)
+        .collect();
+    // sorted by name until now, and this is stable
+    rows.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PLAIN: &str = "\
+asm_sysvec;timer 40
+rx;ip_rcv 300
+rx;ip_rcv;ip_forward 1440
+rx;ip_rcv;ip_forward;ip_rcv 60
+";
+    const RULE: &str = "\
+asm_sysvec;timer 50
+rx;ip_rcv 300
+rx;ip_rcv;ip_forward 1730
+rx;ip_rcv;ip_forward;ip_rcv 60
+rx;ip_rcv;ip_forward;nf_hook_slow;nft_do_chain [nf_tables] 2130
+";
+
+    fn profile(text: &str) -> Profile {
+        text.parse::<Stacks>().unwrap().per(10)
+    }
+
+    #[test]
+    fn a_function_has_its_own_and_what_it_calls_once() {
+        let stacks: Stacks = PLAIN.parse().unwrap();
+        assert_eq!(stacks.total(), 1840);
+        assert_eq!(stacks.to_string(), PLAIN);
+        let profile = stacks.per(10);
+        let functions = profile.by_function();
+        let ip_rcv = functions["ip_rcv"];
+        assert_eq!((ip_rcv.own, ip_rcv.inclusive), (36.0, 180.0));
+        let forward = functions["ip_forward"];
+        assert_eq!((forward.own, forward.inclusive), (144.0, 150.0));
+        assert_eq!(functions["rx"].own, 0.0);
+        assert_eq!(stacks.per(0).total(), 0.0);
+    }
+
+    #[test]
+    fn says_what_a_rule_costs() {
+        let rows = difference(&profile(PLAIN), &profile(RULE));
+        let found: Vec<_> = rows
+            .iter()
+            .map(|row| (row.function.as_str(), row.before, row.after))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("nft_do_chain [nf_tables]", 0.0, 213.0),
+                ("ip_forward", 144.0, 173.0),
+                ("timer", 4.0, 5.0),
+                ("ip_rcv", 36.0, 36.0),
+            ]
+        );
+        assert_eq!(rows[1].difference(), 29.0);
+    }
+
+    #[test]
+    fn what_is_left_without_the_generator() {
+        let left = profile(RULE).minus(&profile(PLAIN));
+        assert_eq!(left.total(), 243.0);
+        assert_eq!(left.by_function()["timer"].own, 1.0);
+        assert_eq!(profile(PLAIN).minus(&profile(RULE)).total(), -243.0);
+        let below = profile(RULE).below("ip_forward");
+        let first: Vec<_> = below.paths().collect();
+        assert_eq!(first[0], ("ip_forward", 173.0));
+        assert_eq!(below.total(), 173.0 + 6.0 + 213.0);
+    }
+
+    #[test]
+    fn the_median_trial_is_one_of_them() {
+        let trials = ["a 3", "a 1", "a 2", "a 9"].map(|text| text.parse::<Stacks>().unwrap());
+        assert_eq!(Stacks::median(&trials), Some(&trials[2]));
+        assert_eq!(Stacks::median(&trials[..1]), Some(&trials[0]));
+        assert_eq!(Stacks::median(&[]), None);
+    }
+
+    #[test]
+    fn says_which_line_is_wrong() {
+        let line = |text: &str| {
+            let wrong = text.parse::<Stacks>().unwrap_err();
+            (wrong.line, wrong.why.split(' ').next().unwrap())
+        };
+        assert_eq!(line("a 1\n\nb"), (3, "no"));
+        assert_eq!(line("a 1.5"), (1, "its"));
+        assert_eq!(line("a +1"), (1, "its"));
+        assert_eq!(line("a;;b 1"), (1, "a"));
+        assert_eq!(line(" 1"), (1, "a"));
+        assert_eq!(line("a 18446744073709551615\nb 1"), (2, "all"));
+        let same: Stacks = "a [m] 1\na [m] 2\n".parse().unwrap();
+        assert_eq!(same.to_string(), "a [m] 3\n");
+    }
+
+    fn folded() -> impl Strategy<Value = Stacks> {
+        let path =
+            prop::collection::vec("[a-d]( \\[m\\])?", 1..5).prop_map(|names| names.join(";"));
+        prop::collection::vec((path, 0u64..1 << 40), 0..30).prop_map(|lines| {
+            let text: String = lines
+                .iter()
+                .map(|(path, count)| format!("{path} {count}\n"))
+                .collect();
+            text.parse().unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn reads_what_it_prints(stacks in folded()) {
+            prop_assert_eq!(stacks.to_string().parse::<Stacks>().unwrap(), stacks);
+        }
+
+        #[test]
+        fn reads_anything_without_panic(text in "\\PC*") {
+            let _ = text.parse::<Stacks>();
+        }
+
+        #[test]
+        fn sums_agree(before in folded(), after in folded()) {
+            // frames are a power of two: nothing is rounded
+            let (one, other) = (before.per(1024), after.per(1024));
+            let rows = difference(&one, &other);
+            let sum: f64 = rows.iter().map(Difference::difference).sum();
+            prop_assert_eq!(sum, other.total() - one.total());
+            prop_assert_eq!(sum, other.minus(&one).total());
+            prop_assert!(rows.is_sorted_by(|a, b| a.difference().abs() >= b.difference().abs()));
+            let own: f64 = one.by_function().values().map(|function| function.own).sum();
+            prop_assert_eq!(own, one.total());
+            for function in one.by_function().values() {
+                prop_assert!(function.own <= function.inclusive && function.inclusive <= one.total());
+            }
+        }
+    }
+}
