@@ -10,6 +10,7 @@ pub mod compare;
 mod content;
 pub mod csv;
 mod exact;
+pub mod flame;
 mod glossary;
 pub mod html;
 mod imported;

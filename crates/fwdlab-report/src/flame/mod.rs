@@ -1,0 +1,290 @@
+//! Profiles by call path for people: flame graphs that can be searched and zoomed, and tables of what differs.
+//!
+//! A flame graph is one SVG that needs nothing else; the crate inferno draws it. What was counted, and where, is not known here:
+//! it is given profiles ([`fwdlab_model::stacks`]). Start with [`graph`] and [`difference`]; [`differences`] is the table.
+
+mod table;
+
+use std::fmt::Write;
+
+use fwdlab_model::stacks::Profile;
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{self, Options};
+
+pub use table::{Differences, differences};
+
+/// What the figures are. They say how long a path is, and nothing of how fast a machine goes it.
+pub const UNIT: &str = "instructions per frame";
+
+/// Figures are drawn in whole numbers: of thousandths.
+const PARTS: f64 = 1000.0;
+/// Stands for the unit until the figures have their decimals back. Nothing else in a graph says this.
+const PARTS_NAME: &str = "thousandths-of-one";
+
+/// Why there is no flame graph.
+#[derive(Debug, thiserror::Error)]
+pub enum FlameError {
+    /// Nothing was counted.
+    #[error("no flame graph of {0}: nothing was counted")]
+    Empty(String),
+    /// The graph could not be drawn.
+    #[error("no flame graph of {title}: {source}")]
+    Drawing {
+        /// Its title.
+        title: String,
+        /// What inferno says.
+        source: std::io::Error,
+    },
+}
+
+/// The flame graph of a profile as SVG: the wider, the more instructions per frame.
+///
+/// Paths below zero, which a difference may have, cannot be drawn and are left out; the text below the title says how much that is.
+///
+/// # Errors
+/// Nothing was counted.
+pub fn graph(title: &str, profile: &Profile) -> Result<String, FlameError> {
+    let mut lines = Vec::new();
+    let mut negative = 0.0;
+    for (path, per) in profile.paths() {
+        match parts(per) {
+            0 => negative += per.min(0.0),
+            parts => lines.push(format!("{} {parts}", safe(path))),
+        }
+    }
+    let mut subtitle = format!("{} {UNIT}", table::figure(profile.total()));
+    if negative < 0.0 {
+        subtitle = format!(
+            "{subtitle}; paths below zero are not drawn: {}",
+            table::figure(negative)
+        );
+    }
+    draw(title, &subtitle, &lines)
+}
+
+/// The flame graph of the second profile, coloured by what every function takes itself more (red) or less (blue) than in the first.
+///
+/// What only the first has cannot be drawn; the text below the title says how much that is. With the profiles exchanged it is seen.
+///
+/// # Errors
+/// Nothing was counted in the second.
+pub fn difference(title: &str, before: &Profile, after: &Profile) -> Result<String, FlameError> {
+    let mut lines = Vec::new();
+    let mut gone = 0.0;
+    let mut firsts = before.paths().peekable();
+    // both are in the order of their paths
+    for (path, per) in after.paths() {
+        while let Some((_, first)) = firsts.next_if(|(first, _)| *first < path) {
+            gone += first;
+        }
+        let first = (firsts.next_if(|(first, _)| *first == path)).map_or(0.0, |(_, per)| per);
+        match parts(per) {
+            0 => gone += first - per.max(0.0),
+            parts_after => lines.push(format!("{} {} {parts_after}", safe(path), parts(first))),
+        }
+    }
+    gone += firsts.map(|(_, per)| per).sum::<f64>();
+    let mut subtitle = format!(
+        "{UNIT}: {} before, {} after; red: the function itself takes more, blue: less",
+        table::figure(before.total()),
+        table::figure(after.total())
+    );
+    if gone >= 0.05 {
+        write!(
+            subtitle,
+            "; not drawn, because only before: {}",
+            table::figure(gone)
+        )
+        .expect("a String takes everything");
+    }
+    draw(title, &subtitle, &lines)
+}
+
+/// Whole thousandths, none where it is below zero.
+fn parts(per: f64) -> u64 {
+    (per * PARTS).round().max(0.0) as u64
+}
+
+/// A path whose last word is not taken for a count.
+fn safe(path: &str) -> String {
+    match path.rsplit_once(' ') {
+        Some((before, last)) if last.parse::<f64>().is_ok() => format!("{before}_{last}"),
+        _ => path.to_owned(),
+    }
+}
+
+fn draw(title: &str, subtitle: &str, lines: &[String]) -> Result<String, FlameError> {
+    if lines.is_empty() {
+        return Err(FlameError::Empty(title.to_owned()));
+    }
+    let mut options = Options::default();
+    options.title = title.to_owned();
+    options.subtitle = Some(subtitle.to_owned());
+    options.count_name = PARTS_NAME.to_owned();
+    // the same function has the same colour in every graph
+    options.colors = Palette::Basic(BasicPalette::Hot);
+    options.deterministic = true;
+    let mut svg = Vec::new();
+    let drawn = flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg);
+    drawn.map_err(|source| FlameError::Drawing {
+        title: title.to_owned(),
+        source,
+    })?;
+    Ok(with_decimals(&String::from_utf8_lossy(&svg)))
+}
+
+/// Figures in thousandths become figures with decimals: `(213,040 thousandths-of-one` is `(213.04 instructions per frame`.
+fn with_decimals(svg: &str) -> String {
+    let mut text = String::with_capacity(svg.len());
+    let mark = format!(" {PARTS_NAME}");
+    let mut pieces = svg.split(&mark).peekable();
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            text.push_str(piece);
+            break;
+        }
+        let at = piece.rfind('(').map_or(0, |at| at + 1);
+        let (before, number) = piece.split_at(at);
+        // thousandths are what is behind the last separator of thousands
+        let (whole, fraction) = number.rsplit_once(',').unwrap_or(("0", number));
+        let fraction = format!("{fraction:0>3}");
+        let fraction = match fraction.trim_end_matches('0') {
+            "" => "0",
+            some => some,
+        };
+        text.push_str(before);
+        text.push_str(&format!("{whole}.{fraction} {UNIT}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::stacks::Stacks;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn profile(text: &str) -> Profile {
+        text.parse::<Stacks>().unwrap().per(1000)
+    }
+
+    /// What the tooltips say, sorted.
+    fn tips(svg: &str) -> Vec<String> {
+        let mut tips: Vec<String> = svg
+            .split("<title>")
+            .skip(1)
+            .map(|rest| rest.split("</title>").next().unwrap().to_owned())
+            .collect();
+        tips.sort();
+        tips
+    }
+
+    fn subtitle(svg: &str) -> &str {
+        let at = svg.find("id=\"subtitle\"").unwrap();
+        let from = svg[at..].find('>').unwrap() + at + 1;
+        svg[from..].split('<').next().unwrap()
+    }
+
+    #[test]
+    fn tooltips_have_decimals() {
+        let svg = graph(
+            "plain",
+            &profile("rx;ip_rcv 36000\nrx;ip_rcv;ip_forward 10144020\nrx;timer 500\n"),
+        )
+        .unwrap();
+        assert_eq!(
+            tips(&svg),
+            [
+                "all (10,180.52 instructions per frame, 100%)",
+                "ip_forward (10,144.02 instructions per frame, 99.64%)",
+                "ip_rcv (10,180.02 instructions per frame, 100.00%)",
+                "rx (10,180.52 instructions per frame, 100.00%)",
+            ],
+            "what is too narrow to be seen is left out"
+        );
+        assert_eq!(subtitle(&svg), "10180.5 instructions per frame");
+        assert!(
+            svg.contains("fn search") || svg.contains("function search"),
+            "it can be searched"
+        );
+        assert!(svg.contains("function zoom"), "and zoomed");
+    }
+
+    #[test]
+    fn a_difference_says_what_is_not_drawn() {
+        let before = profile("rx;gone 7000\nrx;ip_forward 144000\nrx;same 1000\n");
+        let after = profile(
+            "rx;ip_forward 173000\nrx;ip_forward;nft_do_chain [nf_tables] 213000\nrx;same 1000\n",
+        );
+        let svg = difference("a rule", &before, &after).unwrap();
+        assert_eq!(
+            tips(&svg),
+            [
+                "all (387.0 instructions per frame, 100%)",
+                "ip_forward (386.0 instructions per frame, 99.74%; +7.49%)",
+                "nft_do_chain [nf_tables] (213.0 instructions per frame, 55.04%; +55.04%)",
+                "rx (387.0 instructions per frame, 100.00%; 0.00%)",
+                "same (1.0 instructions per frame, 0.26%; 0.00%)",
+            ]
+        );
+        assert_eq!(
+            subtitle(&svg),
+            "instructions per frame: 152.0 before, 387.0 after; red: the function itself takes more, blue: less; not drawn, because \
+             only before: 7.0"
+        );
+    }
+
+    #[test]
+    fn what_is_below_zero_is_said() {
+        let left = profile("a 3000\nb 1000\n").minus(&profile("b 4000\n"));
+        let svg = graph("left", &left).unwrap();
+        assert_eq!(
+            subtitle(&svg),
+            "0.0 instructions per frame; paths below zero are not drawn: -3.0"
+        );
+        let error = graph("nothing", &Profile::default()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no flame graph of nothing: nothing was counted"
+        );
+    }
+
+    #[test]
+    fn names_are_only_names() {
+        let svg = graph(
+            "<&>",
+            &profile("a<b>;c&d 1000\na<b>;e 12 1000\nf;f;f 1000\n"),
+        )
+        .unwrap();
+        assert!(
+            svg.contains("a&lt;b&gt; (2.0 instructions"),
+            "{:?}",
+            tips(&svg)
+        );
+        assert!(svg.contains("c&amp;d (1.0 instructions"));
+        assert!(svg.contains("e_12 (1.0 instructions"));
+        assert_eq!(
+            tips(&svg)
+                .iter()
+                .filter(|tip| tip.starts_with("f ("))
+                .count(),
+            3
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_was_counted_is_drawn(lines in prop::collection::vec(("[a-c]( \\[m\\])?(;[a-c]( 7)?){0,3}", 1u64..100_000_000), 1..12)) {
+            let text: String = lines.iter().map(|(path, count)| format!("{path} {count}\n")).collect();
+            let all = profile(&text);
+            let svg = graph("all", &all).unwrap();
+            let tips = tips(&svg);
+            let first = tips.iter().find(|tip| tip.starts_with("all (")).unwrap();
+            let figure: String = first[5..].split(' ').next().unwrap().replace(',', "");
+            prop_assert!((figure.parse::<f64>().unwrap() - all.total()).abs() < 1e-3 * lines.len() as f64, "{figure}");
+            prop_assert!(!svg.contains(PARTS_NAME));
+            difference("none", &all, &all).unwrap();
+        }
+    }
+}
