@@ -10,7 +10,7 @@
  *            symbols=FILE      lines like those of /proc/kallsyms (`ffffffff81000000 T name [module]`), or `address name`;
  *                              read when the first section begins, and again when one begins and the file has changed
  *            kernel=ADDRESS    code from here on is the kernel's, and is told apart by functions; what is below is [user].
- *                              ffff800000000000 unless told.
+ *                              ff00000000000000 unless told: the upper half of x86-64, with four or five levels of pages.
  * All addresses are hexadecimal.
  *
  * A section lasts from `nopl 0x66776c01(%rax)` (0f 1f 80 01 6c 77 66) to `nopl 0x66776c02(%rax)`; these two do not count. A
@@ -149,7 +149,7 @@ static struct block *blocks[BUCKETS];
 static struct stack *stacks[BUCKETS];
 
 static const char *out_folder, *symbols_file;
-static uint64_t kernel = 0xffff800000000000;
+static uint64_t kernel = 0xff00000000000000;
 
 static struct symbol *symbols;
 static size_t symbols_used;

@@ -8,8 +8,8 @@ mod table;
 use std::fmt::Write;
 
 use fwdlab_model::stacks::Profile;
-use inferno::flamegraph::color::{BasicPalette, Palette};
-use inferno::flamegraph::{self, Options};
+use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Palette};
+use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 pub use table::{Differences, differences};
 
@@ -18,6 +18,8 @@ pub const UNIT: &str = "instructions per frame";
 
 /// Figures are drawn in whole numbers: of thousandths.
 const PARTS: f64 = 1000.0;
+/// More is not drawn: sums of its parts must fit into the whole numbers that inferno adds.
+const LARGEST: f64 = 1e12;
 /// Stands for the unit until the figures have their decimals back. Nothing else in a graph says this.
 const PARTS_NAME: &str = "thousandths-of-one";
 
@@ -27,6 +29,11 @@ pub enum FlameError {
     /// Nothing was counted.
     #[error("no flame graph of {0}: nothing was counted")]
     Empty(String),
+    /// What was counted is beyond all measure.
+    #[error(
+        "no flame graph of {0}: there are more than 10^12 {UNIT}; by how many frames were they divided?"
+    )]
+    TooMany(String),
     /// The graph could not be drawn.
     #[error("no flame graph of {title}: {source}")]
     Drawing {
@@ -59,7 +66,7 @@ pub fn graph(title: &str, profile: &Profile) -> Result<String, FlameError> {
             table::figure(negative)
         );
     }
-    draw(title, &subtitle, &lines)
+    draw(title, &subtitle, &lines, [profile])
 }
 
 /// The flame graph of the second profile, coloured by what every function takes itself more (red) or less (blue) than in the first.
@@ -97,7 +104,7 @@ pub fn difference(title: &str, before: &Profile, after: &Profile) -> Result<Stri
         )
         .expect("a String takes everything");
     }
-    draw(title, &subtitle, &lines)
+    draw(title, &subtitle, &lines, [before, after])
 }
 
 /// Whole thousandths, none where it is below zero.
@@ -113,7 +120,16 @@ fn safe(path: &str) -> String {
     }
 }
 
-fn draw(title: &str, subtitle: &str, lines: &[String]) -> Result<String, FlameError> {
+fn draw<const N: usize>(
+    title: &str,
+    subtitle: &str,
+    lines: &[String],
+    of: [&Profile; N],
+) -> Result<String, FlameError> {
+    let size = |profile: &Profile| profile.paths().map(|(_, per)| per.abs()).sum::<f64>();
+    if of.into_iter().any(|profile| size(profile) > LARGEST) {
+        return Err(FlameError::TooMany(title.to_owned()));
+    }
     if lines.is_empty() {
         return Err(FlameError::Empty(title.to_owned()));
     }
@@ -124,6 +140,9 @@ fn draw(title: &str, subtitle: &str, lines: &[String]) -> Result<String, FlameEr
     // the same function has the same colour in every graph
     options.colors = Palette::Basic(BasicPalette::Hot);
     options.deterministic = true;
+    options.bgcolors = Some(BackgroundColor::Grey);
+    // functions of the kernel say at their beginning whose they are
+    options.text_truncate_direction = TextTruncateDirection::Right;
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg);
     drawn.map_err(|source| FlameError::Drawing {
@@ -248,6 +267,9 @@ mod tests {
             error.to_string(),
             "no flame graph of nothing: nothing was counted"
         );
+        let all: Stacks = "a 18446744073709551614\na;b 1\n".parse().unwrap();
+        let error = graph("all", &all.per(1)).unwrap_err();
+        assert!(matches!(error, FlameError::TooMany(_)), "{error}");
     }
 
     #[test]

@@ -1,0 +1,36 @@
+//! Draws folded stacks into a folder, to be looked at: two flame graphs, their difference, and the table of it.
+//!
+//! `cargo run -p fwdlab-report --example flame -- BEFORE.folded AFTER.folded FRAMES FOLDER`
+
+use std::io::Error;
+use std::path::Path;
+
+use fwdlab_model::stacks::{Profile, Stacks, difference};
+use fwdlab_report::flame;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [before, after, frames, folder] = &arguments[..] else {
+        return Err(Error::other("say BEFORE.folded AFTER.folded FRAMES FOLDER").into());
+    };
+    let frames = frames.parse()?;
+    let read = |path: &String| -> Result<Profile, Box<dyn std::error::Error>> {
+        Ok(std::fs::read_to_string(path)?
+            .parse::<Stacks>()?
+            .per(frames))
+    };
+    let (before, after) = (read(before)?, read(after)?);
+    let folder = Path::new(folder);
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("before.svg"), flame::graph("before", &before)?)?;
+    std::fs::write(folder.join("after.svg"), flame::graph("after", &after)?)?;
+    std::fs::write(
+        folder.join("difference.svg"),
+        flame::difference("difference", &before, &after)?,
+    )?;
+    let table = flame::differences(&difference(&before, &after), ["before", "after"], 1.0);
+    std::fs::write(folder.join("difference.txt"), table.text(80))?;
+    std::fs::write(folder.join("difference.md"), table.markdown())?;
+    std::fs::write(folder.join("difference.csv"), table.csv())?;
+    Ok(())
+}
