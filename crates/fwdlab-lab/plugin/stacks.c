@@ -17,9 +17,9 @@
  * second begin without an end begins again, with the same number.
  *
  * How it counts: every instruction adds one when it starts, and what was added goes to the node of the tree of call paths
- * that is current, whenever another becomes it. That is what `-icount shift=0` counts as well: a repeated string instruction
- * once for every time it repeats, and once for finding out that it is at its end (where icount is not used, QEMU does this
- * in one). An instruction that is repeated because of a fault of the kernel's counts once; one of [user] counts every time.
+ * that is current, whenever another becomes it. That is what `-icount shift=0` counts as well, to the instruction: a repeated
+ * string instruction once for every time it repeats, and once for finding out that it is at its end. An instruction that is
+ * repeated because of a fault of the kernel's counts once, when it succeeds; one of [user] counts every time.
  *
  * How it follows: a call notes the current node under the address of the return address that it pushes, and a return looks
  * under the address that it pops. So every stack of the guest has its own notes, task switches need no knowledge of tasks, and

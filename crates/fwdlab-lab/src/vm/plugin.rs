@@ -217,64 +217,115 @@ mod tests {
         assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 1);
     }
 
-    /// A guest of which every instruction is known, in the emulator. It takes a tenth of a second.
+    /// A guest of which every instruction is known, and what the emulator needs to run it with the plugin.
+    struct Bare {
+        folder: tempfile::TempDir,
+        plugin: PathBuf,
+        /// Where its kernel begins, hexadecimal.
+        kernel: String,
+    }
+
+    impl Bare {
+        /// None where this machine lacks something; then the test is skipped, and that is printed.
+        fn new(test: &str) -> Option<Bare> {
+            let folder = tempfile::tempdir().unwrap();
+            let skip = |why: String| {
+                println!("SKIPPED: {test}: {why}");
+                None
+            };
+            let plugin = built(test, folder.path())?;
+            if Command::new("qemu-system-x86_64")
+                .arg("--version")
+                .output()
+                .is_err()
+            {
+                return skip("no qemu-system-x86_64".into());
+            }
+            let source = folder.path().join("bare.S");
+            let program = folder.path().join("bare.elf");
+            std::fs::write(&source, include_str!("bare.S")).unwrap();
+            let options =
+                "-m32 -nostdlib -static -no-pie -Wl,-Ttext=0x100000,-e,start,--build-id=none";
+            let linked = Command::new(COMPILER)
+                .args(options.split(' '))
+                .arg("-o")
+                .args([&program, &source])
+                .output()
+                .unwrap();
+            if !linked.status.success() {
+                return skip(format!(
+                    "nothing for 32 bits: {}",
+                    last_words(&linked.stderr)
+                ));
+            }
+            let Ok(symbols) = Command::new("nm").arg(&program).output() else {
+                return skip("no nm".into());
+            };
+            let symbols = String::from_utf8(symbols.stdout).unwrap();
+            std::fs::write(folder.path().join("symbols"), &symbols).unwrap();
+            let start = symbols
+                .lines()
+                .find_map(|line| line.strip_suffix(" T start"));
+            Some(Bare {
+                kernel: start.unwrap().to_owned(),
+                folder,
+                plugin,
+            })
+        }
+
+        fn at(&self, name: &str) -> String {
+            self.folder.path().join(name).to_string_lossy().into_owned()
+        }
+
+        fn read(&self, name: &str) -> String {
+            std::fs::read_to_string(self.at(name)).expect(name)
+        }
+
+        /// Runs it, with this file of symbols; what the emulator said, or none where it does not take the plugin.
+        fn run(&self, test: &str, symbols: &str) -> Option<String> {
+            let clock = "-accel tcg,thread=single -icount shift=0,sleep=off -smp 1 -m 32";
+            let nothing = "-display none -nodefaults -no-reboot -device isa-debug-exit,iobase=0xf4";
+            let plugin = format!(
+                "{},out={},symbols={},kernel={}",
+                self.plugin.display(),
+                self.folder.path().display(),
+                self.at(symbols),
+                self.kernel
+            );
+            let emulator = Command::new("timeout")
+                .args("60 qemu-system-x86_64".split(' '))
+                .args(clock.split(' ').chain(nothing.split(' ')))
+                .args([
+                    "-debugcon".to_owned(),
+                    format!("file:{}", self.at("difference")),
+                ])
+                .args(["-kernel".to_owned(), self.at("bare.elf")])
+                .args(["-plugin", &plugin])
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&emulator.stderr).into_owned();
+            if said.contains("API version") || said.contains("-plugin") {
+                println!(
+                    "SKIPPED: {test}: this QEMU does not take it: {}",
+                    said.trim()
+                );
+                return None;
+            }
+            Some(said)
+        }
+    }
+
+    /// It takes a tenth of a second.
     #[test]
     fn counts_every_instruction_of_a_guest() {
         let test = "counts_every_instruction_of_a_guest";
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-        let Some(plugin) = built(test, folder.path()) else {
+        let Some(bare) = Bare::new(test) else {
             return;
         };
-        std::fs::write(at("bare.S"), include_str!("bare.S")).unwrap();
-        let options =
-            "-m32 -nostdlib -static -no-pie -Wl,-Ttext=0x100000,-e,start,--build-id=none -o";
-        let linked = Command::new(COMPILER)
-            .args(options.split(' '))
-            .args([at("bare.elf"), at("bare.S")])
-            .output()
-            .unwrap();
-        if !linked.status.success() {
-            let why = last_words(&linked.stderr);
-            return println!("SKIPPED: {test}: cc makes nothing for 32 bits: {why}");
-        }
-        let Ok(symbols) = Command::new("nm").arg(at("bare.elf")).output() else {
-            return println!("SKIPPED: {test}: no nm");
+        let Some(said) = bare.run(test, "symbols") else {
+            return;
         };
-        let symbols = String::from_utf8(symbols.stdout).unwrap();
-        std::fs::write(at("symbols"), &symbols).unwrap();
-        let kernel = symbols
-            .lines()
-            .find_map(|line| line.strip_suffix(" T start"))
-            .unwrap();
-        let clock = "-accel tcg,thread=single -icount shift=0,sleep=off -smp 1 -m 32";
-        let nothing = "-display none -nodefaults -no-reboot -device isa-debug-exit,iobase=0xf4";
-        let emulator = Command::new("timeout")
-            .args("60 qemu-system-x86_64".split(' '))
-            .args(clock.split(' ').chain(nothing.split(' ')))
-            .args(["-debugcon".to_owned(), format!("file:{}", at("difference"))])
-            .args(["-kernel".to_owned(), at("bare.elf"), "-plugin".to_owned()])
-            .arg(format!(
-                "{},out={},symbols={},kernel={kernel}",
-                plugin.display(),
-                folder.path().display(),
-                at("symbols")
-            ))
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&emulator.stderr).into_owned();
-        if emulator.status.code() == Some(127) {
-            return println!("SKIPPED: {test}: no qemu-system-x86_64");
-        }
-        if said.contains("plugin") {
-            return println!(
-                "SKIPPED: {test}: this QEMU does not take it: {}",
-                said.trim()
-            );
-        }
-        assert!(said.is_empty(), "{said}");
-
-        let read = |name: &str| std::fs::read_to_string(at(name)).expect(name);
+        assert_eq!(said, "");
         let folded = "\
 asm_exc_divide_error 2
 asm_sysvec_test 4
@@ -296,14 +347,32 @@ task 2
 task;back 3
 task;leaf 2
 ";
-        assert_eq!(read("section-0.folded"), folded);
-        let total = |name: &str| read(name).trim().parse::<u32>().unwrap();
-        assert_eq!(total("section-0.total"), 79);
+        assert_eq!(bare.read("section-0.folded"), folded);
+        assert_eq!(bare.read("section-0.total"), "79\n");
         // the time-stamp counter has ours and four beside the section: it counts the same, the fault and the repetitions included
-        let difference = std::fs::read(at("difference")).unwrap();
+        let difference = std::fs::read(bare.at("difference")).unwrap();
         assert_eq!(difference, (79u32 + 4).to_le_bytes());
         // The second section: of code that is not the kernel's, only the number is known.
-        assert_eq!(read("section-1.folded"), "[user] 2\nstart;main 3\n");
-        assert_eq!(total("section-1.total"), 5);
+        assert_eq!(bare.read("section-1.folded"), "[user] 2\nstart;main 3\n");
+        assert_eq!(bare.read("section-1.total"), "5\n");
+    }
+
+    #[test]
+    fn without_symbols_it_still_counts() {
+        let test = "without_symbols_it_still_counts";
+        let Some(bare) = Bare::new(test) else {
+            return;
+        };
+        let Some(said) = bare.run(test, "nowhere") else {
+            return;
+        };
+        assert!(said.contains("cannot read symbols from"), "{said}");
+        // the fault counts: nobody knows the name of its entry
+        assert_eq!(bare.read("section-0.total"), "80\n");
+        let folded = bare.read("section-0.folded");
+        let counts = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1);
+        let sum: u32 = counts.map(|count| count.parse::<u32>().unwrap()).sum();
+        assert_eq!(sum, 80);
+        assert!(folded.contains("[unknown]"), "{folded}");
     }
 }
