@@ -127,6 +127,20 @@ fn outermost(n: usize) -> usize {
     rank
 }
 
+/// The bursts through the DUT and past it that stand in the middle of those that count, by their places among all: of their profiles
+/// the parts belong together, other than medians of parts.
+pub fn middle(bursts: &[BurstRecord]) -> Option<[usize; 2]> {
+    let of = |way| {
+        let own: Vec<usize> = (0..bursts.len()).filter(|&at| bursts[at].way == way).collect();
+        let values = per_frame(bursts, way);
+        let first = warm_up(&values).min(values.len().saturating_sub(1));
+        let mut sorted: Vec<usize> = (first..values.len()).collect();
+        sorted.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+        own.get(*sorted.get(sorted.len().saturating_sub(1) / 2)?).copied()
+    };
+    Some([of(Way::Through)?, of(Way::Past)?])
+}
+
 /// What a boot says.
 ///
 /// # Errors
@@ -168,6 +182,7 @@ pub fn judge(record: &BootRecord) -> Result<Exact, String> {
         bursts: (through.len() - warm_up) as u32,
         warm_up: warm_up as u32,
         frame_loss_ratio: (sent - received.min(sent)) as f64 / sent.max(1) as f64,
+        functions: record.functions.clone(),
         difference: None,
     })
 }
@@ -191,6 +206,7 @@ pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
                 bursts: 0,
                 warm_up: 0,
                 frame_loss_ratio: 0.0,
+                functions: Vec::new(),
                 difference: None,
             };
             (found, why, false)
@@ -234,6 +250,10 @@ pub fn together(found: &[&Exact]) -> Option<Exact> {
         frame_loss_ratio: of(|f| f.frame_loss_ratio).median,
         bursts: found.iter().map(|f| f.bursts).sum(),
         warm_up: found.iter().map(|f| f.warm_up).max().unwrap_or(0),
+        functions: found
+            .iter()
+            .find(|f| !f.functions.is_empty())
+            .map_or_else(Vec::new, |f| f.functions.clone()),
         ..first.clone()
     })
 }
@@ -367,6 +387,7 @@ mod tests {
             .unwrap(),
             frames: 20_000,
             bursts: [bursts(Way::Through, through), bursts(Way::Past, past)].concat(),
+            functions: Vec::new(),
             validity: Validity::default(),
         }
     }

@@ -37,6 +37,9 @@ pub struct BootRecord {
     pub frames: u32,
     /// All bursts, in order.
     pub bursts: Vec<BurstRecord>,
+    /// Instructions by function of the burst in the middle, those of the tester subtracted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionShare>,
     /// May it be used?
     pub validity: Validity,
 }
@@ -87,9 +90,21 @@ pub struct Exact {
     pub warm_up: u32,
     /// Frames lost over frames sent through the DUT.
     pub frame_loss_ratio: f64,
+    /// Instructions of the DUT for a frame by function, the most first: what each takes by itself. Absent where no profile was made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionShare>,
     /// What it costs more than the reference; of the reference itself the A/A control, in boots of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
+}
+
+/// What a function takes by itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FunctionShare {
+    /// Its name, with its module: `nft_do_chain [nf_tables]`.
+    pub function: String,
+    /// Instructions per frame.
+    pub per_frame: f64,
 }
 
 /// How many instructions more a frame costs than with the reference.

@@ -147,6 +147,16 @@ impl Difference {
     }
 }
 
+impl FromIterator<(String, f64)> for Profile {
+    fn from_iter<I: IntoIterator<Item = (String, f64)>>(paths: I) -> Profile {
+        let mut profile = Profile::default();
+        for (path, per) in paths {
+            *profile.paths.entry(path).or_default() += per;
+        }
+        profile
+    }
+}
+
 impl Profile {
     /// What all paths take together.
     pub fn total(&self) -> f64 {

@@ -343,6 +343,11 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     let table = differences(all).unwrap_or_else(|| cases(all));
     text.push_str(&table.text(width()));
     text.push('\n');
+    for (title, functions) in crate::exact::functions(all) {
+        text.push_str(&wrap(&title, width(), " "));
+        text.push_str(&functions.text(width()));
+        text.push('\n');
+    }
     for case in all {
         for outcome in &case.outcomes {
             // a table of values is the answer of a sweep, not its detail
@@ -394,6 +399,9 @@ pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
     let all = &summary.test_cases;
     let mut text = markdown::table(&differences(all).unwrap_or_else(|| cases(all)));
     text.push('\n');
+    for (title, functions) in crate::exact::functions(all) {
+        text += &format!("{}\n\n{}\n", markdown::escaped(&title), functions.markdown());
+    }
     for (name, sentence) in sentences(info, summary) {
         text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
     }

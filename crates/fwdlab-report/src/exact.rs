@@ -5,9 +5,11 @@
 use fwdlab_model::instructions::{Difference, Exact};
 use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::result::Summary;
+use fwdlab_model::stacks::{self, Profile};
 use fwdlab_model::test_case::TestCase;
 
 use crate::campaign::label;
+use crate::flame::{self, Differences};
 use crate::number::count;
 use crate::table::{Cell, Column, Mark, Table, shorten};
 use crate::words::several;
@@ -15,6 +17,9 @@ use crate::words::several;
 /// What stands below every table of instructions.
 pub(crate) const MEANING: &str = "instructions that the DUT executes for a frame, counted in QEMU's emulator on one CPU. They are no time: \
     caches, mispredicted branches, locks and several CPUs are not in them";
+
+/// Functions that differ by fewer instructions per frame are told together.
+const LEAST: f64 = 0.5;
 
 /// Columns for a configuration in a headline.
 const ABOUT: usize = 48;
@@ -240,6 +245,27 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
         told.extend(machines.into_iter().map(|words| ("image", words)));
     }
     told
+}
+
+/// What each function takes, against the reference where there is one: a title and a table for each test case.
+pub(crate) fn functions(all: &[TestCase]) -> Vec<(String, Differences)> {
+    let profile = |case: &TestCase| -> Option<Profile> {
+        let functions = &of_case(case)?.functions;
+        let paths = functions.iter().map(|f| (f.function.clone(), f.per_frame));
+        (!functions.is_empty()).then(|| paths.collect())
+    };
+    let mut tables = Vec::new();
+    for (case, _, difference) in compared(all) {
+        let reference = all.iter().find(|c| c.test_case == difference.reference);
+        let Some((before, after)) = reference.and_then(profile).zip(profile(case)) else {
+            continue;
+        };
+        let rows = stacks::difference(&before, &after);
+        let names = ["before", "after"];
+        let title = shorten(&label(case, all), ABOUT);
+        tables.push((title, flame::differences(&rows, names, LEAST)));
+    }
+    tables
 }
 
 /// Half of what lies between the ends.

@@ -4,34 +4,36 @@
 //! control. Start with [`Running::by_instructions`].
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::campaign::{Turn, failure_of};
-use fwdlab_measure::exact::{Next, is_dead, next, outcome};
+use fwdlab_measure::exact::{Next, is_dead, middle, next, outcome};
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::{self, Campaign, Case, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::file::FileError;
-use fwdlab_model::instructions::{BootRecord, BurstRecord, Way};
+use fwdlab_model::instructions::{BootRecord, BurstRecord, FunctionShare, Way};
 use fwdlab_model::result::Validity;
+use fwdlab_model::stacks::Stacks;
 use fwdlab_model::test_case::Iteration;
 
 use super::campaign::Running;
 use super::plan::Plan;
-use super::{Measured, Run, timestamp};
+use super::{BootProfile, Measured, Run, timestamp};
 use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::error::LabError;
-use crate::host::{Host, Limit};
+use crate::host::{Host, Limit, Remote};
 use crate::tester::bursts::Bursts;
 use crate::vm::image::cache::Cache;
 use crate::vm::image::{Image, ImageKind};
 use crate::vm::initramfs::{self, Recipe};
 use crate::vm::machine::{Accelerator, Boot, Machine};
+use crate::vm::plugin;
 use crate::vm::scratch::Scratch;
 
 /// What a boot takes with its bursts, on a quiet host.
@@ -45,6 +47,13 @@ const MOST_SIDE_BY_SIDE: usize = 4;
 
 /// A processor that counts instructions is no farther from one tick per instruction: what is measured is a loop and a few more.
 const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
+
+/// Names of files with what was counted by call path, through the DUT and past it.
+pub(crate) const THROUGH: &str = "through.folded";
+pub(crate) const PAST: &str = "past.folded";
+
+/// Functions that take fewer instructions per frame are not named one by one.
+const LEAST: f64 = 0.05;
 
 /// Who executes a burst for longer than this hangs.
 const BURST: Duration = Duration::from_secs(600);
@@ -142,6 +151,8 @@ struct Wanted<'a> {
     image: &'a str,
     files: Files,
     configurations: Vec<&'a Configuration>,
+    /// Counts by call path.
+    plugin: Option<PathBuf>,
 }
 
 impl Running<'_> {
@@ -157,6 +168,10 @@ impl Running<'_> {
         let images = self.images(run)?;
         let facts = &mut run.info.facts;
         facts.engine = format!("live frames in {}", Accelerator::Counting.words());
+        let plugin = match p.profile {
+            true => self.plugin(run)?,
+            false => None,
+        };
         let reference = reference(plan);
         let mut queue = VecDeque::new();
         for turn in &self.agenda.turns {
@@ -188,6 +203,8 @@ impl Running<'_> {
                 image,
                 files,
                 configurations: plan.applied(case),
+                // boots of a test case are alike, and the control shows that a profile changes nothing
+                plugin: plugin.clone().filter(|_| turn.iteration == 1 && !control),
             });
         }
         let steps = queue.len();
@@ -252,6 +269,20 @@ impl Running<'_> {
         })
     }
 
+    /// The plugin that counts by call path; what is missing costs the profiles and nothing else.
+    fn plugin(&self, run: &mut Run<'_>) -> Result<Option<PathBuf>, LabError> {
+        let built = Cache::of_user()
+            .map_err(|e| e.to_string())
+            .and_then(|cache| plugin::build(cache.folder()).map_err(|e| e.to_string()));
+        match built {
+            Ok(plugin) => Ok(Some(plugin)),
+            Err(why) => {
+                run.warn(format!("no profiles: {why}"))?;
+                Ok(None)
+            }
+        }
+    }
+
     /// Files of every image; of an image that is none, why.
     fn images(
         &self,
@@ -308,19 +339,32 @@ impl Running<'_> {
     fn kept(
         &mut self,
         wanted: &Wanted<'_>,
-        record: Result<(BootRecord, String), LabError>,
+        made: Result<Booted, LabError>,
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
-        let iteration = match record {
-            Ok((record, console)) => {
-                let raw = run.writer.raw(
-                    &wanted.test_case,
-                    record.boot,
-                    "console.log",
-                    console.as_bytes(),
-                );
-                raw?;
+        let iteration = match made {
+            Ok(Booted {
+                record,
+                console,
+                profile,
+            }) => {
+                let mut files = vec![("console.log", console)];
+                if let Some([through, past]) = &profile {
+                    files.push((THROUGH, through.to_string()));
+                    files.push((PAST, past.to_string()));
+                }
+                for (name, text) in files {
+                    let (case, boot) = (&wanted.test_case, record.boot);
+                    run.writer.raw(case, boot, name, text.as_bytes())?;
+                }
+                measured
+                    .profiles
+                    .extend(profile.map(|[through, past]| BootProfile {
+                        boot: record.boot,
+                        through,
+                        past,
+                    }));
                 run.writer.trial(&record)?;
                 let outcomes = vec![outcome(&wanted.case.stream, &record)];
                 let failure = failure_of(&outcomes);
@@ -369,6 +413,76 @@ impl Running<'_> {
     }
 }
 
+/// What came of a boot.
+struct Booted {
+    record: BootRecord,
+    console: String,
+    /// Of the bursts in the middle, through the DUT and past it.
+    profile: Option<[Stacks; 2]>,
+}
+
+/// Has the emulator count by call path.
+struct Profiler {
+    plugin: PathBuf,
+    symbols: PathBuf,
+    folder: PathBuf,
+}
+
+impl Profiler {
+    fn new(plugin: &Path, folder: &Path) -> Profiler {
+        Profiler {
+            plugin: plugin.to_owned(),
+            symbols: folder.join("symbols"),
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// As QEMU takes it.
+    fn argument(&self) -> String {
+        // a comma in a path is said twice
+        let path = |path: &Path| path.display().to_string().replace(',', ",,");
+        let [plugin, out, symbols] = [&self.plugin, &self.folder, &self.symbols].map(|p| path(p));
+        format!("{plugin},out={out},symbols={symbols}")
+    }
+
+    /// Writes down what the functions of the guest's kernel are called now.
+    fn name_functions(&self, host: &Remote) -> Result<(), LabError> {
+        let symbols = host.read("/proc/kallsyms")?;
+        std::fs::write(&self.symbols, symbols)
+            .map_err(|e| LabError::system(format!("write {}", self.symbols.display()), e))
+    }
+
+    /// What was counted in these bursts.
+    fn read(&self, bursts: [usize; 2]) -> Result<[Stacks; 2], LabError> {
+        let [through, past] = bursts.map(|burst| {
+            let path = self.folder.join(format!("section-{burst}.folded"));
+            let text = std::fs::read_to_string(&path)
+                .map_err(|e| LabError::system(format!("read {}", path.display()), e))?;
+            let wrong = |e| {
+                let what = format!("understand {}", path.display());
+                LabError::system(what, std::io::Error::other(e))
+            };
+            text.parse::<Stacks>().map_err(wrong)
+        });
+        Ok([through?, past?])
+    }
+}
+
+/// What each function of the DUT takes for a frame: what it takes on the whole way less what it takes past the DUT.
+fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
+    let per = |stacks: &Stacks| stacks.per(frames.into());
+    let rows = fwdlab_model::stacks::difference(&per(past), &per(through));
+    let mut shares: Vec<FunctionShare> = (rows.into_iter())
+        .filter(|row| row.difference().abs() >= LEAST)
+        .map(|row| FunctionShare {
+            per_frame: row.difference(),
+            function: row.function,
+        })
+        .collect();
+    shares.sort_by(|a, b| b.per_frame.total_cmp(&a.per_frame));
+    shares
+}
+
 /// Boots a machine, makes it what is wanted, and sends bursts until enough is known; with what its console said.
 fn boot(
     wanted: &Wanted<'_>,
@@ -377,9 +491,10 @@ fn boot(
     p: &campaign::Exact,
     control: &super::Control,
     is_stopped: &dyn Fn() -> bool,
-) -> Result<(BootRecord, String), LabError> {
+) -> Result<Booted, LabError> {
     let started_at = timestamp();
     let began = Instant::now();
+    let profile = wanted.plugin.as_ref().map(|plugin| Profiler::new(plugin, &folder));
     let machine = Arc::new(Machine::boot(
         &Boot {
             name: wanted.image.to_owned(),
@@ -388,7 +503,7 @@ fn boot(
             accelerator: Accelerator::Counting,
             cpus: 1,
             memory_mib: MEMORY_MIB,
-            plugin: None,
+            plugin: profile.as_ref().map(Profiler::argument),
             folder,
         },
         is_stopped,
@@ -403,6 +518,9 @@ fn boot(
     // what is done for the first time now is not done while frames are counted
     host.ask("sync", &[])?;
     let bursts = Bursts::open(&host, &bed.networks().forward(), stream)?;
+    if let Some(profile) = &profile {
+        profile.name_functions(&host)?;
+    }
     let limit = Limit {
         time: BURST,
         is_stopped,
@@ -432,6 +550,13 @@ fn boot(
         let why = "frames were lost between generator and receiver, past the DUT";
         validity.reasons.push(why.into());
     }
+    let profiled = match (&profile, middle(&made)) {
+        (Some(profile), Some(middle)) if !is_dead(&made) => Some(profile.read(middle)?),
+        _ => None,
+    };
+    let functions = profiled.as_ref().map_or_else(Vec::new, |[through, past]| {
+        shares(through, past, p.frames)
+    });
     let record = BootRecord {
         boot: number,
         started_at,
@@ -445,7 +570,12 @@ fn boot(
         stream: stream.clone(),
         frames: p.frames,
         bursts: made,
+        functions,
         validity,
     };
-    Ok((record, machine.console()))
+    Ok(Booted {
+        record,
+        console: machine.console(),
+        profile: profiled,
+    })
 }

@@ -37,6 +37,7 @@ use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed, MeanSize};
 use fwdlab_model::loss::{Chain, Stage};
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::stacks::Stacks;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::version::{EVENT_FORMAT, RUN_FORMAT};
@@ -118,8 +119,21 @@ pub struct Measured {
     pub rebuilds: Vec<RebuildRecord>,
     /// Every boot of a virtual machine, in order.
     pub boots: Vec<BootRecord>,
+    /// What was counted by call path in some of them.
+    pub profiles: Vec<BootProfile>,
     /// The result.
     pub summary: Option<Summary>,
+}
+
+/// Instructions by call path, of the bursts of a boot that stand in the middle.
+#[derive(Debug, Clone)]
+pub struct BootProfile {
+    /// Number of the boot.
+    pub boot: u32,
+    /// Through the DUT, generator and receiver included.
+    pub through: Stacks,
+    /// Past it.
+    pub past: Stacks,
 }
 
 /// A run with its journal: everything that happens is kept first and told then.

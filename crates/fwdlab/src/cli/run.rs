@@ -86,6 +86,7 @@ pub(super) fn carry_out(
         trials,
         rebuilds,
         boots,
+        profiles: _,
         summary,
     } = measured;
     let mut summary = summary.context("a run without a summary")?;
