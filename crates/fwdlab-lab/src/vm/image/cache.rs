@@ -27,6 +27,9 @@ pub(crate) type Tell<'a> = &'a mut dyn FnMut(&str);
 /// So many initial file systems are kept, those used last: every new build of this program makes another one.
 const INITRAMFS_KEPT: usize = 8;
 
+/// A disk with less is full: what a program could not write has been in its way.
+const FULL: u64 = 1 << 20;
+
 /// What an entry knows of itself; written last, into the entry's folder.
 const RECORD: &str = "entry.json";
 
@@ -211,9 +214,11 @@ impl Cache {
             if let Some(entry) = self.find(kind, checksum, tell) {
                 return Ok(entry);
             }
-            let new = self.folder.join("tmp/new");
-            let made = self.fill(&new, kind, checksum, title, |new| fill(new, tell));
-            if made.is_err() {
+            // a process that was killed may have left a child that still writes into its folder
+            let new = self.folder.join(format!("tmp/new-{}", std::process::id()));
+            let mut made = self.fill(&new, kind, checksum, title, |new| fill(new, tell));
+            if let Err(error) = made {
+                made = Err(self.told_if_full(error, title));
                 _ = remove_tree(&self.folder.join("tmp"));
             }
             let of_kind = self
@@ -225,6 +230,23 @@ impl Cache {
             }
             made
         })
+    }
+
+    /// Programs have many words for a disk that is full.
+    fn told_if_full(&self, error: ImageError, title: &str) -> ImageError {
+        let is_told = matches!(error, ImageError::System { .. });
+        let text = error.to_string();
+        let is_said = ["No space left", "Disk quota"]
+            .iter()
+            .any(|words| text.contains(words));
+        let left = rustix::fs::statvfs(&self.folder).map_or(u64::MAX, |s| s.f_bavail * s.f_frsize);
+        match !is_told && (is_said || left < FULL) {
+            true => ImageError::system(
+                format!("keep {title} in {}", self.folder.display()),
+                io::ErrorKind::StorageFull,
+            ),
+            false => error,
+        }
     }
 
     fn fill(
@@ -274,8 +296,7 @@ impl Cache {
             Err(TryLockError::Error(e)) => return Err(failed(e)),
         }
         let rubbish = self.folder.join("tmp");
-        remove_tree(&rubbish)
-            .map_err(|e| ImageError::system(format!("clear {}", rubbish.display()), e))?;
+        _ = remove_tree(&rubbish);
         make_folder(&rubbish)?;
         act(tell)
     }

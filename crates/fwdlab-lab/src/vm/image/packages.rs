@@ -77,6 +77,10 @@ impl Apt {
     }
 
     fn run(&self, program: &str, words: &[&str], folder: &Path) -> Result<String, HostError> {
+        let limit = match words.contains(&"download") {
+            true => DOWNLOAD,
+            false => Limit::OURS,
+        };
         let shown = format!("{program} {}", words.join(" "));
         let mut command = program_command(program, folder);
         command.words.extend(IMPATIENT.map(str::to_owned));
@@ -86,7 +90,7 @@ impl Apt {
         }
         command.words.extend(self.options.iter().cloned());
         command.words.extend(words.iter().map(|&word| word.into()));
-        let output = Local.run(&command.called(shown), DOWNLOAD)?;
+        let output = Local.run(&command.called(shown), limit)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
