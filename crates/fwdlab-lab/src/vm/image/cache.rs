@@ -686,7 +686,9 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let old = make("old");
-        (make("a"), make("b"), make("c"));
+        for sum in ["a", "b", "c"] {
+            make(sum);
+        }
         let then = SystemTime::now() - Duration::from_secs(1000);
         let file = File::options().append(true).open(old.path(RECORD)).unwrap();
         file.set_modified(then).unwrap();
