@@ -28,7 +28,8 @@
  * their own from the root, known by the names of their entries; what they interrupted goes on where it was. Before the first
  * section there are no symbols: calls are noted with where they came from, and the nodes are made then.
  *
- * It needs version 1 of the plugin interface (QEMU 4.2 to 8.2; 7.2 is tested), and one virtual CPU.
+ * It needs version 1 of the plugin interface, and one virtual CPU. QEMU 7.2 is tested; QEMU 9 asks for version 2, where what
+ * counts in line is registered in another way.
  */
 #include <inttypes.h>
 #include <stdbool.h>

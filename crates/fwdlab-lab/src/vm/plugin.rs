@@ -1,13 +1,16 @@
 //! Compiles the plugin with which QEMU's emulator counts instructions by call path, and remembers what was compiled.
 //!
 //! What the plugin does, and how a guest tells it where sections begin and end, is in `plugin/stacks.c`, under a licence of its own; what
-//! becomes of its results is `fwdlab_model::stacks`. It runs no emulator. Start with [`build`].
+//! can be said of its results is in `fwdlab_model::stacks`. It runs no emulator. Start with [`build`], then [`argument`] and [`section`].
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fwdlab_model::stacks::Stacks;
 use sha2::{Digest, Sha256};
 
 const SOURCE: &str = include_str!("../../plugin/stacks.c");
@@ -47,6 +50,14 @@ pub(crate) enum PluginError {
         /// What the system answered.
         source: io::Error,
     },
+    /// What the plugin wrote is not what it should be.
+    #[error("the profile {path} cannot be used: {why}")]
+    Profile {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// The plugin as a file that QEMU can load, compiled unless the cache has it from the same source, options and compiler.
@@ -57,6 +68,52 @@ pub(crate) enum PluginError {
 /// There is no compiler, it refuses, or the cache cannot be written.
 pub(crate) fn build(cache: &Path) -> Result<PathBuf, PluginError> {
     build_with(COMPILER, cache)
+}
+
+/// What stands behind `-plugin` so that sections go to the folder `sections`, which exists, and functions get the names of the file
+/// `symbols`: a copy of the guest's `/proc/kallsyms`, written before the guest begins a section.
+pub(crate) fn argument(plugin: &Path, sections: &Path, symbols: &Path) -> OsString {
+    let mut text = Vec::new();
+    for (before, path) in [("", plugin), (",out=", sections), (",symbols=", symbols)] {
+        text.extend(before.bytes());
+        for &byte in path.as_os_str().as_bytes() {
+            text.push(byte);
+            if byte == b',' {
+                // one comma would begin the next option
+                text.push(byte);
+            }
+        }
+    }
+    OsString::from_vec(text)
+}
+
+/// What was counted in a section, the first being 0; none while it has not ended.
+///
+/// # Errors
+/// The files cannot be read, or the paths do not add up to the instructions of the section, which are counted apart.
+pub(crate) fn section(sections: &Path, number: u32) -> Result<Option<Stacks>, PluginError> {
+    let path = sections.join(format!("section-{number}.folded"));
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).map_err(failed(|| format!("read {}", path.display())))
+    };
+    // written last
+    if !path.exists() {
+        return Ok(None);
+    }
+    let (folded, total) = (read(&path)?, read(&path.with_extension("total"))?);
+    let wrong = |why: String| PluginError::Profile {
+        path: path.clone(),
+        why,
+    };
+    let stacks: Stacks = folded.parse().map_err(|e| wrong(format!("{e}")))?;
+    match total.trim().parse::<u64>() {
+        Ok(total) if total == stacks.total() => Ok(Some(stacks)),
+        _ => Err(wrong(format!(
+            "its paths have {} instructions, the section had {}",
+            stacks.total(),
+            total.trim()
+        ))),
+    }
 }
 
 fn build_with(compiler: &str, cache: &Path) -> Result<PathBuf, PluginError> {
@@ -228,7 +285,8 @@ mod tests {
     impl Bare {
         /// None where this machine lacks something; then the test is skipped, and that is printed.
         fn new(test: &str) -> Option<Bare> {
-            let folder = tempfile::tempdir().unwrap();
+            // with a comma, which the emulator's options could take for theirs
+            let folder = tempfile::Builder::new().prefix("a,b").tempdir().unwrap();
             let skip = |why: String| {
                 println!("SKIPPED: {test}: {why}");
                 None
@@ -285,13 +343,9 @@ mod tests {
         fn run(&self, test: &str, symbols: &str) -> Option<String> {
             let clock = "-accel tcg,thread=single -icount shift=0,sleep=off -smp 1 -m 32";
             let nothing = "-display none -nodefaults -no-reboot -device isa-debug-exit,iobase=0xf4";
-            let plugin = format!(
-                "{},out={},symbols={},kernel={}",
-                self.plugin.display(),
-                self.folder.path().display(),
-                self.at(symbols),
-                self.kernel
-            );
+            let symbols = self.folder.path().join(symbols);
+            let mut plugin = argument(&self.plugin, self.folder.path(), &symbols);
+            plugin.push(format!(",kernel={}", self.kernel));
             let emulator = Command::new("timeout")
                 .args("60 qemu-system-x86_64".split(' '))
                 .args(clock.split(' ').chain(nothing.split(' ')))
@@ -300,7 +354,8 @@ mod tests {
                     format!("file:{}", self.at("difference")),
                 ])
                 .args(["-kernel".to_owned(), self.at("bare.elf")])
-                .args(["-plugin", &plugin])
+                .arg("-plugin")
+                .arg(plugin)
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&emulator.stderr).into_owned();
@@ -349,6 +404,8 @@ task;leaf 2
 ";
         assert_eq!(bare.read("section-0.folded"), folded);
         assert_eq!(bare.read("section-0.total"), "79\n");
+        let stacks = section(bare.folder.path(), 0).unwrap().expect("it ended");
+        assert_eq!((stacks.total(), stacks.to_string().as_str()), (79, folded));
         // the time-stamp counter has ours and four beside the section: it counts the same, the fault and the repetitions included
         let difference = std::fs::read(bare.at("difference")).unwrap();
         assert_eq!(difference, (79u32 + 4).to_le_bytes());
@@ -369,10 +426,36 @@ task;leaf 2
         assert!(said.contains("cannot read symbols from"), "{said}");
         // the fault counts: nobody knows the name of its entry
         assert_eq!(bare.read("section-0.total"), "80\n");
-        let folded = bare.read("section-0.folded");
-        let counts = folded.lines().map(|line| line.rsplit_once(' ').unwrap().1);
-        let sum: u32 = counts.map(|count| count.parse::<u32>().unwrap()).sum();
-        assert_eq!(sum, 80);
-        assert!(folded.contains("[unknown]"), "{folded}");
+        let stacks = section(bare.folder.path(), 0).unwrap().expect("it ended");
+        assert_eq!(stacks.total(), 80);
+        assert!(
+            stacks.paths().all(|(path, _)| path.contains("[unknown]")),
+            "{stacks}"
+        );
+        assert!(
+            section(bare.folder.path(), 2).unwrap().is_none(),
+            "there are two"
+        );
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        assert!(section(folder.path(), 3).unwrap().is_none());
+        write("section-3.folded", "a;b 1\na 2\n");
+        assert!(section(folder.path(), 3).is_err(), "there is no total");
+        write("section-3.total", "4\n");
+        let error = section(folder.path(), 3).unwrap_err().to_string();
+        assert!(
+            error.contains("have 3 instructions, the section had 4"),
+            "{error}"
+        );
+        write("section-3.total", "3\n");
+        assert_eq!(
+            section(folder.path(), 3).unwrap().map(|s| s.total()),
+            Some(3)
+        );
     }
 }
