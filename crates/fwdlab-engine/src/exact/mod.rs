@@ -35,7 +35,7 @@ pub struct Burst {
     pub sent: u64,
     /// Frames that came back.
     pub received: u64,
-    /// What the processor counted from the call that sends them until the last one was there.
+    /// What the processor executed from the call that sends them until the last one was there.
     pub instructions: u64,
 }
 
@@ -83,6 +83,7 @@ impl Exact {
         let before = receiver.counts()?.received;
         self.sender.prepare_burst(path, count)?;
         let (mut received, mut end, mut waited) = (0, 0, 0);
+        let idle = idle_ns()?;
         sys::mark_begin();
         let begin = sys::counter();
         let sent = self.sender.burst(count);
@@ -99,16 +100,39 @@ impl Exact {
             std::thread::yield_now();
         }
         sys::mark_end();
+        let idle = idle_ns()? - idle;
         let sent = sent.and_then(|()| Ok(self.sender.counts()?.sent[path]))?;
         Ok(Burst {
             sent,
             received,
-            instructions: end.saturating_sub(begin),
+            // a tick of the counter is a nanosecond of the machine's clock
+            instructions: end.saturating_sub(begin).saturating_sub(idle),
         })
     }
 
     /// Frames that the kernel hands to the port at once.
     pub const BATCH: u32 = 32;
+}
+
+/// How long the machine has had nothing to do so far. Its clock runs on then, without instructions: the kernel waits for some 20 ms when it
+/// sets a test run up and ends it.
+fn idle_ns() -> Result<u64, EngineError> {
+    const FILE: &str = "/proc/timer_list";
+    let text = std::fs::read_to_string(FILE)
+        .map_err(|e| EngineError::system(format!("read {FILE}, which says how long the CPU was idle"), e))?;
+    let mut all = text.lines().filter_map(idle_of).peekable();
+    match all.peek() {
+        Some(_) => Ok(all.sum()),
+        None => Err(EngineError::Frames(format!(
+            "{FILE} does not say how long the CPU was idle: instructions are counted on kernels with CONFIG_NO_HZ_IDLE or _FULL"
+        ))),
+    }
+}
+
+/// `  .idle_sleeptime : 17353410419004 nsecs`.
+fn idle_of(line: &str) -> Option<u64> {
+    let rest = line.trim().strip_prefix(".idle_sleeptime")?;
+    rest.split_whitespace().find_map(|word| word.parse().ok())
 }
 
 /// What the counter advances by for one instruction: 1 where it counts instructions. Anywhere else it is a number without a meaning.
@@ -117,4 +141,15 @@ pub fn per_instruction() -> f64 {
     let begin = sys::counter();
     sys::loops(TIMES);
     (sys::counter() - begin) as f64 / (2.0 * f64::from(TIMES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_found_in_what_the_kernel_says() {
+        assert_eq!(idle_of("  .idle_sleeptime : 17353410419004 nsecs"), Some(17_353_410_419_004));
+        assert_eq!(idle_of("  .idle_sleeps    : 5304217"), None);
+    }
 }

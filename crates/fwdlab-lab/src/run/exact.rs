@@ -4,6 +4,7 @@
 //! control. Start with [`Running::by_instructions`].
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -54,6 +55,10 @@ pub(crate) const PAST: &str = "past.folded";
 
 /// Functions that take fewer instructions per frame are not named one by one.
 const LEAST: f64 = 0.05;
+
+/// Seconds of the guest's clock, which runs fast while it has nothing to do: multicast groups are reported, routes of IPv6 looked through,
+/// memory is given back. In the first seconds that was up to 7 instructions per frame of some bursts.
+const SETTLING: &str = "15";
 
 /// Who executes a burst for longer than this hangs.
 const BURST: Duration = Duration::from_secs(600);
@@ -438,11 +443,8 @@ impl Profiler {
     }
 
     /// As QEMU takes it.
-    fn argument(&self) -> String {
-        // a comma in a path is said twice
-        let path = |path: &Path| path.display().to_string().replace(',', ",,");
-        let [plugin, out, symbols] = [&self.plugin, &self.folder, &self.symbols].map(|p| path(p));
-        format!("{plugin},out={out},symbols={symbols}")
+    fn argument(&self) -> OsString {
+        plugin::argument(&self.plugin, &self.folder, &self.symbols)
     }
 
     /// Writes down what the functions of the guest's kernel are called now.
@@ -455,14 +457,12 @@ impl Profiler {
     /// What was counted in these bursts.
     fn read(&self, bursts: [usize; 2]) -> Result<[Stacks; 2], LabError> {
         let [through, past] = bursts.map(|burst| {
-            let path = self.folder.join(format!("section-{burst}.folded"));
-            let text = std::fs::read_to_string(&path)
-                .map_err(|e| LabError::system(format!("read {}", path.display()), e))?;
-            let wrong = |e| {
-                let what = format!("understand {}", path.display());
-                LabError::system(what, std::io::Error::other(e))
-            };
-            text.parse::<Stacks>().map_err(wrong)
+            let read = plugin::section(&self.folder, burst as u32);
+            let read = read.map_err(|e| LabError::Preflight(e.to_string()))?;
+            read.ok_or_else(|| {
+                let what = format!("read what the emulator counted in burst {burst}");
+                LabError::system(what, std::io::ErrorKind::NotFound)
+            })
         });
         Ok([through?, past?])
     }
@@ -515,9 +515,8 @@ fn boot(
     }
     let stream = &wanted.case.stream;
     let host = machine.host();
-    // what is done for the first time now is not done while frames are counted
-    host.ask("sync", &[])?;
     let bursts = Bursts::open(&host, &bed.networks().forward(), stream)?;
+    host.ask("sleep", &[SETTLING])?;
     if let Some(profile) = &profile {
         profile.name_functions(&host)?;
     }

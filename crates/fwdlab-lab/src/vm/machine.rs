@@ -3,6 +3,7 @@
 //! The emulator works everywhere and counts instructions when asked to ([`Accelerator::Counting`]). A machine that does not come up, or
 //! ends before it should, is told with the last lines of its console. Start with [`Machine::boot`].
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -91,7 +92,7 @@ pub struct Boot {
     /// Memory, in MiB.
     pub memory_mib: u32,
     /// A plugin of the emulator with its arguments: `PATH,out=DIR`.
-    pub plugin: Option<String>,
+    pub plugin: Option<OsString>,
     /// Where files of the machine are kept while it runs, its console after that, too: `console.log`.
     pub folder: PathBuf,
 }
@@ -357,8 +358,9 @@ fn command(boot: &Boot) -> Command {
         .arg(&boot.initramfs)
         .args([
             "-append",
+            // pages of frames that are zeroed by a string instruction would be 512 of the instructions of each;
             // what the kernel does not know becomes the environment of its first process
-            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root \
+            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr init_on_alloc=0 PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root \
              rdinit=/usr/bin/fwdlab -- agent",
         ])
         .args(["-serial", &format!("file:{}", path("console.log"))])
@@ -375,7 +377,7 @@ fn command(boot: &Boot) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     if let Some(plugin) = &boot.plugin {
-        command.args(["-plugin", plugin]);
+        command.arg("-plugin").arg(plugin);
     }
     die_with_parent(&mut command);
     command
