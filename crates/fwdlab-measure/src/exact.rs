@@ -131,12 +131,15 @@ fn outermost(n: usize) -> usize {
 /// the parts belong together, other than medians of parts.
 pub fn middle(bursts: &[BurstRecord]) -> Option<[usize; 2]> {
     let of = |way| {
-        let own: Vec<usize> = (0..bursts.len()).filter(|&at| bursts[at].way == way).collect();
+        let own: Vec<usize> = (0..bursts.len())
+            .filter(|&at| bursts[at].way == way)
+            .collect();
         let values = per_frame(bursts, way);
         let first = warm_up(&values).min(values.len().saturating_sub(1));
         let mut sorted: Vec<usize> = (first..values.len()).collect();
         sorted.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
-        own.get(*sorted.get(sorted.len().saturating_sub(1) / 2)?).copied()
+        own.get(*sorted.get(sorted.len().saturating_sub(1) / 2)?)
+            .copied()
     };
     Some([of(Way::Through)?, of(Way::Past)?])
 }

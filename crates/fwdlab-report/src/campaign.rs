@@ -400,7 +400,11 @@ pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
     let mut text = markdown::table(&differences(all).unwrap_or_else(|| cases(all)));
     text.push('\n');
     for (title, functions) in crate::exact::functions(all) {
-        text += &format!("{}\n\n{}\n", markdown::escaped(&title), functions.markdown());
+        text += &format!(
+            "{}\n\n{}\n",
+            markdown::escaped(&title),
+            functions.markdown()
+        );
     }
     for (name, sentence) in sentences(info, summary) {
         text += &format!("- {name}: {}\n", markdown::escaped(&sentence));

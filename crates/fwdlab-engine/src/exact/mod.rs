@@ -118,8 +118,12 @@ impl Exact {
 /// sets a test run up and ends it.
 fn idle_ns() -> Result<u64, EngineError> {
     const FILE: &str = "/proc/timer_list";
-    let text = std::fs::read_to_string(FILE)
-        .map_err(|e| EngineError::system(format!("read {FILE}, which says how long the CPU was idle"), e))?;
+    let text = std::fs::read_to_string(FILE).map_err(|e| {
+        EngineError::system(
+            format!("read {FILE}, which says how long the CPU was idle"),
+            e,
+        )
+    })?;
     let mut all = text.lines().filter_map(idle_of).peekable();
     match all.peek() {
         Some(_) => Ok(all.sum()),
@@ -149,7 +153,10 @@ mod tests {
 
     #[test]
     fn idle_time_is_found_in_what_the_kernel_says() {
-        assert_eq!(idle_of("  .idle_sleeptime : 17353410419004 nsecs"), Some(17_353_410_419_004));
+        assert_eq!(
+            idle_of("  .idle_sleeptime : 17353410419004 nsecs"),
+            Some(17_353_410_419_004)
+        );
         assert_eq!(idle_of("  .idle_sleeps    : 5304217"), None);
     }
 }

@@ -494,7 +494,10 @@ fn boot(
 ) -> Result<Booted, LabError> {
     let started_at = timestamp();
     let began = Instant::now();
-    let profile = wanted.plugin.as_ref().map(|plugin| Profiler::new(plugin, &folder));
+    let profile = wanted
+        .plugin
+        .as_ref()
+        .map(|plugin| Profiler::new(plugin, &folder));
     let machine = Arc::new(Machine::boot(
         &Boot {
             name: wanted.image.to_owned(),
@@ -553,9 +556,9 @@ fn boot(
         (Some(profile), Some(middle)) if !is_dead(&made) => Some(profile.read(middle)?),
         _ => None,
     };
-    let functions = profiled.as_ref().map_or_else(Vec::new, |[through, past]| {
-        shares(through, past, p.frames)
-    });
+    let functions = profiled
+        .as_ref()
+        .map_or_else(Vec::new, |[through, past]| shares(through, past, p.frames));
     let record = BootRecord {
         boot: number,
         started_at,
