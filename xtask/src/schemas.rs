@@ -9,6 +9,7 @@ use anyhow::Context;
 use fwdlab_model::campaign::Campaign;
 use fwdlab_model::event::{Event, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::latency::LatencySummary;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
@@ -29,6 +30,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
         ("summary", text::<Summary>()?),
         ("trial", text::<TrialRecord>()?),
         ("rebuild", text::<RebuildRecord>()?),
+        ("boot", text::<BootRecord>()?),
         ("imported", text::<ImportedRecord>()?),
         ("event", text::<Event>()?),
         ("latency", text::<LatencySummary>()?),

@@ -268,6 +268,12 @@ pub(crate) fn functions(all: &[TestCase]) -> Vec<(String, Differences)> {
     tables
 }
 
+/// The name of the test case that another one is held against.
+pub(crate) fn reference(case: &TestCase) -> Option<&str> {
+    let difference = of_case(case)?.difference.as_ref()?;
+    (difference.reference != case.test_case).then_some(&difference.reference)
+}
+
 /// Half of what lies between the ends.
 fn half([low, high]: [f64; 2]) -> f64 {
     (high - low) / 2.0

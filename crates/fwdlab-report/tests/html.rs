@@ -12,6 +12,7 @@ fn page(run: &Run) -> String {
         &run.summary,
         &run.trials,
         &run.rebuilds,
+        &[],
         ShownFacts::Brief,
     )
 }
@@ -184,8 +185,14 @@ fn the_kernels_command_line_is_told_only_when_asked_for() {
     let line = run.info.facts.kernel_command_line.as_deref();
     let line = line.expect("the test data has one");
     for (shown, is_told) in [(ShownFacts::Brief, false), (ShownFacts::Full, true)] {
-        let page =
-            fwdlab_report::html::page(&run.info, &run.summary, &run.trials, &run.rebuilds, shown);
+        let page = fwdlab_report::html::page(
+            &run.info,
+            &run.summary,
+            &run.trials,
+            &run.rebuilds,
+            &[],
+            shown,
+        );
         assert_eq!(page.contains(line), is_told, "{shown:?}");
     }
 }

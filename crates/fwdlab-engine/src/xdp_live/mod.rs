@@ -252,7 +252,7 @@ impl XdpLive {
 
     /// Makes everything ready for a burst of so many frames, flat out ([`XdpLive::burst`]); counts start at zero.
     pub(crate) fn prepare_burst(&mut self, path: usize, frames: u32) -> Result<(), EngineError> {
-        if self.armed.is_none() || frames % Exact::BATCH != 0 {
+        if self.armed.is_none() || !frames.is_multiple_of(Exact::BATCH) {
             let why = format!("a burst of {frames} frames, or no frames");
             return Err(EngineError::Frames(why));
         }

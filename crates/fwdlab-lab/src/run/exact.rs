@@ -50,7 +50,7 @@ const MOST_SIDE_BY_SIDE: usize = 4;
 const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
 
 /// Names of files with what was counted by call path, through the DUT and past it.
-pub(crate) const THROUGH: &str = "through.folded";
+pub const THROUGH: &str = "through.folded";
 pub(crate) const PAST: &str = "past.folded";
 
 /// Functions that take fewer instructions per frame are not named one by one.

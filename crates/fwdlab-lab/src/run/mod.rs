@@ -8,7 +8,7 @@
 pub mod campaign;
 mod course;
 mod device;
-mod exact;
+pub mod exact;
 mod largest;
 pub mod manage;
 mod modify;

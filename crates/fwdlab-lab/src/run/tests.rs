@@ -483,7 +483,7 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
         order: Order::Interleaved,
         seed: None,
         bed: Bed::default(),
-        dut: campaign::Dut::default(),
+        dut: fwdlab_model::campaign::Dut::default(),
         configurations: BTreeMap::new(),
         cases: vec![Case {
             configuration: match is_comparison {

@@ -2,19 +2,21 @@
 //!
 //! It measures nothing and knows no file. What cannot be derived is said, with the reason. Start with [`derive()`].
 
-use fwdlab_measure::campaign::{divide, summarise};
+use fwdlab_measure::campaign::{divide, failure_of, summarise};
+use fwdlab_measure::exact;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
 use fwdlab_measure::paired::{self, Rebuild, of_rebuild, outcome};
 use fwdlab_measure::procedure::Session;
-use fwdlab_model::campaign::Procedure;
+use fwdlab_model::campaign::{PLAIN, Procedure};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
+use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
 use fwdlab_model::outcome::{Found, Paired};
 use fwdlab_model::procedure::Question;
 use fwdlab_model::result::{RunState, Summary, TrialRecord};
-use fwdlab_model::test_case::TestCase;
+use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_store::StoredRun;
 use fwdlab_store::import::netbenches::{FORMAT, cases};
 use serde::Serialize;
@@ -59,6 +61,7 @@ pub fn derive(run: &StoredRun) -> Again {
         ),
         maxfwd::ID => of_trials(run, summary, &mut again),
         paired::ID => of_rebuilds(run, summary, &mut again),
+        exact::ID => of_boots(run, summary, &mut again),
         _ if is_campaign => of_campaign(run, summary, &mut again),
         _ => of_procedure(run, summary, &mut again),
     }
@@ -118,6 +121,36 @@ fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
     again
         .not_derived
         .push("the probe's threshold: not all of its readings are kept".into());
+}
+
+/// Every iteration is one boot, and the control has boots of its own.
+fn of_boots(run: &StoredRun, summary: &Summary, again: &mut Again) {
+    let iteration = |boot: &BootRecord| {
+        let outcomes = vec![exact::outcome(&boot.stream, boot)];
+        Iteration {
+            iteration: boot.iteration,
+            failure: failure_of(&outcomes),
+            outcomes,
+            trials: vec![boot.boot],
+        }
+    };
+    let boots = |control: bool| run.boots.iter().filter(move |boot| boot.control == control);
+    let derived = summary.test_cases.iter().map(|kept| {
+        let own = boots(false).filter(|boot| boot.test_case == kept.test_case);
+        let mut iterations: Vec<Iteration> = own.map(iteration).collect();
+        // what did not come to a boot stands nowhere else
+        let is_made = |n: u32| iterations.iter().any(|made| made.iteration == n);
+        let failed = kept.iterations.iter().filter(|one| !is_made(one.iteration));
+        let failed: Vec<Iteration> = failed.cloned().collect();
+        iterations.extend(failed);
+        iterations.sort_by_key(|one| one.iteration);
+        summarise(kept.test_case.clone(), &kept.case, iterations)
+    });
+    let mut derived: Vec<TestCase> = derived.collect();
+    let control: Vec<Iteration> = boots(true).map(iteration).collect();
+    let reference = run.info.parameters.get("reference").and_then(Value::as_str);
+    exact::compare(&mut derived, reference.unwrap_or(PLAIN), &control);
+    compare_cases(run, &summary.test_cases, derived, again);
 }
 
 /// Every iteration is one rebuild, which says what it compared.

@@ -1,4 +1,4 @@
-//! One run as one HTML file: no script, no network, printable, for a colleague.
+//! One run as one HTML file: no network, and no script but that of flame graphs, printable, for a colleague.
 //!
 //! It arranges the sentences of `words`, the tables of `content` and the drawings of `charts`; every chart has its table
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
@@ -10,13 +10,18 @@ mod imported;
 mod markup;
 mod svg;
 
+use std::fmt::Write as _;
+
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::stacks::Profile;
 
 use crate::campaign;
 use crate::content;
+use crate::exact;
+use crate::flame;
 use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
 use crate::number::{bytes, elapsed, seconds, time};
@@ -48,6 +53,7 @@ pub fn page(
     summary: &Summary,
     trials: &[TrialRecord],
     rebuilds: &[RebuildRecord],
+    profiles: &[CaseProfile],
     shown: ShownFacts,
 ) -> String {
     document(&format!("fwdlab {}", info.id), |m| {
@@ -56,12 +62,87 @@ pub fn page(
         }
         head(m, info, summary, trials, rebuilds);
         results(m, summary);
+        instructions(m, summary, profiles);
         lost_frames(m, summary, rebuilds);
         noise(m, summary, trials);
         what_was_measured(m, info, summary, shown);
         every_trial(m, summary, trials, rebuilds);
         glossary_list(m);
     })
+}
+
+/// What a frame takes in instructions by call path, in a test case.
+#[derive(Debug, Clone)]
+pub struct CaseProfile {
+    /// Its name.
+    pub test_case: String,
+    /// Through the DUT, generator and receiver included.
+    pub through: Profile,
+}
+
+/// Where the instructions of a frame go: by function, and as flame graphs.
+fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
+    let all = &summary.test_cases;
+    for (title, functions) in exact::functions(all) {
+        section(m, &format!("Instructions by function: {title}"), |m| {
+            m.within("figure", &[], |m| table(m, functions.table()));
+        });
+    }
+    let find = |name: &str| profiles.iter().find(|profile| profile.test_case == name);
+    for case in all {
+        let Some(own) = find(&case.test_case) else {
+            continue;
+        };
+        let name = campaign::label(case, all);
+        let before = exact::reference(case).and_then(find);
+        let drawn = match before {
+            Some(before) => flame::difference(&name, &before.through, &own.through),
+            None => flame::graph(&name, &own.through),
+        };
+        section(m, &format!("Flame graph: {name}"), |m| match drawn {
+            Ok(svg) => framed(m, &name, &svg),
+            Err(why) => m.leaf("p", &[], &note(&why.to_string())),
+        });
+    }
+}
+
+/// A graph with scripts of its own, apart from the page.
+fn framed(m: &mut Markup, title: &str, svg: &str) {
+    let height = svg
+        .split_once(" height=\"")
+        .and_then(|(_, rest)| rest.split_once('"'))
+        .and_then(|(height, _)| height.parse::<u32>().ok())
+        .unwrap_or(600);
+    let source = format!("data:image/svg+xml,{}", percent_encoded(svg));
+    let height = (height + 8).to_string();
+    m.within(
+        "iframe",
+        &[
+            ("title", title),
+            ("width", "100%"),
+            ("height", &height),
+            ("class", "flame"),
+            ("src", &source),
+        ],
+        |_| {},
+    );
+}
+
+/// As it stands in an address (RFC 3986).
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            b' ' | b'(' | b')' | b'=' | b':' | b';' | b',' | b'/' => encoded.push(char::from(byte)),
+            _ => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
 }
 
 /// A page that needs nothing else.

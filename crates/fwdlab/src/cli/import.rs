@@ -99,7 +99,7 @@ impl Netbenches {
         let begun = Instant::now();
         let mut counter = Counter::new(global.verbosity());
         let render = |info: &_, summary: &_| {
-            fwdlab_report::html::page(info, summary, &[], &[], ShownFacts::Brief)
+            fwdlab_report::html::page(info, summary, &[], &[], &[], ShownFacts::Brief)
         };
         let imported = netbenches::import(&options, stop, &render, &mut |p| show(&mut counter, p))
             .with_context(|| format!("import {}", self.dir.display()))?;

@@ -14,7 +14,8 @@ use fwdlab_model::event::{Event, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
-use fwdlab_report::html::ShownFacts;
+use fwdlab_model::stacks::Stacks;
+use fwdlab_report::html::{CaseProfile, ShownFacts};
 
 use super::Global;
 use crate::exit_code::Code;
@@ -86,7 +87,7 @@ pub(super) fn carry_out(
         trials,
         rebuilds,
         boots,
-        profiles: _,
+        profiles,
         summary,
     } = measured;
     let mut summary = summary.context("a run without a summary")?;
@@ -97,8 +98,20 @@ pub(super) fn carry_out(
         RunState::Finished
     };
     let directory = run.path().to_owned();
+    let profiles = profiles.iter().filter_map(|made| {
+        let boot = boots.iter().find(|boot| boot.boot == made.boot)?;
+        Some(case_profile(boot, &made.through))
+    });
+    let profiles: Vec<CaseProfile> = profiles.collect();
     let info = run.finish(&summary, state, |info| {
-        fwdlab_report::html::page(info, &summary, &trials, &rebuilds, ShownFacts::Brief)
+        fwdlab_report::html::page(
+            info,
+            &summary,
+            &trials,
+            &rebuilds,
+            &profiles,
+            ShownFacts::Brief,
+        )
     })?;
 
     if global.json {
@@ -130,6 +143,14 @@ pub(super) fn carry_out(
         15 => Code::Terminated,
         _ => Code::Interrupted,
     })
+}
+
+/// What a frame of a boot takes by call path.
+pub(super) fn case_profile(boot: &BootRecord, through: &Stacks) -> CaseProfile {
+    CaseProfile {
+        test_case: boot.test_case.clone(),
+        through: through.per(boot.frames.into()),
+    }
 }
 
 /// Ctrl-C and its relatives ask the run to stop; it undoes everything and keeps what it measured.

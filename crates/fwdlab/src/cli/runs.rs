@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use fwdlab_report::html::ShownFacts;
+use fwdlab_lab::run::exact::THROUGH;
+use fwdlab_model::instructions::BootRecord;
+use fwdlab_report::html::{CaseProfile, ShownFacts};
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
 use fwdlab_store::RunEntry;
@@ -16,7 +18,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::Global;
-use super::run::{Document, kept_in};
+use super::run::{Document, case_profile, kept_in};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -364,6 +366,7 @@ fn show(
             summary,
             &run.trials,
             &run.rebuilds,
+            &profiles(&run),
             match facts {
                 Facts::Brief => ShownFacts::Brief,
                 Facts::Full => ShownFacts::Full,
@@ -372,6 +375,16 @@ fn show(
         Format::Json => {}
     }
     Ok(Code::Done)
+}
+
+/// What was counted by call path, of boots of which that was kept.
+fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
+    let of = |boot: &BootRecord| {
+        let path = run.raw_path(&boot.test_case, boot.boot, THROUGH);
+        let text = std::fs::read_to_string(path).ok()?;
+        Some(case_profile(boot, &text.parse().ok()?))
+    };
+    run.boots.iter().filter_map(of).collect()
 }
 
 fn remove(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {

@@ -22,6 +22,8 @@ enum Kind {
     Trial,
     /// A line of trials.jsonl of a comparison
     Rebuild,
+    /// A line of trials.jsonl of boots of virtual machines
+    Boot,
     /// A line of trials.jsonl of an imported run
     Imported,
     /// A line of events.jsonl and of --json-stream
@@ -42,6 +44,7 @@ impl Schema {
             Kind::Summary => schemars::schema_for!(fwdlab_model::result::Summary),
             Kind::Trial => schemars::schema_for!(fwdlab_model::result::TrialRecord),
             Kind::Rebuild => schemars::schema_for!(fwdlab_model::event::RebuildRecord),
+            Kind::Boot => schemars::schema_for!(fwdlab_model::instructions::BootRecord),
             Kind::Imported => schemars::schema_for!(fwdlab_model::import::ImportedRecord),
             Kind::Event => schemars::schema_for!(fwdlab_model::event::Event),
             Kind::Latency => schemars::schema_for!(fwdlab_model::latency::LatencySummary),
