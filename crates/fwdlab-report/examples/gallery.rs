@@ -18,6 +18,7 @@ fn main() -> std::io::Result<()> {
             &run.summary,
             &run.trials,
             &run.rebuilds,
+            &[],
             ShownFacts::Brief,
         );
         let path = std::path::Path::new(&folder).join(run.name);

@@ -481,6 +481,10 @@ impl Plan {
         if self.host.unconfined {
             values.insert("set_unconfined".into(), true.into());
         }
+        if let Procedure::Exact(p) = &campaign.procedure {
+            values.insert("reference".into(), p.reference.clone().into());
+            values.insert("frames".into(), p.frames.into());
+        }
         if let Some(line) = self.line() {
             values.insert("link_bps".into(), line.speed.bps().into());
         }

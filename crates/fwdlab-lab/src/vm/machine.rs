@@ -404,10 +404,12 @@ impl Console {
         let console = console(&self.folder);
         let mut lines: Vec<&str> = console.lines().chain(qemu.lines()).collect();
         lines.retain(|line| !line.trim().is_empty());
+        let panic = lines.iter().find(|line| line.contains("Kernel panic"));
+        let panic = panic.map_or(String::new(), |line| format!("; {}", line.trim()));
         let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
         match last.is_empty() {
             true => "; its console said nothing".into(),
-            false => format!("; its console said last:\n  {}", last.join("\n  ")),
+            false => format!("{panic}; its console said last:\n  {}", last.join("\n  ")),
         }
     }
 }

@@ -373,6 +373,12 @@ impl Quick {
 }
 
 fn next_steps(summary: &Summary) -> String {
+    if summary.procedure == "exact" {
+        return "\nNext   fwdlab runs show @1 --format html > exact.html    flame graphs\n       \
+             fwdlab quick --vm IMAGE --vm OTHER     the same DUT on two kernels\n       \
+             fwdlab quick --vs ...        what does it cost in time?"
+            .into();
+    }
     if summary.procedure != "paired" {
         "\nNext   fwdlab quick --vs 'nft add table ip t; nft add chain ip t f \"{ type filter hook forward priority 0; }\"; \
          nft add rule ip t f ip saddr 10.0.0.1 drop'\n         does a firewall rule cost anything?\n       \

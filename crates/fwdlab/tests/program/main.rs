@@ -17,6 +17,7 @@ mod configuration;
 mod conservation;
 mod doctor;
 mod engines;
+mod exact;
 mod faults;
 mod formats;
 mod import;

@@ -1,0 +1,196 @@
+//! Instructions per frame in a virtual machine: what a rule costs, against what its functions take; and guests that fail.
+//!
+//! Needs QEMU and a kernel from the archive, and no privileges. The kernel is kept between test runs, beside what is built. Start with
+//! [`a_rule_costs_what_its_functions_take`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Ended, Lab, ended, skipped};
+
+/// The kernel that Debian's cloud images have now.
+const IMAGE: &str = "debian:linux-image-cloud-amd64";
+
+const RULE: &str = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
+    nft add rule ip t f ip saddr 10.0.0.1 drop";
+
+/// `quick --vm` with these arguments; `None`, said, where this machine has not what it needs.
+fn command(test: &str, lab: &Lab, arguments: &[&str]) -> Option<Command> {
+    let emulator = Command::new("qemu-system-x86_64").arg("--version").output();
+    if emulator.is_err() {
+        skipped(test, "no qemu-system-x86_64");
+        return None;
+    }
+    let mut command = lab.program(&[&["quick", "--vm", IMAGE], arguments].concat());
+    // the folder in which tests of `lab` keep theirs, too
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    command.env("FWDLAB_CACHE", built.join("images"));
+    Some(command)
+}
+
+/// Was it the archive that did not answer?
+fn is_unreachable(test: &str, ended: &Ended) -> bool {
+    let words = ["cannot get", "there is no image"];
+    let is = ended.code == 3 && words.iter().any(|words| ended.err.contains(words));
+    if is {
+        skipped(test, ended.err.trim());
+    }
+    is
+}
+
+/// Instructions per frame by function.
+fn functions(case: &Value) -> BTreeMap<String, f64> {
+    let found = &case["outcomes"][0]["found"]["functions"];
+    let all = found.as_array().into_iter().flatten();
+    all.map(|f| {
+        let name = f["function"].as_str().unwrap().to_owned();
+        (name, f["per_frame"].as_f64().unwrap())
+    })
+    .collect()
+}
+
+/// Two ways of counting that know nothing of each other: the guest's own counter, and a plugin of the emulator that sees every
+/// instruction. What a rule costs is the same by both, and nothing costs nothing.
+#[test]
+fn a_rule_costs_what_its_functions_take() {
+    let test = "a_rule_costs_what_its_functions_take";
+    let lab = Lab::new();
+    let Some(command) = command(test, &lab, &["--vs", RULE, "--json"]) else {
+        return;
+    };
+    let ended = ended(command);
+    if is_unreachable(test, &ended) {
+        return;
+    }
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let [plain, rule] = [0, 1].map(|at| &document["test_cases"][at]);
+    let difference = |case: &Value| case["outcomes"][0]["found"]["difference"].clone();
+    let number = |value: &Value| value.as_f64().unwrap();
+
+    let control = difference(plain);
+    assert!(number(&control["percent"]).abs() < 0.1, "{control}");
+    let cost = difference(rule);
+    assert_eq!(cost["proven"], true, "{cost}");
+    let cost = number(&cost["instructions_per_frame"]);
+
+    let [before, after] = [functions(plain), functions(rule)];
+    if before.is_empty() {
+        assert!(ended.err.contains("no profiles"), "{}", ended.err);
+        return skipped(test, "no C compiler for the plugin of the emulator");
+    }
+    let by_function: f64 = after.values().sum::<f64>() - before.values().sum::<f64>();
+    assert!((cost - by_function).abs() <= 3.0, "{cost} and {by_function}");
+    let chain = "nft_do_chain [nf_tables]";
+    assert!(after[chain] > 50.0, "{after:?}");
+    assert!(!before.contains_key(chain), "{before:?}");
+    // the profile of the whole way is that of the burst which it was made of
+    for boot in document["boots"].as_array().unwrap() {
+        assert!((number(&boot["ticks_per_instruction"]) - 1.0).abs() < 0.01);
+        assert_eq!(boot["validity"]["reasons"].as_array().unwrap().len(), 0);
+    }
+
+    let verified = lab.run(&["runs", "verify", "@1"]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+    let listed = lab.run(&["runs", "ls"]);
+    assert!(listed.out.contains("instructions"), "{}", listed.out);
+    let page = lab.run(&["runs", "show", "@1", "--format", "html"]).out;
+    assert!(page.contains("Flame graph") && page.contains("data:image/svg"));
+}
+
+/// The last words of its console say why.
+#[test]
+fn a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing() {
+    let test = "a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing";
+    let lab = Lab::new();
+    let Some(command) = command(test, &lab, &["--set", "echo c > /proc/sysrq-trigger"]) else {
+        return;
+    };
+    let ended = ended(command);
+    if is_unreachable(test, &ended) {
+        return;
+    }
+    assert_eq!(ended.code, 4, "{ended:?}");
+    for words in ["the machine ended", "sysrq", "Kernel panic"] {
+        assert!(ended.err.contains(words), "{words}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_program_that_is_killed_takes_its_machines_with_it() {
+    let test = "a_program_that_is_killed_takes_its_machines_with_it";
+    let lab = Lab::new();
+    let Some(mut command) = command(test, &lab, &[]) else {
+        return;
+    };
+    let mut program = command.spawn().unwrap();
+    let children = |of: u32| -> Vec<String> {
+        let path = format!("/proc/{of}/task");
+        let threads = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let of_thread = |thread: std::fs::DirEntry| {
+            std::fs::read_to_string(thread.path().join("children")).unwrap_or_default()
+        };
+        let all: String = threads.map(of_thread).collect();
+        all.split_whitespace().map(str::to_owned).collect()
+    };
+    let is_machine = |pid: &String| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.contains("qemu"))
+    };
+    let began = Instant::now();
+    let machine = loop {
+        if let Some(pid) = children(program.id()).into_iter().find(&is_machine) {
+            break Some(pid);
+        }
+        if program.try_wait().unwrap().is_some() || began.elapsed() > Duration::from_secs(60) {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let Some(machine) = machine else {
+        return skipped(test, "no machine was started: the archive does not answer");
+    };
+    let began = Instant::now();
+    let lives = || {
+        let status = std::fs::read_to_string(format!("/proc/{machine}/stat")).unwrap_or_default();
+        // what nobody has waited for yet is dead all the same
+        !status.is_empty() && !status.contains(") Z ")
+    };
+    while lives() {
+        assert!(began.elapsed() < Duration::from_secs(10), "it lives on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn wrong_use_is_told() {
+    let lab = Lab::new();
+    for (arguments, code, words) in [
+        (&["--vm", "/no/such/kernel"][..], 3, "no such file"),
+        (&["--vm", "/etc/hostname"], 3, "cannot be used as an image"),
+        (&["--vm", "x", "--load", "1Mpps"], 2, "cannot be used with"),
+        (&["--vm", "x", "--frames", "100"], 2, "a multiple of 32"),
+        (&["--frames", "3200"], 2, "--vm"),
+    ] {
+        let ended = lab.run(&[&["quick"], arguments].concat());
+        assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(words), "{arguments:?}: {}", ended.err);
+    }
+    let campaign = lab.path().join("rates.toml");
+    for (procedure, words) in [
+        ("exact", "which with image"),
+        ("mrr\"\n[matrix]\nimage = [\"x\"", "say exact"),
+    ] {
+        let closing = if procedure.contains('[') { "]" } else { "\"" };
+        let text = format!("campaign = \"c\"\n[procedure]\nid = \"{procedure}{closing}\n");
+        std::fs::write(&campaign, text).unwrap();
+        let ended = lab.run(&["check", campaign.to_str().unwrap()]);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.err.contains(words), "{}", ended.err);
+    }
+}
