@@ -84,6 +84,8 @@ pub(super) fn check_images(campaign: &Campaign) -> Result<(), FileError> {
 /// Says what cannot be counted.
 pub(super) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), FileError> {
     let campaign = plan.campaign();
+    let counts = campaign.procedure.check_counts();
+    counts.map_err(|(key, why)| campaign.error(&["procedure", key], why))?;
     if campaign.is_simulated() {
         let why = "a simulated DUT executes no instructions; omit engine";
         return Err(campaign.error(&["bed", "engine"], why));
