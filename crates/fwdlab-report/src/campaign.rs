@@ -343,7 +343,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     let table = differences(all).unwrap_or_else(|| cases(all));
     text.push_str(&table.text(width()));
     text.push('\n');
-    for (title, functions) in crate::exact::functions(all) {
+    for (title, functions) in crate::exact::functions(all, crate::exact::FUNCTIONS) {
         text.push_str(&wrap(&title, width(), " "));
         text.push_str(&functions.text(width()));
         text.push('\n');
@@ -399,7 +399,7 @@ pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
     let all = &summary.test_cases;
     let mut text = markdown::table(&differences(all).unwrap_or_else(|| cases(all)));
     text.push('\n');
-    for (title, functions) in crate::exact::functions(all) {
+    for (title, functions) in crate::exact::functions(all, crate::exact::FUNCTIONS) {
         text += &format!(
             "{}\n\n{}\n",
             markdown::escaped(&title),

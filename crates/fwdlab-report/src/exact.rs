@@ -18,6 +18,9 @@ use crate::words::several;
 pub(crate) const MEANING: &str = "instructions that the DUT executes for a frame, counted in QEMU's emulator on one CPU. They are no time: \
     caches, mispredicted branches, locks and several CPUs are not in them";
 
+/// Rows of functions in the terminal.
+pub(crate) const FUNCTIONS: usize = 12;
+
 /// Functions that differ by fewer instructions per frame are told together.
 const LEAST: f64 = 0.5;
 
@@ -247,8 +250,8 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
     told
 }
 
-/// What each function takes, against the reference where there is one: a title and a table for each test case.
-pub(crate) fn functions(all: &[TestCase]) -> Vec<(String, Differences)> {
+/// What each function takes against the reference: a title and a table for each test case. So many functions stand in a row of their own, the others together.
+pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differences)> {
     let profile = |case: &TestCase| -> Option<Profile> {
         let functions = &of_case(case)?.functions;
         let paths = functions.iter().map(|f| (f.function.clone(), f.per_frame));
@@ -261,9 +264,12 @@ pub(crate) fn functions(all: &[TestCase]) -> Vec<(String, Differences)> {
             continue;
         };
         let rows = stacks::difference(&before, &after);
+        let least = rows
+            .get(most)
+            .map_or(LEAST, |row| row.difference().abs() + 0.05);
         let names = ["before", "after"];
         let title = shorten(&label(case, all), ABOUT);
-        tables.push((title, flame::differences(&rows, names, LEAST)));
+        tables.push((title, flame::differences(&rows, names, least.max(LEAST))));
     }
     tables
 }

@@ -83,7 +83,7 @@ pub struct CaseProfile {
 /// Where the instructions of a frame go: by function, and as flame graphs.
 fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     let all = &summary.test_cases;
-    for (title, functions) in exact::functions(all) {
+    for (title, functions) in exact::functions(all, 5 * exact::FUNCTIONS) {
         section(m, &format!("Instructions by function: {title}"), |m| {
             m.within("figure", &[], |m| table(m, functions.table()));
         });

@@ -84,7 +84,10 @@ fn a_rule_costs_what_its_functions_take() {
         return skipped(test, "no C compiler for the plugin of the emulator");
     }
     let by_function: f64 = after.values().sum::<f64>() - before.values().sum::<f64>();
-    assert!((cost - by_function).abs() <= 3.0, "{cost} and {by_function}");
+    assert!(
+        (cost - by_function).abs() <= 3.0,
+        "{cost} and {by_function}"
+    );
     let chain = "nft_do_chain [nf_tables]";
     assert!(after[chain] > 50.0, "{after:?}");
     assert!(!before.contains_key(chain), "{before:?}");
