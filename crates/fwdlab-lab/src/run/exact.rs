@@ -172,7 +172,8 @@ impl Running<'_> {
     ) -> Result<(), LabError> {
         let plan = self.plan;
         let campaign = plan.campaign();
-        let images = self.images(run)?;
+        let scratch = Scratch::new()?;
+        let images = self.images(&scratch, run)?;
         let facts = &mut run.info.facts;
         facts.engine = format!("live frames in {}", Accelerator::Counting.words());
         let plugin = match p.profile {
@@ -216,7 +217,6 @@ impl Running<'_> {
         }
         let steps = queue.len();
         let began = Instant::now();
-        let scratch = Scratch::new()?;
         let queue = Mutex::new(queue);
         let is_ended = AtomicBool::new(false);
         let control = self.control;
@@ -293,6 +293,7 @@ impl Running<'_> {
     /// Files of every image; of an image that is none, why.
     fn images(
         &self,
+        scratch: &Scratch,
         run: &mut Run<'_>,
     ) -> Result<BTreeMap<String, Result<Files, String>>, LabError> {
         let cache = Cache::of_user().map_err(|e| LabError::Preflight(e.to_string()))?;
@@ -325,6 +326,9 @@ impl Running<'_> {
             }
             let files = match found {
                 Ok(Some((kernel, initramfs, words))) => {
+                    // what the cache forgets meanwhile is still wanted
+                    let kernel = scratch.keep(&kernel)?;
+                    let initramfs = scratch.keep(&initramfs)?;
                     let placement = &mut run.info.facts.placement;
                     placement.insert(format!("image {name}"), words);
                     Ok(Files { kernel, initramfs })

@@ -31,6 +31,20 @@ impl Scratch {
         Ok(Scratch(folder))
     }
 
+    /// A file of another folder under a name of its own here, where nobody else removes it.
+    ///
+    /// # Errors
+    /// It is not there, or there is no room for a copy where it cannot be linked.
+    pub fn keep(&self, file: &Path) -> Result<PathBuf, LabError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let kept = self.0.join(format!("kept-{number}"));
+        fs::hard_link(file, &kept)
+            .or_else(|_| fs::copy(file, &kept).map(drop))
+            .map_err(|e| LabError::system(format!("keep {} while it is used", file.display()), e))?;
+        Ok(kept)
+    }
+
     /// The folder of a machine, which is not made.
     pub fn folder(&self, machine: u32) -> PathBuf {
         self.0.join(machine.to_string())
