@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ahead;
+pub mod bisect;
 pub mod campaign;
 pub mod compliance;
 pub mod conservation;

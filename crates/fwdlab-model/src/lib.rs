@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bisect;
 pub mod campaign;
 pub mod comparison;
 pub mod energy;

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bisect;
 pub mod campaign;
 pub mod compare;
 mod content;

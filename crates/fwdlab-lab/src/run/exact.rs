@@ -115,8 +115,9 @@ pub(super) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), FileError> {
 pub(super) fn names(plan: &Plan) -> Vec<String> {
     let campaign = plan.campaign();
     let mut names: Vec<String> = campaign.cases.iter().map(|case| plan.id(case)).collect();
-    let reference = reference(plan);
-    names.push(control_of(&names[reference]));
+    if plan.has_control() {
+        names.push(control_of(&names[reference(plan)]));
+    }
     names
 }
 
@@ -137,7 +138,8 @@ pub(super) fn estimate(_cases: &[Case]) -> (u32, Duration) {
     (1, BOOT / side_by_side() as u32)
 }
 
-fn side_by_side() -> usize {
+/// So many machines are booted at a time.
+pub(super) fn side_by_side() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     cpus.min(MOST_SIDE_BY_SIDE)
 }
@@ -338,7 +340,7 @@ impl Running<'_> {
                 )),
                 Err(error) => Err(error.to_string()),
             };
-            if let (Err(why), true) = (&files, self.plan.is_command()) {
+            if let (Err(why), true) = (&files, self.plan.is_one()) {
                 return Err(LabError::Preflight(why.clone()));
             }
             images.insert(name, files);

@@ -5,6 +5,7 @@
 //! build beds, ask `measure` what to do next, keep every trial in the store at once, and tell everything as events. What a command asks of
 //! one procedure is a [`suite`]. Start with [`plan::Plan`] and [`campaign::start`].
 
+pub mod bisect;
 pub mod campaign;
 mod course;
 mod device;

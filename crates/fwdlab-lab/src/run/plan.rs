@@ -61,6 +61,10 @@ pub struct Command {
     pub values: BTreeMap<String, serde_json::Value>,
     /// Its test cases, where the procedure goes from one to the next by itself.
     pub suite: Option<Suite>,
+    /// A test case that fails does not end it.
+    pub goes_on: bool,
+    /// Boots no reference once more: a run of the same command has done so.
+    pub without_control: bool,
 }
 
 /// Compiles the profile of this name, for both directions or for one, on lines of this speed.
@@ -304,7 +308,17 @@ impl Plan {
 
     /// Can nothing be done after this error? A campaign goes on with its other test cases; a command tells it.
     pub(super) fn is_ended_by(&self, error: &LabError) -> bool {
-        matches!(error, LabError::Store(_)) || self.is_command()
+        matches!(error, LabError::Store(_)) || self.is_one()
+    }
+
+    /// Is it worth nothing as soon as anything of it fails?
+    pub(super) fn is_one(&self) -> bool {
+        (self.command.as_ref()).is_some_and(|command| !command.goes_on)
+    }
+
+    /// Is the reference booted once more?
+    pub(super) fn has_control(&self) -> bool {
+        !(self.command.as_ref()).is_some_and(|command| command.without_control)
     }
 
     /// What every DUT has, whatever else is applied to it.

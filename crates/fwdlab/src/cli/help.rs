@@ -26,6 +26,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "ramp",
             "soak",
             "trial",
+            "bisect",
         ],
     ),
     ("Many test cases from a file", &["run", "plan", "check"]),
@@ -73,6 +74,28 @@ const MORE: &[More] = &[
             (
                 "fwdlab quick --vs 'nft add table ip t'",
                 "what does this cost?",
+            ),
+        ],
+        codes: MEASURING,
+    },
+    More {
+        command: "bisect",
+        examples: &[
+            (
+                "fwdlab bisect --good debian:linux-image-6.1.0-47-cloud-amd64 --bad debian:linux-image-6.12.117+deb12-cloud-amd64",
+                "which of Debian's kernels between these changed it?",
+            ),
+            (
+                "fwdlab bisect --good a/bzImage --bad z/bzImage --images kernels.txt --set rules.nft",
+                "kernels of your own, with a firewall",
+            ),
+            (
+                "fwdlab bisect --git linux --build ./make-kernel --good v6.11 --bad v6.12",
+                "commits, each built by a command",
+            ),
+            (
+                "fwdlab bisect --resume bisect.jsonl",
+                "continue after Ctrl-C",
             ),
         ],
         codes: MEASURING,

@@ -2,6 +2,7 @@
 
 mod agent;
 mod bed;
+mod bisect;
 mod campaign;
 mod capture;
 mod compare;
@@ -113,6 +114,7 @@ enum Command {
     Run(campaign::Run),
     Plan(campaign::Plan),
     Check(campaign::Check),
+    Bisect(Box<bisect::Bisect>),
     Send(Box<send::Send>),
     Receive(Box<receive::Receive>),
     Ping(Box<ping::Ping>),
@@ -196,6 +198,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Run(run) => run.run(&global),
         Command::Plan(plan) => plan.run(&global),
         Command::Check(check) => check.run(&global),
+        Command::Bisect(bisect) => bisect.run(&global),
         Command::Send(send) => send.run(&global),
         Command::Receive(receive) => receive.run(&global),
         Command::Ping(ping) => ping.run(&global),

@@ -246,7 +246,7 @@ impl Quick {
             applied_to_all,
             total,
             values,
-            suite: None,
+            ..Command::default()
         };
         Ok(Plan::of_command(campaign, compared, command, host)?)
     }

@@ -62,6 +62,114 @@ pub(super) fn find(
     kernel(entry)
 }
 
+/// The kernels of one flavour from this one to that one, by their versions.
+pub(super) fn between(
+    first: &str,
+    last: &str,
+    cache: &Cache,
+    tell: Tell<'_>,
+) -> Result<Vec<String>, ImageError> {
+    let parts = |name: &str| {
+        let package = name.strip_prefix("debian:").unwrap_or_default();
+        let (version, flavour) = parts_of_name(package).ok_or_else(|| ImageError::Unknown {
+            name: name.to_owned(),
+            why: "only kernels like debian:linux-image-6.1.0-56-cloud-amd64 have others between them. List the images in a file".into(),
+        })?;
+        Ok::<_, ImageError>((version.to_owned(), flavour.to_owned()))
+    };
+    let ((low, flavour), (high, other)) = (parts(first)?, parts(last)?);
+    if flavour != other {
+        return Err(ImageError::Unknown {
+            name: last.to_owned(),
+            why: format!(
+                "{first} is of another flavour, {flavour}: no order of the two is known. List the images in a file"
+            ),
+        });
+    }
+    let all = with_lists(cache, tell, |apt, _| {
+        let names = apt.names("linux-image-");
+        Ok(Some(names).filter(|names| !names.is_empty()))
+    })?;
+    let known = all.found.unwrap_or_default();
+    Ok(in_between(&low, &high, &flavour, &known))
+}
+
+/// `6.1.0-56` and `cloud-amd64` of `linux-image-6.1.0-56-cloud-amd64`; nothing of packages that only depend on such a one.
+fn parts_of_name(package: &str) -> Option<(&str, &str)> {
+    let rest = package.strip_prefix("linux-image-")?;
+    let at = rest
+        .match_indices('-')
+        .find(|(at, _)| rest[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic()))?
+        .0;
+    let (version, flavour) = (&rest[..at], &rest[at + 1..]);
+    let is_kernel = version.starts_with(|c: char| c.is_ascii_digit())
+        && version.matches('.').count() >= 2
+        && !flavour.contains('=');
+    is_kernel.then_some((version, flavour))
+}
+
+fn in_between(first: &str, last: &str, flavour: &str, known: &[String]) -> Vec<String> {
+    let is_up = compare_versions(first, last).is_le();
+    let (low, high) = if is_up { (first, last) } else { (last, first) };
+    let own = known.iter().filter_map(|name| parts_of_name(name));
+    let mut versions: Vec<&str> = own
+        .filter(|(version, own)| {
+            *own == flavour
+                && compare_versions(low, version).is_lt()
+                && compare_versions(version, high).is_lt()
+        })
+        .map(|(version, _)| version)
+        .collect();
+    versions.extend([low, high]);
+    versions.sort_by(|a, b| compare_versions(a, b));
+    versions.dedup();
+    if !is_up {
+        versions.reverse();
+    }
+    let names = versions.into_iter();
+    names
+        .map(|version| format!("debian:linux-image-{version}-{flavour}"))
+        .collect()
+}
+
+/// As dpkg compares versions without an epoch (deb-version(7)): by turns what is no number, in which a tilde is less than the end and
+/// letters are less than others, and numbers.
+fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
+    let weight = |byte: Option<&u8>| match byte {
+        Some(b'~') => -1,
+        None => 0,
+        Some(digit) if digit.is_ascii_digit() => 0,
+        Some(letter) if letter.is_ascii_alphabetic() => i32::from(*letter),
+        Some(other) => 256 + i32::from(*other),
+    };
+    let number = |text: &[u8]| {
+        let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+        let length = digits.clone().count();
+        let value = digits.fold(0u128, |sum, digit| {
+            sum.saturating_mul(10)
+                .saturating_add(u128::from(digit - b'0'))
+        });
+        (length, value)
+    };
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    loop {
+        let is_word = |text: &[u8]| text.first().is_some_and(|byte| !byte.is_ascii_digit());
+        while is_word(a) || is_word(b) {
+            let order = weight(a.first()).cmp(&weight(b.first()));
+            if order.is_ne() {
+                return order;
+            }
+            (a, b) = (&a[1..], &b[1..]);
+        }
+        let ((length_a, value_a), (length_b, value_b)) = (number(a), number(b));
+        let order = value_a.cmp(&value_b);
+        (a, b) = (&a[length_a..], &b[length_b..]);
+        if order.is_ne() || a.is_empty() && b.is_empty() {
+            return order;
+        }
+    }
+}
+
 fn in_cache(cache: &Cache) -> String {
     let names = cache
         .list()
@@ -345,6 +453,65 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Compared with `dpkg --compare-versions`.
+    #[test]
+    fn versions_in_order() {
+        let ordered = [
+            "6.1.0-9",
+            "6.1.0-47",
+            "6.1.0-56",
+            "6.1.4~rc1-1",
+            "6.1.4-1",
+            "6.9.7+bpo",
+            "6.12.9+deb12",
+            "6.12.9+deb13",
+            "6.12.100+deb12",
+            "6.12.100+deb12.1",
+        ];
+        for (i, a) in ordered.iter().enumerate() {
+            for (j, b) in ordered.iter().enumerate() {
+                assert_eq!(compare_versions(a, b), i.cmp(&j), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn kernels_between_two() {
+        let known = [
+            "linux-image-6.12.9+deb12-cloud-amd64",
+            "linux-image-6.12.100+deb12-cloud-amd64",
+            "linux-image-6.12-cloud-amd64",
+            "linux-image-6.1.0-47-cloud-amd64",
+            "linux-image-6.1.0-50-amd64",
+            "linux-image-6.1.0-50-cloud-amd64",
+            "linux-image-6.1.0-50-cloud-amd64-dbg",
+            "linux-image-6.1.0-56-cloud-amd64",
+            "linux-image-cloud-amd64",
+        ];
+        let known = known.map(str::to_owned);
+        let short = |names: Vec<String>| -> Vec<String> {
+            let version = |name: &String| {
+                let package = name.strip_prefix("debian:").unwrap();
+                parts_of_name(package).unwrap().0.to_owned()
+            };
+            names.iter().map(version).collect()
+        };
+        let up = in_between("6.1.0-47", "6.12.100+deb12", "cloud-amd64", &known);
+        let all = [
+            "6.1.0-47",
+            "6.1.0-50",
+            "6.1.0-56",
+            "6.12.9+deb12",
+            "6.12.100+deb12",
+        ];
+        assert_eq!(short(up), all);
+        let down = in_between("6.12.9+deb12", "6.1.0-50", "cloud-amd64", &known);
+        assert_eq!(short(down), ["6.12.9+deb12", "6.1.0-56", "6.1.0-50"]);
+        let same = in_between("6.1.0-50", "6.1.0-50", "cloud-amd64", &known);
+        assert_eq!(same.len(), 1);
+        assert_eq!(parts_of_name("linux-image-cloud-amd64"), None);
+    }
 
     #[test]
     fn the_nearest_names_differ_least() {

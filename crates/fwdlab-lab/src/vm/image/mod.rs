@@ -61,6 +61,20 @@ impl Image {
         Image::find_as(name, true, cache, tell)
     }
 
+    /// The images of the archive of the same flavour whose versions lie between these two, with them, in the order from the first to
+    /// the second.
+    ///
+    /// # Errors
+    /// They are no packages with a kernel of one flavour, or the archive cannot be asked.
+    pub fn between(
+        first: &str,
+        last: &str,
+        cache: &Cache,
+        tell: Tell<'_>,
+    ) -> Result<Vec<String>, ImageError> {
+        debian::between(first, last, cache, tell)
+    }
+
     fn find_as(name: &str, anew: bool, cache: &Cache, tell: Tell<'_>) -> Result<Image, ImageError> {
         let kind = match name.strip_prefix("debian:") {
             Some(package) => ImageKind::Kernel(debian::find(package, anew, cache, tell)?),

@@ -1,0 +1,444 @@
+//! Bisection by instructions: candidates become images, images are booted and measured in runs like any other, until the first that changed
+//! the figure is found.
+//!
+//! What is tested next and what a figure means is in `fwdlab_measure::bisect`; this carries it out and keeps a [`log`](Log), from which a
+//! search is continued. Start with [`Bisection::carry_out`]; where images come from is a [`Source`].
+
+mod git;
+mod log;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fwdlab_measure::bisect::{Ends, Found, Next, next, rounds};
+use fwdlab_measure::exact::exact_of;
+use fwdlab_model::bisect::{Began, Candidate, Compared, Figure, Tested, Verdict};
+use fwdlab_model::campaign::{self, Bed, Campaign, Case, Order, PLAIN, Procedure};
+use fwdlab_model::event::Event;
+use fwdlab_model::file::Origin;
+use fwdlab_model::instructions::Exact;
+use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_model::test_case::TestCase;
+use fwdlab_model::variant::Variant;
+use serde_json::json;
+
+pub use self::git::{Commits, Git};
+pub use self::log::Log;
+use super::campaign::start;
+use super::exact::side_by_side;
+use super::plan::{Command, Host, Plan};
+use super::{Control, Measured};
+use crate::dut::Configuration;
+use crate::error::LabError;
+
+/// What kind of run its runs are.
+const KIND: &str = "bisect";
+
+/// Where images come from.
+pub trait Source {
+    /// The image of a candidate, or why it has none and is to be skipped.
+    ///
+    /// # Errors
+    /// What concerns all candidates.
+    fn image(
+        &mut self,
+        candidate: &Candidate,
+        control: &Control,
+    ) -> Result<Result<String, String>, LabError>;
+
+    /// So many candidates are worth having at a time.
+    fn together(&self) -> usize;
+}
+
+/// Candidates that are images.
+#[derive(Debug, Clone, Copy)]
+pub struct Images;
+
+impl Source for Images {
+    fn image(
+        &mut self,
+        candidate: &Candidate,
+        _: &Control,
+    ) -> Result<Result<String, String>, LabError> {
+        Ok(Ok(candidate.name.clone()))
+    }
+
+    /// As many as are booted side by side: they take the time of one.
+    fn together(&self) -> usize {
+        side_by_side()
+    }
+}
+
+/// What happens meanwhile.
+pub enum Told<'a> {
+    /// In a run.
+    Event(&'a Event),
+    /// These are built, if they must be, and measured now; so many rounds may follow.
+    Testing {
+        /// Their places among the candidates.
+        which: &'a [usize],
+        /// Rounds after this one, if nothing must be skipped.
+        rounds: u32,
+    },
+    /// What came of a candidate.
+    Tested(&'a Tested),
+    /// The last as before and the first after it are measured by function.
+    Comparing,
+}
+
+/// How it ended.
+#[derive(Debug, Clone)]
+pub enum End {
+    /// With an answer.
+    Found(Box<Answer>),
+    /// Good and bad are not shown to be different.
+    NoDifference {
+        /// Figure of good.
+        good: Figure,
+        /// Figure of bad.
+        bad: Figure,
+        /// In words.
+        why: String,
+    },
+    /// This end cannot be measured.
+    NoEnd {
+        /// Its place among the candidates.
+        at: usize,
+        /// Why.
+        why: String,
+    },
+    /// By a signal; the log says how far it was.
+    Interrupted,
+}
+
+/// Which is the first that changed it.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Where the change is.
+    pub found: Found,
+    /// Both sides of it.
+    pub compared: Compared,
+    /// What lies between good and bad.
+    pub whole: f64,
+}
+
+/// What a bisection needs.
+pub struct Bisection<'a> {
+    /// Who carries it out.
+    pub host: Host,
+    /// Applied to every DUT.
+    pub set: Option<Configuration>,
+    /// Where runs are kept.
+    pub runs: &'a Path,
+    /// Stops it.
+    pub control: &'a Control,
+    /// Makes the page of a run.
+    pub render: &'a dyn Fn(&RunInfo, &Summary, &Measured) -> String,
+}
+
+/// What a run says of its images.
+struct Run {
+    id: String,
+    /// Of every image, in order: its figures, or why there are none; neither when it was stopped before.
+    found: Vec<Option<Result<Exact, String>>>,
+}
+
+impl Bisection<'_> {
+    /// Searches, from what the log knows, to the end.
+    ///
+    /// # Errors
+    /// An end has no image or does not boot, or something failed that is nothing of a candidate's.
+    pub fn carry_out(
+        &self,
+        log: &mut Log,
+        source: &mut dyn Source,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Result<End, LabError> {
+        let last = log.began.candidates.len() - 1;
+        loop {
+            if self.control.is_stopped() {
+                return Ok(End::Interrupted);
+            }
+            let verdicts = log.verdicts();
+            let figure = |at| log.of(at).and_then(|one: &Tested| one.figure);
+            let ends = match (figure(0), figure(last)) {
+                (Some(good), Some(bad)) => {
+                    let again = log.of(0).and_then(|one| one.again);
+                    match Ends::new(good, bad, again, log.began.threshold_percent) {
+                        Ok(ends) => Some(ends),
+                        Err(why) => return Ok(End::NoDifference { good, bad, why }),
+                    }
+                }
+                _ => None,
+            };
+            let which = match next(&verdicts, source.together()) {
+                Next::Test(which) => which,
+                Next::NoEnd(at) => {
+                    let why = log.of(at).and_then(|one| one.why.clone());
+                    let why = why.unwrap_or_else(|| "it was skipped".into());
+                    return Ok(End::NoEnd { at, why });
+                }
+                Next::Found(found) => {
+                    let whole = ends.map_or(f64::NAN, |ends| ends.difference());
+                    return self.compare(found, whole, log, source, tell);
+                }
+            };
+            let open = verdicts.iter().filter(|verdict| verdict.is_none()).count();
+            let after = match ends {
+                None => open.saturating_sub(which.len()),
+                Some(_) => open_after(&verdicts, which.len()),
+            };
+            tell(Told::Testing {
+                which: &which,
+                rounds: rounds(after, source.together()),
+            });
+            self.test(&which, ends, log, source, tell)?;
+        }
+    }
+
+    /// Measures these candidates in one run, and writes down what they are.
+    fn test(
+        &self,
+        which: &[usize],
+        ends: Option<Ends>,
+        log: &mut Log,
+        source: &mut dyn Source,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), LabError> {
+        let last = log.began.candidates.len() - 1;
+        let of = |at: usize, log: &Log| Tested {
+            at,
+            candidate: log.began.candidates[at].name.clone(),
+            verdict: Verdict::Skipped,
+            figure: None,
+            again: None,
+            why: None,
+            image: None,
+            run: None,
+        };
+        let mut images = Vec::new();
+        for &at in which {
+            match source.image(&log.began.candidates[at].clone(), self.control)? {
+                Ok(image) => images.push((at, image)),
+                Err(_) if self.control.is_stopped() => return Ok(()),
+                Err(why) => {
+                    let skipped = Tested {
+                        why: Some(why),
+                        ..of(at, log)
+                    };
+                    log.keep(skipped.clone())?;
+                    tell(Told::Tested(&skipped));
+                }
+            }
+        }
+        // where an end has no image, nothing can be held against it
+        if images.is_empty() || ends.is_none() && images.len() < which.len() {
+            return Ok(());
+        }
+        let is_first = ends.is_none();
+        let names: Vec<&str> = images.iter().map(|(_, image)| image.as_str()).collect();
+        let (run, again) = self.measure(&log.began, &names, is_first, false, tell)?;
+        for ((at, image), found) in images.into_iter().zip(run.found) {
+            let known = Tested {
+                image: Some(image),
+                run: Some(run.id.clone()),
+                ..of(at, log)
+            };
+            let tested = match found {
+                // stopped before it was measured
+                None => continue,
+                Some(Err(_)) if self.control.is_stopped() => continue,
+                Some(Err(why)) => Tested {
+                    why: Some(why),
+                    ..known
+                },
+                Some(Ok(found)) => {
+                    let figure = Figure::from(&found);
+                    let (verdict, why) = match &ends {
+                        _ if at == 0 => (Verdict::Good, None),
+                        _ if at == last => (Verdict::Bad, None),
+                        Some(ends) => ends.judge(figure),
+                        None => continue,
+                    };
+                    Tested {
+                        verdict,
+                        figure: Some(figure),
+                        again: again.filter(|_| at == 0),
+                        why,
+                        ..known
+                    }
+                }
+            };
+            log.keep(tested.clone())?;
+            tell(Told::Tested(&tested));
+        }
+        Ok(())
+    }
+
+    /// Measures both sides of the change, by function.
+    fn compare(
+        &self,
+        found: Found,
+        whole: f64,
+        log: &mut Log,
+        source: &mut dyn Source,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Result<End, LabError> {
+        if let Some(compared) = log.compared.clone() {
+            return Ok(End::Found(Box::new(Answer {
+                found,
+                compared,
+                whole,
+            })));
+        }
+        tell(Told::Comparing);
+        let mut images = Vec::new();
+        for at in [found.last_good, found.first_bad] {
+            let candidate = log.began.candidates[at].clone();
+            match source.image(&candidate, self.control)? {
+                Ok(image) => images.push(image),
+                Err(_) if self.control.is_stopped() => return Ok(End::Interrupted),
+                Err(why) => return Err(not_again(&candidate, &why)),
+            }
+        }
+        let names: Vec<&str> = images.iter().map(String::as_str).collect();
+        let (run, _) = self.measure(&log.began, &names, false, true, tell)?;
+        let mut both = Vec::new();
+        for (at, found) in [found.last_good, found.first_bad].iter().zip(run.found) {
+            match found {
+                Some(Ok(found)) => both.push(found),
+                _ if self.control.is_stopped() => return Ok(End::Interrupted),
+                None => return Ok(End::Interrupted),
+                Some(Err(why)) => return Err(not_again(&log.began.candidates[*at], &why)),
+            }
+        }
+        let (Some(first_bad), Some(last_good)) = (both.pop(), both.pop()) else {
+            return Ok(End::Interrupted);
+        };
+        let compared = Compared {
+            last_good,
+            first_bad,
+            run: run.id,
+        };
+        log.keep_compared(compared.clone())?;
+        Ok(End::Found(Box::new(Answer {
+            found,
+            compared,
+            whole,
+        })))
+    }
+
+    /// One run of these images; the A/A control of the first, where it is wanted.
+    fn measure(
+        &self,
+        began: &Began,
+        images: &[&str],
+        are_ends: bool,
+        profile: bool,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(Run, Option<f64>), LabError> {
+        let plan = self.plan(began, images, are_ends, profile)?;
+        let mut listener = |event: &Event| tell(Told::Event(event));
+        let (run, mut measured) = start(&plan, self.runs, self.control, &mut listener)?;
+        let summary = measured
+            .summary
+            .take()
+            .ok_or_else(|| LabError::system("sum up a run", std::io::ErrorKind::UnexpectedEof))?;
+        let state = match self.control.is_stopped() {
+            true => RunState::Interrupted,
+            false => RunState::Finished,
+        };
+        let info = run.finish(&summary, state, |info| {
+            (self.render)(info, &summary, &measured)
+        })?;
+        let again = (summary.test_cases.first())
+            .and_then(|case| exact_of(case)?.difference.as_ref())
+            .filter(|_| are_ends)
+            .map(|control| control.instructions_per_frame);
+        let of_image = |image: &&str| {
+            let mut cases = summary.test_cases.iter();
+            let case = cases.find(|case| case.case.image.as_deref() == Some(image))?;
+            said(case)
+        };
+        let found = images.iter().map(of_image).collect();
+        let id = info.id;
+        Ok((Run { id, found }, again))
+    }
+
+    fn plan(
+        &self,
+        began: &Began,
+        images: &[&str],
+        are_ends: bool,
+        profile: bool,
+    ) -> Result<Plan, LabError> {
+        let case = |image: &&str| Case {
+            configuration: PLAIN.into(),
+            stream: began.stream.clone(),
+            variant: Variant::default(),
+            image: Some((*image).to_owned()),
+        };
+        let campaign = Campaign {
+            name: KIND.into(),
+            about: String::new(),
+            iterations: 1,
+            order: Order::Interleaved,
+            seed: Some(self.host.seed),
+            bed: Bed::default(),
+            dut: campaign::Dut::default(),
+            configurations: BTreeMap::new(),
+            cases: images.iter().map(case).collect(),
+            procedure: Procedure::Exact(campaign::Exact {
+                frames: began.frames,
+                profile,
+                ..campaign::Exact::default()
+            }),
+            sweep: None,
+            origin: Origin::default(),
+        };
+        let mut values = BTreeMap::from([
+            ("procedure".to_owned(), json!("exact")),
+            ("images".to_owned(), json!(images)),
+            ("frames".to_owned(), json!(began.frames)),
+        ]);
+        if let Some(set) = &began.set {
+            values.insert("configuration".to_owned(), json!(set));
+        }
+        let command = Command {
+            kind: KIND,
+            applied_to_all: self.set.clone(),
+            values,
+            // of ends and of the comparison every image is needed; a candidate that does not boot is skipped
+            goes_on: !are_ends && !profile,
+            without_control: !are_ends,
+            ..Command::default()
+        };
+        Plan::of_command(campaign, Vec::new(), command, self.host.clone())
+    }
+}
+
+/// Candidates that are in question at most after the next round, whatever it says.
+fn open_after(verdicts: &[Option<Verdict>], tests: usize) -> usize {
+    let last = verdicts.len() - 1;
+    let is = |verdict| move |at: &usize| verdicts[*at] == Some(verdict);
+    let bad = (1..=last).find(is(Verdict::Bad)).unwrap_or(last);
+    let good = (0..bad).rev().find(is(Verdict::Good)).unwrap_or(0);
+    let open = (good + 1..bad).filter(|&at| verdicts[at].is_none()).count();
+    (open + 1).div_ceil(tests + 1).saturating_sub(1)
+}
+
+/// What a test case says.
+fn said(case: &TestCase) -> Option<Result<Exact, String>> {
+    if let Some(found) = exact_of(case) {
+        return Some(Ok(found.clone()));
+    }
+    let failure = (case.iterations.iter()).find_map(|one| one.failure.clone())?;
+    Some(Err(failure))
+}
+
+fn not_again(candidate: &Candidate, why: &str) -> LabError {
+    LabError::NotUp {
+        image: candidate.words(),
+        why: format!("it could be measured before, and not once more for the comparison: {why}"),
+    }
+}

@@ -1,0 +1,151 @@
+//! A bisection for people: a line per candidate while it goes on, then which is the first that changed the figure, and by which functions.
+//!
+//! It searches nothing and judges nothing. Start with [`found`].
+
+use fwdlab_model::bisect::{Began, Compared, Figure, Tested, Verdict};
+use fwdlab_model::stacks::{self, Profile};
+
+use crate::exact::{MEANING, number, signed};
+use crate::flame;
+use crate::table::wrap;
+use crate::text::width;
+use crate::words::several;
+
+/// Functions that differ by fewer instructions per frame are told together.
+const LEAST: f64 = 0.5;
+
+/// A change of a smaller share than this of what lies between good and bad is not all of it.
+const ALL_OF_IT: f64 = 0.9;
+
+/// Where the change is, by places among the candidates.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The last as before.
+    pub last_good: usize,
+    /// The first that is not.
+    pub first_bad: usize,
+    /// Those between them that could not be tested.
+    pub skipped: &'a [usize],
+}
+
+/// `bad      4,315.1 ± 2.0 instructions per frame  debian:linux-image-...`
+pub fn tested(began: &Began, one: &Tested) -> String {
+    let name = (began.candidates.get(one.at)).map_or(one.candidate.clone(), |it| it.words());
+    let verdict = match one.verdict {
+        Verdict::Good => "good",
+        Verdict::Bad => "bad",
+        Verdict::Skipped => "skipped",
+    };
+    let figure = one
+        .figure
+        .map(|figure| format!("  {}", self::figure(figure)));
+    let why = one.why.as_ref().map(|why| format!("  ({why})"));
+    format!(
+        "{verdict:<8}  {name}{}{}",
+        figure.unwrap_or_default(),
+        why.unwrap_or_default()
+    )
+}
+
+/// `4,315.1 ± 2.0 instructions per frame`.
+pub fn figure(figure: Figure) -> String {
+    format!(
+        "{} ± {} instructions per frame",
+        number(figure.instructions_per_frame),
+        number(figure.half())
+    )
+}
+
+/// The answer: the headline, what qualifies it, every candidate that was tested, and what each function takes more.
+pub fn found(
+    began: &Began,
+    tested: &[Option<&Tested>],
+    place: Place<'_>,
+    compared: &Compared,
+    whole: f64,
+) -> String {
+    let name = |at: usize| began.candidates[at].words();
+    let mut text = wrap(&headline(began, place, compared), width(), "");
+    text.push('\n');
+    let mut tell = |name: &str, sentence: &str| {
+        let words = wrap(&format!(" {name:<9}{sentence}"), width(), &" ".repeat(10));
+        text.push_str(words.strip_prefix(&" ".repeat(10)).unwrap_or(&words));
+    };
+    if !place.skipped.is_empty() {
+        let names: Vec<String> = place.skipped.iter().map(|&at| name(at)).collect();
+        tell(
+            "skipped",
+            &format!(
+                "{} between them could not be tested, and each of them may be the first that changed it: {}",
+                several(names.len(), "candidate"),
+                names.join("; ")
+            ),
+        );
+    }
+    let here =
+        compared.first_bad.instructions_per_frame - compared.last_good.instructions_per_frame;
+    if (here / whole).abs() < ALL_OF_IT || here * whole < 0.0 {
+        tell(
+            "rest",
+            &format!(
+                "good and bad differ by {} instructions per frame, of which this is {}: there is more than one change. Search on both \
+                 sides of it for the others",
+                signed(whole),
+                signed(here)
+            ),
+        );
+    }
+    tell("meaning", MEANING);
+    let known = tested.iter().flatten().count();
+    text.push_str(&format!(
+        "\n tested {known} of {}, oldest first\n",
+        several(began.candidates.len(), "candidate")
+    ));
+    for one in tested.iter().flatten() {
+        text.push_str(&format!("  {}\n", self::tested(began, one)));
+    }
+    if let Some(table) = functions(compared) {
+        text.push_str(&format!("\n{}", table.text(width())));
+    }
+    text
+}
+
+/// `first changed by: IMAGE (+275.1 ± 3.0 instructions per frame, +6.8 %), last as before: IMAGE`.
+fn headline(began: &Began, place: Place<'_>, compared: &Compared) -> String {
+    let name = |at: usize| began.candidates[at].words();
+    let change = match &compared.first_bad.difference {
+        Some(d) => format!(
+            "{} ± {} instructions per frame, {:+.2} %{}",
+            signed(d.instructions_per_frame),
+            number((d.interval[1] - d.interval[0]) / 2.0),
+            d.percent,
+            if d.proven { "" } else { ", not proven" }
+        ),
+        None => "not held against each other".into(),
+    };
+    let first = match place.skipped {
+        [] => "first changed by",
+        _ => "known to be changed first by",
+    };
+    format!(
+        "{first}: {} ({change}), last as before: {}",
+        name(place.first_bad),
+        name(place.last_good)
+    )
+}
+
+/// What each function takes before and after.
+pub fn functions(compared: &Compared) -> Option<flame::Differences> {
+    let profiles = [&compared.last_good, &compared.first_bad].map(|found| -> Profile {
+        let functions = found.functions.iter();
+        functions
+            .map(|one| (one.function.clone(), one.per_frame))
+            .collect()
+    });
+    let [before, after] = profiles;
+    if compared.last_good.functions.is_empty() || compared.first_bad.functions.is_empty() {
+        return None;
+    }
+    let rows = stacks::difference(&before, &after);
+    Some(flame::differences(&rows, ["before", "after"], LEAST))
+}

@@ -1,0 +1,501 @@
+//! `fwdlab bisect`: which kernel of many is the first that needs more, or fewer, instructions for a frame.
+//!
+//! What is searched is read here, the search is in `lab`. Start with [`Bisect::run`].
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use fwdlab_lab::dut::Configuration;
+use fwdlab_lab::placement::Placement;
+use fwdlab_lab::run::bisect::{Answer, Bisection, Commits, End, Git, Images, Log, Source, Told};
+use fwdlab_lab::run::plan::Host;
+use fwdlab_lab::run::{Control, Measured};
+use fwdlab_lab::site::Site;
+use fwdlab_lab::user_namespace;
+use fwdlab_lab::vm::image::Image;
+use fwdlab_lab::vm::image::cache::Cache;
+use fwdlab_model::bisect::{Began, Build, Candidate, FORMAT, Tested};
+use fwdlab_model::event::EventKind;
+use fwdlab_model::result::{RunInfo, Summary};
+use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::units::FrameSize;
+use fwdlab_report::bisect::{Place, figure, found, tested};
+use fwdlab_report::html::ShownFacts;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::Global;
+use super::run::{catch_signals, random_seed};
+use crate::exit_code::{Code, Usage};
+use crate::output::{self, Screen, Verbosity};
+
+/// Find the first kernel that changed the instructions per frame: between a good and a bad image, as git bisect does
+///
+/// Every image is booted in QEMU's emulator, which counts instructions, as `quick --vm` does: no privileges are needed, and other work on
+/// this machine changes nothing. First the good and the bad one must differ by more than noise. An image that cannot be built or booted is
+/// skipped. Everything is kept in a log, from which --resume continues. docs/bisect.md describes it.
+#[derive(Debug, Args)]
+pub struct Bisect {
+    /// The image that is as it should be, such as debian:linux-image-6.1.0-56-cloud-amd64; with --git a revision
+    #[arg(long, value_name = "IMAGE", required_unless_present = "resume")]
+    good: Option<String>,
+    /// The image that is not; with --git a revision
+    #[arg(long, value_name = "IMAGE", required_unless_present = "resume")]
+    bad: Option<String>,
+    /// Images to search, one per line, the oldest first; # begins a comment [default: the kernels of the archive of the same flavour
+    /// whose versions are between the two]
+    #[arg(long, value_name = "FILE", conflicts_with = "git")]
+    images: Option<PathBuf>,
+    /// Search the commits of this repository between two revisions, along first parents
+    #[arg(long, value_name = "DIR", requires = "build")]
+    git: Option<PathBuf>,
+    /// Builds a commit, by sh -c in a worktree of its own; its last line names the kernel [default: arch/x86/boot/bzImage]
+    #[arg(long, value_name = "COMMAND", requires = "git")]
+    build: Option<String>,
+    /// What is searched for a change
+    #[arg(long, default_value = "instructions", value_parser = ["instructions"])]
+    metric: String,
+    /// A change of fewer percent is none
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    threshold: f64,
+    /// Apply a configuration to every DUT: a file, a directory or a shell command
+    #[arg(long, value_name = "FILE|DIR|COMMAND")]
+    set: Option<String>,
+    /// Frame size in bytes, including the FCS [default: the smallest]
+    #[arg(long, value_name = "BYTES")]
+    size: Option<FrameSize>,
+    /// Number of flows
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    flows: u32,
+    /// Measure IPv6
+    #[arg(long)]
+    ipv6: bool,
+    /// Frames of a burst
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    frames: u32,
+    /// The log; one that is there is continued, if it is of the same search [default: a new one beside the runs]
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Continue the search of this log, to which everything else was said at its beginning
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["good", "bad", "images", "git", "build", "metric", "threshold", "set", "size", "flows", "ipv6", "frames", "log"])]
+    resume: Option<PathBuf>,
+}
+
+impl Bisect {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let runs = global.runs_root()?;
+        let mut log = self.open(&runs)?;
+        let began = log.began.clone();
+        let set = began.set.as_deref().map(Configuration::parse).transpose()?;
+        let stem = log.path().file_stem().unwrap_or_default();
+        let mut commits = match &began.build {
+            Some(build) => Some(Git::new(build.clone(), &stem.to_string_lossy())?),
+            None => None,
+        };
+        let mut images = Images;
+        let source: &mut dyn Source = match &mut commits {
+            Some(commits) => commits,
+            None => &mut images,
+        };
+        let control = Control::default();
+        let signal = catch_signals(&control)?;
+        let bisection = Bisection {
+            host: Host {
+                site: Site::default(),
+                placement: Placement::choose(&[])?,
+                privileged: user_namespace::is_root(),
+                unconfined: false,
+                seed: random_seed(),
+                command_line: std::env::args().collect(),
+            },
+            set,
+            runs: &runs,
+            control: &control,
+            render: &render,
+        };
+        let mut teller = Teller::new(global, &began);
+        teller.line(&format!(
+            "bisect    {} from {} to {}\nlog       {}",
+            fwdlab_report::number::counted(began.candidates.len() as u64, "candidate"),
+            began.candidates[0].words(),
+            began.candidates[began.candidates.len() - 1].words(),
+            log.path().display()
+        ));
+        if !log.tested.is_empty() {
+            teller.line(&format!(
+                "continued {} known from before",
+                fwdlab_report::number::counted(log.tested.len() as u64, "candidate")
+            ));
+        }
+        let end = bisection.carry_out(&mut log, source, &mut |told| teller.tell(&told));
+        let signal = signal.load(Ordering::Acquire);
+        let end = match end {
+            Err(error) if signal == 0 => {
+                go_on(&log);
+                return Err(error.into());
+            }
+            Err(_) => End::Interrupted,
+            Ok(end) => end,
+        };
+        if global.json {
+            output::json(&document(&log, &end))?;
+        } else if !global.json_stream {
+            tell_end(&log, &end, global.verbosity());
+        }
+        if matches!(end, End::Interrupted) {
+            go_on(&log);
+        }
+        Ok(match (&end, signal) {
+            (End::Interrupted, 15) => Code::Terminated,
+            (End::Interrupted, _) => Code::Interrupted,
+            (End::Found(answer), _) => match is_proven(answer) {
+                true => Code::Done,
+                false => Code::NotValid,
+            },
+            (End::NoDifference { .. }, _) => Code::NotValid,
+            (End::NoEnd { .. }, _) => Code::TestBed,
+        })
+    }
+
+    /// The log: a new one, or one that is continued.
+    fn open(&self, runs: &Path) -> anyhow::Result<Log> {
+        if let Some(path) = &self.resume {
+            if !path.is_file() {
+                return Err(Usage(format!("--resume: there is no file {}", path.display())).into());
+            }
+            return Ok(Log::open(path)?);
+        }
+        if !(0.0..100.0).contains(&self.threshold) {
+            return Err(Usage("--threshold: give a percentage from 0 to 100".into()).into());
+        }
+        if let Some(set) = &self.set {
+            // before anything is downloaded
+            Configuration::parse(set)?;
+        }
+        let version = match self.ipv6 {
+            true => IpVersion::Ipv6,
+            false => IpVersion::Ipv4,
+        };
+        let size = self.size.unwrap_or_else(|| version.smallest_frame());
+        let stream = Stream::new(version, size, self.flows)?;
+        let began = Began {
+            format: FORMAT,
+            started_at: Timestamp::now().to_string(),
+            candidates: self.candidates()?,
+            build: self.build()?,
+            set: self.set.clone(),
+            stream,
+            frames: self.frames,
+            threshold_percent: self.threshold,
+        };
+        match &self.log {
+            Some(path) if path.exists() => {
+                let log = Log::open(path)?;
+                let same = Began {
+                    started_at: log.began.started_at.clone(),
+                    ..began
+                };
+                match log.began == same {
+                    true => Ok(log),
+                    false => Err(Usage(format!(
+                        "--log: {} is of another search; continue that with --resume, or name another file",
+                        path.display()
+                    ))
+                    .into()),
+                }
+            }
+            Some(path) => Ok(Log::create(path, began)?),
+            None => {
+                let name = Timestamp::now().strftime("bisect-%Y%m%d-%H%M%S.jsonl");
+                Ok(Log::create(&runs.join(name.to_string()), began)?)
+            }
+        }
+    }
+
+    fn build(&self) -> anyhow::Result<Option<Build>> {
+        let (Some(repository), Some(command)) = (&self.git, &self.build) else {
+            return Ok(None);
+        };
+        // the search may be continued in another folder
+        let repository = std::path::absolute(repository)?;
+        Ok(Some(Build {
+            repository: repository.display().to_string(),
+            command: command.clone(),
+        }))
+    }
+
+    /// From good to bad.
+    fn candidates(&self) -> anyhow::Result<Vec<Candidate>> {
+        let good = self.good.as_deref().unwrap_or_default();
+        let bad = self.bad.as_deref().unwrap_or_default();
+        if good == bad {
+            return Err(Usage("--good and --bad are the same".into()).into());
+        }
+        if let Some(repository) = &self.git {
+            let found = Commits::between(repository, good, bad)
+                .map_err(|error| Usage(format!("--git: {error}")))?;
+            return match found.len() {
+                0 | 1 => Err(Usage("--good and --bad are the same commit".into()).into()),
+                _ => Ok(found),
+            };
+        }
+        let names = match &self.images {
+            Some(file) => {
+                let text = std::fs::read_to_string(file).map_err(|error| {
+                    Usage(format!("--images: cannot read {}: {error}", file.display()))
+                })?;
+                listed(&text, good, bad).map_err(|why| Usage(format!("--images: {why}")))?
+            }
+            None => {
+                let cache = Cache::of_user().map_err(|error| Usage(error.to_string()))?;
+                let mut tell = |text: &str| output::note(text);
+                Image::between(good, bad, &cache, &mut tell)
+                    .map_err(|error| Usage(format!("{error}: --images FILE, one image per line")))?
+            }
+        };
+        let names = names.into_iter();
+        Ok(names
+            .map(|name| Candidate {
+                name,
+                title: String::new(),
+            })
+            .collect())
+    }
+}
+
+/// The images of a list from good to bad; they are added at its ends where they are not in it.
+fn listed(text: &str, good: &str, bad: &str) -> Result<Vec<String>, String> {
+    let lines = text.lines().map(|line| {
+        // a name may have a # in it, a comment follows a blank
+        let end = match line.trim_start().starts_with('#') {
+            true => 0,
+            false => line.find(" #").unwrap_or(line.len()),
+        };
+        line[..end].trim().to_owned()
+    });
+    let names: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            return Err(format!("{name} is listed twice"));
+        }
+    }
+    let place = |name: &str| names.iter().position(|one| one == name);
+    match (place(good), place(bad)) {
+        (Some(first), Some(last)) if first < last => Ok(names[first..=last].to_vec()),
+        (Some(_), Some(_)) => Err(format!(
+            "{bad} stands before {good}; list from good to bad, the oldest first"
+        )),
+        (None, None) => Ok([vec![good.to_owned()], names, vec![bad.to_owned()]].concat()),
+        (None, Some(_)) => Err(format!("{bad} is in the list, but {good} is not")),
+        (Some(_), None) => Err(format!("{good} is in the list, but {bad} is not")),
+    }
+}
+
+fn render(info: &RunInfo, summary: &Summary, measured: &Measured) -> String {
+    let Measured {
+        trials, rebuilds, ..
+    } = measured;
+    fwdlab_report::html::page(info, summary, trials, rebuilds, ShownFacts::Brief)
+}
+
+fn is_proven(answer: &Answer) -> bool {
+    let difference = answer.compared.first_bad.difference.as_ref();
+    difference.is_some_and(|difference| difference.proven)
+}
+
+/// Shows what happens.
+struct Teller {
+    verbosity: Verbosity,
+    as_stream: bool,
+    began: Began,
+    /// Of the run that goes on.
+    screen: Option<Screen>,
+}
+
+impl Teller {
+    fn new(global: &Global, began: &Began) -> Teller {
+        Teller {
+            verbosity: global.verbosity(),
+            as_stream: global.json_stream,
+            began: began.clone(),
+            screen: None,
+        }
+    }
+
+    fn line(&self, text: &str) {
+        if self.verbosity != Verbosity::Quiet {
+            output::note(text);
+        }
+    }
+
+    fn tell(&mut self, told: &Told<'_>) {
+        match told {
+            Told::Event(event) => {
+                if self.as_stream {
+                    output::stream(event);
+                }
+                // a line per candidate is enough, unless all of it is wanted
+                let is_end = matches!(
+                    event.kind,
+                    EventKind::RunFinished { .. } | EventKind::RunEnded { .. }
+                );
+                let is_shown = matches!(
+                    event.kind,
+                    EventKind::Note { .. } | EventKind::Warning { .. } | EventKind::Progress { .. }
+                ) || is_end;
+                let verbosity = self.verbosity;
+                let screen = self.screen.get_or_insert_with(|| Screen::new(verbosity, 1));
+                if is_shown || verbosity == Verbosity::Verbose {
+                    screen.show(event);
+                }
+                if is_end {
+                    self.screen = None;
+                }
+            }
+            Told::Testing { which, rounds } => {
+                let names: Vec<String> = which
+                    .iter()
+                    .map(|&at| self.began.candidates[at].words())
+                    .collect();
+                let later = match rounds {
+                    0 => "nothing but the comparison follows".to_owned(),
+                    1 => "at most 1 more round".to_owned(),
+                    rounds => format!("at most {rounds} more rounds"),
+                };
+                self.line(&format!("testing   {} ({later})", names.join(" and ")));
+            }
+            Told::Tested(one) => self.line(&tested(&self.began, one)),
+            Told::Comparing => self.line("comparing the last as before and the first after it"),
+        }
+    }
+}
+
+/// What is known of each candidate.
+fn known(log: &Log) -> Vec<Option<&Tested>> {
+    (0..log.began.candidates.len())
+        .map(|at| log.of(at))
+        .collect()
+}
+
+fn place(answer: &Answer) -> Place<'_> {
+    Place {
+        last_good: answer.found.last_good,
+        first_bad: answer.found.first_bad,
+        skipped: &answer.found.skipped_between,
+    }
+}
+
+fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
+    let began = &log.began;
+    let name = |at: usize| began.candidates[at].words();
+    let last = began.candidates.len() - 1;
+    match end {
+        End::Found(answer) => {
+            let place = place(answer);
+            output::answer(&found(
+                began,
+                &known(log),
+                place,
+                &answer.compared,
+                answer.whole,
+            ));
+            output::result(&format!("\nlog       {}", log.path().display()));
+            if verbosity != Verbosity::Quiet {
+                let set = match &began.set {
+                    Some(set) => format!(" --set '{}'", set.replace('\'', "'\\''")),
+                    None => String::new(),
+                };
+                let images = [&answer.compared.last_good, &answer.compared.first_bad];
+                let [good, bad] = images.map(|one| one.image.as_str());
+                output::note(&format!(
+                    "\nNext   fwdlab runs show {}   both, in full, with flame graphs\n       \
+                     fwdlab quick --vm {good} --vm {bad}{set} -n 3   the same difference in boots of their own",
+                    answer.compared.run
+                ));
+            }
+        }
+        End::NoDifference { good, bad, why } => output::answer(&format!(
+            "No result: {why}\n\n good      {}  {}\n bad       {}  {}\nlog       {}",
+            name(0),
+            figure(*good),
+            name(last),
+            figure(*bad),
+            log.path().display()
+        )),
+        End::NoEnd { at, why } => output::answer(&format!(
+            "No result: {} cannot be measured, and there is nothing to hold the others against: {why}\n\nlog       {}",
+            name(*at),
+            log.path().display()
+        )),
+        End::Interrupted => {
+            let done = known(log).iter().flatten().count();
+            output::answer(&format!(
+                "Interrupted: {done} of {} candidates are known\n\nlog       {}",
+                began.candidates.len(),
+                log.path().display()
+            ));
+        }
+    }
+}
+
+fn go_on(log: &Log) {
+    output::note(&format!(
+        "to continue: fwdlab bisect --resume {}",
+        log.path().display()
+    ));
+}
+
+fn document(log: &Log, end: &End) -> serde_json::Value {
+    let began = &log.began;
+    let name = |at: usize| began.candidates[at].name.clone();
+    let mut document = json!({
+        "search": began,
+        "log": log.path(),
+        "tested": known(log).into_iter().flatten().collect::<Vec<_>>(),
+    });
+    let (outcome, more) = match end {
+        End::Found(answer) => {
+            let skipped = answer.found.skipped_between.iter();
+            let more = json!({
+                "first_bad": name(answer.found.first_bad),
+                "last_good": name(answer.found.last_good),
+                "skipped_between": skipped.map(|&at| name(at)).collect::<Vec<_>>(),
+                "difference": answer.compared.first_bad.difference,
+                "good_to_bad_instructions_per_frame": answer.whole,
+                "compared": answer.compared,
+            });
+            ("found", more)
+        }
+        End::NoDifference { why, .. } => ("no_difference", json!({ "why": why })),
+        End::NoEnd { at, why } => ("no_end", json!({ "candidate": name(*at), "why": why })),
+        End::Interrupted => ("interrupted", json!({})),
+    };
+    document["outcome"] = json!(outcome);
+    if let (Some(document), serde_json::Value::Object(more)) = (document.as_object_mut(), more) {
+        document.extend(more);
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_goes_from_good_to_bad() {
+        let text = "# kernels\nolder\n\na # the first\n  b\nc\nnewer\n";
+        assert_eq!(listed(text, "a", "c").unwrap(), ["a", "b", "c"]);
+        assert_eq!(listed("a\nb\n", "x", "y").unwrap(), ["x", "a", "b", "y"]);
+        for (text, good, bad, words) in [
+            ("a\nb\na\n", "a", "b", "twice"),
+            ("a\nb\n", "b", "a", "stands before"),
+            ("a\nb\n", "a", "c", "c is not"),
+            ("a\nb\n", "c", "b", "c is not"),
+        ] {
+            let why = listed(text, good, bad).unwrap_err();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}
