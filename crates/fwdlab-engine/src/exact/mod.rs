@@ -140,11 +140,17 @@ fn idle_of(line: &str) -> Option<u64> {
 }
 
 /// What the counter advances by for one instruction: 1 where it counts instructions. Anywhere else it is a number without a meaning.
+///
+/// The least of several loops: whatever else the guest does meanwhile, such as a timer's work, only adds instructions. Of one loop, a boot of
+/// Linux 6.12 was 1.011.
 pub fn per_instruction() -> f64 {
-    const TIMES: u32 = 500_000;
-    let begin = sys::counter();
-    sys::loops(TIMES);
-    (sys::counter() - begin) as f64 / (2.0 * f64::from(TIMES))
+    const TIMES: u32 = 50_000;
+    let once = |_| {
+        let begin = sys::counter();
+        sys::loops(TIMES);
+        (sys::counter() - begin) as f64 / (2.0 * f64::from(TIMES))
+    };
+    (0..10).map(once).fold(f64::INFINITY, f64::min)
 }
 
 #[cfg(test)]
