@@ -9,6 +9,7 @@
     reason = "a panic is how a test fails, and helpers of tests are tests too"
 )]
 
+mod bisect;
 mod by_hand;
 mod campaign;
 mod compare;

@@ -8,6 +8,7 @@ fn help_of_every_command() {
         "",
         "quick",
         "trial",
+        "bisect",
         "ndr",
         "throughput",
         "ramp",

@@ -1,0 +1,189 @@
+//! `fwdlab bisect`: wrong use, commits whose builds fail, and one search among Debian's kernels.
+//!
+//! How it searches is tested in `measure`, how commits are built in `lab`. Start with [`the_first_kernel_that_changed_it`].
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Lab, skipped};
+
+/// Two of one version, and one of another.
+const KERNELS: [&str; 3] = [
+    "debian:linux-image-6.1.0-55-cloud-amd64",
+    "debian:linux-image-6.1.0-56-cloud-amd64",
+    "debian:linux-image-6.12.117+deb12-cloud-amd64",
+];
+
+#[test]
+fn wrong_use_of_bisect() {
+    let lab = Lab::new();
+    let list = lab.path().join("list");
+    fs::write(&list, "a\nb\nc\n").unwrap();
+    let list = list.to_str().unwrap();
+    let log = lab.path().join("log.jsonl");
+    fs::write(&log, "{\"line\":\"tes").unwrap();
+    let log = log.to_str().unwrap();
+    for (arguments, code, words) in [
+        (&["--good", "a"][..], 2, "--bad"),
+        (&["--good", "a", "--bad", "a"], 2, "the same"),
+        (
+            &["--good", "c", "--bad", "a", "--images", list],
+            2,
+            "stands before",
+        ),
+        (
+            &["--good", "x", "--bad", "a", "--images", list],
+            2,
+            "x is not",
+        ),
+        (
+            &["--good", "a", "--bad", "b", "--images", "/no/such"],
+            2,
+            "cannot read",
+        ),
+        (&["--good", "a", "--bad", "b"], 2, "--images FILE"),
+        (&["--good", "a", "--bad", "b", "--git", "."], 2, "--build"),
+        (
+            &[
+                "--good", "a", "--bad", "b", "--git", "/no/such", "--build", "true",
+            ],
+            2,
+            "--git",
+        ),
+        (
+            &["--good", "a", "--bad", "b", "--threshold", "-1"],
+            2,
+            "--threshold",
+        ),
+        (&["--resume", "/no/such"], 2, "there is no file"),
+        (&["--resume", log], 3, "no log of a bisection"),
+        (&["--resume", log, "--good", "a"], 2, "cannot be used with"),
+    ] {
+        let ended = lab.run(&[&["bisect"], arguments].concat());
+        assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(words), "{arguments:?}: {ended:?}");
+    }
+}
+
+fn git(folder: &Path, words: &[&str]) {
+    let done = (Command::new("git").arg("-C").arg(folder).args(words))
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{words:?}: {done:?}");
+}
+
+/// A build that always fails: good cannot be built, which ends it, with what the build said, and nothing is left but the log.
+#[test]
+fn a_commit_that_cannot_be_built_is_told() {
+    if Command::new("git").arg("--version").output().is_err() {
+        skipped("a_commit_that_cannot_be_built_is_told", "no git");
+        return;
+    }
+    let lab = Lab::new();
+    let repository = lab.path().join("repository");
+    fs::create_dir(&repository).unwrap();
+    git(&repository, &["init", "-q"]);
+    for name in ["one", "two", "three"] {
+        let as_nobody = [
+            "-c",
+            "user.name=nobody",
+            "-c",
+            "user.email=nobody@example.org",
+        ];
+        git(
+            &repository,
+            &[
+                &as_nobody[..],
+                &["commit", "-q", "--allow-empty", "-m", name],
+            ]
+            .concat(),
+        );
+    }
+    let log = lab.path().join("log.jsonl");
+    let mut command = lab.program(&[
+        "bisect",
+        "--good",
+        "HEAD~2",
+        "--bad",
+        "HEAD",
+        "--git",
+        repository.to_str().unwrap(),
+        "--build",
+        "echo no compiler >&2; false",
+        "--log",
+        log.to_str().unwrap(),
+    ]);
+    let cache = lab.path().join("cache");
+    let done = command.env("FWDLAB_CACHE", &cache).output().unwrap();
+    let out = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(done.status.code(), Some(4), "{out}");
+    assert!(
+        out.contains("No result") && out.contains("no compiler"),
+        "{out}"
+    );
+    assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), 3);
+    assert!(!cache.join("bisect/log/tree").exists());
+    assert!(!lab.runs().join("bisect").exists());
+}
+
+/// Boots guests, for nothing else shows that all of it fits together: some 50 s, and longer where kernels are downloaded first.
+#[test]
+fn the_first_kernel_that_changed_it() {
+    let name = "the_first_kernel_that_changed_it";
+    if Command::new("qemu-system-x86_64")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        skipped(name, "no qemu-system-x86_64");
+        return;
+    }
+    let lab = Lab::new();
+    let list = lab.path().join("kernels");
+    fs::write(&list, KERNELS.join("\n")).unwrap();
+    let log = lab.path().join("log.jsonl");
+    let arguments = [
+        "bisect",
+        "--good",
+        KERNELS[0],
+        "--bad",
+        KERNELS[2],
+        "--images",
+        list.to_str().unwrap(),
+        "--log",
+        log.to_str().unwrap(),
+        "--frames",
+        "3200",
+        "--threshold",
+        "1",
+        "--json",
+    ];
+    let done = lab.run(&arguments);
+    if ["cannot get debian", "there is no image"]
+        .iter()
+        .any(|words| done.err.contains(words))
+    {
+        skipped(name, done.err.lines().last().unwrap_or("no image"));
+        return;
+    }
+    assert_eq!(done.code, 0, "{done:?}");
+    let document: Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(document["outcome"], "found", "{document:#}");
+    assert_eq!(document["last_good"], KERNELS[1]);
+    assert_eq!(document["first_bad"], KERNELS[2]);
+    assert_eq!(document["difference"]["proven"], true);
+    // again: all of it is known, and nothing is booted
+    let known = fs::read_to_string(&log).unwrap();
+    let again = lab.run(&["bisect", "--resume", log.to_str().unwrap()]);
+    assert_eq!(again.code, 0, "{again:?}");
+    assert!(
+        again
+            .out
+            .contains("first changed by: debian:linux-image-6.12.117"),
+        "{again:?}"
+    );
+    assert_eq!(fs::read_to_string(&log).unwrap(), known);
+}
