@@ -8,11 +8,12 @@ use fwdlab_model::stacks::{self, Profile};
 use crate::exact::{MEANING, number, signed};
 use crate::flame;
 use crate::table::wrap;
-use crate::text::width;
+use crate::text::{paragraph, width};
 use crate::words::several;
 
-/// Functions that differ by fewer instructions per frame are told together.
+/// Functions that differ by fewer instructions per frame are told together, and so are all but those that differ most.
 const LEAST: f64 = 0.5;
+const MOST: usize = 15;
 
 /// A change of a smaller share than this of what lies between good and bad is not all of it.
 const ALL_OF_IT: f64 = 0.9;
@@ -67,10 +68,7 @@ pub fn found(
     let name = |at: usize| began.candidates[at].words();
     let mut text = wrap(&headline(began, place, compared), width(), "");
     text.push('\n');
-    let mut tell = |name: &str, sentence: &str| {
-        let words = wrap(&format!(" {name:<9}{sentence}"), width(), &" ".repeat(10));
-        text.push_str(words.strip_prefix(&" ".repeat(10)).unwrap_or(&words));
-    };
+    let mut tell = |name: &str, sentence: &str| text.push_str(&paragraph(name, sentence));
     if !place.skipped.is_empty() {
         let names: Vec<String> = place.skipped.iter().map(|&at| name(at)).collect();
         tell(
@@ -147,5 +145,8 @@ pub fn functions(compared: &Compared) -> Option<flame::Differences> {
         return None;
     }
     let rows = stacks::difference(&before, &after);
-    Some(flame::differences(&rows, ["before", "after"], LEAST))
+    let mut sizes: Vec<f64> = rows.iter().map(|row| row.difference().abs()).collect();
+    sizes.sort_by(|a, b| b.total_cmp(a));
+    let least = sizes.get(MOST - 1).map_or(LEAST, |size| size.max(LEAST));
+    Some(flame::differences(&rows, ["before", "after"], least))
 }

@@ -54,7 +54,7 @@ fn wrong_use_of_bisect() {
             "--git",
         ),
         (
-            &["--good", "a", "--bad", "b", "--threshold", "-1"],
+            &["--good", "a", "--bad", "b", "--threshold", "100"],
             2,
             "--threshold",
         ),
