@@ -7,6 +7,8 @@
 
 mod sys;
 
+use std::time::Duration;
+
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +19,13 @@ use crate::tester::{Addresses, frames};
 use crate::xdp_count::XdpCount;
 use crate::xdp_live::XdpLive;
 
-/// How often the other threads of the machine may go before us, without a frame that arrives, before what is missing is lost.
+/// How often the other threads of the machine may go before us, without a frame that arrives, before we sleep.
 const PATIENCE: u32 = 200;
+
+/// A timer may hold frames back: what has not come after so many naps is lost. The clock of a machine that counts runs on at once while
+/// nobody has anything to do, so that they take little time. Each is long, for before the next we look how long the machine was idle.
+const NAPS: u32 = 20;
+const NAP: Duration = Duration::from_millis(50);
 
 /// Sender and receivers of some paths, by which bursts are sent.
 pub struct Exact {
@@ -82,36 +89,83 @@ impl Exact {
         };
         let before = receiver.counts()?.received;
         self.sender.prepare_burst(path, count)?;
-        let (mut received, mut end, mut waited) = (0, 0, 0);
-        let idle = idle_ns()?;
+        let (mut received, mut end, mut waited, mut naps) = (0, 0, 0, 0);
+        // what the clock went on without instructions until the end
+        let mut idle = Idle::begin()?;
         sys::mark_begin();
         let begin = sys::counter();
         let sent = self.sender.burst(count);
-        while waited < PATIENCE {
+        loop {
             let now = receiver.counts()?.received - before;
             if now > received {
-                (received, end, waited) = (now, sys::counter(), 0);
+                (received, end, waited, naps) = (now, sys::counter(), 0, 0);
+                idle.is_known = false;
             }
-            if received >= u64::from(count) {
+            if received >= u64::from(count) || naps == NAPS {
                 break;
             }
-            waited += 1;
-            // what is left is done by another thread of the kernel's
-            std::thread::yield_now();
+            if waited < PATIENCE {
+                waited += 1;
+                // what is left is done by another thread of the kernel's
+                std::thread::yield_now();
+            } else {
+                // or waits for a timer
+                idle.read()?;
+                naps += 1;
+                std::thread::sleep(NAP);
+            }
         }
         sys::mark_end();
-        let idle = idle_ns()? - idle;
+        idle.read()?;
         let sent = sent.and_then(|()| Ok(self.sender.counts()?.sent[path]))?;
         Ok(Burst {
             sent,
             received,
             // a tick of the counter is a nanosecond of the machine's clock
-            instructions: end.saturating_sub(begin).saturating_sub(idle),
+            instructions: end
+                .saturating_sub(begin)
+                .saturating_sub(idle.until_end + idle.reading_before_end),
         })
     }
 
     /// Frames that the kernel hands to the port at once.
     pub const BATCH: u32 = 32;
+}
+
+/// How long the machine had nothing to do until the last frame arrived.
+struct Idle {
+    begin: u64,
+    until_end: u64,
+    /// Instructions that it took to find out, while frames were still missing.
+    reading: u64,
+    reading_before_end: u64,
+    /// Nothing arrived since it was read.
+    is_known: bool,
+}
+
+impl Idle {
+    fn begin() -> Result<Idle, EngineError> {
+        Ok(Idle {
+            begin: idle_ns()?,
+            until_end: 0,
+            reading: 0,
+            reading_before_end: 0,
+            is_known: false,
+        })
+    }
+
+    /// Reads it, if frames have arrived since the last time. The machine has not been idle since the last of them.
+    fn read(&mut self) -> Result<(), EngineError> {
+        if self.is_known {
+            return Ok(());
+        }
+        let begin = sys::counter();
+        self.until_end = idle_ns()? - self.begin;
+        self.reading_before_end = self.reading;
+        self.reading += sys::counter().saturating_sub(begin);
+        self.is_known = true;
+        Ok(())
+    }
 }
 
 /// How long the machine has had nothing to do so far. Its clock runs on then, without instructions: the kernel waits for some 20 ms when it

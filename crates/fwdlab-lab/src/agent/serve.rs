@@ -142,7 +142,7 @@ fn refused(error: impl Into<LabError>) -> Failure {
 fn host(place: &Place) -> Box<dyn Host> {
     match place {
         None => Box::new(Local),
-        Some(namespace) => Box::new(Netns::bare(namespace)),
+        Some(namespace) => Box::new(Netns::ours(namespace)),
     }
 }
 

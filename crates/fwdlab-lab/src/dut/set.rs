@@ -105,6 +105,24 @@ impl Configuration {
         &self.inputs
     }
 
+    /// Does a script or command of it name this program? Comments do not count.
+    pub(crate) fn names(&self, program: &str) -> bool {
+        let is_named = |text: &str| {
+            let lines = text.lines().filter(|line| !line.trim().starts_with('#'));
+            let mut words = lines.flat_map(|line| {
+                line.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')))
+            });
+            words.any(|word| word == program)
+        };
+        self.steps.iter().any(|step| match step {
+            Step::Shell(text) => is_named(text),
+            // what is no text names nothing that could be found in it
+            Step::Execute(path) => fs::read_to_string(path).is_ok_and(|text| is_named(&text)),
+            Step::Nft(_) => program == "nft",
+            Step::Sysctl(_) => false,
+        })
+    }
+
     /// What is done one after the other.
     pub(super) fn steps(&self) -> &[Step] {
         &self.steps
@@ -189,6 +207,11 @@ mod tests {
             let error = Configuration::parse(bad).unwrap_err().to_string();
             assert!(error.starts_with("configuration `"), "{error}");
         }
+        fs::write(at("plain"), "# not ipset\nx=$(wg genkey); nft-x\n").unwrap();
+        let names = |program: &str| parse(&at("plain")).names(program);
+        assert!(names("wg") && !names("ipset") && !names("nft") && !names("gen"));
+        assert!(parse(&at("a.nft")).names("nft"));
+
         fs::create_dir_all(at("etc/sysctl.d")).unwrap();
         for file in ["20.conf", "10.conf", "x.bak"] {
             fs::write(at("etc/sysctl.d").join(file), "").unwrap();

@@ -18,6 +18,10 @@ mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount 
 && mount -o remount,bind,rw /proc/sys/net || { echo 'cannot protect /proc/sys of the host' >&2; exit 125; }
 ";
 
+/// What the shell of a command does first in a machine of ours: `/sys` is that of its network, and what it mounts below `/run/netns` stays,
+/// other than with `ip netns exec`, with which a namespace that a configuration adds would go when that ends.
+const SEE: &str = "mount -t sysfs sysfs /sys && exec \"$@\"";
+
 /// Files below these are another in every network namespace, whoever has mounted them.
 const OF_THE_NETWORK: &[&str] = &["/proc/sys/net/", "/proc/thread-self/net/"];
 
@@ -32,6 +36,8 @@ pub struct Netns {
 #[derive(Debug)]
 enum Apart {
     Bare,
+    /// Nothing, in a machine that is ours.
+    Ours,
     Unconfined { lab: String },
     Confined(Mutex<Confined>),
 }
@@ -49,6 +55,14 @@ impl Netns {
         Netns {
             namespace: namespace.to_owned(),
             apart: Apart::Bare,
+        }
+    }
+
+    /// The same in a machine of ours, on which commands may make namespaces that stay.
+    pub(crate) fn ours(namespace: &str) -> Netns {
+        Netns {
+            namespace: namespace.to_owned(),
+            apart: Apart::Ours,
         }
     }
 
@@ -74,13 +88,21 @@ impl Netns {
         let exec = || ["ip", "netns", "exec", &self.namespace].map(str::to_owned);
         Ok(match &self.apart {
             // that enters it by itself, without mounts of its own, which takes less than half the time
-            Apart::Bare if command.program() == "ip" => {
+            Apart::Bare | Apart::Ours if command.program() == "ip" => {
                 let mut here = command.clone();
                 here.words
                     .splice(1..1, ["-n".into(), self.namespace.clone()]);
                 (here, String::new())
             }
             Apart::Bare => (around(exec().to_vec()), String::new()),
+            Apart::Ours => {
+                let enter = format!("--net=/run/netns/{}", self.namespace);
+                let unshare = ["unshare", "--mount", "--propagation", "unchanged"];
+                let shell = ["sh", "-c", SEE, "sh"];
+                let mut before = vec!["nsenter".to_owned(), enter];
+                before.extend(unshare.into_iter().chain(shell).map(str::to_owned));
+                (around(before), String::new())
+            }
             Apart::Unconfined { lab } => {
                 let text = format!("{}{PROTECT}exec \"$@\"", registry::marking(lab));
                 let shell = ["sh".into(), "-c".into(), text, "sh".into()];
@@ -151,7 +173,7 @@ impl Host for Netns {
         if Netns::is_of_the_network(path) {
             return self.within(what, || std::fs::read(path));
         }
-        if matches!(self.apart, Apart::Bare) && path.starts_with("/proc/") {
+        if matches!(self.apart, Apart::Bare | Apart::Ours) && path.starts_with("/proc/") {
             return Local.read(path);
         }
         let cat = Command::new("cat", &[path]).called(what);

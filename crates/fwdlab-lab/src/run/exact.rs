@@ -49,6 +49,22 @@ const MOST_SIDE_BY_SIDE: usize = 4;
 /// A processor that counts instructions is no farther from one tick per instruction: what is measured is a loop and a few more.
 const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
 
+/// What every guest has beside the usual.
+const PROGRAMS: [&str; 2] = ["nft", "ethtool"];
+
+/// What a guest has if a configuration names it, from a package if this machine does not have it.
+const PROGRAMS_NAMED: &[&str] = &[
+    "iptables",
+    "ip6tables",
+    "ebtables",
+    "ipset",
+    "wg",
+    "conntrack",
+    "ipvsadm",
+    "brctl",
+    "ping",
+];
+
 /// Names of files with what was counted by call path, through the DUT and past it.
 pub const THROUGH: &str = "through.folded";
 pub(crate) const PAST: &str = "past.folded";
@@ -301,8 +317,14 @@ impl Running<'_> {
         let cache = Cache::of_user().map_err(|e| LabError::Preflight(e.to_string()))?;
         let program =
             std::env::current_exe().map_err(|e| LabError::system("find the running program", e))?;
+        let cases = &self.plan.campaign().cases;
+        let mut wanted = PROGRAMS.to_vec();
+        wanted.extend(PROGRAMS_NAMED.iter().filter(|program| {
+            let mut applied = cases.iter().flat_map(|case| self.plan.applied(case));
+            applied.any(|configuration| configuration.names(program))
+        }));
         let mut images = BTreeMap::new();
-        for case in &self.plan.campaign().cases {
+        for case in cases {
             let name = case.image.clone().unwrap_or_default();
             if images.contains_key(&name) {
                 continue;
@@ -316,7 +338,7 @@ impl Running<'_> {
                 let recipe = Recipe {
                     program: &program,
                     kernel,
-                    wanted: &["nft", "ethtool"],
+                    wanted: &wanted,
                 };
                 let initramfs = initramfs::build(&recipe, &cache, &mut tell)?;
                 let words = image.words().into_iter();

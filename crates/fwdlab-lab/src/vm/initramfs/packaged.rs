@@ -31,6 +31,7 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
         "bird" => "bird2",
         "snmpd" => "snmpd",
         "tcpdump" => "tcpdump",
+        "nsenter" | "unshare" | "mount" => "util-linux",
         "busybox" => "busybox-static",
         _ => return None,
     })

@@ -15,7 +15,9 @@ use crate::vm::image::cache::entries;
 use crate::vm::image::error::ImageError;
 
 /// What every guest has, or else it is fetched.
-pub(super) const NEEDED: &[&str] = &["sh", "ip", "tc", "modprobe", "sysctl", "mount", "cat"];
+pub(super) const NEEDED: &[&str] = &[
+    "sh", "ip", "tc", "modprobe", "sysctl", "mount", "cat", "nsenter", "unshare",
+];
 
 /// What a guest has if this machine does: what the commands and scripts of configurations are made of.
 pub(super) const USUAL: &[&str] = &[
@@ -53,8 +55,6 @@ pub(super) const USUAL: &[&str] = &[
     "modinfo",
     "dmesg",
     "umount",
-    "nsenter",
-    "unshare",
     "taskset",
     "chrt",
     // scripts
@@ -65,6 +65,7 @@ pub(super) const USUAL: &[&str] = &[
     "chmod",
     "cp",
     "cut",
+    "mktemp",
     "date",
     "dirname",
     "echo",
