@@ -19,8 +19,8 @@ use crate::tester::{Addresses, frames};
 use crate::xdp_count::XdpCount;
 use crate::xdp_live::XdpLive;
 
-/// How often the other threads of the machine may go before us, without a frame that arrives, before we sleep.
-const PATIENCE: u32 = 200;
+/// How often the other threads of the machine may go before us, without a frame that arrives, before we sleep: to look counts as well.
+const PATIENCE: u32 = 4;
 
 /// A timer may hold frames back: what has not come after so many naps is lost. The clock of a machine that counts runs on at once while
 /// nobody has anything to do, so that they take little time. Each is long, for before the next we look how long the machine was idle.
