@@ -208,9 +208,9 @@ mod tests {
             assert!(error.starts_with("configuration `"), "{error}");
         }
         fs::write(at("plain"), "# not ipset\nx=$(wg genkey); nft-x\n").unwrap();
-        let names = |program: &str| parse(&at("plain")).names(program);
+        let names = |program: &str| parse(&at("plain")).unwrap().names(program);
         assert!(names("wg") && !names("ipset") && !names("nft") && !names("gen"));
-        assert!(parse(&at("a.nft")).names("nft"));
+        assert!(parse(&at("a.nft")).unwrap().names("nft"));
 
         fs::create_dir_all(at("etc/sysctl.d")).unwrap();
         for file in ["20.conf", "10.conf", "x.bak"] {

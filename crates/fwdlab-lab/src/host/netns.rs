@@ -38,7 +38,9 @@ enum Apart {
     Bare,
     /// Nothing, in a machine that is ours.
     Ours,
-    Unconfined { lab: String },
+    Unconfined {
+        lab: String,
+    },
     Confined(Mutex<Confined>),
 }
 

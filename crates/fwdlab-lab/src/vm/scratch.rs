@@ -41,7 +41,9 @@ impl Scratch {
         let kept = self.0.join(format!("kept-{number}"));
         fs::hard_link(file, &kept)
             .or_else(|_| fs::copy(file, &kept).map(drop))
-            .map_err(|e| LabError::system(format!("keep {} while it is used", file.display()), e))?;
+            .map_err(|e| {
+                LabError::system(format!("keep {} while it is used", file.display()), e)
+            })?;
         Ok(kept)
     }
 

@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::Global;
-use super::run::{catch_signals, random_seed};
+use super::run::{case_profiles, catch_signals, random_seed};
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Screen, Verbosity};
 
@@ -297,7 +297,15 @@ fn render(info: &RunInfo, summary: &Summary, measured: &Measured) -> String {
     let Measured {
         trials, rebuilds, ..
     } = measured;
-    fwdlab_report::html::page(info, summary, trials, rebuilds, ShownFacts::Brief)
+    let profiles = case_profiles(measured);
+    fwdlab_report::html::page(
+        info,
+        summary,
+        trials,
+        rebuilds,
+        &profiles,
+        ShownFacts::Brief,
+    )
 }
 
 fn is_proven(answer: &Answer) -> bool {

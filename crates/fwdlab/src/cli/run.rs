@@ -83,11 +83,12 @@ pub(super) fn carry_out(
         screen.show(event);
     };
     let (run, measured) = work(&runs, &control, &mut listener)?;
+    let profiles = case_profiles(&measured);
     let Measured {
         trials,
         rebuilds,
         boots,
-        profiles,
+        profiles: _,
         summary,
     } = measured;
     let mut summary = summary.context("a run without a summary")?;
@@ -98,11 +99,6 @@ pub(super) fn carry_out(
         RunState::Finished
     };
     let directory = run.path().to_owned();
-    let profiles = profiles.iter().filter_map(|made| {
-        let boot = boots.iter().find(|boot| boot.boot == made.boot)?;
-        Some(case_profile(boot, &made.through))
-    });
-    let profiles: Vec<CaseProfile> = profiles.collect();
     let info = run.finish(&summary, state, |info| {
         fwdlab_report::html::page(
             info,
@@ -143,6 +139,16 @@ pub(super) fn carry_out(
         15 => Code::Terminated,
         _ => Code::Interrupted,
     })
+}
+
+/// What was counted by call path.
+pub(super) fn case_profiles(measured: &Measured) -> Vec<CaseProfile> {
+    let all = measured.profiles.iter().filter_map(|made| {
+        let mut boots = measured.boots.iter();
+        let boot = boots.find(|boot| boot.boot == made.boot)?;
+        Some(case_profile(boot, &made.through))
+    });
+    all.collect()
 }
 
 /// What a frame of a boot takes by call path.

@@ -212,11 +212,11 @@ fn bzimage(file: &[u8]) -> Header {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A header with nothing behind it.
-    pub(in super::super) fn made(release: &str) -> Vec<u8> {
+    pub(crate) fn made(release: &str) -> Vec<u8> {
         let mut file = vec![0; 4096];
         file[0x1f1] = 4;
         file[0x1f4] = 96; // 96 * 16 bytes after 5 * 512
