@@ -25,3 +25,4 @@ pub mod vm;
 pub mod witness;
 
 pub use error::LabError;
+pub use tester::bursts;

@@ -14,7 +14,7 @@ use crate::host::{HostError, Limit, Remote};
 
 /// Sender and receivers that are open.
 #[derive(Debug)]
-pub(crate) struct Bursts {
+pub struct Bursts {
     host: Remote,
 }
 
@@ -53,5 +53,13 @@ impl Bursts {
             (Answer::Burst(burst), _) => Ok(burst),
             (other, _) => Err(HostError::new("the machine", what, out_of_step(&other)).into()),
         }
+    }
+}
+
+impl Drop for Bursts {
+    fn drop(&mut self) {
+        // the machine may be gone, and they with it
+        let close = Question::CloseBursts;
+        let _ = self.host.put_to("close sender and receivers", &close, &[], Limit::OURS);
     }
 }

@@ -3,7 +3,7 @@
 //! A [`Rig`] makes one trial at a time and knows nothing of beds, DUTs or procedures. [`local`] is one in this process; one behind
 //! agents on other hosts is another implementation, and nothing above this folder can tell. Start with [`Rig`].
 
-pub(crate) mod bursts;
+pub mod bursts;
 pub(crate) mod local;
 
 use std::sync::Arc;

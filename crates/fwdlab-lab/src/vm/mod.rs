@@ -7,7 +7,7 @@
 pub mod image;
 pub mod initramfs;
 pub mod machine;
-pub(crate) mod plugin;
+pub mod plugin;
 pub(crate) mod scratch;
 #[cfg(test)]
 mod tests;

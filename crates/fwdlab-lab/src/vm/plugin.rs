@@ -19,7 +19,7 @@ const OPTIONS: [&str; 5] = ["-shared", "-fPIC", "-O2", "-w", "-fvisibility=hidde
 
 /// Why there is no plugin. Everything but profiles works without it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PluginError {
+pub enum PluginError {
     /// There is no compiler, or it does not run.
     #[error(
         "cannot run {compiler}: {source}. It compiles the plugin that says which functions the instructions are of; everything else works \
@@ -66,13 +66,13 @@ pub(crate) enum PluginError {
 ///
 /// # Errors
 /// There is no compiler, it refuses, or the cache cannot be written.
-pub(crate) fn build(cache: &Path) -> Result<PathBuf, PluginError> {
+pub fn build(cache: &Path) -> Result<PathBuf, PluginError> {
     build_with(COMPILER, cache)
 }
 
 /// What stands behind `-plugin` so that sections go to the folder `sections`, which exists, and functions get the names of the file
 /// `symbols`: a copy of the guest's `/proc/kallsyms`, written before the guest begins a section.
-pub(crate) fn argument(plugin: &Path, sections: &Path, symbols: &Path) -> OsString {
+pub fn argument(plugin: &Path, sections: &Path, symbols: &Path) -> OsString {
     let mut text = Vec::new();
     for (before, path) in [("", plugin), (",out=", sections), (",symbols=", symbols)] {
         text.extend(before.bytes());
@@ -91,7 +91,7 @@ pub(crate) fn argument(plugin: &Path, sections: &Path, symbols: &Path) -> OsStri
 ///
 /// # Errors
 /// The files cannot be read, or the paths do not add up to the instructions of the section, which are counted apart.
-pub(crate) fn section(sections: &Path, number: u32) -> Result<Option<Stacks>, PluginError> {
+pub fn section(sections: &Path, number: u32) -> Result<Option<Stacks>, PluginError> {
     let path = sections.join(format!("section-{number}.folded"));
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(failed(|| format!("read {}", path.display())))

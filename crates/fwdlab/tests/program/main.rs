@@ -20,6 +20,7 @@ mod doctor;
 mod engines;
 mod exact;
 mod faults;
+mod features;
 mod formats;
 mod import;
 mod interrupts;

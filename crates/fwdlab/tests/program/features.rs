@@ -1,0 +1,181 @@
+//! Features of the kernel that this machine's own need not have, in guests: the configurations of `examples/config-sets/features`.
+//!
+//! One test, because booting takes most of its time: two guests take turns in what is to be shown, and each builds a new bed for every
+//! configuration, so that what one did is gone for the next. What features cost is in `docs/exact-features.md`. Start with [`FEATURES`].
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fwdlab_lab::bed::Bed;
+use fwdlab_lab::bursts::Bursts;
+use fwdlab_lab::dut::Configuration;
+use fwdlab_lab::host::{Host, Limit};
+use fwdlab_lab::run::Control;
+use fwdlab_lab::vm::image::cache::Cache;
+use fwdlab_lab::vm::image::{Image, ImageKind};
+use fwdlab_lab::vm::initramfs::{self, Recipe};
+use fwdlab_lab::vm::machine::{Accelerator, Boot, Machine};
+use fwdlab_lab::vm::plugin;
+use fwdlab_model::instructions::Way;
+use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::units::FrameSize;
+
+use crate::support::{Lab, PROGRAM, skipped, text};
+
+const NAME: &str = "features_of_stock_kernels_are_in_the_path";
+
+/// What is applied, and functions that every frame then passes.
+const FEATURES: &[(&str, &[&str])] = &[
+    ("second-router wireguard", &["wg_xmit", "wg_packet_receive"]),
+    ("second-router esp", &["esp_output", "esp_input"]),
+    ("bridge", &["br_handle_frame", "br_dev_xmit"]),
+    ("vrf", &["vrf_l3_rcv"]),
+    ("second-router vlan", &["vlan_dev_hard_start_xmit", "vlan_do_receive"]),
+    ("second-router bonding", &["bond_start_xmit", "bond_handle_frame"]),
+    ("netem-loss", &["netem_enqueue", "netem_dequeue"]),
+    ("netem-delay", &["netem_enqueue", "netem_dequeue"]),
+    ("conntrack", &["nf_conntrack_in"]),
+    ("flowtable", &["nf_flow_offload_ip_hook"]),
+    ("nft-set", &["nft_lookup_eval"]),
+    ("ipset", &["ip_set_test"]),
+];
+
+/// A burst that a queue of WireGuard's takes, which has room for 1024 frames.
+const FRAMES: u32 = 992;
+
+/// Enough to tell a loss of 10 %.
+const MANY: u32 = 20_000;
+
+/// A guest, and what it is asked.
+struct Guest {
+    machine: Arc<Machine>,
+    folder: PathBuf,
+    bursts: u32,
+}
+
+impl Guest {
+    /// Applies a configuration on a new bed, and sends; what came back of the last burst, and the functions that this passed.
+    fn send(&mut self, sets: &str, frames: u32) -> (f64, Vec<String>) {
+        let host = self.machine.host();
+        let clean = "for namespace in far dut0 gen; do ip netns del $namespace 2>/dev/null; done; true";
+        host.ask("sh", &["-c", clean]).unwrap();
+        let bed = Bed::in_guest(&self.machine).unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets/features");
+        for set in sets.split(' ') {
+            let set = Configuration::parse(&text(&folder.join(set))).unwrap();
+            bed.dut(0).apply(&set, &Control::default()).unwrap();
+        }
+        let symbols = host.read("/proc/kallsyms").unwrap();
+        std::fs::write(self.folder.join("symbols"), symbols).unwrap();
+        let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 100).unwrap();
+        let bursts = Bursts::open(&host, &bed.networks().forward(), &stream).unwrap();
+        let limit = Limit {
+            time: Duration::from_secs(60),
+            is_stopped: &|| false,
+        };
+        // neighbours, handshakes and flows are new to the first
+        let _ = bursts.send(Way::Through, FRAMES, limit).unwrap();
+        let burst = bursts.send(Way::Through, frames, limit).unwrap();
+        self.bursts += 2;
+        let counted = plugin::section(&self.folder, self.bursts - 1).unwrap().unwrap();
+        let profile = counted.per(burst.sent);
+        // `wg_xmit [wireguard]`
+        let functions = profile.by_function().into_keys();
+        let functions = functions.filter_map(|function| function.split(' ').next()).map(str::to_owned);
+        (burst.received as f64 / burst.sent as f64, functions.collect())
+    }
+
+    /// Do these configurations what they say?
+    fn judge(&mut self, sets: &str, expected: &[&str]) {
+        let frames = if sets == "netem-loss" { MANY } else { FRAMES };
+        let (ratio, functions) = self.send(sets, frames);
+        for function in expected {
+            assert!(functions.iter().any(|f| f == function), "{sets}: no {function} in {functions:?}");
+        }
+        match sets {
+            "netem-loss" => {
+                let sigma = (0.1 * 0.9 / f64::from(MANY)).sqrt();
+                assert!((ratio - 0.9).abs() < 4.0 * sigma, "{sets}: {ratio} came back");
+            }
+            _ => assert!((ratio - 1.0).abs() < f64::EPSILON, "{sets}: {ratio} came back"),
+        }
+    }
+}
+
+/// Takes half a minute: two boots side by side, and for each configuration what it takes to build a bed and apply it.
+#[test]
+fn features_of_stock_kernels_are_in_the_path() {
+    let lab = Lab::new();
+    let skipped = |why: &str| skipped(NAME, why);
+    // as the tests of images in the lab keep them, between test runs
+    let own = std::env::current_exe().unwrap();
+    let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
+    let plugin = match plugin::build(cache.folder()) {
+        Ok(plugin) => plugin,
+        Err(e) => return skipped(&e.to_string()),
+    };
+    let mut tell = |text: &str| println!("{text}");
+    let image = match Image::find("debian:linux-image-cloud-amd64", &cache, &mut tell) {
+        Ok(image) => image,
+        Err(e) => return skipped(&e.to_string()),
+    };
+    let ImageKind::Kernel(kernel) = &image.kind else {
+        panic!("{image:?} is no kernel");
+    };
+    let recipe = Recipe {
+        program: Path::new(PROGRAM),
+        kernel,
+        wanted: &["nft", "ethtool", "wg", "ipset", "iptables"],
+    };
+    let initramfs = match initramfs::build(&recipe, &cache, &mut tell) {
+        Ok(initramfs) => initramfs,
+        Err(e) => return skipped(&e.to_string()),
+    };
+    let boot = |number: u32| {
+        let folder = lab.path().join(format!("machine-{number}"));
+        let symbols = folder.join("symbols");
+        let boot = Boot {
+            name: image.name.clone(),
+            kernel: kernel.bzimage.clone(),
+            initramfs: initramfs.clone(),
+            accelerator: Accelerator::Counting,
+            cpus: 1,
+            memory_mib: 1024,
+            plugin: Some(plugin::argument(&plugin, &folder, &symbols)),
+            folder: folder.clone(),
+        };
+        let machine = Arc::new(Machine::boot(&boot, &|| false)?);
+        Ok::<_, fwdlab_lab::LabError>(Guest {
+            machine,
+            folder,
+            bursts: 0,
+        })
+    };
+    let left = Mutex::new(FEATURES.iter());
+    let missing: Vec<String> = std::thread::scope(|scope| {
+        let guests: Vec<_> = [1, 2]
+            .map(|number| {
+                let (boot, left) = (&boot, &left);
+                scope.spawn(move || {
+                    let mut guest = match boot(number) {
+                        Ok(guest) => guest,
+                        Err(e) => return Some(e.to_string()),
+                    };
+                    loop {
+                        let next = left.lock().unwrap().next();
+                        let Some((sets, expected)) = next else {
+                            return None;
+                        };
+                        guest.judge(sets, expected);
+                    }
+                })
+            })
+            .into();
+        guests.into_iter().filter_map(|guest| guest.join().unwrap()).collect()
+    });
+    if let Some(why) = missing.first() {
+        assert!(why.contains("there is no such program"), "{why}");
+        skipped(why);
+    }
+}
