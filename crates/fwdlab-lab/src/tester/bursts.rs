@@ -60,6 +60,8 @@ impl Drop for Bursts {
     fn drop(&mut self) {
         // the machine may be gone, and they with it
         let close = Question::CloseBursts;
-        let _ = self.host.put_to("close sender and receivers", &close, &[], Limit::OURS);
+        let _ = self
+            .host
+            .put_to("close sender and receivers", &close, &[], Limit::OURS);
     }
 }

@@ -21,7 +21,7 @@ use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
-use crate::support::{Lab, PROGRAM, skipped, text};
+use crate::support::{Lab, PROGRAM, skipped};
 
 const NAME: &str = "features_of_stock_kernels_are_in_the_path";
 
@@ -31,8 +31,14 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("second-router esp", &["esp_output", "esp_input"]),
     ("bridge", &["br_handle_frame", "br_dev_xmit"]),
     ("vrf", &["vrf_l3_rcv"]),
-    ("second-router vlan", &["vlan_dev_hard_start_xmit", "vlan_do_receive"]),
-    ("second-router bonding", &["bond_start_xmit", "bond_handle_frame"]),
+    (
+        "second-router vlan",
+        &["vlan_dev_hard_start_xmit", "vlan_do_receive"],
+    ),
+    (
+        "second-router bonding",
+        &["bond_start_xmit", "bond_handle_frame"],
+    ),
     ("netem-loss", &["netem_enqueue", "netem_dequeue"]),
     ("netem-delay", &["netem_enqueue", "netem_dequeue"]),
     ("conntrack", &["nf_conntrack_in"]),
@@ -58,12 +64,14 @@ impl Guest {
     /// Applies a configuration on a new bed, and sends; what came back of the last burst, and the functions that this passed.
     fn send(&mut self, sets: &str, frames: u32) -> (f64, Vec<String>) {
         let host = self.machine.host();
-        let clean = "for namespace in far dut0 gen; do ip netns del $namespace 2>/dev/null; done; true";
+        let clean =
+            "for namespace in far dut0 gen; do ip netns del $namespace 2>/dev/null; done; true";
         host.ask("sh", &["-c", clean]).unwrap();
         let bed = Bed::in_guest(&self.machine).unwrap();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets/features");
+        let folder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets/features");
         for set in sets.split(' ') {
-            let set = Configuration::parse(&text(&folder.join(set))).unwrap();
+            let set = Configuration::parse(folder.join(set).to_str().unwrap()).unwrap();
             bed.dut(0).apply(&set, &Control::default()).unwrap();
         }
         let symbols = host.read("/proc/kallsyms").unwrap();
@@ -78,12 +86,19 @@ impl Guest {
         let _ = bursts.send(Way::Through, FRAMES, limit).unwrap();
         let burst = bursts.send(Way::Through, frames, limit).unwrap();
         self.bursts += 2;
-        let counted = plugin::section(&self.folder, self.bursts - 1).unwrap().unwrap();
+        let counted = plugin::section(&self.folder, self.bursts - 1)
+            .unwrap()
+            .unwrap();
         let profile = counted.per(burst.sent);
         // `wg_xmit [wireguard]`
         let functions = profile.by_function().into_keys();
-        let functions = functions.filter_map(|function| function.split(' ').next()).map(str::to_owned);
-        (burst.received as f64 / burst.sent as f64, functions.collect())
+        let functions = functions
+            .filter_map(|function| function.split(' ').next())
+            .map(str::to_owned);
+        (
+            burst.received as f64 / burst.sent as f64,
+            functions.collect(),
+        )
     }
 
     /// Do these configurations what they say?
@@ -91,14 +106,23 @@ impl Guest {
         let frames = if sets == "netem-loss" { MANY } else { FRAMES };
         let (ratio, functions) = self.send(sets, frames);
         for function in expected {
-            assert!(functions.iter().any(|f| f == function), "{sets}: no {function} in {functions:?}");
+            assert!(
+                functions.iter().any(|f| f == function),
+                "{sets}: no {function} in {functions:?}"
+            );
         }
         match sets {
             "netem-loss" => {
                 let sigma = (0.1 * 0.9 / f64::from(MANY)).sqrt();
-                assert!((ratio - 0.9).abs() < 4.0 * sigma, "{sets}: {ratio} came back");
+                assert!(
+                    (ratio - 0.9).abs() < 4.0 * sigma,
+                    "{sets}: {ratio} came back"
+                );
             }
-            _ => assert!((ratio - 1.0).abs() < f64::EPSILON, "{sets}: {ratio} came back"),
+            _ => assert!(
+                (ratio - 1.0).abs() < f64::EPSILON,
+                "{sets}: {ratio} came back"
+            ),
         }
     }
 }
@@ -172,7 +196,10 @@ fn features_of_stock_kernels_are_in_the_path() {
                 })
             })
             .into();
-        guests.into_iter().filter_map(|guest| guest.join().unwrap()).collect()
+        guests
+            .into_iter()
+            .filter_map(|guest| guest.join().unwrap())
+            .collect()
     });
     if let Some(why) = missing.first() {
         assert!(why.contains("there is no such program"), "{why}");
