@@ -91,7 +91,12 @@ impl Bisect {
         let set = began.set.as_deref().map(Configuration::parse).transpose()?;
         let stem = log.path().file_stem().unwrap_or_default();
         let mut commits = match &began.build {
-            Some(build) => Some(Git::new(build.clone(), &stem.to_string_lossy())?),
+            Some(build) => {
+                // what another search of this name built is of another command
+                let digits = began.started_at.chars().filter(char::is_ascii_digit);
+                let name = format!("{}-{}", stem.to_string_lossy(), digits.collect::<String>());
+                Some(Git::new(build.clone(), &name)?)
+            }
             None => None,
         };
         let mut images = Images;
