@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use fwdlab_engine::EngineError;
 use fwdlab_lab::LabError;
+use fwdlab_lab::vm::image::error::ImageError;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
@@ -106,7 +107,8 @@ pub fn of(error: &anyhow::Error) -> Code {
     if let Some(error) = error.downcast_ref::<EngineError>() {
         return of_engine(error);
     }
-    if error.is::<StoreError>() {
+    // unknown, not to be had, damaged: nothing was measured
+    if error.is::<StoreError>() || error.is::<ImageError>() {
         return Code::Preflight;
     }
     Code::Internal

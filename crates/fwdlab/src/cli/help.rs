@@ -40,7 +40,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Results",
         &["runs", "compare", "ministat", "import", "rate", "schema"],
     ),
-    ("The host", &["doctor", "bed"]),
+    ("The host", &["doctor", "bed", "image"]),
 ];
 
 /// What a command is called like, one example per line with what it does, and the codes it ends with beyond 0, 1 and 2.
@@ -285,6 +285,18 @@ const MORE: &[More] = &[
             ("sudo fwdlab bed down", "remove it"),
         ],
         codes: &[Code::Preflight, Code::TestBed],
+    },
+    More {
+        command: "image",
+        examples: &[
+            ("fwdlab image ls", "what the cache has"),
+            (
+                "fwdlab image pull debian:linux-image-cloud-amd64",
+                "the newest kernel of this name",
+            ),
+            ("fwdlab image rm --unused 30", "what nobody needed for a month"),
+        ],
+        codes: &[Code::Preflight],
     },
     More {
         command: "import",

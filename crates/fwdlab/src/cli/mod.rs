@@ -9,6 +9,7 @@ mod compare;
 mod doctor;
 mod foreign;
 mod help;
+mod image;
 mod import;
 mod ministat;
 mod ndr;
@@ -132,6 +133,9 @@ enum Command {
     /// Build, show and remove the embedded test bed by hand
     #[command(subcommand, infer_subcommands = true)]
     Bed(bed::Bed),
+    /// Images of virtual machines: list, fetch and remove
+    #[command(subcommand, infer_subcommands = true)]
+    Image(image::Image),
     /// Import published measurements as stored runs, and audit them
     #[command(subcommand, infer_subcommands = true)]
     Import(import::Import),
@@ -209,6 +213,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Compare(compare) => compare.run(&global),
         Command::Runs(runs) => runs.run(&global),
         Command::Bed(bed) => bed.run(&global),
+        Command::Image(image) => image.run(&global),
         Command::Import(import) => import.run(&global),
         Command::Ministat(ministat) => ministat.run(&global),
         Command::Profile(profile) => profile.run(&global),
