@@ -294,7 +294,10 @@ const MORE: &[More] = &[
                 "fwdlab image pull debian:linux-image-cloud-amd64",
                 "the newest kernel of this name",
             ),
-            ("fwdlab image rm --unused 30", "what nobody needed for a month"),
+            (
+                "fwdlab image rm --unused 30",
+                "what nobody needed for a month",
+            ),
         ],
         codes: &[Code::Preflight],
     },

@@ -78,8 +78,10 @@ impl Image {
                         ImageKind::Disk(_) => "disk",
                     };
                     if !global.json {
-                        let words: Vec<String> =
-                            words.iter().map(|(what, is)| format!("{what} {is}")).collect();
+                        let words: Vec<String> = words
+                            .iter()
+                            .map(|(what, is)| format!("{what} {is}"))
+                            .collect();
                         output::result(&format!("{name}  {}", words.join(", ")));
                     }
                     let facts: serde_json::Map<String, Value> = words
