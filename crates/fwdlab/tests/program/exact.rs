@@ -194,6 +194,6 @@ fn wrong_use_is_told() {
         std::fs::write(&campaign, text).unwrap();
         let ended = lab.run(&["check", campaign.to_str().unwrap()]);
         assert_eq!(ended.code, 2, "{ended:?}");
-        assert!(ended.err.contains(words), "{}", ended.err);
+        assert!(ended.out.contains(words), "{ended:?}");
     }
 }
