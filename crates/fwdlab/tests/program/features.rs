@@ -189,9 +189,7 @@ fn features_of_stock_kernels_are_in_the_path() {
                     };
                     loop {
                         let next = left.lock().unwrap().next();
-                        let Some((sets, expected)) = next else {
-                            return None;
-                        };
+                        let (sets, expected) = next?;
                         guest.judge(sets, expected);
                     }
                 })
