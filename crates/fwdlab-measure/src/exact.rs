@@ -4,8 +4,9 @@
 //! is left out. Nothing is random but timers of the guest's kernel, so medians are taken, never means. Start with [`next`] and [`judge`].
 
 use fwdlab_model::campaign;
-use fwdlab_model::instructions::{BootRecord, BurstRecord, Difference, Exact, Way};
+use fwdlab_model::instructions::{BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way};
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::stacks;
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Variant;
@@ -272,7 +273,30 @@ pub fn difference(name: &str, reference: &Exact, this: &Exact) -> Difference {
         interval: [more - half, more + half],
         percent: 100.0 * more / reference.instructions_per_frame,
         proven: more.abs() > half,
+        functions: functions(reference, this),
     }
+}
+
+/// Functions that take more or less, the largest differences first.
+fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
+    /// What is a tenth of an instruction may be a timer's.
+    const LEAST: f64 = 0.5;
+    const MOST: usize = 12;
+    if reference.functions.is_empty() || this.functions.is_empty() {
+        return Vec::new();
+    }
+    let [before, after] = [reference, this].map(|of| {
+        let paths = of.functions.iter();
+        paths.map(|f| (f.function.clone(), f.per_frame)).collect()
+    });
+    let rows = stacks::difference(&before, &after).into_iter();
+    rows.filter(|row| row.difference().abs() >= LEAST)
+        .take(MOST)
+        .map(|row| FunctionShare {
+            per_frame: row.difference(),
+            function: row.function,
+        })
+        .collect()
 }
 
 /// Holds test cases against the reference configuration: with the same traffic on the same image, and the reference itself against that on

@@ -120,4 +120,7 @@ pub struct Difference {
     pub percent: f64,
     /// The uncertainty does not reach to zero.
     pub proven: bool,
+    /// In which functions, the largest differences first; absent without profiles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionShare>,
 }

@@ -2,6 +2,7 @@
 //!
 //! Never a rate: instructions are no time. For the terminal, the page and files alike. Start with [`headline`] and [`differences`].
 
+use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::instructions::{Difference, Exact};
 use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::result::Summary;
@@ -272,6 +273,68 @@ pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differenc
         tables.push((title, flame::differences(&rows, names, least.max(LEAST))));
     }
     tables
+}
+
+/// What the configurations of slices cost in instructions, beside what they cost in time.
+pub(crate) fn beside(all: &[TestCase]) -> Vec<String> {
+    let of = |case: &TestCase| {
+        let difference = of_case(case)?.difference.clone()?;
+        let time = case.comparisons().next();
+        let name = match all.len() {
+            1 => String::new(),
+            _ => format!("{}: ", shorten(&case.case.configuration, ABOUT)),
+        };
+        let functions = difference.functions.iter().take(NAMED);
+        let functions = functions.map(|f| format!("{} {}", f.function, signed(f.per_frame)));
+        let functions: Vec<String> = functions.collect();
+        let within = match functions.is_empty() {
+            true => String::new(),
+            false => format!("; most in {}", functions.join(", ")),
+        };
+        let found = finding(&difference);
+        Some(format!(
+            "{name}{found}{within}. {}",
+            agreement(time, &difference)
+        ))
+    };
+    all.iter().filter_map(of).collect()
+}
+
+/// Functions that are named in a sentence.
+const NAMED: usize = 3;
+
+/// Factors between time and instructions that are told: caches and the rest make some of it in any case.
+const FAR: f64 = 3.0;
+
+/// Do time and instructions say the same?
+fn agreement(time: Option<&Comparison>, counted: &Difference) -> String {
+    const UNSEEN: &str =
+        "instructions do not see caches, locks, mispredicted branches and other CPUs";
+    let decided = time.filter(|time| time.verdict != Verdict::CannotTell);
+    if decided.is_none() {
+        return "In time nothing can be told on this machine now".into();
+    }
+    let proven = decided.filter(|time| time.verdict != Verdict::NoDifference);
+    let Some(rate) = proven.and_then(|time| time.difference_percent) else {
+        return match counted.proven {
+            true => "In time no difference is proven: it may be too small to be seen there".into(),
+            false => "Neither time nor instructions show a difference".into(),
+        };
+    };
+    // of a rate in percent what it is in time per frame
+    let longer = 100.0 * (1.0 / (1.0 + rate / 100.0) - 1.0);
+    let ratio = longer / counted.percent;
+    match counted.proven {
+        false => format!("In time {longer:+.1} % a frame are proven: {UNSEEN}"),
+        true if ratio < 0.0 => {
+            format!("Time says the opposite, {longer:+.1} % a frame: believe it, for {UNSEEN}")
+        }
+        true if !(1.0 / FAR..=FAR).contains(&ratio) => format!(
+            "Time says {longer:+.1} % a frame, {:+.1} % of the instructions: {UNSEEN}",
+            counted.percent
+        ),
+        true => format!("Time agrees: {longer:+.1} % a frame"),
+    }
 }
 
 /// The name of the test case that another one is held against.

@@ -43,6 +43,9 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
     let mut item = |name: &str, sentence: &str| {
         text.push_str(&format!("- {name}: {}\n", escaped(sentence)));
     };
+    for sentence in crate::exact::beside(&summary.test_cases) {
+        item("exact", &sentence);
+    }
     for failure in crate::campaign::failures(&summary.test_cases) {
         item("failed", &failure);
     }

@@ -64,6 +64,9 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
         text.push_str(&comparison_table(summary));
         text.push('\n');
     }
+    for sentence in crate::exact::beside(&summary.test_cases) {
+        text.push_str(&paragraph("exact", &sentence));
+    }
     if !rated.is_empty() {
         text.push_str(&case_table(summary));
         text.push('\n');

@@ -82,19 +82,7 @@ pub fn start<'a>(
         run.info.facts.driver = None;
     }
     carry_out(run, |run, measured| {
-        let mut running = Running {
-            plan,
-            agenda: &agenda,
-            control,
-            gate: None,
-            limits: BTreeMap::new(),
-            short: Vec::new(),
-            made: vec![Vec::new(); campaign.cases.len()],
-            invalid: 0,
-            found: Vec::new(),
-            compared: None,
-            again: Vec::new(),
-        };
+        let mut running = Running::new(plan, &agenda, control);
         let time = match plan.dut {
             Some(_) => Duration::ZERO,
             None => agenda.time,
@@ -104,7 +92,8 @@ pub fn start<'a>(
             Procedure::Paired(paired) => match running.by_slices(paired, run, measured) {
                 Ok(compared) => {
                     running.compared = compared;
-                    Ok(())
+                    let counted = running.beside(run, measured);
+                    counted.map(|counted| running.counted = counted)
                 }
                 Err(error) => Err(error),
             },
@@ -137,6 +126,28 @@ pub(super) struct Running<'a> {
     pub compared: Option<Comparison>,
     /// Iterations of the reference once more, for the control of boots.
     pub again: Vec<Iteration>,
+    /// What the same configurations cost in instructions, where that was wanted beside rates.
+    pub counted: Vec<TestCase>,
+}
+
+impl<'a> Running<'a> {
+    /// One of which nothing has been measured yet.
+    pub(super) fn new(plan: &'a Plan, agenda: &'a Agenda, control: &'a Control) -> Running<'a> {
+        Running {
+            plan,
+            agenda,
+            control,
+            gate: None,
+            limits: BTreeMap::new(),
+            short: Vec::new(),
+            made: vec![Vec::new(); plan.campaign.cases.len()],
+            invalid: 0,
+            found: Vec::new(),
+            compared: None,
+            again: Vec::new(),
+            counted: Vec::new(),
+        }
+    }
 }
 
 impl Running<'_> {
@@ -422,6 +433,15 @@ impl Running<'_> {
                     .collect()
             }
         };
+        for case in &mut cases {
+            let own = self.counted.iter().filter(|counted| {
+                let (counted, case) = (&counted.case, &case.case);
+                counted.configuration == case.configuration && counted.stream == case.stream
+            });
+            let found = own.flat_map(|counted| &counted.outcomes);
+            let found: Vec<Outcome> = found.filter(|one| one.answered).cloned().collect();
+            case.outcomes.extend(found);
+        }
         if let Procedure::Exact(p) = &campaign.procedure {
             fwdlab_measure::exact::compare(&mut cases, &p.reference, &self.again);
         }

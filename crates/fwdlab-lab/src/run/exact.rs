@@ -20,10 +20,10 @@ use fwdlab_model::file::FileError;
 use fwdlab_model::instructions::{BootRecord, BurstRecord, FunctionShare, Way};
 use fwdlab_model::result::Validity;
 use fwdlab_model::stacks::Stacks;
-use fwdlab_model::test_case::Iteration;
+use fwdlab_model::test_case::{Iteration, TestCase};
 
 use super::campaign::Running;
-use super::plan::Plan;
+use super::plan::{Plan, agenda};
 use super::{BootProfile, Measured, Run, timestamp};
 use crate::bed::Bed;
 use crate::dut::Configuration;
@@ -193,7 +193,10 @@ impl Running<'_> {
         let scratch = Scratch::new()?;
         let images = self.images(&scratch, run)?;
         let facts = &mut run.info.facts;
-        facts.engine = format!("live frames in {}", Accelerator::Counting.words());
+        // beside rates, that of the rates is the run's
+        if facts.engine.is_empty() {
+            facts.engine = format!("live frames in {}", Accelerator::Counting.words());
+        }
         let plugin = match p.profile {
             true => self.plugin(run)?,
             false => None,
@@ -306,6 +309,43 @@ impl Running<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// What the same configurations cost in instructions, where that is wanted beside their rates. What cannot be counted is warned of,
+    /// and costs nothing else.
+    pub(super) fn beside(
+        &self,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Vec<TestCase>, LabError> {
+        let (Some(plan), false) = (self.plan.beside()?, self.control.is_stopped()) else {
+            return Ok(Vec::new());
+        };
+        let Procedure::Exact(p) = &plan.campaign().procedure else {
+            return Ok(Vec::new());
+        };
+        let agenda = agenda(&plan)?;
+        let mut running = Running::new(&plan, &agenda, self.control);
+        match running.by_instructions(p, run, measured) {
+            Err(error @ LabError::Store(_)) => return Err(error),
+            Err(error) => run.warn(format!("no instructions were counted: {error}"))?,
+            Ok(()) => {}
+        }
+        let made = std::mem::take(&mut running.made).into_iter();
+        let cases = plan.campaign().cases.iter().zip(made);
+        let mut cases: Vec<TestCase> = cases
+            .map(|(case, iterations)| plan.summarise(case, iterations))
+            .collect();
+        fwdlab_measure::exact::compare(&mut cases, &p.reference, &running.again);
+        for case in &cases {
+            for (_, why) in case.failures() {
+                run.warn(format!(
+                    "no instructions of {}: {why}",
+                    case.case.configuration
+                ))?;
+            }
+        }
+        Ok(cases)
     }
 
     /// Files of every image; of an image that is none, why.

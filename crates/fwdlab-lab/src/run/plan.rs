@@ -63,6 +63,8 @@ pub struct Command {
     pub suite: Option<Suite>,
     /// A test case that fails does not end it.
     pub goes_on: bool,
+    /// The image on which the same is counted in instructions, beside what is measured here.
+    pub beside: Option<String>,
     /// Boots no reference once more: a run of the same command has done so.
     pub without_control: bool,
 }
@@ -324,6 +326,43 @@ impl Plan {
     /// What every DUT has, whatever else is applied to it.
     pub(super) fn applied_to_all(&self) -> Option<&Configuration> {
         self.command.as_ref()?.applied_to_all.as_ref()
+    }
+
+    /// The same configurations counted in instructions, where that is wanted, too.
+    pub(super) fn beside(&self) -> Result<Option<Plan>, LabError> {
+        let command = self.command.as_ref();
+        let Some(image) = command.and_then(|command| command.beside.clone()) else {
+            return Ok(None);
+        };
+        let of = |configuration: &str, case: &Case| Case {
+            configuration: configuration.to_owned(),
+            image: Some(image.clone()),
+            ..case.clone()
+        };
+        let own = &self.campaign;
+        let mut cases = vec![of(campaign::PLAIN, &own.cases[0])];
+        cases.extend(own.cases.iter().map(|case| of(&case.configuration, case)));
+        let campaign = Campaign {
+            name: own.name.clone(),
+            about: String::new(),
+            iterations: 1,
+            order: Order::Interleaved,
+            seed: own.seed,
+            bed: campaign::Bed::default(),
+            dut: campaign::Dut::default(),
+            configurations: BTreeMap::new(),
+            cases,
+            procedure: Procedure::Exact(campaign::Exact::default()),
+            sweep: None,
+            origin: Origin::default(),
+        };
+        let command = Command {
+            applied_to_all: self.applied_to_all().cloned(),
+            goes_on: true,
+            ..Command::default()
+        };
+        let compared = self.configurations.values().cloned().collect();
+        Plan::of_command(campaign, compared, command, self.host.clone()).map(Some)
     }
 
     /// What is applied to the DUT of a test case, one after the other.

@@ -13,7 +13,7 @@ use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
-use fwdlab_model::outcome::{Found, Paired};
+use fwdlab_model::outcome::{Found, Outcome, Paired};
 use fwdlab_model::procedure::Question;
 use fwdlab_model::result::{RunState, Summary, TrialRecord};
 use fwdlab_model::test_case::{Iteration, TestCase};
@@ -60,6 +60,12 @@ pub fn derive(run: &StoredRun) -> Again {
             "the forwarding rates: trials of this age were kept as they were first judged".into(),
         ),
         maxfwd::ID => of_trials(run, summary, &mut again),
+        paired::ID if summary.outcomes().any(is_counted) => {
+            let rates = without_counted(summary);
+            of_rebuilds(run, &rates, &mut again);
+            let why = "the instructions beside the rates: their control is not kept with them";
+            again.not_derived.push(why.into());
+        }
         paired::ID => of_rebuilds(run, summary, &mut again),
         exact::ID => of_boots(run, summary, &mut again),
         _ if is_campaign => of_campaign(run, summary, &mut again),
@@ -121,6 +127,19 @@ fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
     again
         .not_derived
         .push("the probe's threshold: not all of its readings are kept".into());
+}
+
+fn is_counted(outcome: &Outcome) -> bool {
+    matches!(outcome.found, Found::Exact(_))
+}
+
+/// What was measured in time alone.
+fn without_counted(summary: &Summary) -> Summary {
+    let mut rates = summary.clone();
+    for case in &mut rates.test_cases {
+        case.outcomes.retain(|outcome| !is_counted(outcome));
+    }
+    rates
 }
 
 /// Every iteration is one boot, and the control has boots of its own.

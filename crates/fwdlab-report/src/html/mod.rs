@@ -401,6 +401,9 @@ fn results(m: &mut Markup, summary: &Summary) {
                 charts::differences(m, &compared, "rebuild");
                 table(m, &content::comparisons(summary));
             });
+            for sentence in exact::beside(&summary.test_cases) {
+                m.leaf("p", &[], &note(&format!("In instructions: {sentence}.")));
+            }
         });
     }
     let rated = words::rated(summary);

@@ -81,6 +81,10 @@ pub struct Quick {
     /// debian:linux-image-cloud-amd64, or a bzImage; needs no privileges, and other work on this machine changes nothing
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["load", "trial", "link", "rebuilds", "duration", "engine", "dut_cpus", "set_unconfined"])]
     vm: Vec<String>,
+    /// With --vs, also count what each configuration costs in instructions, in a virtual machine that boots IMAGE [default:
+    /// debian:linux-image-cloud-amd64]
+    #[arg(long, value_name = "IMAGE", num_args = 0..=1, default_missing_value = "debian:linux-image-cloud-amd64", requires = "vs", conflicts_with = "vm")]
+    exact: Option<String>,
     /// Frames of a burst in a virtual machine
     #[arg(long, value_name = "N", default_value_t = 20_000, requires = "vm")]
     frames: u32,
@@ -246,6 +250,7 @@ impl Quick {
             applied_to_all,
             total,
             values,
+            beside: self.exact.clone(),
             ..Command::default()
         };
         Ok(Plan::of_command(campaign, compared, command, host)?)

@@ -32,6 +32,7 @@ fn help_of_every_command() {
         "bed up",
         "bed down",
         "bed show",
+        "image",
         "import",
         "import netbenches",
         "ministat",
