@@ -377,4 +377,63 @@ mod tests {
         assert_eq!(signed(400.0), "+400.0");
         assert_eq!(signed(-0.26), "-0.3");
     }
+
+    /// What time says beside what was counted.
+    #[test]
+    fn time_and_instructions_agree_or_not() {
+        let time = |verdict: Verdict, percent: f64| -> Comparison {
+            let value = serde_json::json!({
+                "configuration": "x", "control": false, "difference_percent": percent, "verdict": verdict,
+                "values_percent": [], "warnings": []
+            });
+            serde_json::from_value(value).unwrap()
+        };
+        let counted = |percent: f64, proven: bool| Difference {
+            reference: "plain".into(),
+            instructions_per_frame: 43.2 * percent,
+            interval: [0.0; 2],
+            percent,
+            proven,
+            functions: Vec::new(),
+        };
+        // 3.8 % fewer frames a second are 4.0 % longer a frame
+        let slower = time(Verdict::Less, -3.8462);
+        for (time, counted, words) in [
+            (
+                Some(&slower),
+                counted(7.5, true),
+                "Time agrees: +4.0 % a frame",
+            ),
+            (
+                Some(&slower),
+                counted(40.0, true),
+                "Time says +4.0 % a frame, +40.0 % of the instructions",
+            ),
+            (Some(&slower), counted(-3.0, true), "Time says the opposite"),
+            (
+                Some(&slower),
+                counted(0.0, false),
+                "In time +4.0 % a frame are proven",
+            ),
+            (
+                Some(&time(Verdict::NoDifference, -0.1)),
+                counted(1.0, true),
+                "may be too small",
+            ),
+            (
+                Some(&time(Verdict::NoDifference, -0.1)),
+                counted(0.0, false),
+                "Neither",
+            ),
+            (
+                Some(&time(Verdict::CannotTell, -9.0)),
+                counted(7.5, true),
+                "nothing can be told",
+            ),
+            (None, counted(7.5, true), "nothing can be told"),
+        ] {
+            let said = agreement(time, &counted);
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
 }
