@@ -1,6 +1,6 @@
 //! `fwdlab bisect`: wrong use, commits whose builds fail, and one search among Debian's kernels.
 //!
-//! How it searches is tested in `measure`, how commits are built in `lab`. Start with [`the_first_kernel_that_changed_it`].
+//! How it searches is tested in `measure`, how commits are built in `lab`. Start with [`alone::the_first_kernel_that_changed_it`].
 
 use std::fs;
 use std::path::Path;
@@ -131,61 +131,66 @@ fn a_commit_that_cannot_be_built_is_told() {
     assert!(!lab.runs().join("bisect").exists());
 }
 
-/// Boots guests, for nothing else shows that all of it fits together: some 50 s, and longer where kernels are downloaded first.
-#[test]
-fn the_first_kernel_that_changed_it() {
-    let name = "the_first_kernel_that_changed_it";
-    if Command::new("qemu-system-x86_64")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
-        skipped(name, "no qemu-system-x86_64");
-        return;
+/// Guests keep a CPU busy each: frames of other tests would be held up.
+mod alone {
+    use super::*;
+
+    /// Boots guests, for nothing else shows that all of it fits together: some 50 s, and longer where kernels are downloaded first.
+    #[test]
+    fn the_first_kernel_that_changed_it() {
+        let name = "the_first_kernel_that_changed_it";
+        if Command::new("qemu-system-x86_64")
+            .arg("--version")
+            .output()
+            .is_err()
+        {
+            skipped(name, "no qemu-system-x86_64");
+            return;
+        }
+        let lab = Lab::alone();
+        let list = lab.path().join("kernels");
+        fs::write(&list, KERNELS.join("\n")).unwrap();
+        let log = lab.path().join("log.jsonl");
+        let arguments = [
+            "bisect",
+            "--good",
+            KERNELS[0],
+            "--bad",
+            KERNELS[2],
+            "--images",
+            list.to_str().unwrap(),
+            "--log",
+            log.to_str().unwrap(),
+            "--frames",
+            "3200",
+            "--threshold",
+            "1",
+            "--json",
+        ];
+        let done = lab.run(&arguments);
+        if ["cannot get debian", "there is no image"]
+            .iter()
+            .any(|words| done.err.contains(words))
+        {
+            skipped(name, done.err.lines().last().unwrap_or("no image"));
+            return;
+        }
+        assert_eq!(done.code, 0, "{done:?}");
+        let document: Value = serde_json::from_str(&done.out).unwrap();
+        assert_eq!(document["outcome"], "found", "{document:#}");
+        assert_eq!(document["last_good"], KERNELS[1]);
+        assert_eq!(document["first_bad"], KERNELS[2]);
+        assert_eq!(document["difference"]["proven"], true);
+        // again: all of it is known, and nothing is booted
+        let known = fs::read_to_string(&log).unwrap();
+        let again = lab.run(&["bisect", "--resume", log.to_str().unwrap()]);
+        assert_eq!(again.code, 0, "{again:?}");
+        assert!(
+            again
+                .out
+                .contains("first changed by: debian:linux-image-6.12.117"),
+            "{again:?}"
+        );
+        assert_eq!(fs::read_to_string(&log).unwrap(), known);
     }
-    let lab = Lab::new();
-    let list = lab.path().join("kernels");
-    fs::write(&list, KERNELS.join("\n")).unwrap();
-    let log = lab.path().join("log.jsonl");
-    let arguments = [
-        "bisect",
-        "--good",
-        KERNELS[0],
-        "--bad",
-        KERNELS[2],
-        "--images",
-        list.to_str().unwrap(),
-        "--log",
-        log.to_str().unwrap(),
-        "--frames",
-        "3200",
-        "--threshold",
-        "1",
-        "--json",
-    ];
-    let done = lab.run(&arguments);
-    if ["cannot get debian", "there is no image"]
-        .iter()
-        .any(|words| done.err.contains(words))
-    {
-        skipped(name, done.err.lines().last().unwrap_or("no image"));
-        return;
-    }
-    assert_eq!(done.code, 0, "{done:?}");
-    let document: Value = serde_json::from_str(&done.out).unwrap();
-    assert_eq!(document["outcome"], "found", "{document:#}");
-    assert_eq!(document["last_good"], KERNELS[1]);
-    assert_eq!(document["first_bad"], KERNELS[2]);
-    assert_eq!(document["difference"]["proven"], true);
-    // again: all of it is known, and nothing is booted
-    let known = fs::read_to_string(&log).unwrap();
-    let again = lab.run(&["bisect", "--resume", log.to_str().unwrap()]);
-    assert_eq!(again.code, 0, "{again:?}");
-    assert!(
-        again
-            .out
-            .contains("first changed by: debian:linux-image-6.12.117"),
-        "{again:?}"
-    );
-    assert_eq!(fs::read_to_string(&log).unwrap(), known);
 }

@@ -1,7 +1,7 @@
 //! Instructions per frame in a virtual machine: what a rule costs, against what its functions take; and guests that fail.
 //!
 //! Needs QEMU and a kernel from the archive, and no privileges. The kernel is kept between test runs, beside what is built. Start with
-//! [`a_rule_costs_what_its_functions_take`].
+//! [`alone::a_rule_costs_what_its_functions_take`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,123 +53,6 @@ fn functions(case: &Value) -> BTreeMap<String, f64> {
     .collect()
 }
 
-/// Two ways of counting that know nothing of each other: the guest's own counter, and a plugin of the emulator that sees every
-/// instruction. What a rule costs is the same by both, and nothing costs nothing.
-#[test]
-fn a_rule_costs_what_its_functions_take() {
-    let test = "a_rule_costs_what_its_functions_take";
-    let lab = Lab::new();
-    let Some(command) = command(test, &lab, &["--vs", RULE, "--json"]) else {
-        return;
-    };
-    let ended = ended(command);
-    if is_unreachable(test, &ended) {
-        return;
-    }
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let document: Value = serde_json::from_str(&ended.out).unwrap();
-    let [plain, rule] = [0, 1].map(|at| &document["test_cases"][at]);
-    let difference = |case: &Value| case["outcomes"][0]["found"]["difference"].clone();
-    let number = |value: &Value| value.as_f64().unwrap();
-
-    let control = difference(plain);
-    assert!(number(&control["percent"]).abs() < 0.1, "{control}");
-    let cost = difference(rule);
-    assert_eq!(cost["proven"], true, "{cost}");
-    let cost = number(&cost["instructions_per_frame"]);
-
-    let [before, after] = [functions(plain), functions(rule)];
-    if before.is_empty() {
-        assert!(ended.err.contains("no profiles"), "{}", ended.err);
-        return skipped(test, "no C compiler for the plugin of the emulator");
-    }
-    let by_function: f64 = after.values().sum::<f64>() - before.values().sum::<f64>();
-    assert!(
-        (cost - by_function).abs() <= 3.0,
-        "{cost} and {by_function}"
-    );
-    let chain = "nft_do_chain [nf_tables]";
-    assert!(after[chain] > 50.0, "{after:?}");
-    assert!(!before.contains_key(chain), "{before:?}");
-    // the profile of the whole way is that of the burst which it was made of
-    for boot in document["boots"].as_array().unwrap() {
-        assert!((number(&boot["ticks_per_instruction"]) - 1.0).abs() < 0.01);
-        assert_eq!(boot["validity"]["reasons"].as_array().unwrap().len(), 0);
-    }
-
-    let verified = lab.run(&["runs", "verify", "@1"]);
-    assert_eq!(verified.code, 0, "{verified:?}");
-    let listed = lab.run(&["runs", "ls"]);
-    assert!(listed.out.contains("instructions"), "{}", listed.out);
-    let page = lab.run(&["runs", "show", "@1", "--format", "html"]).out;
-    assert!(page.contains("Flame graph") && page.contains("data:image/svg"));
-}
-
-/// The last words of its console say why.
-#[test]
-fn a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing() {
-    let test = "a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing";
-    let lab = Lab::new();
-    let Some(command) = command(test, &lab, &["--set", "echo c > /proc/sysrq-trigger"]) else {
-        return;
-    };
-    let ended = ended(command);
-    if is_unreachable(test, &ended) {
-        return;
-    }
-    assert_eq!(ended.code, 4, "{ended:?}");
-    for words in ["the machine ended", "sysrq", "Kernel panic"] {
-        assert!(ended.err.contains(words), "{words}: {}", ended.err);
-    }
-}
-
-#[test]
-fn a_program_that_is_killed_takes_its_machines_with_it() {
-    let test = "a_program_that_is_killed_takes_its_machines_with_it";
-    let lab = Lab::new();
-    let Some(mut command) = command(test, &lab, &[]) else {
-        return;
-    };
-    let mut program = command.spawn().unwrap();
-    let children = |of: u32| -> Vec<String> {
-        let path = format!("/proc/{of}/task");
-        let threads = std::fs::read_dir(path).into_iter().flatten().flatten();
-        let of_thread = |thread: std::fs::DirEntry| {
-            std::fs::read_to_string(thread.path().join("children")).unwrap_or_default()
-        };
-        let all: String = threads.map(of_thread).collect();
-        all.split_whitespace().map(str::to_owned).collect()
-    };
-    let is_machine = |pid: &String| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.contains("qemu"))
-    };
-    let began = Instant::now();
-    let machine = loop {
-        if let Some(pid) = children(program.id()).into_iter().find(&is_machine) {
-            break Some(pid);
-        }
-        if program.try_wait().unwrap().is_some() || began.elapsed() > Duration::from_secs(60) {
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    program.kill().unwrap();
-    program.wait().unwrap();
-    let Some(machine) = machine else {
-        return skipped(test, "no machine was started: the archive does not answer");
-    };
-    let began = Instant::now();
-    let lives = || {
-        let status = std::fs::read_to_string(format!("/proc/{machine}/stat")).unwrap_or_default();
-        // what nobody has waited for yet is dead all the same
-        !status.is_empty() && !status.contains(") Z ")
-    };
-    while lives() {
-        assert!(began.elapsed() < Duration::from_secs(10), "it lives on");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn wrong_use_is_told() {
     let lab = Lab::new();
@@ -195,5 +78,129 @@ fn wrong_use_is_told() {
         let ended = lab.run(&["check", campaign.to_str().unwrap()]);
         assert_eq!(ended.code, 2, "{ended:?}");
         assert!(ended.out.contains(words), "{ended:?}");
+    }
+}
+
+/// Guests keep a CPU busy each: frames of other tests would be held up.
+mod alone {
+    use super::*;
+
+    /// Two ways of counting that know nothing of each other: the guest's own counter, and a plugin of the emulator that sees every
+    /// instruction. What a rule costs is the same by both, and nothing costs nothing.
+    #[test]
+    fn a_rule_costs_what_its_functions_take() {
+        let test = "a_rule_costs_what_its_functions_take";
+        let lab = Lab::alone();
+        let Some(command) = command(test, &lab, &["--vs", RULE, "--json"]) else {
+            return;
+        };
+        let ended = ended(command);
+        if is_unreachable(test, &ended) {
+            return;
+        }
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        let [plain, rule] = [0, 1].map(|at| &document["test_cases"][at]);
+        let difference = |case: &Value| case["outcomes"][0]["found"]["difference"].clone();
+        let number = |value: &Value| value.as_f64().unwrap();
+
+        let control = difference(plain);
+        assert!(number(&control["percent"]).abs() < 0.1, "{control}");
+        let cost = difference(rule);
+        assert_eq!(cost["proven"], true, "{cost}");
+        let cost = number(&cost["instructions_per_frame"]);
+
+        let [before, after] = [functions(plain), functions(rule)];
+        if before.is_empty() {
+            assert!(ended.err.contains("no profiles"), "{}", ended.err);
+            return skipped(test, "no C compiler for the plugin of the emulator");
+        }
+        let by_function: f64 = after.values().sum::<f64>() - before.values().sum::<f64>();
+        assert!(
+            (cost - by_function).abs() <= 3.0,
+            "{cost} and {by_function}"
+        );
+        let chain = "nft_do_chain [nf_tables]";
+        assert!(after[chain] > 50.0, "{after:?}");
+        assert!(!before.contains_key(chain), "{before:?}");
+        // the profile of the whole way is that of the burst which it was made of
+        for boot in document["boots"].as_array().unwrap() {
+            assert!((number(&boot["ticks_per_instruction"]) - 1.0).abs() < 0.01);
+            assert_eq!(boot["validity"]["reasons"].as_array().unwrap().len(), 0);
+        }
+
+        let verified = lab.run(&["runs", "verify", "@1"]);
+        assert_eq!(verified.code, 0, "{verified:?}");
+        let listed = lab.run(&["runs", "ls"]);
+        assert!(listed.out.contains("instructions"), "{}", listed.out);
+        let page = lab.run(&["runs", "show", "@1", "--format", "html"]).out;
+        assert!(page.contains("Flame graph") && page.contains("data:image/svg"));
+    }
+
+    /// The last words of its console say why.
+    #[test]
+    fn a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing() {
+        let test = "a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing";
+        let lab = Lab::alone();
+        let Some(command) = command(test, &lab, &["--set", "echo c > /proc/sysrq-trigger"]) else {
+            return;
+        };
+        let ended = ended(command);
+        if is_unreachable(test, &ended) {
+            return;
+        }
+        assert_eq!(ended.code, 4, "{ended:?}");
+        for words in ["the machine ended", "sysrq", "Kernel panic"] {
+            assert!(ended.err.contains(words), "{words}: {}", ended.err);
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_killed_takes_its_machines_with_it() {
+        let test = "a_program_that_is_killed_takes_its_machines_with_it";
+        let lab = Lab::alone();
+        let Some(mut command) = command(test, &lab, &[]) else {
+            return;
+        };
+        let mut program = command.spawn().unwrap();
+        let children = |of: u32| -> Vec<String> {
+            let path = format!("/proc/{of}/task");
+            let threads = std::fs::read_dir(path).into_iter().flatten().flatten();
+            let of_thread = |thread: std::fs::DirEntry| {
+                std::fs::read_to_string(thread.path().join("children")).unwrap_or_default()
+            };
+            let all: String = threads.map(of_thread).collect();
+            all.split_whitespace().map(str::to_owned).collect()
+        };
+        let is_machine = |pid: &String| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.contains("qemu"))
+        };
+        let began = Instant::now();
+        let machine = loop {
+            if let Some(pid) = children(program.id()).into_iter().find(&is_machine) {
+                break Some(pid);
+            }
+            if program.try_wait().unwrap().is_some() || began.elapsed() > Duration::from_secs(60) {
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        program.kill().unwrap();
+        program.wait().unwrap();
+        let Some(machine) = machine else {
+            return skipped(test, "no machine was started: the archive does not answer");
+        };
+        let began = Instant::now();
+        let lives = || {
+            let status =
+                std::fs::read_to_string(format!("/proc/{machine}/stat")).unwrap_or_default();
+            // what nobody has waited for yet is dead all the same
+            !status.is_empty() && !status.contains(") Z ")
+        };
+        while lives() {
+            assert!(began.elapsed() < Duration::from_secs(10), "it lives on");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }

@@ -127,81 +127,86 @@ impl Guest {
     }
 }
 
-/// Takes 70 s of CPU in two guests side by side: their boots, and for each configuration a bed, its commands and two bursts. It is one test
-/// for all of it. With others on both CPUs (a load of 7) it took 193 s.
-#[test]
-fn features_of_stock_kernels_are_in_the_path() {
-    let lab = Lab::new();
-    let skipped = |why: &str| skipped(NAME, why);
-    // as the tests of images in the lab keep them, between test runs
-    let own = std::env::current_exe().unwrap();
-    let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
-    let plugin = match plugin::build(cache.folder()) {
-        Ok(plugin) => plugin,
-        Err(e) => return skipped(&e.to_string()),
-    };
-    let mut tell = |text: &str| println!("{text}");
-    let image = match Image::find("debian:linux-image-cloud-amd64", &cache, &mut tell) {
-        Ok(image) => image,
-        Err(e) => return skipped(&e.to_string()),
-    };
-    let ImageKind::Kernel(kernel) = &image.kind else {
-        panic!("{image:?} is no kernel");
-    };
-    let recipe = Recipe {
-        program: Path::new(PROGRAM),
-        kernel,
-        wanted: &["nft", "ethtool", "wg", "ipset", "iptables"],
-    };
-    let initramfs = match initramfs::build(&recipe, &cache, &mut tell) {
-        Ok(initramfs) => initramfs,
-        Err(e) => return skipped(&e.to_string()),
-    };
-    let boot = |number: u32| {
-        let folder = lab.path().join(format!("machine-{number}"));
-        let symbols = folder.join("symbols");
-        let boot = Boot {
-            name: image.name.clone(),
-            kernel: kernel.bzimage.clone(),
-            initramfs: initramfs.clone(),
-            accelerator: Accelerator::Counting,
-            cpus: 1,
-            memory_mib: 1024,
-            plugin: Some(plugin::argument(&plugin, &folder, &symbols)),
-            folder: folder.clone(),
+/// Guests keep a CPU busy each: frames of other tests would be held up.
+mod alone {
+    use super::*;
+
+    /// Takes 70 s of CPU in two guests side by side: their boots, and for each configuration a bed, its commands and two bursts. It is one test
+    /// for all of it. With others on both CPUs (a load of 7) it took 193 s.
+    #[test]
+    fn features_of_stock_kernels_are_in_the_path() {
+        let lab = Lab::alone();
+        let skipped = |why: &str| skipped(NAME, why);
+        // as the tests of images in the lab keep them, between test runs
+        let own = std::env::current_exe().unwrap();
+        let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
+        let plugin = match plugin::build(cache.folder()) {
+            Ok(plugin) => plugin,
+            Err(e) => return skipped(&e.to_string()),
         };
-        let machine = Arc::new(Machine::boot(&boot, &|| false)?);
-        Ok::<_, fwdlab_lab::LabError>(Guest {
-            machine,
-            folder,
-            bursts: 0,
-        })
-    };
-    let left = Mutex::new(FEATURES.iter());
-    let missing: Vec<String> = std::thread::scope(|scope| {
-        let guests: Vec<_> = [1, 2]
-            .map(|number| {
-                let (boot, left) = (&boot, &left);
-                scope.spawn(move || {
-                    let mut guest = match boot(number) {
-                        Ok(guest) => guest,
-                        Err(e) => return Some(e.to_string()),
-                    };
-                    loop {
-                        let next = left.lock().unwrap().next();
-                        let (sets, expected) = next?;
-                        guest.judge(sets, expected);
-                    }
-                })
+        let mut tell = |text: &str| println!("{text}");
+        let image = match Image::find("debian:linux-image-cloud-amd64", &cache, &mut tell) {
+            Ok(image) => image,
+            Err(e) => return skipped(&e.to_string()),
+        };
+        let ImageKind::Kernel(kernel) = &image.kind else {
+            panic!("{image:?} is no kernel");
+        };
+        let recipe = Recipe {
+            program: Path::new(PROGRAM),
+            kernel,
+            wanted: &["nft", "ethtool", "wg", "ipset", "iptables"],
+        };
+        let initramfs = match initramfs::build(&recipe, &cache, &mut tell) {
+            Ok(initramfs) => initramfs,
+            Err(e) => return skipped(&e.to_string()),
+        };
+        let boot = |number: u32| {
+            let folder = lab.path().join(format!("machine-{number}"));
+            let symbols = folder.join("symbols");
+            let boot = Boot {
+                name: image.name.clone(),
+                kernel: kernel.bzimage.clone(),
+                initramfs: initramfs.clone(),
+                accelerator: Accelerator::Counting,
+                cpus: 1,
+                memory_mib: 1024,
+                plugin: Some(plugin::argument(&plugin, &folder, &symbols)),
+                folder: folder.clone(),
+            };
+            let machine = Arc::new(Machine::boot(&boot, &|| false)?);
+            Ok::<_, fwdlab_lab::LabError>(Guest {
+                machine,
+                folder,
+                bursts: 0,
             })
-            .into();
-        guests
-            .into_iter()
-            .filter_map(|guest| guest.join().unwrap())
-            .collect()
-    });
-    if let Some(why) = missing.first() {
-        assert!(why.contains("there is no such program"), "{why}");
-        skipped(why);
+        };
+        let left = Mutex::new(FEATURES.iter());
+        let missing: Vec<String> = std::thread::scope(|scope| {
+            let guests: Vec<_> = [1, 2]
+                .map(|number| {
+                    let (boot, left) = (&boot, &left);
+                    scope.spawn(move || {
+                        let mut guest = match boot(number) {
+                            Ok(guest) => guest,
+                            Err(e) => return Some(e.to_string()),
+                        };
+                        loop {
+                            let next = left.lock().unwrap().next();
+                            let (sets, expected) = next?;
+                            guest.judge(sets, expected);
+                        }
+                    })
+                })
+                .into();
+            guests
+                .into_iter()
+                .filter_map(|guest| guest.join().unwrap())
+                .collect()
+        });
+        if let Some(why) = missing.first() {
+            assert!(why.contains("there is no such program"), "{why}");
+            skipped(why);
+        }
     }
 }
