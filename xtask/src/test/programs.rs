@@ -123,7 +123,8 @@ fn program(message: &str) -> Option<Program> {
 }
 
 impl Program {
-    fn sends_frames(&self) -> bool {
+    /// Do its tests send frames? Then a machine that does something else may hold them up.
+    pub fn sends_frames(&self) -> bool {
         let of = self.name.split(' ').next().unwrap_or_default();
         FRAMES.contains(&of)
     }
@@ -143,6 +144,11 @@ pub fn run(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
             each(one(program, &[]));
         }
     }
+}
+
+/// Runs one of its tests once more, with nothing beside it.
+pub fn again(program: &Program, test: &str) -> Ended {
+    one(program.clone(), &["--exact", test])
 }
 
 fn side_by_side(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {

@@ -411,7 +411,19 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
                 .to_string()
                 .contains("200 ms instead of 60 s")
         );
-        assert!(number(&outcome["trials"]) > 0.0, "{outcome}");
+        let verdict = outcome["verdict"].as_str().unwrap();
+        match number(&outcome["trials"]) > 0.0 {
+            true => (),
+            // a thread that got no CPU for as long as a trial takes
+            false if verdict.contains("nothing was sent") => {
+                skipped(
+                    "the_suite_runs_on_the_kernel_of_this_host",
+                    &format!("this host held the sender up: {verdict}"),
+                );
+                return;
+            }
+            false => panic!("{outcome}"),
+        }
     }
     assert!(
         document["noise"]["verdict"]
