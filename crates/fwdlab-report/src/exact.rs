@@ -232,7 +232,7 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
         ));
         let bursts: u32 = all.iter().filter_map(of_case).map(|f| f.bursts).sum();
         told.push((
-            "method",
+            "bursts",
             format!(
                 "medians of {} of {} frames through the DUT, as many past it; the first of each boot warm up and do not count",
                 several(bursts as usize, "burst"),
@@ -251,7 +251,8 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
     told
 }
 
-/// What each function takes against the reference: a title and a table for each test case. So many functions stand in a row of their own, the others together.
+/// What each function takes against the reference: a title and a table for each test case. So many functions stand in a row of their own,
+/// the others together.
 pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differences)> {
     let profile = |case: &TestCase| -> Option<Profile> {
         let functions = &of_case(case)?.functions;

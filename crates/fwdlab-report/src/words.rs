@@ -237,7 +237,11 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
             about,
         },
         (RunState::Running | RunState::Finished, _) => Headline {
-            answer: answer + without_root(info),
+            // what is counted in a machine of one's own is the same without root
+            answer: match summary.procedure.as_str() {
+                "exact" => answer,
+                _ => answer + without_root(info),
+            },
             about,
         },
     }
@@ -245,10 +249,6 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> Headline {
 
 /// Without root the DUT is not overloaded as it could be, and shares its CPU with everybody: that is part of every answer.
 fn without_root(info: &RunInfo) -> &'static str {
-    // what is counted in a machine of one's own is the same
-    if info.facts.engine.contains("counts instructions") {
-        return "";
-    }
     let is_measured = !info.facts.engine.is_empty() && !info.facts.is_simulated();
     match is_measured && !info.facts.privileged {
         true => "; measured without root",

@@ -9,7 +9,7 @@
 //!   run.json          the head of the run: id, command line, seed, state, facts of the host
 //!   inputs/           what was used, verbatim
 //!   events.jsonl      the journal: one event per line, appended with one write each
-//!   trials.jsonl      one trial or rebuild per line
+//!   trials.jsonl      one trial, rebuild or boot per line
 //!   raw/<test case>/<trial>/intervals.csv, latency.hlog
 //!   summary.json      the result, derived from the trials
 //!   report.html       the report, derived from the summary

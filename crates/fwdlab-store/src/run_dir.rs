@@ -116,7 +116,8 @@ impl RunWriter {
         }
     }
 
-    /// Keeps the record of a trial ([`fwdlab_model::result::TrialRecord`]) or rebuild ([`fwdlab_model::event::RebuildRecord`]).
+    /// Keeps the record of a trial ([`fwdlab_model::result::TrialRecord`]), a rebuild ([`fwdlab_model::event::RebuildRecord`]),
+    /// or a boot ([`fwdlab_model::instructions::BootRecord`]).
     ///
     /// # Errors
     /// As [`RunWriter::event`].

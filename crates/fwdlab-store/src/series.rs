@@ -78,7 +78,13 @@ impl StoredRun {
         for case in &summary.test_cases {
             let labels = self.figure_labels(&case.case.stream, &case.case.variant);
             let configuration = case.case.configuration.clone();
-            let labels = with(labels, "configuration", configuration);
+            let mut labels = with(labels, "configuration", configuration);
+            if let Some(image) = &case.case.image {
+                labels.insert("image".into(), image.clone());
+                // the DUT's, and not that of the host which emulated it
+                labels.remove("kernel");
+                labels.extend(kernel_of(case).map(|kernel| ("kernel".to_owned(), kernel)));
+            }
             let test_case = case.case.variant.id(&case.case.stream);
             for figure in &case.figures {
                 let has = |outcome: &&Outcome| {
@@ -313,6 +319,16 @@ impl Collection {
         });
         &mut self.series[index]
     }
+}
+
+/// The kernel that an image had.
+fn kernel_of(case: &TestCase) -> Option<String> {
+    case.outcomes
+        .iter()
+        .find_map(|outcome| match &outcome.found {
+            Found::Exact(found) => Some(found.kernel.clone()),
+            _ => None,
+        })
 }
 
 fn with(mut labels: Labels, key: &str, value: String) -> Labels {

@@ -67,9 +67,7 @@ pub fn run() -> Result<(), String> {
     let _ = Local.ask("ip", &["link", "set", "lo", "up"]);
     let path = channel().ok_or("the machine has no channel to the outside")?;
     let mut channel = open(&path).map_err(|e| format!("cannot open {}: {e}", path.display()))?;
-    serve(&mut channel)
-        .map(drop)
-        .map_err(|e| format!("the channel failed: {e}"))
+    serve(&mut channel).map_err(|e| format!("the channel failed: {e}"))
 }
 
 /// Ends the machine.

@@ -33,20 +33,19 @@ struct Agent {
     bursts: Option<Exact>,
 }
 
-/// Answers questions. Returns when the other side has gone, or wants the machine to end, which is then true.
+/// Answers questions. Returns when the other side has gone, or wants the machine to end.
 ///
 /// # Errors
 /// The stream failed, or is out of step.
-pub fn serve(stream: &mut (impl Read + Write)) -> std::io::Result<bool> {
+pub fn serve(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
     let mut agent = Agent::default();
     loop {
         let (question, bytes): (Question, _) = match receive(stream) {
-            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
             received => received?,
         };
         if matches!(question, Question::PowerOff) {
-            send(stream, &Answer::Done, &[])?;
-            return Ok(true);
+            return send(stream, &Answer::Done, &[]);
         }
         let (answer, behind) = match agent.answer(question, bytes) {
             Ok(answered) => answered,

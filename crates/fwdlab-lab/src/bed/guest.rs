@@ -21,7 +21,7 @@ use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Host, netns};
-use crate::vm::machine::Machine;
+use crate::vm::machine::{ACCELERATOR, Machine};
 
 /// The generator's namespace there.
 pub(crate) const GENERATOR: &str = "gen";
@@ -89,10 +89,9 @@ impl Bed {
             notes: BTreeMap::from([(
                 "machine".into(),
                 format!(
-                    "{}, Linux {}, {}",
+                    "{}, Linux {}, {ACCELERATOR}",
                     machine.name(),
-                    machine.kernel(),
-                    machine.accelerator().words()
+                    machine.kernel()
                 ),
             )]),
             built: Built::default(),

@@ -33,9 +33,9 @@ use crate::tester::bursts::Bursts;
 use crate::vm::image::cache::Cache;
 use crate::vm::image::{Image, ImageKind};
 use crate::vm::initramfs::{self, Recipe};
-use crate::vm::machine::{Accelerator, Boot, Machine};
-use crate::vm::plugin;
+use crate::vm::machine::{ACCELERATOR, Boot, Machine};
 use crate::vm::scratch::Scratch;
+use crate::vm::{machine, plugin};
 
 /// What a boot takes with its bursts, on a quiet host.
 const BOOT: Duration = Duration::from_secs(8);
@@ -150,7 +150,7 @@ fn reference(plan: &Plan) -> usize {
 }
 
 /// A boot, and the time that it takes beside others.
-pub(super) fn estimate(_cases: &[Case]) -> (u32, Duration) {
+pub(super) fn estimate() -> (u32, Duration) {
     (1, BOOT / side_by_side() as u32)
 }
 
@@ -195,7 +195,7 @@ impl Running<'_> {
         let facts = &mut run.info.facts;
         // beside rates, that of the rates is the run's
         if facts.engine.is_empty() {
-            facts.engine = format!("live frames in {}", Accelerator::Counting.words());
+            facts.engine = format!("live frames in {ACCELERATOR}");
         }
         let plugin = match p.profile {
             true => self.plugin(run)?,
@@ -301,7 +301,8 @@ impl Running<'_> {
     fn plugin(&self, run: &mut Run<'_>) -> Result<Option<PathBuf>, LabError> {
         let built = Cache::of_user()
             .map_err(|e| e.to_string())
-            .and_then(|cache| plugin::build(cache.folder()).map_err(|e| e.to_string()));
+            .and_then(|cache| plugin::build(cache.folder()).map_err(|e| e.to_string()))
+            .and_then(|plugin| machine::takes_plugin(&plugin).map(|()| plugin));
         match built {
             Ok(plugin) => Ok(Some(plugin)),
             Err(why) => {
@@ -337,6 +338,10 @@ impl Running<'_> {
             .map(|(case, iterations)| plan.summarise(case, iterations))
             .collect();
         fwdlab_measure::exact::compare(&mut cases, &p.reference, &running.again);
+        // they have one reference, and so one control
+        if let Some(doubt) = cases.iter().find_map(|case| case.doubt.as_ref()) {
+            run.warn(format!("of the instructions, {doubt}"))?;
+        }
         for case in &cases {
             for (_, why) in case.failures() {
                 run.warn(format!(
@@ -424,6 +429,13 @@ impl Running<'_> {
                 console,
                 profile,
             }) => {
+                let profile = match profile.transpose() {
+                    Ok(profile) => profile,
+                    Err(why) => {
+                        run.warn(format!("no profile of {}: {why}", wanted.test_case))?;
+                        None
+                    }
+                };
                 let mut files = vec![("console.log", console)];
                 if let Some([through, past]) = &profile {
                     files.push((THROUGH, through.to_string()));
@@ -492,8 +504,8 @@ impl Running<'_> {
 struct Booted {
     record: BootRecord,
     console: String,
-    /// Of the bursts in the middle, through the DUT and past it.
-    profile: Option<[Stacks; 2]>,
+    /// Of the bursts in the middle, through the DUT and past it; or why there is none.
+    profile: Option<Result<[Stacks; 2], String>>,
 }
 
 /// Has the emulator count by call path.
@@ -525,14 +537,10 @@ impl Profiler {
     }
 
     /// What was counted in these bursts.
-    fn read(&self, bursts: [usize; 2]) -> Result<[Stacks; 2], LabError> {
+    fn read(&self, bursts: [usize; 2]) -> Result<[Stacks; 2], String> {
         let [through, past] = bursts.map(|burst| {
-            let read = plugin::section(&self.folder, burst as u32);
-            let read = read.map_err(|e| LabError::Preflight(e.to_string()))?;
-            read.ok_or_else(|| {
-                let what = format!("read what the emulator counted in burst {burst}");
-                LabError::system(what, std::io::ErrorKind::NotFound)
-            })
+            let read = plugin::section(&self.folder, burst as u32).map_err(|e| e.to_string())?;
+            read.ok_or_else(|| format!("the emulator wrote nothing of burst {burst}"))
         });
         Ok([through?, past?])
     }
@@ -573,7 +581,6 @@ fn boot(
             name: wanted.image.to_owned(),
             kernel: wanted.files.kernel.clone(),
             initramfs: wanted.files.initramfs.clone(),
-            accelerator: Accelerator::Counting,
             cpus: 1,
             memory_mib: MEMORY_MIB,
             plugin: profile.as_ref().map(Profiler::argument),
@@ -623,12 +630,13 @@ fn boot(
         validity.reasons.push(why.into());
     }
     let profiled = match (&profile, middle(&made)) {
-        (Some(profile), Some(middle)) if !is_dead(&made) => Some(profile.read(middle)?),
+        (Some(profile), Some(middle)) if !is_dead(&made) => Some(profile.read(middle)),
         _ => None,
     };
-    let functions = profiled
-        .as_ref()
-        .map_or_else(Vec::new, |[through, past]| shares(through, past, p.frames));
+    let functions = match &profiled {
+        Some(Ok([through, past])) => shares(through, past, p.frames),
+        _ => Vec::new(),
+    };
     let record = BootRecord {
         boot: number,
         started_at,

@@ -642,7 +642,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
             .unzip(),
         Procedure::Exact(_) => exact::names(plan)
             .into_iter()
-            .map(|name| (name, exact::estimate(&campaign.cases)))
+            .map(|name| (name, exact::estimate()))
             .unzip(),
         Procedure::Maxfwd(maxfwd) => {
             let cases = || campaign.cases.iter().chain(campaign.cases.first());

@@ -1,6 +1,6 @@
 //! One virtual machine: QEMU, its console, its control socket and the agent in it.
 //!
-//! The emulator works everywhere and counts instructions when asked to ([`Accelerator::Counting`]). A machine that does not come up, or
+//! The emulator works everywhere, and its clock is the instructions that it executed. A machine that does not come up, or
 //! ends before it should, is told with the last lines of its console. Start with [`Machine::boot`].
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::agent::connection::{Connection, Epitaph};
 use crate::agent::init::CHANNEL;
 use crate::agent::{Hello, Question};
 use crate::error::LabError;
-use crate::host::{Failure, Limit, Remote};
+use crate::host::{self, Failure, Host, Limit, Local, Remote};
 use crate::sys::die_with_parent;
 
 /// The program, and the package of Debian's that has it.
@@ -38,43 +38,19 @@ const LOOK: Duration = Duration::from_millis(10);
 /// So much of a console is shown with an error.
 const LAST_LINES: usize = 12;
 
-/// Who executes the guest's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accelerator {
-    /// The emulator; its clock advances by 1 ns for every instruction.
-    Counting,
-    /// The emulator, as fast as it can.
-    Emulated,
-    /// The host's processor.
-    Kvm,
-}
+/// Who executes the guest's instructions, in words for results.
+pub const ACCELERATOR: &str = "QEMU's emulator, which counts instructions";
 
-impl Accelerator {
-    /// In words, for results.
-    pub fn words(self) -> &'static str {
-        match self {
-            Accelerator::Counting => "QEMU's emulator, which counts instructions",
-            Accelerator::Emulated => "QEMU's emulator",
-            Accelerator::Kvm => "KVM",
-        }
-    }
-
-    fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Accelerator::Counting => &[
-                "-accel",
-                "tcg,thread=single",
-                "-icount",
-                "shift=0,sleep=off",
-                // string instructions would count once per byte
-                "-cpu",
-                "max,-erms,-fsrm",
-            ],
-            Accelerator::Emulated => &["-accel", "tcg,thread=multi", "-cpu", "max"],
-            Accelerator::Kvm => &["-accel", "kvm", "-cpu", "host"],
-        }
-    }
-}
+/// The emulator, whose clock advances by 1 ns for every instruction.
+const COUNTING: &[&str] = &[
+    "-accel",
+    "tcg,thread=single",
+    "-icount",
+    "shift=0,sleep=off",
+    // string instructions would count once per byte
+    "-cpu",
+    "max,-erms,-fsrm",
+];
 
 /// What the guest's kernel is told. What it does not know becomes the environment of its first process.
 const COMMAND_LINE: &[&str] = &[
@@ -98,8 +74,6 @@ pub struct Boot {
     pub kernel: PathBuf,
     /// Its first file system, with fwdlab in it.
     pub initramfs: PathBuf,
-    /// Who executes it.
-    pub accelerator: Accelerator,
     /// CPUs.
     pub cpus: u32,
     /// Memory, in MiB.
@@ -114,7 +88,6 @@ pub struct Boot {
 #[derive(Debug)]
 pub struct Machine {
     name: String,
-    accelerator: Accelerator,
     qemu: Qemu,
     agent: Arc<Connection>,
     hello: Hello,
@@ -159,7 +132,6 @@ impl Machine {
         })?;
         Ok(Machine {
             name: boot.name.clone(),
-            accelerator: boot.accelerator,
             qemu,
             agent,
             hello,
@@ -175,11 +147,6 @@ impl Machine {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Who executes it.
-    pub fn accelerator(&self) -> Accelerator {
-        self.accelerator
     }
 
     /// A file of this host that is of the machine.
@@ -362,7 +329,7 @@ fn command(boot: &Boot) -> Command {
     command
         .args(["-nodefaults", "-no-user-config", "-display", "none"])
         .args(["-no-reboot", "-name", "fwdlab"])
-        .args(boot.accelerator.arguments())
+        .args(COUNTING)
         .args(["-smp", &boot.cpus.to_string()])
         .args(["-m", &boot.memory_mib.to_string()])
         .arg("-kernel")
@@ -388,6 +355,35 @@ fn command(boot: &Boot) -> Command {
     }
     die_with_parent(&mut command);
     command
+}
+
+/// Does the emulator of this machine load this plugin? From version 9 on QEMU has another interface, and some are built without any: it
+/// would not start then. A machine that has nothing in it is started and ended.
+///
+/// # Errors
+/// No, and what it said.
+pub(crate) fn takes_plugin(plugin: &Path) -> Result<(), String> {
+    let folder = plugin.with_file_name("none");
+    let argument = super::plugin::argument(plugin, &folder, &folder);
+    let mut words = vec!["-nodefaults", "-display", "none", "-machine", "none", "-S"];
+    words.extend(["-accel", "tcg", "-monitor", "stdio", "-plugin"]);
+    let argument = argument.to_string_lossy();
+    words.push(&argument);
+    let start = host::Command::new(QEMU, &words).with_input("quit\n");
+    let limit = Limit {
+        time: Duration::from_secs(30),
+        is_stopped: &|| false,
+    };
+    match Local.run(&start, limit) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(match error.failure {
+            Failure::Exit { said, .. } => format!(
+                "{QEMU} does not load the plugin that counts by function (versions before 9 do): {}",
+                said.trim()
+            ),
+            _ => error.to_string(),
+        }),
+    }
 }
 
 /// What is known of the end of a machine.

@@ -15,7 +15,7 @@ use fwdlab_lab::run::Control;
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::initramfs::{self, Recipe};
-use fwdlab_lab::vm::machine::{Accelerator, Boot, Machine};
+use fwdlab_lab::vm::machine::{Boot, Machine};
 use fwdlab_lab::vm::plugin;
 use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -168,7 +168,6 @@ mod alone {
                 name: image.name.clone(),
                 kernel: kernel.bzimage.clone(),
                 initramfs: initramfs.clone(),
-                accelerator: Accelerator::Counting,
                 cpus: 1,
                 memory_mib: 1024,
                 plugin: Some(plugin::argument(&plugin, &folder, &symbols)),
