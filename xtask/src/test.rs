@@ -57,7 +57,7 @@ pub fn all(root: &Path) -> anyhow::Result<bool> {
 fn show(ended: &programs::Ended, tally: &mut Tally) {
     let name = &ended.program.name;
     println!("-- {name}, {:.1} s", ended.took.as_secs_f64());
-    let mut heard = listen(&ended);
+    let mut heard = listen(ended);
     if ended.program.sends_frames() {
         once_more(&mut heard, &mut |test| {
             println!("-- {name}, {test} once more, alone");
