@@ -507,6 +507,39 @@ mod tests {
         assert_eq!(judge(&invalid).unwrap_err(), "it is 3 o'clock");
     }
 
+    /// Who differs from itself in another boot says nothing of others.
+    #[test]
+    fn a_reference_that_differs_from_itself_casts_doubt_on_all() {
+        let iteration = |more: f64| {
+            let record = boot(&PLAIN.map(|value| value + more), &PAST);
+            let outcomes = vec![outcome(&record.stream, &record)];
+            Iteration {
+                iteration: 1,
+                outcomes,
+                ..Iteration::default()
+            }
+        };
+        let case = |configuration: &str, more: f64| {
+            let case = campaign::Case {
+                configuration: configuration.into(),
+                stream: boot(&PLAIN, &PAST).stream,
+                variant: Variant::default(),
+                image: Some("debian:a".into()),
+            };
+            crate::campaign::summarise(case.id(), &case, vec![iteration(more)])
+        };
+        let doubts = |control: f64| {
+            let mut cases = [case("plain", 0.0), case("rule", 400.0)];
+            compare(&mut cases, "plain", &[iteration(control)]);
+            cases.map(|case| case.doubt)
+        };
+        assert_eq!(doubts(1.0), [None, None]);
+        for doubt in doubts(50.0) {
+            let doubt = doubt.unwrap();
+            assert!(doubt.contains("+50.0 instructions"), "{doubt}");
+        }
+    }
+
     /// The interval is no narrower than boots differ.
     #[test]
     fn boots_together() {

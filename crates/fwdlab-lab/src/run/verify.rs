@@ -8,7 +8,7 @@ use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
 use fwdlab_measure::paired::{self, Rebuild, of_rebuild, outcome};
 use fwdlab_measure::procedure::Session;
-use fwdlab_model::campaign::{PLAIN, Procedure};
+use fwdlab_model::campaign::{Case, PLAIN, Procedure};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::instructions::BootRecord;
@@ -63,8 +63,7 @@ pub fn derive(run: &StoredRun) -> Again {
         paired::ID if summary.outcomes().any(is_counted) => {
             let rates = without_counted(summary);
             of_rebuilds(run, &rates, &mut again);
-            let why = "the instructions beside the rates: their control is not kept with them";
-            again.not_derived.push(why.into());
+            of_boots_beside(run, summary, &mut again);
         }
         paired::ID => of_rebuilds(run, summary, &mut again),
         exact::ID => of_boots(run, summary, &mut again),
@@ -144,19 +143,8 @@ fn without_counted(summary: &Summary) -> Summary {
 
 /// Every iteration is one boot, and the control has boots of its own.
 fn of_boots(run: &StoredRun, summary: &Summary, again: &mut Again) {
-    let iteration = |boot: &BootRecord| {
-        let outcomes = vec![exact::outcome(&boot.stream, boot)];
-        Iteration {
-            iteration: boot.iteration,
-            failure: failure_of(&outcomes),
-            outcomes,
-            trials: vec![boot.boot],
-        }
-    };
-    let boots = |control: bool| run.boots.iter().filter(move |boot| boot.control == control);
     let derived = summary.test_cases.iter().map(|kept| {
-        let own = boots(false).filter(|boot| boot.test_case == kept.test_case);
-        let mut iterations: Vec<Iteration> = own.map(iteration).collect();
+        let mut iterations = of_its_boots(run, &kept.test_case);
         // what did not come to a boot stands nowhere else
         let is_made = |n: u32| iterations.iter().any(|made| made.iteration == n);
         let failed = kept.iterations.iter().filter(|one| !is_made(one.iteration));
@@ -166,10 +154,56 @@ fn of_boots(run: &StoredRun, summary: &Summary, again: &mut Again) {
         summarise(kept.test_case.clone(), &kept.case, iterations)
     });
     let mut derived: Vec<TestCase> = derived.collect();
-    let control: Vec<Iteration> = boots(true).map(iteration).collect();
     let reference = run.info.parameters.get("reference").and_then(Value::as_str);
-    exact::compare(&mut derived, reference.unwrap_or(PLAIN), &control);
+    exact::compare(
+        &mut derived,
+        reference.unwrap_or(PLAIN),
+        &control_boots(run),
+    );
     compare_cases(run, &summary.test_cases, derived, again);
+}
+
+/// Instructions beside rates: the same configurations on the image of the boots, and the plain DUT before them.
+fn of_boots_beside(run: &StoredRun, summary: &Summary, again: &mut Again) {
+    let image = run.boots.first().map(|boot| boot.image.clone());
+    let on_image = |configuration: &str, case: &Case| Case {
+        configuration: configuration.to_owned(),
+        image: image.clone(),
+        ..case.clone()
+    };
+    let own = summary.test_cases.iter().map(|kept| &kept.case);
+    let plain = own.clone().take(1).map(|case| on_image(PLAIN, case));
+    let cases = plain.chain(own.map(|case| on_image(&case.configuration, case)));
+    let mut derived: Vec<TestCase> = cases
+        .map(|case| summarise(case.id(), &case, of_its_boots(run, &case.id())))
+        .collect();
+    exact::compare(&mut derived, PLAIN, &control_boots(run));
+    let kept = summary.test_cases.iter().map(|case| &case.outcomes);
+    let kept: Vec<&Outcome> = kept.flatten().filter(|o| is_counted(o)).collect();
+    let derived = derived.iter().skip(1).flat_map(|case| &case.outcomes);
+    let derived: Vec<&Outcome> = derived.filter(|outcome| outcome.answered).collect();
+    again.compare("instructions", &kept, &derived);
+}
+
+fn of_its_boots(run: &StoredRun, test_case: &str) -> Vec<Iteration> {
+    let boots = run.boots.iter();
+    let own = boots.filter(|boot| !boot.control && boot.test_case == test_case);
+    own.map(of_boot).collect()
+}
+
+fn control_boots(run: &StoredRun) -> Vec<Iteration> {
+    let boots = run.boots.iter().filter(|boot| boot.control);
+    boots.map(of_boot).collect()
+}
+
+fn of_boot(boot: &BootRecord) -> Iteration {
+    let outcomes = vec![exact::outcome(&boot.stream, boot)];
+    Iteration {
+        iteration: boot.iteration,
+        failure: failure_of(&outcomes),
+        outcomes,
+        trials: vec![boot.boot],
+    }
 }
 
 /// Every iteration is one rebuild, which says what it compared.

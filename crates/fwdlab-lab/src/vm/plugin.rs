@@ -274,6 +274,34 @@ mod tests {
         assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 1);
     }
 
+    /// QEMU from version 9 on has another interface, and would not start.
+    #[test]
+    fn an_emulator_that_does_not_load_it_is_told_before_a_guest_boots() {
+        const TEST: &str = "an_emulator_that_does_not_load_it_is_told_before_a_guest_boots";
+        let folder = tempfile::tempdir().unwrap();
+        let Some(good) = built(TEST, folder.path()) else {
+            return;
+        };
+        let takes = crate::vm::machine::takes_plugin;
+        match takes(&good) {
+            Err(why) if why.contains("no program") => {
+                println!("SKIPPED: {TEST}: no QEMU");
+                return;
+            }
+            taken => taken.unwrap(),
+        }
+        let other = folder.path().join("other.so");
+        let output = other.to_string_lossy();
+        let arguments = ["-shared", "-fPIC", "-o", &output, "-x", "c", "-"];
+        let source = "__attribute__((visibility(\"default\"))) int qemu_plugin_version = 99;";
+        assert!(run(COMPILER, &arguments, source).unwrap().status.success());
+        let why = takes(&other).unwrap_err();
+        assert!(
+            why.contains("does not load the plugin") && why.contains("version"),
+            "{why}"
+        );
+    }
+
     /// A guest of which every instruction is known, and what the emulator needs to run it with the plugin.
     struct Bare {
         folder: tempfile::TempDir,

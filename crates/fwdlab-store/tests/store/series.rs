@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::outcome::{Found, INSTRUCTIONS};
 use fwdlab_model::probe::MachineState;
 use fwdlab_model::result::Validity;
 use fwdlab_model::series::{
@@ -12,7 +13,7 @@ use fwdlab_model::trial::IpVersion;
 use fwdlab_store::{RunWriter, StoredRun, load};
 use serde_json::json;
 
-use crate::samples::{info, rebuild, trial};
+use crate::samples::{finished, info, rebuild, summary, trial};
 
 const ID: &str = "2026-11-21-quick-7f3k";
 
@@ -210,4 +211,33 @@ fn imported_records_by_both_rules() {
         of(&all, FORWARDING_RATE_LEGACY)[1].values,
         [4_000_001.0, 4_100_001.0]
     );
+}
+
+/// Two kernels in one run are no one DUT, and the host that emulated them is neither.
+#[test]
+fn images_are_apart_and_have_their_own_kernels() {
+    let root = tempfile::tempdir().unwrap();
+    let info = info(ID, "2026-11-21T09:00:00Z");
+    let mut of_images = summary(ID);
+    "exact".clone_into(&mut of_images.procedure);
+    let images = [("debian:a", "6.1.0-56"), ("debian:b", "6.12.117")];
+    for (case, (image, kernel)) in of_images.test_cases.iter_mut().zip(images) {
+        case.case.image = Some(image.into());
+        INSTRUCTIONS.clone_into(&mut case.figures[0].name);
+        let exact = json!({
+            "image": image, "kernel": kernel, "instructions_per_frame": 4329.0, "interval": [4328.0, 4330.0],
+            "through_per_frame": 6000.0, "tester_per_frame": 1671.0, "frames": 20000, "bursts": 5, "warm_up": 1,
+            "frame_loss_ratio": 0.0,
+        });
+        case.outcomes[0].found = Found::Exact(serde_json::from_value(exact).unwrap());
+    }
+    let run = RunWriter::create(root.path(), &info).unwrap();
+    run.finish(&finished(&info), Some(&of_images), None)
+        .unwrap();
+    let all = load(&root.path().join(ID)).unwrap().series();
+    let counted = of(&all, "instructions-per-frame");
+    let labels = counted
+        .iter()
+        .map(|series| (&series.labels["image"][..], &series.labels["kernel"][..]));
+    assert_eq!(labels.collect::<Vec<_>>(), images);
 }

@@ -4,7 +4,7 @@
 //! [`alone::a_rule_costs_what_its_functions_take`].
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,17 @@ fn functions(case: &Value) -> BTreeMap<String, f64> {
         (name, f["per_frame"].as_f64().unwrap())
     })
     .collect()
+}
+
+/// All files of a folder and those in it.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let of = |path: PathBuf| match path.is_dir() {
+        true => files(&path),
+        false => vec![path],
+    };
+    paths.flat_map(of).collect()
 }
 
 #[test]
@@ -123,11 +134,33 @@ mod alone {
         let chain = "nft_do_chain [nf_tables]";
         assert!(after[chain] > 50.0, "{after:?}");
         assert!(!before.contains_key(chain), "{before:?}");
-        // the profile of the whole way is that of the burst which it was made of
+        let mut profiles = 0;
         for boot in document["boots"].as_array().unwrap() {
             assert!((number(&boot["ticks_per_instruction"]) - 1.0).abs() < 0.01);
             assert_eq!(boot["validity"]["reasons"].as_array().unwrap().len(), 0);
+            // the profile of the whole way is that of the burst which it was made of
+            let place = format!("/{}/through.folded", boot["boot"]);
+            let files = files(&lab.only_run().join("raw"));
+            let Some(profile) = files
+                .iter()
+                .find(|file| file.to_string_lossy().ends_with(&place))
+            else {
+                continue;
+            };
+            profiles += 1;
+            let folded = std::fs::read_to_string(profile).unwrap();
+            let counts = folded.lines().map(|line| line.rsplit(' ').next().unwrap());
+            let total: f64 = counts.map(|count| count.parse::<f64>().unwrap()).sum();
+            let bursts = boot["bursts"].as_array().unwrap().iter();
+            let apart = bursts
+                .filter(|burst| burst["way"] == "through")
+                .map(|burst| {
+                    (total - number(&burst["instructions"])).abs() / number(&burst["sent"])
+                });
+            let least = apart.fold(f64::MAX, f64::min);
+            assert!(least < 1.0, "{least} instructions per frame apart");
         }
+        assert_eq!(profiles, 2, "one of each configuration");
 
         let verified = lab.run(&["runs", "verify", "@1"]);
         assert_eq!(verified.code, 0, "{verified:?}");
