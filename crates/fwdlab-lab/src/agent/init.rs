@@ -56,11 +56,9 @@ pub fn run() -> Result<(), String> {
         let _ = mount(*source, *target, *kind, MountFlags::empty(), None);
     }
     let _ = fs::create_dir_all("/run/netns");
-    for module in MODULES {
-        let load = Command::new("modprobe", &["-q", module]);
-        // what is part of the kernel has no module
-        let _ = Local.run(&load, Limit::OURS);
-    }
+    let load = Command::new("modprobe", &[&["-q", "-a"], MODULES].concat());
+    // what is part of the kernel has no module
+    let _ = Local.run(&load, Limit::OURS);
     for (file, value) in SETTINGS {
         let _ = fs::write(file, value);
     }

@@ -47,6 +47,8 @@ pub(crate) enum Question {
     },
     /// Send so many frames into a path and say what they took.
     Burst { path: usize, frames: u32 },
+    /// Do nothing for so long, by the machine's own clock.
+    Rest { time_ms: u64 },
     /// Close them.
     CloseBursts,
     /// End the machine.

@@ -105,6 +105,10 @@ impl Agent {
                     .map_err(|e| Failure::File(format!("put {name} into {PUT}: {e}")))?;
                 Ok((Answer::Path(path), Vec::new()))
             }
+            Question::Rest { time_ms } => {
+                std::thread::sleep(Duration::from_millis(time_ms));
+                done
+            }
             Question::OpenBursts {
                 paths,
                 addresses,

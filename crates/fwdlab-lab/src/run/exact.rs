@@ -43,7 +43,7 @@ const BOOT: Duration = Duration::from_secs(8);
 /// Memory of a guest: its file system takes a tenth of it, and large tables have room.
 const MEMORY_MIB: u32 = 1024;
 
-/// More machines side by side than this take more memory than many hosts have.
+/// Of more CPUs than this, some are left for others.
 const MOST_SIDE_BY_SIDE: usize = 4;
 
 /// A processor that counts instructions is no farther from one tick per instruction: what is measured is a loop and a few more.
@@ -72,9 +72,9 @@ pub(crate) const PAST: &str = "past.folded";
 /// Functions that take fewer instructions per frame are not named one by one.
 const LEAST: f64 = 0.05;
 
-/// Seconds of the guest's clock, which runs fast while it has nothing to do: multicast groups are reported, routes of IPv6 looked through,
-/// memory is given back. In the first seconds that was up to 7 instructions per frame of some bursts.
-const SETTLING: &str = "15";
+/// By the guest's clock: multicast groups are reported, routes of IPv6 looked through, memory is given back. In the first seconds that was
+/// up to 7 instructions per frame of some bursts.
+const SETTLING: Duration = Duration::from_secs(15);
 
 /// Who executes a burst for longer than this hangs.
 const BURST: Duration = Duration::from_secs(600);
@@ -154,10 +154,25 @@ pub(super) fn estimate() -> (u32, Duration) {
     (1, BOOT / side_by_side() as u32)
 }
 
-/// So many machines are booted at a time.
+/// So many machines take the time of one.
 pub(super) fn side_by_side() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     cpus.min(MOST_SIDE_BY_SIDE)
+}
+
+/// So many machines run at a time, where they have the memory: twice as many as there are CPUs, so that none rests while the last one of
+/// three boots, and that they have more of the CPUs beside other programs. Their clocks are their instructions: none is disturbed.
+fn at_a_time() -> usize {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machines = available_kib(&memory).map_or(1, |kib| kib / 1024 / u64::from(MEMORY_MIB));
+    (2 * side_by_side()).min(machines.max(1) as usize)
+}
+
+/// `MemAvailable:   21310464 kB`.
+fn available_kib(meminfo: &str) -> Option<u64> {
+    let mut lines = meminfo.lines();
+    let rest = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 /// Files of an image.
@@ -245,7 +260,7 @@ impl Running<'_> {
         let boots = std::sync::atomic::AtomicU32::new(0);
         std::thread::scope(|scope| {
             let (made, all) = channel();
-            for _ in 0..side_by_side() {
+            for _ in 0..at_a_time() {
                 let made = made.clone();
                 scope.spawn(|| {
                     let made = made;
@@ -596,7 +611,7 @@ fn boot(
     let stream = &wanted.case.stream;
     let host = machine.host();
     let bursts = Bursts::open(&host, &bed.networks().forward(), stream)?;
-    host.ask("sleep", &[SETTLING])?;
+    bursts.rest(SETTLING)?;
     if let Some(profile) = &profile {
         profile.name_functions(&host)?;
     }
@@ -658,4 +673,17 @@ fn boot(
         console: machine.console(),
         profile: profiled,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_there() {
+        let text = "MemTotal:       24000000 kB\nMemAvailable:   21310464 kB\n";
+        assert_eq!(available_kib(text), Some(21_310_464));
+        assert_eq!(available_kib("MemTotal: 1 kB\n"), None);
+        assert!(at_a_time() >= 1);
+    }
 }

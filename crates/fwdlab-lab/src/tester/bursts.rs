@@ -2,6 +2,8 @@
 //!
 //! It knows two ways: through the DUT, and past it. What a burst says is decided elsewhere. Start with [`Bursts::open`].
 
+use std::time::Duration;
+
 use fwdlab_engine::{Addresses, Burst};
 use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::Stream;
@@ -36,6 +38,18 @@ impl Bursts {
         };
         host.put_to("open sender and receivers", &question, &[], Limit::OURS)?;
         Ok(Bursts { host: host.clone() })
+    }
+
+    /// Lets time pass on the machine's clock, which runs fast while it has nothing to do. Nothing waits for a command meanwhile: whoever
+    /// does looks at it again and again, and that clock then runs as slowly as that of the host.
+    ///
+    /// # Errors
+    /// The machine was lost.
+    pub fn rest(&self, time: Duration) -> Result<(), LabError> {
+        let time_ms = time.as_millis() as u64;
+        let rest = Question::Rest { time_ms };
+        self.host.put_to("rest", &rest, &[], Limit::OURS)?;
+        Ok(())
     }
 
     /// Sends a burst.
