@@ -6,8 +6,11 @@
 
 pub mod image;
 pub mod initramfs;
+pub mod kvm;
 pub mod machine;
+mod monitor;
 pub mod plugin;
+pub mod qemu;
 pub(crate) mod scratch;
 #[cfg(test)]
 mod tests;

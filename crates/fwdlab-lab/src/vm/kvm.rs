@@ -1,0 +1,133 @@
+//! Does KVM run guests here? That is proven by a guest, and not believed of a device file.
+//!
+//! On some machines, virtual ones above all, `/dev/kvm` is there and runs only kernels that were made for it, or none. Start with
+//! [`fastest`].
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::qemu::{Accelerator, QEMU, escaped};
+use super::scratch::Scratch;
+use crate::host::{Command, Failure, Host, Limit, Local};
+
+const DEVICE: &str = "/dev/kvm";
+
+/// A boot sector: what the firmware starts once it has itself come up. It writes 0x15 to the port that ends the emulator, which then has
+/// the status 0x15 * 2 + 1.
+const GUEST: &[u8] = &[
+    0xb0, 0x15, // mov $0x15, %al
+    0xe6, 0xf4, // out %al, $0xf4
+    0xf4, // hlt
+    0xeb, 0xfd, // jmp back to it
+];
+const STATUS: &str = "exit status: 43";
+
+/// With KVM the guest takes half a second; where KVM does not work, it never ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Which accelerator machines have that count nothing, and what is known of the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fastest {
+    /// KVM, or the emulator.
+    pub accelerator: Accelerator,
+    /// Why it is not KVM.
+    pub why_not_kvm: Option<String>,
+}
+
+/// KVM where it runs a guest, else the emulator. Found out once, and takes some seconds then.
+pub fn fastest() -> &'static Fastest {
+    static FOUND: OnceLock<Fastest> = OnceLock::new();
+    FOUND.get_or_init(
+        || match prove(Accelerator::Kvm, Path::new(DEVICE), PATIENCE) {
+            Ok(()) => Fastest {
+                accelerator: Accelerator::Kvm,
+                why_not_kvm: None,
+            },
+            Err(why) => Fastest {
+                accelerator: Accelerator::Emulated,
+                why_not_kvm: Some(why),
+            },
+        },
+    )
+}
+
+/// Boots a guest of one sector.
+fn prove(accelerator: Accelerator, device: &Path, patience: Duration) -> Result<(), String> {
+    let at = device.display();
+    if let Err(e) = OpenOptions::new().read(true).write(true).open(device) {
+        return Err(match e.kind() {
+            io::ErrorKind::NotFound => format!("there is no {at}"),
+            io::ErrorKind::PermissionDenied => {
+                format!(
+                    "{at} may not be opened: {e}. Become a member of its group: adduser USER kvm"
+                )
+            }
+            _ => format!("{at} cannot be opened: {e}"),
+        });
+    }
+    let scratch = Scratch::new().map_err(|e| e.to_string())?;
+    let folder = scratch.folder(0);
+    let disk = folder.join("disk");
+    let mut sector = [0; 512];
+    sector[..GUEST.len()].copy_from_slice(GUEST);
+    sector[510..].copy_from_slice(b"\x55\xaa");
+    fs::create_dir(&folder)
+        .and_then(|()| fs::write(&disk, sector))
+        .map_err(|e| format!("cannot write {}: {e}", disk.display()))?;
+    let drive = format!("file={},format=raw,if=ide,readonly=off", escaped(&disk));
+    let mut words = vec!["-nodefaults", "-no-user-config", "-display", "none"];
+    words.extend(accelerator.arguments());
+    words.extend(["-m", "32", "-no-reboot", "-drive", &drive]);
+    words.extend(["-device", "isa-debug-exit,iobase=0xf4"]);
+    let limit = Limit {
+        time: patience,
+        is_stopped: &|| false,
+    };
+    let Err(error) = Local.run(&Command::new(QEMU, &words), limit) else {
+        return Err("a guest of one sector ended without a word".into());
+    };
+    Err(match error.failure {
+        Failure::Exit { status, .. } if status == STATUS => return Ok(()),
+        Failure::Exit { said, .. } if !said.trim().is_empty() => {
+            let first = said.trim().lines().next().unwrap_or_default();
+            format!("QEMU says: {first}")
+        }
+        Failure::TimedOut { after, .. } => format!(
+            "{at} is there, but a guest of one sector did not end within {:.0} s",
+            after.as_secs_f64()
+        ),
+        _ => error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_proves_what_a_device_file_only_says() {
+        let test = "a_guest_proves_what_a_device_file_only_says";
+        let why = prove(Accelerator::Kvm, Path::new("/no/such/device"), PATIENCE).unwrap_err();
+        assert_eq!(why, "there is no /no/such/device");
+        if crate::preflight::programs::find(QEMU).is_none() {
+            println!("SKIPPED: {test}: no {QEMU}");
+            return;
+        }
+        // that it is no fault of the guest
+        let patience = Duration::from_secs(60);
+        prove(Accelerator::Emulated, Path::new("/dev/null"), patience).unwrap();
+        let found = fastest();
+        assert_eq!(
+            found.why_not_kvm.is_none(),
+            found.accelerator == Accelerator::Kvm
+        );
+        assert_eq!(
+            found.why_not_kvm.is_some(),
+            found.accelerator == Accelerator::Emulated
+        );
+        println!("{found:?}");
+    }
+}

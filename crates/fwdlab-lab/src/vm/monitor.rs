@@ -1,0 +1,125 @@
+//! What QEMU is asked and tells while it runs: its monitor protocol, QMP, over a socket.
+//!
+//! Commands are those of the crate `qapi`; events are read as they come, so that one that the crate does not know does no harm. What
+//! an event means is not decided here. Start with [`Monitor::on`].
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use qapi::{Command, Execute, qmp};
+use serde_json::Value;
+
+/// QEMU answers at once, or as soon as other programs let it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Is told of an event: its name, and what QEMU says of it.
+pub(super) type Hear = Box<dyn FnMut(&str, &Value) + Send>;
+
+/// A conversation with QEMU. It ends with QEMU.
+#[derive(Debug)]
+pub(super) struct Monitor(Mutex<Both>);
+
+#[derive(Debug)]
+struct Both {
+    stream: UnixStream,
+    answers: Receiver<Value>,
+}
+
+impl Monitor {
+    /// Begins the conversation; events are heard from now on, on a thread of their own.
+    ///
+    /// # Errors
+    /// QEMU ended, or it is another program.
+    pub fn on(stream: UnixStream, hear: Hear) -> io::Result<Monitor> {
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let reader = BufReader::new(stream.try_clone()?);
+        let (sender, answers) = channel();
+        std::thread::Builder::new()
+            .name("fwdlab-qmp".into())
+            .spawn(move || listen(reader, &sender, hear))?;
+        let monitor = Monitor(Mutex::new(Both { stream, answers }));
+        monitor.execute(&qmp::qmp_capabilities { enable: None })?;
+        Ok(monitor)
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// QEMU refuses, or it has ended.
+    pub fn execute<C: Command>(&self, command: &C) -> io::Result<C::Ok> {
+        let mut text = serde_json::to_vec(&Execute::<&C>::from(command))?;
+        text.push(b'\n');
+        let mut both = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        both.stream.write_all(&text)?;
+        let Ok(mut answer) = both.answers.recv_timeout(PATIENCE) else {
+            // an answer that comes later would be taken for that to another question
+            let _ = both.stream.shutdown(Shutdown::Both);
+            return Err(io::Error::other("QEMU does not answer"));
+        };
+        match answer.get("error") {
+            Some(error) => {
+                let why = error["desc"].as_str().unwrap_or("it does not say why");
+                Err(io::Error::other(why.to_owned()))
+            }
+            None => Ok(serde_json::from_value(answer["return"].take())?),
+        }
+    }
+}
+
+fn listen(reader: impl BufRead, answers: &Sender<Value>, mut hear: Hear) {
+    for line in reader.lines() {
+        let Ok(line) = line else {
+            return;
+        };
+        let Ok(said) = serde_json::from_str::<Value>(&line) else {
+            continue;
+        };
+        if let Some(event) = said["event"].as_str() {
+            hear(event, &said["data"]);
+        } else if said.get("QMP").is_none() && answers.send(said).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What QEMU 7.2 says, and an event that nobody knows.
+    #[test]
+    fn events_between_answers_are_heard() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let qemu = std::thread::spawn(move || {
+            let mut out = theirs.try_clone().unwrap();
+            let mut asked = BufReader::new(theirs).lines().map_while(Result::ok);
+            let greeting =
+                r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}}}"#;
+            writeln!(out, "{greeting}").unwrap();
+            let answers = [
+                r#"{"return": {}}"#,
+                "{\"event\": \"FROM_THE_FUTURE\", \"data\": {\"guest\": true}}\n{\"return\": {}}",
+                r#"{"error": {"class": "GenericError", "desc": "not now"}}"#,
+            ];
+            for answer in answers {
+                asked.next().unwrap();
+                writeln!(out, "{answer}").unwrap();
+            }
+        });
+        let (heard, hears) = channel();
+        let hear = move |event: &str, data: &Value| {
+            heard.send((event.to_owned(), data["guest"] == true)).ok();
+        };
+        let monitor = Monitor::on(ours, Box::new(hear)).unwrap();
+        monitor.execute(&qmp::system_reset {}).unwrap();
+        assert_eq!(hears.recv().unwrap(), ("FROM_THE_FUTURE".into(), true));
+        let why = monitor.execute(&qmp::inject_nmi {}).unwrap_err();
+        assert_eq!(why.to_string(), "not now");
+        qemu.join().unwrap();
+        assert!(monitor.execute(&qmp::cont {}).is_err(), "it has ended");
+    }
+}

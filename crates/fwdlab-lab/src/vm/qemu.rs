@@ -1,0 +1,461 @@
+//! A process of QEMU's: its start, its monitor, its end, and what is left to read of it then.
+//!
+//! It knows no guest: what a machine is made of, and what runs in it, is decided in [`super::machine`] and [`super::computer`]. Start with
+//! [`Qemu::start`].
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use qapi::qmp;
+
+use super::monitor::{Hear, Monitor};
+use crate::agent::connection::Epitaph;
+use crate::error::LabError;
+use crate::host::Limit;
+use crate::sys::die_with_parent;
+
+/// The program, and the package of Debian's that has it.
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
+const PACKAGE: &str = "qemu-system-x86";
+
+/// A machine that was asked to end is ended after this.
+const END: Duration = Duration::from_secs(3);
+
+/// Between two looks at something that is waited for.
+pub(super) const LOOK: Duration = Duration::from_millis(10);
+
+/// So much of a console is shown with an error.
+const LAST_LINES: usize = 12;
+
+/// A path of a socket is no longer: `sun_path` in unix(7), with the zero behind it.
+const LONGEST_SOCKET: usize = 107;
+
+/// The longest name of a socket in a machine's folder, with its slash.
+const LONGEST_NAME: usize = "/console".len();
+
+/// How a kernel says that it cannot go on: Linux, and the BSDs.
+const PANICS: [&str; 2] = ["Kernel panic - not syncing", "Fatal trap "];
+const PANIC_AT_BEGIN: &str = "panic: ";
+
+/// Files of a machine in its folder.
+pub(super) const CONSOLE: &str = "console.log";
+const LOG: &str = "qemu.log";
+/// What the firmware says before anything else runs, where there is no other console for it.
+pub(super) const FIRMWARE: &str = "bios.log";
+
+/// Who executes a guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The emulator with one thread, whose clock advances by 1 ns for every instruction.
+    Counting,
+    /// The emulator as fast as it is.
+    Emulated,
+    /// This machine's own processor.
+    Kvm,
+}
+
+/// In words for results.
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Accelerator::Counting => "QEMU's emulator, which counts instructions",
+            Accelerator::Emulated => "QEMU's emulator",
+            Accelerator::Kvm => "KVM",
+        })
+    }
+}
+
+impl Accelerator {
+    pub(super) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Accelerator::Counting => &[
+                "-accel",
+                "tcg,thread=single",
+                "-icount",
+                "shift=0,sleep=off",
+                // string instructions would count once per byte
+                "-cpu",
+                "max,-erms,-fsrm",
+            ],
+            Accelerator::Emulated => &["-accel", "tcg,thread=multi", "-cpu", "max"],
+            Accelerator::Kvm => &["-accel", "kvm", "-cpu", "host"],
+        }
+    }
+}
+
+/// A machine as QEMU is told of it: no devices but those that are named.
+pub(super) fn command(accelerator: Accelerator, cpus: u32, memory_mib: u32) -> Command {
+    let mut command = Command::new(QEMU);
+    command
+        .args(["-nodefaults", "-no-user-config", "-display", "none"])
+        .args(["-name", "fwdlab"])
+        .args(accelerator.arguments())
+        .args(["-smp", &cpus.to_string()])
+        .args(["-m", &memory_mib.to_string()]);
+    command
+}
+
+/// A path as the value of an option of QEMU's, where one comma would begin the next option.
+pub(super) fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+/// QEMU as a process. A thread of its own starts it and waits for it: it dies with the thread that started it. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Qemu {
+    name: String,
+    folder: PathBuf,
+    waiting: Option<JoinHandle<()>>,
+    remains: Remains,
+    monitor: Option<Monitor>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pid: Option<u32>,
+    /// Did we kill it?
+    is_killed: bool,
+    /// How it ended.
+    ended: Option<String>,
+}
+
+impl Qemu {
+    /// Starts the process, and waits until it can be asked; sockets in the folder are made by then, too.
+    ///
+    /// # Errors
+    /// No QEMU; it refuses what it was told; nobody wants it any more.
+    pub fn start(
+        name: &str,
+        remains: &Remains,
+        mut command: Command,
+        hear: Hear,
+        limit: Limit<'_>,
+    ) -> Result<Qemu, LabError> {
+        let folder = remains.folder.clone();
+        let system = |what: &str, e: io::Error| LabError::system(format!("{what} for {name}"), e);
+        let socket = folder.join("qmp");
+        let _ = fs::remove_file(&socket);
+        let log = File::create(folder.join(LOG)).map_err(|e| system("write a log", e))?;
+        command
+            .args([
+                "-qmp",
+                &format!("unix:{},server=on,wait=off", escaped(&socket)),
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        die_with_parent(&mut command);
+        *remains.state() = State::default();
+        let (started, is_started) = channel();
+        let waiting = {
+            let state = remains.state.clone();
+            std::thread::Builder::new()
+                .name("fwdlab-vm".into())
+                .spawn(move || run(command, &state, &started))
+                .map_err(|e| LabError::system("start a thread", e))?
+        };
+        let began = is_started.recv().unwrap_or(Ok(()));
+        began.map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => LabError::Preflight(format!(
+                "virtual machines need {QEMU}, and there is no such program. Install it with: apt-get install {PACKAGE}"
+            )),
+            _ => LabError::system(format!("start {QEMU}"), e),
+        })?;
+        let mut qemu = Qemu {
+            name: name.to_owned(),
+            folder,
+            waiting: Some(waiting),
+            remains: remains.clone(),
+            monitor: None,
+        };
+        let stream = qemu.connect("qmp", limit)?;
+        let monitor = Monitor::on(stream, hear);
+        qemu.monitor = Some(monitor.map_err(|e| match qemu.has_ended_soon() {
+            true => qemu.not_up(&qemu.remains.words()),
+            false => qemu.not_up(&e.to_string()),
+        })?);
+        Ok(qemu)
+    }
+
+    /// Asks QEMU.
+    ///
+    /// # Errors
+    /// It refuses, or has ended.
+    pub fn ask<C: qapi::Command>(&self, command: &C) -> io::Result<C::Ok> {
+        let monitor = self
+            .monitor
+            .as_ref()
+            .expect("it is there once it has started");
+        monitor.execute(command)
+    }
+
+    /// Connects to a socket in the folder.
+    ///
+    /// # Errors
+    /// QEMU ended, or nobody wants it any more.
+    pub fn connect(&self, socket: &str, limit: Limit<'_>) -> Result<UnixStream, LabError> {
+        let socket = self.folder.join(socket);
+        let began = Instant::now();
+        loop {
+            if let Ok(stream) = UnixStream::connect(&socket) {
+                return Ok(stream);
+            }
+            if self.remains.has_ended() {
+                return Err(self.not_up(&self.remains.words()));
+            }
+            if (limit.is_stopped)() {
+                return Err(LabError::Interrupted);
+            }
+            if began.elapsed() > limit.time {
+                return Err(self.not_up("QEMU does not start"));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    pub fn not_up(&self, why: &str) -> LabError {
+        LabError::NotUp {
+            image: self.name.clone(),
+            why: why.to_owned(),
+        }
+    }
+
+    /// Ends it: asked for, and then by force.
+    pub fn end(&mut self) {
+        if let Some(monitor) = &self.monitor
+            && !self.remains.has_ended()
+        {
+            // it may be gone before it answers
+            let _ = monitor.execute(&qmp::quit {});
+        }
+        self.has_ended_soon();
+        self.kill();
+    }
+
+    fn has_ended_soon(&self) -> bool {
+        let began = Instant::now();
+        while !self.remains.has_ended() && began.elapsed() < END {
+            std::thread::sleep(LOOK);
+        }
+        self.remains.has_ended()
+    }
+
+    /// Ends it at once, as when its cord is pulled.
+    pub fn kill(&mut self) {
+        let mut state = self.remains.state();
+        if let (Some(pid), None) = (state.pid, &state.ended) {
+            state.is_killed = true;
+            crate::sys::kill_group(pid);
+        }
+        drop(state);
+        if let Some(waiting) = self.waiting.take() {
+            let _ = waiting.join();
+        }
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Starts the process, says so, and waits for its end.
+fn run(mut command: Command, state: &Mutex<State>, started: &Sender<io::Result<()>>) {
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut child: Child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => {
+            lock().ended = Some("it was not started".into());
+            let _ = started.send(Err(e));
+            return;
+        }
+    };
+    lock().pid = Some(child.id());
+    let _ = started.send(Ok(()));
+    let status = child.wait();
+    let mut state = lock();
+    let words = status.map_or_else(|e| e.to_string(), |status| end(status, state.is_killed));
+    state.ended = Some(words);
+}
+
+fn end(status: ExitStatus, is_killed: bool) -> String {
+    match status.signal() {
+        Some(9) if !is_killed => format!(
+            "{status}: somebody killed it, most likely this host, which had no memory left. Give machines less, or end other programs"
+        ),
+        _ => status.to_string(),
+    }
+}
+
+/// What can be read of a machine while it runs and when it has ended, in its folder.
+#[derive(Debug, Clone)]
+pub(super) struct Remains {
+    folder: PathBuf,
+    state: Arc<Mutex<State>>,
+    /// Where its console stood when it began to start the last time, in bytes.
+    began: Arc<AtomicUsize>,
+}
+
+impl Remains {
+    /// Of a machine with this folder, which is made.
+    ///
+    /// # Errors
+    /// It cannot be made, or its path is too long for sockets.
+    pub fn of(folder: &Path) -> Result<Remains, LabError> {
+        check_socket(folder, LONGEST_NAME)?;
+        let made = fs::create_dir_all(folder);
+        made.map_err(|e| LabError::system(format!("make {}", folder.display()), e))?;
+        Ok(Remains {
+            folder: folder.to_owned(),
+            state: Arc::default(),
+            began: Arc::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.state().ended.is_some()
+    }
+
+    /// How the process ended, if it has.
+    pub fn end(&self) -> Option<String> {
+        self.state().ended.clone()
+    }
+
+    /// It starts anew: what its console said until now was before.
+    pub fn begins(&self) {
+        self.began.store(self.heard(), Ordering::Relaxed);
+    }
+
+    /// What its console has said so far, in bytes.
+    pub fn heard(&self) -> usize {
+        fs::metadata(self.folder.join(CONSOLE)).map_or(0, |file| file.len() as usize)
+    }
+
+    /// What its console has said from this byte on.
+    pub fn console(&self, from: usize) -> String {
+        let bytes = fs::read(self.folder.join(CONSOLE)).unwrap_or_default();
+        text(bytes.get(from..).unwrap_or_default())
+    }
+
+    /// Has its kernel said that it cannot go on?
+    pub fn panic(&self) -> Option<String> {
+        panic_in(&self.console(self.began.load(Ordering::Relaxed)))
+    }
+
+    /// The last lines of its console since it began, and of QEMU itself.
+    pub fn last_words(&self) -> String {
+        let read = |name| fs::read_to_string(self.folder.join(name)).unwrap_or_default();
+        let qemu = read(LOG);
+        let mut console = self.console(self.began.load(Ordering::Relaxed));
+        let panic = panic_in(&console);
+        if console.trim().is_empty() {
+            console = read(FIRMWARE).replace('\r', "");
+        }
+        let mut lines: Vec<&str> = console.lines().chain(qemu.lines()).collect();
+        lines.retain(|line| !line.trim().is_empty());
+        let panic = panic.map_or(String::new(), |line| format!("; {line}"));
+        let advice = match qemu.contains("cannot set up guest memory") {
+            true => "; this host has not so much memory: give the machine less",
+            false => "",
+        };
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        match last.is_empty() {
+            true => "; its console said nothing".into(),
+            false => format!(
+                "{panic}{advice}; its console said last:\n  {}",
+                last.join("\n  ")
+            ),
+        }
+    }
+}
+
+impl Epitaph for Remains {
+    fn words(&self) -> String {
+        // the stream ends a moment before the process
+        let began = Instant::now();
+        while !self.has_ended() && began.elapsed() < END {
+            std::thread::sleep(LOOK);
+        }
+        let how = match self.end() {
+            Some(status) => format!("the machine ended ({status})"),
+            None => "its agent ended".into(),
+        };
+        format!("{how}{}", self.last_words())
+    }
+}
+
+/// Bytes of a console as people read them.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace('\r', "")
+}
+
+/// The line with which a kernel says that it cannot go on.
+pub(super) fn panic_in(console: &str) -> Option<String> {
+    let is_panic = |line: &&str| {
+        line.starts_with(PANIC_AT_BEGIN) || PANICS.iter().any(|sign| line.contains(sign))
+    };
+    let line = console.lines().find(is_panic)?;
+    Some(line.trim().to_owned())
+}
+
+/// A socket cannot be everywhere.
+///
+/// # Errors
+/// With so many bytes more, the path is too long for one.
+pub(super) fn check_socket(path: &Path, more: usize) -> Result<(), LabError> {
+    let length = path.as_os_str().len() + more;
+    match length <= LONGEST_SOCKET {
+        true => Ok(()),
+        false => Err(LabError::Preflight(format!(
+            "sockets of a machine cannot be in {}: their path would have {length} bytes, and may have {LONGEST_SOCKET}. Let TMPDIR name \
+             another folder",
+            path.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_of_several_kernels_are_known() {
+        let linux =
+            "x\n[    3.1] Kernel panic - not syncing: sysrq triggered crash\n[    3.2] CPU: 0";
+        assert!(panic_in(linux).unwrap().ends_with("triggered crash"));
+        assert!(panic_in("ok\npanic: page fault\ncpuid = 0\n").is_some());
+        assert_eq!(panic_in("what to do in a panic: keep calm\nlogin:"), None);
+    }
+
+    /// The kernel ends the largest process when there is no memory left, and so does nobody else by this signal.
+    #[test]
+    fn who_was_killed_by_nobody_had_no_memory() {
+        let killed = ExitStatus::from_raw(9);
+        assert!(end(killed, false).contains("no memory left"));
+        assert!(!end(killed, true).contains("memory"));
+        assert!(!end(ExitStatus::from_raw(256), false).contains("memory"));
+    }
+
+    #[test]
+    fn a_folder_too_deep_for_sockets_is_told() {
+        let folder = Path::new("/tmp").join("x".repeat(100));
+        let why = Remains::of(&folder).unwrap_err().to_string();
+        assert!(why.contains("113 bytes, and may have 107"), "{why}");
+        assert!(!folder.exists());
+    }
+}
