@@ -127,6 +127,14 @@ pub enum LabError {
         /// What is known of the reason, with the last lines of its console.
         why: String,
     },
+    /// A whole virtual machine does not do what was wanted of it.
+    #[error("{name}: {why}")]
+    Machine {
+        /// Its name.
+        name: String,
+        /// What was wanted, and what came of it, with the last lines of its console.
+        why: String,
+    },
     /// Something was asked of a DUT that nobody can log into.
     #[error("cannot {what} on {dut}: fwdlab cannot log into it; {instead}")]
     BlackBox {

@@ -131,6 +131,7 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::Disturbed { .. }
         | LabError::NotBack { .. }
         | LabError::NotUp { .. }
+        | LabError::Machine { .. }
         | LabError::System { .. }
         | LabError::Host(_)
         | LabError::Store(_) => Code::TestBed,

@@ -4,6 +4,7 @@
 //! this process boots both ([`machine`]), with fwdlab as the first process of the guest, which answers as an agent ([`crate::agent`]). The
 //! machine ends with us, whatever ends us. What is measured on it is not decided here. Start with [`machine::Machine::boot`].
 
+pub mod computer;
 pub mod image;
 pub mod initramfs;
 pub mod kvm;

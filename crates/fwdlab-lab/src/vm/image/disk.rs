@@ -77,6 +77,33 @@ impl Disk {
         })
     }
 
+    /// Makes a file that takes what a machine writes, so that this disk never changes.
+    ///
+    /// # Errors
+    /// There is no qemu-img, the disk is in use or damaged by now, or there is no room.
+    pub(crate) fn overlay(&self, file: &Path) -> Result<(), ImageError> {
+        let [disk, overlay] = [&self.path, file].map(|path| path.to_string_lossy().into_owned());
+        let create = [
+            "create",
+            "-q",
+            "-f",
+            "qcow2",
+            "-b",
+            &disk,
+            "-F",
+            &self.format,
+            &overlay,
+        ];
+        match qemu_img(&self.path, &create)? {
+            Some(_) => Ok(()),
+            None => Err(ImageError::not_usable(
+                &self.path,
+                "a machine starts a disk through an overlay, which qemu-img makes, and there is no such program. Install it with: \
+                 apt-get install qemu-utils",
+            )),
+        }
+    }
+
     pub(super) fn words(&self) -> Vec<(&'static str, String)> {
         let (bytes, changed) = self.identity;
         vec![

@@ -33,6 +33,7 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
         "tcpdump" => "tcpdump",
         "nsenter" | "unshare" | "mount" => "util-linux",
         "busybox" => "busybox-static",
+        "sshd" => "openssh-server",
         _ => return None,
     })
 }

@@ -1,0 +1,720 @@
+//! A whole machine, treated as a lab treats one of metal: it starts its own disk, has a serial console, a power cord, ports and links.
+//!
+//! Nothing of ours runs in it. The user's disk never changes: the machine writes to an overlay, which lives through restarts and power
+//! cycles, and goes with the machine. Nothing here needs privileges. Time in it is that of this host, and what it forwards in the emulator is
+//! no rate of anything. Machines that count instructions are [`super::machine`]. Start with [`Computer::start`].
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use qapi::qmp;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::image::disk::Disk;
+use super::qemu::{self, Accelerator, CONSOLE, FIRMWARE, Qemu, Remains, check_socket, escaped};
+use crate::error::LabError;
+use crate::host::Limit;
+
+/// QEMU itself starts within this, also on a busy host.
+const START: Duration = Duration::from_secs(60);
+
+/// A console that says nothing for so long has said its last.
+const SILENCE: Duration = Duration::from_millis(300);
+
+/// A guest that reads nothing of what is typed for so long does not listen.
+const DEAF: Duration = Duration::from_secs(10);
+
+/// What was typed or said is looked for this often.
+const LISTEN: Duration = Duration::from_millis(20);
+
+/// The user's network of QEMU gives the guest this address by DHCP, and forwards to it.
+const GUEST: &str = "10.0.2.15";
+const SSH: u16 = 22;
+
+/// QEMU's words for a port that another program has.
+const TAKEN: &str = "Could not set up host forwarding";
+
+const OVERLAY: &str = "overlay.qcow2";
+
+/// What a machine is made of.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Its name; its addresses follow from it.
+    pub name: String,
+    /// What it starts.
+    pub system: System,
+    /// CPUs.
+    pub cpus: u32,
+    /// Memory, in MiB.
+    pub memory_mib: u32,
+    /// What its disk and its ports are to the guest.
+    pub devices: Devices,
+    /// What its ports are connected with: the first is the guest's second port, for its first is that of the management.
+    pub links: Vec<End>,
+    /// Where its files are kept while it runs; its console after that, too: `console.log`.
+    pub folder: PathBuf,
+}
+
+/// What a machine starts.
+#[derive(Debug, Clone)]
+pub enum System {
+    /// What its disk has.
+    Disk(Disk),
+    /// A kernel, without a boot loader.
+    Kernel {
+        /// A bzImage.
+        kernel: PathBuf,
+        /// Its first file system.
+        initramfs: PathBuf,
+        /// What the kernel is told; `console=ttyS0` lets it speak.
+        command_line: String,
+    },
+}
+
+/// Which devices a machine has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Devices {
+    /// Those of virtual machines: virtio, which has the least work.
+    #[default]
+    Virtio,
+    /// Those that every system has drivers for: an IDE disk, and Intel's e1000.
+    Classic,
+}
+
+/// An end of a link between two machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    ours: PathBuf,
+    theirs: PathBuf,
+}
+
+/// A link between a port of one machine and a port of another, as two ends. Frames go as datagrams between two sockets in the folder; while
+/// one machine is off, what the other sends is lost, as on a cable.
+///
+/// # Errors
+/// The path of the folder is too long for sockets.
+pub fn link(folder: &Path, name: &str) -> Result<[End; 2], LabError> {
+    let [a, b] = ["a", "b"].map(|end| folder.join(format!("{name}-{end}")));
+    check_socket(&a, 0)?;
+    Ok([(&a, &b), (&b, &a)].map(|(ours, theirs)| End {
+        ours: ours.clone(),
+        theirs: theirs.clone(),
+    }))
+}
+
+/// How a machine is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It runs, as far as can be seen from outside.
+    Runs,
+    /// Its kernel said that it cannot go on.
+    Panicked,
+    /// It is switched off, by its guest or by us.
+    Off,
+    /// The emulator ended, and nobody had asked for that: how.
+    Ended(String),
+}
+
+/// Who restarted a machine, when it was not us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// Its own system.
+    Guest,
+    /// The watchdog, which that system had stopped to feed.
+    Watchdog,
+}
+
+/// A whole machine. Dropping it ends it, and what it wrote to its disk is gone.
+#[derive(Debug)]
+pub struct Computer {
+    setup: Setup,
+    accelerator: Accelerator,
+    remains: Remains,
+    /// `None` while it is off.
+    power: Mutex<Option<Power>>,
+    /// So much of the console was waited for, in bytes.
+    heard: Mutex<usize>,
+    /// Where its port 22 is on this host, once it had one.
+    management: Mutex<Option<u16>>,
+}
+
+#[derive(Debug)]
+struct Power {
+    qemu: Qemu,
+    console: UnixStream,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What QEMU told.
+#[derive(Debug, Default)]
+struct Seen {
+    restarts: VecDeque<Restart>,
+    is_panicked: bool,
+    is_off: bool,
+    /// The watchdog barked; a restart follows.
+    has_barked: bool,
+}
+
+impl Computer {
+    /// Makes a machine and switches it on. Whether it comes up is seen on its console: [`Computer::wait_for`].
+    ///
+    /// # Errors
+    /// No QEMU; the disk is damaged or in use; this host has not enough memory; nobody wants it any more.
+    pub fn start(
+        setup: Setup,
+        accelerator: Accelerator,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Computer, LabError> {
+        let remains = Remains::of(&setup.folder)?;
+        for left in [CONSOLE, FIRMWARE, "console", OVERLAY] {
+            let _ = fs::remove_file(setup.folder.join(left));
+        }
+        let computer = Computer {
+            remains,
+            accelerator,
+            power: Mutex::new(None),
+            heard: Mutex::new(0),
+            management: Mutex::new(None),
+            setup,
+        };
+        computer.make_overlay()?;
+        computer.power_on(is_stopped)?;
+        Ok(computer)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.setup.name
+    }
+
+    /// Who executes its instructions.
+    pub fn accelerator(&self) -> Accelerator {
+        self.accelerator
+    }
+
+    /// Addresses of its ports, that of the management first: locally administered, and the same for the same name.
+    pub fn macs(&self) -> Vec<[u8; 6]> {
+        let ports = 0..=self.setup.links.len();
+        ports.map(|port| mac(&self.setup.name, port)).collect()
+    }
+
+    /// Where its port 22 for TCP is on this host, and nowhere else. The guest must take the address [10.0.2.15/24](GUEST) on its first port,
+    /// by DHCP or by itself; it reaches nothing there.
+    ///
+    /// # Errors
+    /// It is off.
+    pub fn management(&self) -> Result<SocketAddrV4, LabError> {
+        let port = *lock(&self.management);
+        let port =
+            port.ok_or_else(|| self.failed("it is off, and has no port for its management"))?;
+        Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+    }
+
+    /// How it is.
+    pub fn state(&self) -> State {
+        let power = lock(&self.power);
+        let Some(power) = power.as_ref() else {
+            return State::Off;
+        };
+        let seen = lock(&power.seen);
+        match self.remains.end() {
+            Some(_) if seen.is_off => State::Off,
+            Some(how) => State::Ended(how),
+            // it ends now
+            None if seen.is_off => State::Off,
+            None if seen.is_panicked || self.remains.panic().is_some() => State::Panicked,
+            None => State::Runs,
+        }
+    }
+
+    /// Says so if it does not run, with the last lines of its console.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn check(&self) -> Result<(), LabError> {
+        match self.state() {
+            State::Runs => Ok(()),
+            other => Err(self.lost(&other)),
+        }
+    }
+
+    // -- its console
+
+    /// What its console has said so far, in all its life.
+    pub fn console(&self) -> String {
+        self.remains.console(0)
+    }
+
+    /// Waits until the console has said this, since what was waited for last. What is typed is said back by most systems, too.
+    ///
+    /// # Errors
+    /// It did not within the limit, it panicked, or it ended: with the last lines. Nobody wants it any more.
+    pub fn wait_for(&self, words: &str, limit: Limit<'_>) -> Result<(), LabError> {
+        let from = *lock(&self.heard);
+        let what = format!("`{words}` on its console");
+        let mut said = Vec::new();
+        self.wait(&what, limit, &mut || {
+            said.extend(self.said_since(from + said.len()));
+            match find(&said, words.as_bytes()) {
+                Some(end) => {
+                    *lock(&self.heard) = from + end;
+                    Ok(Some(()))
+                }
+                None if qemu::panic_in(&qemu::text(&said)).is_some() => {
+                    Err(self.lost(&State::Panicked))
+                }
+                None => self.check_without_console().map(|()| None),
+            }
+        })
+    }
+
+    /// Types a text.
+    ///
+    /// # Errors
+    /// It is off, or its guest does not listen.
+    pub fn type_text(&self, text: &str) -> Result<(), LabError> {
+        let power = lock(&self.power);
+        let Some(power) = power.as_ref() else {
+            return Err(self.failed("it is off: nothing can be typed"));
+        };
+        let mut console = &power.console;
+        console.write_all(text.as_bytes()).map_err(|e| {
+            self.failed(&format!(
+                "cannot type `{}` on its console: {e}{}",
+                text.trim(),
+                self.remains.last_words()
+            ))
+        })
+    }
+
+    /// Types a line and its end.
+    ///
+    /// # Errors
+    /// As [`Computer::type_text`].
+    pub fn type_line(&self, line: &str) -> Result<(), LabError> {
+        self.type_text(&format!("{line}\r"))
+    }
+
+    // -- its power
+
+    /// Connects its power: it starts. One that runs goes on.
+    ///
+    /// # Errors
+    /// As [`Computer::start`].
+    pub fn power_on(&self, is_stopped: &dyn Fn() -> bool) -> Result<(), LabError> {
+        let mut power = lock(&self.power);
+        if power.is_some() && !self.remains.has_ended() {
+            return Ok(());
+        }
+        *power = None;
+        *lock(&self.heard) = self.remains.heard();
+        let limit = Limit {
+            time: START,
+            is_stopped,
+        };
+        let port = *lock(&self.management);
+        let started = match (self.power_with(port.unwrap_or(0), limit), port) {
+            // somebody took the port while the machine was off
+            (Err(LabError::NotUp { why, .. }), Some(_)) if why.contains(TAKEN) => {
+                self.power_with(0, limit)?
+            }
+            (started, _) => started?,
+        };
+        let usernet = human(&started.qemu, "info usernet")
+            .map_err(|e| self.failed(&format!("QEMU does not tell its ports: {e}")))?;
+        let port = forwarded(&usernet);
+        let why = "QEMU does not tell where its port 22 is";
+        *lock(&self.management) = Some(port.ok_or_else(|| self.failed(why))?);
+        let cont = started.qemu.ask(&qmp::cont {});
+        cont.map_err(|e| self.failed(&format!("it does not start: {e}")))?;
+        *power = Some(started);
+        Ok(())
+    }
+
+    /// Takes its power away: it is off at once, and has written what it has written.
+    pub fn pull(&self) {
+        *lock(&self.power) = None;
+    }
+
+    /// Takes its power away and connects it again.
+    ///
+    /// # Errors
+    /// As [`Computer::start`].
+    pub fn power_cycle(&self, is_stopped: &dyn Fn() -> bool) -> Result<(), LabError> {
+        self.pull();
+        self.power_on(is_stopped)
+    }
+
+    /// Takes its power away, and starts the user's disk as it was at the beginning.
+    ///
+    /// # Errors
+    /// As [`Computer::start`].
+    pub fn restore(&self, is_stopped: &dyn Fn() -> bool) -> Result<(), LabError> {
+        self.pull();
+        self.make_overlay()?;
+        self.power_on(is_stopped)
+    }
+
+    /// Presses its reset button.
+    ///
+    /// # Errors
+    /// It is off.
+    pub fn reset(&self) -> Result<(), LabError> {
+        self.ask("press its reset button", &qmp::system_reset {})?;
+        // the event comes when it is done, and what is waited for now comes after it
+        *lock(&self.heard) = self.remains.heard();
+        Ok(())
+    }
+
+    /// Presses its power button: a system that listens to it (ACPI) goes down.
+    ///
+    /// # Errors
+    /// It is off.
+    pub fn power_button(&self) -> Result<(), LabError> {
+        self.ask("press its power button", &qmp::system_powerdown {})
+    }
+
+    /// Sends an interrupt that cannot be masked (NMI), with which systems show where they hang.
+    ///
+    /// # Errors
+    /// It is off.
+    pub fn nmi(&self) -> Result<(), LabError> {
+        self.ask("send an NMI", &qmp::inject_nmi {})
+    }
+
+    /// Waits until it has restarted itself; every restart since it was switched on is told once.
+    ///
+    /// # Errors
+    /// It did not within the limit, or ended. Nobody wants it any more.
+    pub fn wait_for_restart(&self, limit: Limit<'_>) -> Result<Restart, LabError> {
+        self.wait("its restart", limit, &mut || {
+            let power = lock(&self.power);
+            let restart = (power.as_ref()).and_then(|power| lock(&power.seen).restarts.pop_front());
+            drop(power);
+            match restart {
+                Some(restart) => Ok(Some(restart)),
+                None => self.check().map(|()| None),
+            }
+        })
+    }
+
+    /// Waits until it is off.
+    ///
+    /// # Errors
+    /// It is not within the limit, or its kernel panicked, or the emulator ended. Nobody wants it any more.
+    pub fn wait_until_off(&self, limit: Limit<'_>) -> Result<(), LabError> {
+        self.wait("its end", limit, &mut || match self.state() {
+            State::Off => Ok(Some(())),
+            State::Runs => Ok(None),
+            other => Err(self.lost(&other)),
+        })
+    }
+
+    // -- and what these are made of
+
+    fn wait<T>(
+        &self,
+        what: &str,
+        limit: Limit<'_>,
+        look: &mut dyn FnMut() -> Result<Option<T>, LabError>,
+    ) -> Result<T, LabError> {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            if (limit.is_stopped)() {
+                return Err(LabError::Interrupted);
+            }
+            if began.elapsed() > limit.time {
+                return Err(self.failed(&format!(
+                    "waited {:.0} s for {what}{}",
+                    limit.time.as_secs_f64(),
+                    self.remains.last_words()
+                )));
+            }
+            std::thread::sleep(LISTEN);
+        }
+    }
+
+    fn said_since(&self, from: usize) -> Vec<u8> {
+        let mut said = Vec::new();
+        let read = fs::File::open(self.setup.folder.join(CONSOLE)).and_then(|mut file| {
+            file.seek(SeekFrom::Start(from as u64))?;
+            file.read_to_end(&mut said)
+        });
+        // it is not there before the first byte
+        drop(read);
+        said
+    }
+
+    /// As [`Computer::check`], for one who reads the console.
+    fn check_without_console(&self) -> Result<(), LabError> {
+        let power = lock(&self.power);
+        let seen = power.as_ref().map(|power| lock(&power.seen));
+        let is_well = seen.is_some_and(|seen| !seen.is_panicked && !seen.is_off);
+        drop(power);
+        match is_well && !self.remains.has_ended() {
+            true => Ok(()),
+            false => self.check(),
+        }
+    }
+
+    /// What it says in the end is waited for.
+    fn lost(&self, state: &State) -> LabError {
+        let mut said = self.remains.heard();
+        for _ in 0..10 {
+            std::thread::sleep(SILENCE);
+            let now = self.remains.heard();
+            if now == std::mem::replace(&mut said, now) {
+                break;
+            }
+        }
+        let how = match state {
+            State::Runs => "it runs".to_owned(),
+            State::Panicked => "its kernel panicked".to_owned(),
+            State::Off => "it is off".to_owned(),
+            State::Ended(how) => format!("the machine ended ({how})"),
+        };
+        self.failed(&format!("{how}{}", self.remains.last_words()))
+    }
+
+    fn failed(&self, why: &str) -> LabError {
+        LabError::Machine {
+            name: self.setup.name.clone(),
+            why: why.to_owned(),
+        }
+    }
+
+    fn ask<C: qapi::Command>(&self, what: &str, command: &C) -> Result<(), LabError> {
+        let power = lock(&self.power);
+        let Some(power) = power.as_ref() else {
+            return Err(self.failed(&format!("cannot {what}: it is off")));
+        };
+        let answer = power.qemu.ask(command);
+        answer
+            .map(drop)
+            .map_err(|e| self.failed(&format!("cannot {what}: {e}{}", self.remains.last_words())))
+    }
+
+    fn make_overlay(&self) -> Result<(), LabError> {
+        let System::Disk(disk) = &self.setup.system else {
+            return Ok(());
+        };
+        let overlay = self.setup.folder.join(OVERLAY);
+        let _ = fs::remove_file(&overlay);
+        disk.overlay(&overlay)
+            .map_err(|e| LabError::Preflight(e.to_string()))
+    }
+
+    fn power_with(&self, port: u16, limit: Limit<'_>) -> Result<Power, LabError> {
+        self.remains.begins();
+        let seen = Arc::<Mutex<Seen>>::default();
+        let hear = {
+            let (seen, remains) = (seen.clone(), self.remains.clone());
+            Box::new(move |event: &str, data: &Value| lock(&seen).hear(event, data, &remains))
+        };
+        let Setup { name, folder, .. } = &self.setup;
+        for socket in ["console", FIRMWARE] {
+            let _ = fs::remove_file(folder.join(socket));
+        }
+        let qemu = Qemu::start(name, &self.remains, self.command(port), hear, limit)?;
+        let console = qemu.connect("console", limit)?;
+        let failed = |e| LabError::system(format!("talk with the console of {name}"), e);
+        console.set_write_timeout(Some(DEAF)).map_err(failed)?;
+        let mut read = console.try_clone().map_err(failed)?;
+        // all of it is in the log; what nobody took from the socket would hold up the guest
+        let drain = move || io::copy(&mut read, &mut io::sink());
+        let thread = std::thread::Builder::new().name("fwdlab-console".into());
+        thread.spawn(drain).map_err(failed)?;
+        Ok(Power {
+            qemu,
+            console,
+            seen,
+        })
+    }
+
+    fn command(&self, port: u16) -> Command {
+        let setup = &self.setup;
+        let file = |name: &str| escaped(&setup.folder.join(name));
+        let mut command = qemu::command(self.accelerator, setup.cpus, setup.memory_mib);
+        // it starts when all is connected, and a panic leaves it as it is
+        command.args(["-S", "-action", "panic=none"]);
+        match &setup.system {
+            System::Disk(_) => {
+                let kind = match setup.devices {
+                    Devices::Virtio => "virtio",
+                    Devices::Classic => "ide",
+                };
+                // written when the guest has written it: the power may go at any time
+                let disk = format!("file={},format=qcow2,if={kind}", file(OVERLAY));
+                command.args(["-drive", &disk]);
+            }
+            System::Kernel {
+                kernel,
+                initramfs,
+                command_line,
+            } => {
+                command.arg("-kernel").arg(kernel);
+                command.arg("-initrd").arg(initramfs);
+                command.args(["-append", command_line]);
+            }
+        }
+        let console = format!(
+            "socket,id=console,path={},server=on,wait=off,logfile={},logappend=on",
+            file("console"),
+            file(CONSOLE)
+        );
+        let firmware = format!("file,id=firmware,path={}", file(FIRMWARE));
+        command
+            .args(["-chardev", &console, "-serial", "chardev:console"])
+            .args(["-chardev", &firmware])
+            .args(["-device", "isa-debugcon,iobase=0x402,chardev=firmware"])
+            // some boot loaders ask for a screen
+            .args(["-vga", "std"])
+            .args(["-device", "virtio-rng-pci"])
+            .args(["-device", "pvpanic", "-device", "i6300esb"]);
+        let card = match setup.devices {
+            Devices::Virtio => "virtio-net-pci",
+            Devices::Classic => "e1000",
+        };
+        let mut networks = vec![format!(
+            "user,id=net0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-{GUEST}:{SSH}"
+        )];
+        for (number, end) in (1..).zip(&setup.links) {
+            networks.push(format!(
+                "dgram,id=net{number},local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                escaped(&end.ours),
+                escaped(&end.theirs)
+            ));
+        }
+        for ((number, network), mac) in networks.iter().enumerate().zip(self.macs()) {
+            let mac = crate::bed::networks::mac(mac);
+            // no boot from the network
+            let device = format!("{card},netdev=net{number},mac={mac},romfile=");
+            command.args(["-netdev", network, "-device", &device]);
+        }
+        command
+    }
+}
+
+impl Drop for Computer {
+    fn drop(&mut self) {
+        if let Some(mut power) = lock(&self.power).take() {
+            power.qemu.end();
+        }
+        for name in ["console", "qmp", OVERLAY] {
+            let _ = fs::remove_file(self.setup.folder.join(name));
+        }
+        for end in &self.setup.links {
+            let _ = fs::remove_file(&end.ours);
+        }
+    }
+}
+
+impl Seen {
+    /// Names and data of docs/interop/qemu-qmp-ref of QEMU.
+    fn hear(&mut self, event: &str, data: &Value, remains: &Remains) {
+        let by_guest = data["guest"] == true;
+        match event {
+            "RESET" => {
+                remains.begins();
+                self.is_panicked = false;
+                if by_guest {
+                    self.restarts.push_back(match self.has_barked {
+                        true => Restart::Watchdog,
+                        false => Restart::Guest,
+                    });
+                }
+                self.has_barked = false;
+            }
+            "SHUTDOWN" => self.is_off = by_guest,
+            "GUEST_PANICKED" => self.is_panicked = true,
+            "WATCHDOG" => self.has_barked = true,
+            _ => {}
+        }
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a text ends in another.
+fn find(text: &[u8], words: &[u8]) -> Option<usize> {
+    let mut places = text.windows(words.len().max(1));
+    places
+        .position(|place| place == words)
+        .map(|at| at + words.len())
+}
+
+/// Locally administered (IEEE 802, the second bit of the first byte), from the name of the machine and the number of the port.
+fn mac(name: &str, port: usize) -> [u8; 6] {
+    let sum = Sha256::digest(name);
+    [0x02, sum[0], sum[1], sum[2], sum[3], port as u8]
+}
+
+fn human(qemu: &Qemu, line: &str) -> io::Result<String> {
+    qemu.ask(&qmp::human_monitor_command {
+        command_line: line.into(),
+        cpu_index: None,
+    })
+}
+
+/// The port of this host that is forwarded, from what `info usernet` says.
+fn forwarded(said: &str) -> Option<u16> {
+    let line = said.lines().find(|line| line.contains("HOST_FORWARD"))?;
+    // protocol, descriptor, address, port
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What QEMU 7.2 said.
+    #[test]
+    fn the_forwarded_port_is_read() {
+        let said = "Hub -1 (m):\r\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\r\n  \
+            TCP[HOST_FORWARD]   9       127.0.0.1 36129       10.0.2.15    22     0     0\r\n";
+        assert_eq!(forwarded(said), Some(36129));
+        assert_eq!(forwarded(""), None);
+    }
+
+    #[test]
+    fn addresses_are_local_and_of_one_machine_only() {
+        let [a, b] = ["a", "b"].map(|name| mac(name, 1));
+        assert_ne!(a, b);
+        assert_eq!(a, mac("a", 1));
+        assert_eq!(a[0] & 3, 2, "local, and of one port");
+        assert_ne!(a, mac("a", 2));
+    }
+
+    #[test]
+    fn restarts_say_who_wanted_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let remains = Remains::of(folder.path()).unwrap();
+        let mut seen = Seen::default();
+        let guest = serde_json::json!({ "guest": true, "reason": "guest-reset" });
+        let host = serde_json::json!({ "guest": false, "reason": "host-qmp-system-reset" });
+        seen.hear("GUEST_PANICKED", &Value::Null, &remains);
+        assert!(seen.is_panicked);
+        seen.hear("RESET", &guest, &remains);
+        seen.hear("RESET", &host, &remains);
+        seen.hear("WATCHDOG", &Value::Null, &remains);
+        seen.hear("RESET", &guest, &remains);
+        seen.hear("SHUTDOWN", &host, &remains);
+        assert_eq!(seen.restarts, [Restart::Guest, Restart::Watchdog]);
+        assert!(!seen.is_panicked && !seen.is_off);
+        seen.hear("SHUTDOWN", &guest, &remains);
+        assert!(seen.is_off);
+    }
+}

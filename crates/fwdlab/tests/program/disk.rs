@@ -1,0 +1,82 @@
+//! A disk with a whole system for tests of whole machines: boot loader with two entries, a kernel of Debian's, console, SSH.
+//!
+//! How it is made is in `disk.sh`; it is made once for the same kernel and programs, beside the images that tests keep. Start with
+//! [`TestDisk::get`].
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fwdlab_lab::vm::image::cache::Cache;
+use fwdlab_lab::vm::image::{Image, ImageKind};
+use fwdlab_lab::vm::initramfs::{self, Recipe};
+
+const RECIPE: &str = include_str!("disk.sh");
+
+/// What it is made with, and the packages that have it.
+const NEEDED: [(&str, &str); 4] = [
+    ("syslinux", "syslinux, syslinux-common"),
+    ("mcopy", "mtools"),
+    ("ssh-keygen", "openssh-client"),
+    ("cpio", "cpio"),
+];
+
+/// The disk, and what belongs to it. Root's password on its console is `fwdlab`.
+pub struct TestDisk {
+    /// A raw disk. Machines start it through overlays.
+    pub disk: PathBuf,
+    /// With this key root may log in through SSH.
+    pub key: PathBuf,
+}
+
+impl TestDisk {
+    /// The disk; or why there can be none here, for a test that is skipped then.
+    pub fn get() -> Result<TestDisk, String> {
+        let find = |program: &str| Command::new(program).arg("--version").output();
+        for (program, package) in NEEDED {
+            if find(program).is_err() {
+                return Err(format!("no {program} (apt-get install {package})"));
+            }
+        }
+        // as other tests keep them, between test runs
+        let own = std::env::current_exe().unwrap();
+        let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
+        let mut tell = |text: &str| println!("{text}");
+        let image = Image::find("debian:linux-image-cloud-amd64", &cache, &mut tell)
+            .map_err(|e| e.to_string())?;
+        let ImageKind::Kernel(kernel) = &image.kind else {
+            panic!("{image:?} is no kernel");
+        };
+        let recipe = Recipe {
+            // nothing of ours is on the disk, and any program will do that is the same in the next test run
+            program: Path::new("/bin/sh"),
+            kernel,
+            wanted: &["sshd", "busybox"],
+        };
+        let initramfs = initramfs::build(&recipe, &cache, &mut tell).map_err(|e| e.to_string())?;
+        let mut sum = DefaultHasher::new();
+        (RECIPE, &kernel.sha256, &initramfs).hash(&mut sum);
+        let folder = cache.folder().join(format!("disks/{:016x}", sum.finish()));
+        if !folder.is_dir() {
+            let new = folder.with_extension(std::process::id().to_string());
+            fs::create_dir_all(&new).unwrap();
+            let made = Command::new("sh")
+                .args(["-c", RECIPE, "disk.sh"])
+                .args([&kernel.bzimage, kernel.modules.as_ref().unwrap()])
+                .args([&initramfs, &new])
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&made.stderr);
+            assert!(made.status.success(), "{said}");
+            // whoever was first has made the same
+            if fs::rename(&new, &folder).is_err() {
+                fs::remove_dir_all(&new).unwrap();
+            }
+        }
+        Ok(TestDisk {
+            disk: folder.join("disk"),
+            key: folder.join("key"),
+        })
+    }
+}
