@@ -1,76 +1,318 @@
-//! Whole machines: what a lab does to a router of metal, done to one in the emulator that starts its own disk.
+//! Whole machines: what a lab does to a router of metal, done to machines in the emulator that start their own disk.
 //!
 //! Needs QEMU, and no privileges. The disk is made as `disk.rs` says. Start with
 //! [`alone::a_whole_machine_is_treated_as_one_of_metal`].
 
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use fwdlab_lab::LabError;
 use fwdlab_lab::host::Limit;
-use fwdlab_lab::vm::computer::{Computer, Devices, Setup, System};
+use fwdlab_lab::vm::computer::{Computer, Devices, End, Restart, Setup, State, System, link};
 use fwdlab_lab::vm::image::cache::Cache;
+use fwdlab_lab::vm::image::disk::Disk;
 use fwdlab_lab::vm::image::{Image, ImageKind};
+use fwdlab_lab::vm::kvm::fastest;
 use fwdlab_lab::vm::qemu::Accelerator;
 
 use crate::disk::TestDisk;
 use crate::support::{Lab, skipped};
 
 /// Longer than a boot takes on a busy host.
-const BOOT: Limit<'static> = Limit {
-    time: Duration::from_secs(120),
-    is_stopped: &|| false,
-};
+const BOOT: Limit<'static> = within(120);
 
+const fn within(seconds: u64) -> Limit<'static> {
+    Limit {
+        time: Duration::from_secs(seconds),
+        is_stopped: &|| false,
+    }
+}
+
+fn disk(lab: &Lab, path: &Path) -> Disk {
+    let cache = Cache::at(&lab.path().join("cache")).unwrap();
+    let found = Image::find(path.to_str().unwrap(), &cache, &mut |_| {}).unwrap();
+    match found.kind {
+        ImageKind::Disk(disk) => disk,
+        ImageKind::Kernel(_) => panic!("{} is no disk", path.display()),
+    }
+}
+
+fn setup(lab: &Lab, name: &str, system: System, links: Vec<End>) -> Setup {
+    Setup {
+        name: name.into(),
+        system,
+        cpus: 1,
+        memory_mib: 512,
+        devices: Devices::Virtio,
+        links,
+        folder: lab.path().join(name),
+    }
+}
+
+/// In the emulator also where there is KVM: a test does the same everywhere.
+fn start(setup: Setup) -> Result<Computer, LabError> {
+    Computer::start(setup, Accelerator::Emulated, &|| false)
+}
+
+/// Goes on when the boot loader asks, and logs in.
+fn log_in(computer: &Computer, entry: &str) {
+    computer.wait_for("boot:", BOOT).unwrap();
+    computer.type_line(entry).unwrap();
+    computer.wait_for("login:", BOOT).unwrap();
+    computer.type_line("root").unwrap();
+    computer.wait_for("Password:", BOOT).unwrap();
+    computer.type_line("fwdlab").unwrap();
+    computer.wait_for("# ", BOOT).unwrap();
+}
+
+/// Types a command, and waits for its end.
+fn command(computer: &Computer, text: &str) {
+    // what is typed comes back, too: only the shell joins the two parts
+    computer
+        .type_line(&format!("{text} && echo DO''NE"))
+        .unwrap();
+    let done = computer.wait_for("DONE", BOOT);
+    done.unwrap_or_else(|e| panic!("{text}: {e}\n{}", computer.console()));
+}
+
+/// A command through SSH and the port of the management.
+fn ssh(computer: &Computer, key: &Path, text: &str) -> String {
+    let at = computer.management().unwrap();
+    let (host, port) = (format!("root@{}", at.ip()), at.port().to_string());
+    let known = "-oStrictHostKeyChecking=no -oUserKnownHostsFile=/dev/null -oConnectTimeout=60";
+    let said = Command::new("ssh")
+        .args(["-q", "-p", &port, "-i"])
+        .arg(key)
+        .args(known.split(' '))
+        .args([&host, text])
+        .output()
+        .unwrap();
+    assert!(said.status.success(), "{said:?}\n{}", computer.console());
+    String::from_utf8(said.stdout).unwrap()
+}
+
+fn sum(path: &Path) -> String {
+    let said = Command::new("sha256sum").arg(path).output().unwrap();
+    String::from_utf8(said.stdout).unwrap()
+}
+
+/// Nothing boots here.
+#[test]
+fn machines_that_cannot_start_say_why() {
+    let test = "machines_that_cannot_start_say_why";
+    for program in ["qemu-system-x86_64", "qemu-img"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            return skipped(test, &format!("no {program}"));
+        }
+    }
+    let lab = Lab::new();
+    let raw = lab.path().join("raw");
+    let mut sector = vec![0; 1 << 20];
+    sector[510..512].copy_from_slice(b"\x55\xaa");
+    fs::write(&raw, sector).unwrap();
+    let raw = disk(&lab, &raw);
+    let system = || System::Disk(raw.clone());
+
+    let mut large = setup(&lab, "large", system(), Vec::new());
+    // more than an address space has
+    large.memory_mib = 200_000_000;
+    let why = start(large).unwrap_err().to_string();
+    assert!(why.contains("give the machine less"), "{why}");
+
+    let computer = start(setup(&lab, "empty", system(), Vec::new())).unwrap();
+    let why = computer
+        .wait_for("login:", within(3))
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("empty: waited 3 s for `login:`"), "{why}");
+    assert!(why.contains("Booting from Hard Disk"), "{why}");
+    // all that a machine without power refuses
+    computer.pull();
+    assert_eq!(computer.state(), State::Off);
+    for refused in [computer.reset(), computer.nmi(), computer.type_line("x")] {
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains("it is off"), "{why}");
+    }
+
+    // the disk of a machine that somebody else runs
+    let used = lab.path().join("empty/overlay.qcow2");
+    computer.power_on(&|| false).unwrap();
+    let cache = Cache::at(&lab.path().join("cache")).unwrap();
+    let why = Image::find(used.to_str().unwrap(), &cache, &mut |_| {}).unwrap_err();
+    assert!(
+        why.to_string().contains("Another emulator uses it"),
+        "{why}"
+    );
+    drop(computer);
+    assert!(!used.exists(), "what it wrote goes with it");
+    assert!(
+        lab.path().join("empty/console.log").exists(),
+        "what it said does not"
+    );
+
+    // gone, after it was found
+    fs::remove_file(&raw.path).unwrap();
+    let why = start(setup(&lab, "gone", system(), Vec::new()))
+        .unwrap_err()
+        .to_string();
+    assert!(why.contains("qemu-img says"), "{why}");
+}
+
+#[test]
+fn kvm_is_proven_or_told_why_not() {
+    let test = "kvm_is_proven_or_told_why_not";
+    if Command::new("qemu-system-x86_64")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        return skipped(test, "no qemu-system-x86_64");
+    }
+    let found = fastest();
+    match found.accelerator {
+        Accelerator::Kvm => assert_eq!(found.why_not_kvm, None),
+        Accelerator::Emulated => assert!(found.why_not_kvm.is_some(), "{found:?}"),
+        Accelerator::Counting => panic!("{found:?}"),
+    }
+}
+
+/// Guests keep a CPU busy each: frames of other tests would be held up.
 mod alone {
     use super::*;
 
+    /// Takes some 60 s of CPU: five boots, of which one fails as it should.
     #[test]
     fn a_whole_machine_is_treated_as_one_of_metal() {
         let test = "a_whole_machine_is_treated_as_one_of_metal";
         let lab = Lab::alone();
-        let began = Instant::now();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
             Err(why) => return skipped(test, &why),
         };
-        println!("disk after {:?}", began.elapsed());
-        let cache = Cache::at(&lab.path().join("cache")).unwrap();
-        let name = of_test.disk.to_str().unwrap();
-        let ImageKind::Disk(disk) = Image::find(name, &cache, &mut |_| {}).unwrap().kind else {
-            panic!("it is no disk");
+        let before = sum(&of_test.disk);
+        let system = System::Disk(disk(&lab, &of_test.disk));
+        let dut = match start(setup(&lab, "dut", system, Vec::new())) {
+            Err(LabError::Preflight(why)) => return skipped(test, &why),
+            started => started.unwrap(),
         };
-        let setup = Setup {
-            name: "dut".into(),
-            system: System::Disk(disk),
-            cpus: 1,
-            memory_mib: 512,
-            devices: Devices::Virtio,
-            links: Vec::new(),
-            folder: lab.path().join("dut"),
-        };
-        let began = Instant::now();
-        let dut = Computer::start(setup, Accelerator::Emulated, &|| false).unwrap();
-        println!("QEMU after {:?}", began.elapsed());
-        let up = dut.wait_for("login:", BOOT);
-        println!("login after {:?}", began.elapsed());
-        println!("{}", dut.console());
-        up.unwrap();
-        println!("{:?}", dut.management());
-        let port = dut.management().unwrap().port().to_string();
-        let ssh = Command::new("ssh")
-            .args(["-p", &port, "-i", of_test.key.to_str().unwrap()])
-            .args(
-                "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null root@127.0.0.1"
-                    .split(' '),
-            )
-            .arg("uname -a; ls -la /boot; free -m; lsmod")
-            .output()
-            .unwrap();
-        println!(
-            "{:?} {}",
-            began.elapsed(),
-            String::from_utf8_lossy(&ssh.stdout)
+
+        // it comes up, and is reached in two ways
+        log_in(&dut, "");
+        command(&dut, "test $(hostname) = current");
+        let port = dut.management().unwrap();
+        let said = ssh(&dut, &of_test.key, "cat /sys/class/net/eth0/address");
+        let mac = dut.macs()[0].map(|byte| format!("{byte:02x}")).join(":");
+        assert_eq!(said.trim(), mac);
+
+        // an upgrade, which its own system writes and starts
+        let upgrade = "sed -i 's/DEFAULT current/DEFAULT new/' /boot/syslinux.cfg && \
+            printf 'LABEL new\\n  KERNEL vmlinuz\\n  APPEND console=ttyS0 quiet tsc=reliable\\n' >> /boot/syslinux.cfg && sync";
+        ssh(&dut, &of_test.key, upgrade);
+        dut.type_line("reboot -f").unwrap();
+        assert_eq!(dut.wait_for_restart(BOOT).unwrap(), Restart::Guest);
+        // it does not come up
+        let why = dut.wait_for("login:", BOOT).unwrap_err().to_string();
+        assert!(why.contains("its kernel panicked"), "{why}");
+        assert!(why.contains("VFS: Unable to mount root fs"), "{why}");
+        assert_eq!(dut.state(), State::Panicked);
+
+        // the old one is still there, and so is what was upgraded
+        dut.power_cycle(&|| false).unwrap();
+        assert_eq!(dut.state(), State::Runs);
+        log_in(&dut, "old");
+        command(
+            &dut,
+            "test $(hostname) = old && grep -q 'DEFAULT new' /boot/syslinux.cfg",
         );
-        println!("{}", String::from_utf8_lossy(&ssh.stderr));
+        assert_eq!(dut.management().unwrap(), port, "the same as before");
+
+        dut.nmi().unwrap();
+        dut.wait_for("NMI received", BOOT).unwrap();
+
+        // a panic while it works
+        dut.type_line("echo c > /proc/sysrq-trigger").unwrap();
+        let why = dut.wait_until_off(BOOT).unwrap_err().to_string();
+        assert!(why.contains("sysrq triggered crash"), "{why}");
+        assert!(dut.check().unwrap_err().to_string().contains("panicked"));
+
+        // back to what the user gave
+        dut.restore(&|| false).unwrap();
+        log_in(&dut, "");
+        command(&dut, "! grep -q new /boot/syslinux.cfg");
+        dut.power_button().unwrap();
+        dut.wait_until_off(BOOT).unwrap();
+        assert_eq!(dut.state(), State::Off);
+        assert!(dut.check().unwrap_err().to_string().contains("it is off"));
+
+        // the emulator dies of something else
+        dut.power_on(&|| false).unwrap();
+        dut.wait_for("boot:", BOOT).unwrap();
+        dut.reset().unwrap();
+        dut.wait_for("boot:", BOOT).unwrap();
+        kill(&lab.path().join("dut/qmp"));
+        let why = dut.wait_for("login:", BOOT).unwrap_err().to_string();
+        assert!(why.contains("no memory left"), "{why}");
+        assert!(matches!(dut.state(), State::Ended(_)));
+        drop(dut);
+        assert_eq!(sum(&of_test.disk), before);
+    }
+
+    /// Kills the emulator that was told of this file.
+    fn kill(file: &Path) {
+        let file = file.to_str().unwrap();
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let line = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
+            if line.starts_with("qemu") && line.contains(file) {
+                let pid = process.file_name().to_str().unwrap().parse().unwrap();
+                let pid = rustix::process::Pid::from_raw(pid).unwrap();
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            }
+        }
+    }
+
+    /// Two boots side by side. Another system's devices are there for the boot loader at least.
+    #[test]
+    fn two_machines_are_linked() {
+        let test = "two_machines_are_linked";
+        let lab = Lab::alone();
+        let of_test = match TestDisk::get() {
+            Ok(disk) => disk,
+            Err(why) => return skipped(test, &why),
+        };
+        let system = || System::Disk(disk(&lab, &of_test.disk));
+        let [a, b] = link(lab.path(), "link").unwrap();
+        let machines = [("first", a), ("second", b)].map(|(name, end)| {
+            let started = start(setup(&lab, name, system(), vec![end]));
+            started.map_err(|e| e.to_string())
+        });
+        let [first, second] = match machines {
+            [Ok(first), Ok(second)] => [first, second],
+            [Err(why), _] | [_, Err(why)] => panic!("{why}"),
+        };
+        for (machine, address) in [(&first, 1), (&second, 2)] {
+            log_in(machine, "");
+            let up = format!("ip addr add 198.18.0.{address}/24 dev eth1 && ip link set eth1 up");
+            command(machine, &up);
+        }
+        command(&first, "ping -c 3 -w 30 198.18.0.2");
+        let mac = second.macs()[1].map(|byte| format!("{byte:02x}")).join(":");
+        command(&first, &format!("ip neigh show 198.18.0.2 | grep -q {mac}"));
+        // nothing but the other machine is reached: for QEMU, this host's loopback would be 10.0.2.2
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        command(&first, &format!("! nc -w 3 10.0.2.2 {port} < /dev/null"));
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err());
+        let mut other = setup(&lab, "third", system(), Vec::new());
+        other.devices = Devices::Classic;
+        let third = start(other).unwrap();
+        third.wait_for("boot:", BOOT).unwrap();
+        // a cable whose other end has no power
+        second.pull();
+        command(&first, "! ping -c 2 -w 3 198.18.0.2");
+        first.check().unwrap();
     }
 }

@@ -33,7 +33,7 @@ export PATH=/usr/sbin:/usr/bin HOME=/root
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-mkdir -p /dev/pts /run/sshd /boot
+mkdir -p /dev/pts /run/sshd /boot /var/log
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /tmp
 for module in virtio_pci virtio_blk virtio_net vfat nls_cp437 nls_ascii pvpanic-mmio button evdev; do
