@@ -174,9 +174,7 @@ impl Computer {
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Computer, LabError> {
         let remains = Remains::of(&setup.folder)?;
-        for left in [CONSOLE, FIRMWARE, "console", OVERLAY] {
-            let _ = fs::remove_file(setup.folder.join(left));
-        }
+        let _ = fs::remove_file(setup.folder.join(CONSOLE));
         let computer = Computer {
             remains,
             accelerator,
@@ -268,7 +266,7 @@ impl Computer {
                     *lock(&self.heard) = from + end;
                     Ok(Some(()))
                 }
-                None if qemu::panic_in(&qemu::text(&said)).is_some() => {
+                None if has_panicked(&said, self.remains.began().saturating_sub(from)) => {
                     Err(self.lost(&State::Panicked))
                 }
                 None => self.check_without_console().map(|()| None),
@@ -368,10 +366,8 @@ impl Computer {
     /// # Errors
     /// It is off.
     pub fn reset(&self) -> Result<(), LabError> {
-        self.ask("press its reset button", &qmp::system_reset {})?;
-        // the event comes when it is done, and what is waited for now comes after it
         *lock(&self.heard) = self.remains.heard();
-        Ok(())
+        self.ask("press its reset button", &qmp::system_reset {})
     }
 
     /// Presses its power button: a system that listens to it (ACPI) goes down.
@@ -401,7 +397,11 @@ impl Computer {
             drop(power);
             match restart {
                 Some(restart) => Ok(Some(restart)),
-                None => self.check().map(|()| None),
+                // a kernel may restart some seconds after its panic
+                None => match self.state() {
+                    State::Runs | State::Panicked => Ok(None),
+                    other => Err(self.lost(&other)),
+                },
             }
         })
     }
@@ -523,8 +523,8 @@ impl Computer {
             Box::new(move |event: &str, data: &Value| lock(&seen).hear(event, data, &remains))
         };
         let Setup { name, folder, .. } = &self.setup;
-        for socket in ["console", FIRMWARE] {
-            let _ = fs::remove_file(folder.join(socket));
+        for left in ["console", FIRMWARE] {
+            let _ = fs::remove_file(folder.join(left));
         }
         let qemu = Qemu::start(name, &self.remains, self.command(port), hear, limit)?;
         let console = qemu.connect("console", limit)?;
@@ -554,7 +554,7 @@ impl Computer {
                     Devices::Virtio => "virtio",
                     Devices::Classic => "ide",
                 };
-                // written when the guest has written it: the power may go at any time
+                // what the guest has flushed is there when the power goes, and other things may be
                 let disk = format!("file={},format=qcow2,if={kind}", file(OVERLAY));
                 command.args(["-drive", &disk]);
             }
@@ -648,6 +648,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Since it began to start the last time, which is so many bytes behind the first of these.
+fn has_panicked(said: &[u8], began: usize) -> bool {
+    let since = said.get(began..).unwrap_or_default();
+    qemu::panic_in(&qemu::text(since)).is_some()
+}
+
 /// Where a text ends in another.
 fn find(text: &[u8], words: &[u8]) -> Option<usize> {
     let mut places = text.windows(words.len().max(1));
@@ -716,5 +722,14 @@ mod tests {
         assert!(!seen.is_panicked && !seen.is_off);
         seen.hear("SHUTDOWN", &guest, &remains);
         assert!(seen.is_off);
+    }
+
+    /// A kernel that restarts after its panic is waited for.
+    #[test]
+    fn a_panic_is_one_of_the_system_that_runs() {
+        let said = b"Kernel panic - not syncing: x\nlogin: ";
+        assert!(has_panicked(said, 0));
+        assert!(!has_panicked(said, 30));
+        assert!(!has_panicked(said, 100));
     }
 }

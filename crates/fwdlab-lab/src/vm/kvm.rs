@@ -3,6 +3,7 @@
 //! On some machines, virtual ones above all, `/dev/kvm` is there and runs only kernels that were made for it, or none. Start with
 //! [`fastest`].
 
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
@@ -35,6 +36,20 @@ pub struct Fastest {
     pub accelerator: Accelerator,
     /// Why it is not KVM.
     pub why_not_kvm: Option<String>,
+}
+
+/// In words for results.
+impl fmt::Display for Fastest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why_not_kvm {
+            None => write!(f, "{}", self.accelerator),
+            Some(why) => write!(
+                f,
+                "{}, because KVM starts no guest here: {why}",
+                self.accelerator
+            ),
+        }
+    }
 }
 
 /// KVM where it runs a guest, else the emulator. Found out once, and takes some seconds then.

@@ -1,8 +1,9 @@
 //! Virtual machines: DUTs that are machines of their own, on any host, without privileges.
 //!
-//! An image becomes files ([`image`]), programs of this machine become the guest's first file system ([`initramfs`]), and QEMU as a child of
-//! this process boots both ([`machine`]), with fwdlab as the first process of the guest, which answers as an agent ([`crate::agent`]). The
-//! machine ends with us, whatever ends us. What is measured on it is not decided here. Start with [`machine::Machine::boot`].
+//! Two kinds share a process of QEMU's ([`qemu`]), which ends with us, whatever ends us. A [`machine`] counts instructions: an image becomes
+//! files ([`image`]), programs of this machine become the guest's first file system ([`initramfs`]), and fwdlab is its first process and
+//! answers as an agent ([`crate::agent`]). A [`computer`] starts a whole system of somebody else's, and is treated from outside as one of
+//! metal. What is measured on them is not decided here. Start with [`machine::Machine::boot`] or [`computer::Computer::start`].
 
 pub mod computer;
 pub mod image;

@@ -341,6 +341,11 @@ impl Remains {
         self.began.store(self.heard(), Ordering::Relaxed);
     }
 
+    /// Where that was, in bytes of its console.
+    pub fn began(&self) -> usize {
+        self.began.load(Ordering::Relaxed)
+    }
+
     /// What its console has said so far, in bytes.
     pub fn heard(&self) -> usize {
         fs::metadata(self.folder.join(CONSOLE)).map_or(0, |file| file.len() as usize)
@@ -354,14 +359,14 @@ impl Remains {
 
     /// Has its kernel said that it cannot go on?
     pub fn panic(&self) -> Option<String> {
-        panic_in(&self.console(self.began.load(Ordering::Relaxed)))
+        panic_in(&self.console(self.began()))
     }
 
     /// The last lines of its console since it began, and of QEMU itself.
     pub fn last_words(&self) -> String {
         let read = |name| fs::read_to_string(self.folder.join(name)).unwrap_or_default();
         let qemu = read(LOG);
-        let mut console = self.console(self.began.load(Ordering::Relaxed));
+        let mut console = self.console(self.began());
         let panic = panic_in(&console);
         if console.trim().is_empty() {
             console = read(FIRMWARE).replace('\r', "");

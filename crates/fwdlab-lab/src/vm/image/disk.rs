@@ -49,6 +49,11 @@ impl Disk {
         let path = fs::canonicalize(path).map_err(failed)?;
         let changed = std::os::unix::fs::MetadataExt::mtime(&meta);
         let identity = (meta.len(), changed);
+        if format == "raw"
+            && let Some(why) = cut(&file, meta.len()).map_err(failed)?
+        {
+            return Err(ImageError::not_usable(&path, why));
+        }
         let virtual_bytes = match ask(&path, format)? {
             Some(info) if info.format == format => Some(info.virtual_size),
             Some(info) => {
@@ -209,6 +214,48 @@ fn format(file: &File) -> std::io::Result<Option<&'static str>> {
     Ok(found.map(|(_, _, format)| format))
 }
 
+/// Why a raw disk must be cut, if its table of partitions says so.
+fn cut(file: &File, length: u64) -> std::io::Result<Option<String>> {
+    let mut start = [0; 1024];
+    // shorter than that it has neither table
+    if file.read_exact_at(&mut start, 0).is_err() {
+        return Ok(None);
+    }
+    let end = end_of_partitions(&start);
+    Ok((end > length).then(|| {
+        format!(
+            "it is cut: its partitions end at byte {end}, and the file has {length}. Was it copied to its end? Where it is made so, \
+             take a copy and lengthen that: truncate -s {end} COPY"
+        )
+    }))
+}
+
+/// In bytes, by the two first blocks; 0 without a table.
+fn end_of_partitions(start: &[u8; 1024]) -> u64 {
+    const BLOCK: u64 = 512;
+    let number = |at: usize, bytes: usize| {
+        let of = &start[at..at + bytes];
+        of.iter()
+            .rev()
+            .fold(0, |all, &byte| all << 8 | u64::from(byte))
+    };
+    // UEFI specification, table 5-5: the copy of this header is in the last block
+    if start[512..].starts_with(b"EFI PART") {
+        return number(512 + 32, 8).saturating_add(1).saturating_mul(BLOCK);
+    }
+    let entries = [446, 462, 478, 494];
+    // in a boot sector of a file system there is something else
+    if entries.iter().any(|&at| start[at] & 0x7f != 0) {
+        return 0;
+    }
+    let ends = entries.map(|at| match start[at + 4] {
+        // nothing, and what stands for a GPT
+        0 | 0xee => 0,
+        _ => (number(at + 8, 4) + number(at + 12, 4)) * BLOCK,
+    });
+    ends.into_iter().max().unwrap_or(0)
+}
+
 /// By its header, where qemu-img is missing.
 fn qcow2_size(file: &File, length: u64) -> Result<u64, String> {
     let number = |at: u64| {
@@ -284,6 +331,45 @@ mod tests {
             "{}",
             why("over")
         );
+    }
+
+    #[test]
+    fn a_raw_disk_without_its_end_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk");
+        let mut mbr = [0; 1024];
+        mbr[510..512].copy_from_slice(b"\x55\xaa");
+        assert_eq!(end_of_partitions(&mbr), 0);
+        // active, FAT16, from block 2048 on, 2048 blocks
+        mbr[446..462].copy_from_slice(b"\x80\0\0\0\x0e\0\0\0\0\x08\0\0\0\x08\0\0");
+        assert_eq!(end_of_partitions(&mbr), 2 << 20);
+        let mut gpt = mbr;
+        gpt[450] = 0xee;
+        assert_eq!(end_of_partitions(&gpt), 0);
+        gpt[512..520].copy_from_slice(b"EFI PART");
+        gpt[544..552].copy_from_slice(&8191_u64.to_le_bytes());
+        assert_eq!(end_of_partitions(&gpt), 4 << 20);
+        // a file system without partitions has a program there
+        let mut program = mbr;
+        program[462] = 0x31;
+        assert_eq!(end_of_partitions(&program), 0);
+
+        for (length, is_whole) in [(2 << 20, true), (1 << 20, false)] {
+            fs::write(&path, mbr).unwrap();
+            File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_len(length)
+                .unwrap();
+            match Disk::at(&path) {
+                Ok(disk) => assert!(is_whole, "{disk:?}"),
+                Err(why) => {
+                    let why = why.to_string();
+                    assert!(!is_whole && why.contains("truncate -s 2097152"), "{why}");
+                }
+            }
+        }
     }
 
     /// What qemu-img 7.2 said of a disk that a running emulator had open.
