@@ -76,6 +76,13 @@ pub fn result(text: &str) {
     let _ = out.flush();
 }
 
+/// Shows what a console said, as it comes: also a part of a line, such as a question.
+pub fn console(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(harmless(text).as_bytes());
+    let _ = out.flush();
+}
+
 /// Prints what a program that we stand in for would print, to the byte. A reader that has gone away is not an error.
 pub fn bytes(stdout: &[u8], stderr: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();

@@ -13,6 +13,6 @@ pub mod machine;
 mod monitor;
 pub mod plugin;
 pub mod qemu;
-pub(crate) mod scratch;
+pub mod scratch;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ const PREFIX: &str = "fwdlab-vm-";
 
 /// A folder for machines of this process. Dropping it removes it.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
     /// Makes one.

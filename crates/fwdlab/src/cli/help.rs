@@ -298,8 +298,17 @@ const MORE: &[More] = &[
                 "fwdlab image rm --unused 30",
                 "what nobody needed for a month",
             ),
+            (
+                "fwdlab image boot router.qcow2",
+                "a whole disk, with its console; the file does not change",
+            ),
         ],
-        codes: &[Code::Preflight],
+        codes: &[
+            Code::Preflight,
+            Code::TestBed,
+            Code::Interrupted,
+            Code::Terminated,
+        ],
     },
     More {
         command: "import",

@@ -1,6 +1,8 @@
-//! `fwdlab image`: what guests boot, in the user's cache: list, fetch, remove.
+//! `fwdlab image`: what guests boot, in the user's cache: list, fetch, remove; and disks, booted by hand.
 //!
 //! What an image is and how it is fetched is in `lab::vm::image`. Start with [`Image`].
+
+mod boot;
 
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +30,8 @@ pub enum Image {
     },
     /// Remove from the cache; what is needed again is fetched or made again
     Rm(Rm),
+    /// Boot a whole disk: its console here, its port for SSH on loopback
+    Boot(boot::Boot),
 }
 
 /// What is removed.
@@ -94,6 +98,7 @@ impl Image {
                     output::json(&json!({ "pulled": pulled }))?;
                 }
             }
+            Image::Boot(boot) => return boot.run(global, &cache),
             Image::Rm(rm) => {
                 let mut removed = Vec::new();
                 match (rm.all, rm.unused) {
