@@ -14,10 +14,10 @@ use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Pr
 use crate::sys::{die_with_parent, kill_group};
 
 /// How often a command is looked at that keeps its output open, or has been asked to end.
-const LOOK: Duration = Duration::from_millis(2);
+pub(super) const LOOK: Duration = Duration::from_millis(2);
 
 /// The output of a command that has ended may still be open in a daemon that it left behind: so long it is waited for.
-const AFTER_ITS_END: Duration = Duration::from_millis(300);
+pub(super) const AFTER_ITS_END: Duration = Duration::from_millis(300);
 
 /// This machine.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ pub(super) fn run_as(
 ) -> Result<Output, HostError> {
     let error = |failure| HostError::new(host, command, failure);
     let mut child = spawn(here).map_err(&error)?;
-    feed(&mut child, command.input.as_deref());
+    feed(&mut child, command.input.as_deref().map(str::as_bytes));
     let mut output = Captured::of(&mut child);
     let began = Instant::now();
     let (mut timed_out, mut stopped) = (false, false);
@@ -112,9 +112,12 @@ pub(super) fn run_as(
 }
 
 /// `exec of "nft" failed: No such file or directory` is what `ip netns exec` says, `nsenter: failed to execute nft: No such ...` what
-/// that does.
+/// that does, and `sh: 1: exec: nft: not found` a shell that was to become it.
 fn missing(said: &str) -> Option<String> {
     let line = said.lines().last()?;
+    if let Some(before) = line.strip_suffix(": not found") {
+        return Some(before.rsplit_once(": exec: ")?.1.to_owned());
+    }
     let program = line.strip_suffix(": No such file or directory")?;
     let quoted =
         (program.strip_prefix("exec of \"")).and_then(|rest| rest.strip_suffix("\" failed"));
@@ -125,7 +128,8 @@ fn missing(said: &str) -> Option<String> {
     quoted.or_else(plain).map(str::to_owned)
 }
 
-fn spawn(command: &Command) -> Result<Child, Failure> {
+/// Starts a command of this machine; its input is up to the caller.
+pub(super) fn spawn(command: &Command) -> Result<Child, Failure> {
     let program = command.program();
     let mut process = std::process::Command::new(program);
     process
@@ -150,15 +154,15 @@ fn of_io(error: &std::io::Error) -> Failure {
 }
 
 /// Writes its input while others read its output. A child that closes its input early says why on standard error.
-fn feed(child: &mut Child, input: Option<&str>) {
-    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
-        let text = text.to_owned();
-        std::thread::spawn(move || pipe.write_all(text.as_bytes()));
+pub(super) fn feed(child: &mut Child, input: Option<&[u8]>) {
+    if let (Some(bytes), Some(mut pipe)) = (input, child.stdin.take()) {
+        let bytes = bytes.to_owned();
+        std::thread::spawn(move || pipe.write_all(&bytes));
     }
 }
 
 /// What a child writes, read while it runs: one that writes more than a pipe holds would wait for ever.
-struct Captured {
+pub(super) struct Captured {
     stdout: Arc<Mutex<Vec<u8>>>,
     stderr: Arc<Mutex<Vec<u8>>>,
     /// Ends when both are closed.
@@ -167,7 +171,8 @@ struct Captured {
 }
 
 impl Captured {
-    fn of(child: &mut Child) -> Captured {
+    /// Of a child that was just started.
+    pub fn of(child: &mut Child) -> Captured {
         let (closed, open) = channel();
         Captured {
             stdout: gather(child.stdout.take(), closed.clone()),
@@ -178,7 +183,7 @@ impl Captured {
     }
 
     /// Waits no longer than this, and less when both are closed just now: the child is about to end then.
-    fn wait(&mut self, patience: Duration) {
+    pub fn wait(&mut self, patience: Duration) {
         if self.is_closed {
             std::thread::sleep(patience);
         } else if self.open.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected) {
@@ -187,7 +192,13 @@ impl Captured {
         }
     }
 
-    fn collect(self) -> Output {
+    /// Looks at what it has written to standard error so far.
+    pub fn look<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.stderr.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// All of it, when the child has ended.
+    pub fn collect(self) -> Output {
         let _ = self.open.recv_timeout(AFTER_ITS_END);
         let take = |bytes: &Mutex<Vec<u8>>| {
             std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner))
@@ -233,7 +244,7 @@ impl Going {
     /// Starts a command of a host by way of a command of this machine.
     pub fn start(host: &str, command: &Command, here: &Command) -> Result<Going, HostError> {
         let mut child = spawn(here).map_err(|failure| HostError::new(host, command, failure))?;
-        feed(&mut child, command.input.as_deref());
+        feed(&mut child, here.input.as_deref().map(str::as_bytes));
         let (line, lines) = channel();
         follow(child.stdout.take(), line.clone());
         follow(child.stderr.take(), line);
@@ -383,6 +394,8 @@ mod tests {
             of("nsenter: failed to execute nft: No such file or directory\n").as_deref(),
             Some("nft")
         );
+        assert_eq!(of("sh: 1: exec: nft: not found\n").as_deref(), Some("nft"));
+        assert_eq!(of("sh: 1: nft: not found\n"), None);
         assert_eq!(of("cat: /x: No such file or directory\n"), None);
         assert_eq!(of(""), None);
     }

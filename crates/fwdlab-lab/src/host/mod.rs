@@ -1,14 +1,18 @@
 //! Hosts: where commands run and files are, be it this machine, a network namespace of it, or a machine far away.
 //!
 //! Nothing in [`Host`] assumes that it is here: a host takes words and texts, and gives texts back. What a DUT does with that is in
-//! [`crate::dut`]. Start with [`Host`] and [`Command`]; the hosts themselves are [`local`] and [`netns`].
+//! [`crate::dut`]. Start with [`Host`] and [`Command`]; the hosts themselves are [`local`], [`netns`], [`mod@ssh`] and [`remote`].
 
 pub(crate) mod confinement;
+#[cfg(test)]
+mod contract;
 pub mod local;
 pub mod netns;
+pub mod reboot;
 pub mod remote;
 #[cfg(test)]
 pub(crate) mod scripted;
+pub mod ssh;
 pub mod undo;
 
 use std::borrow::Cow;
@@ -21,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use local::Local;
 pub use netns::Netns;
 pub use remote::Remote;
+pub use ssh::Ssh;
 pub use undo::Address;
 
 /// A machine, or a part of one, that takes commands.
@@ -223,6 +228,8 @@ pub struct HostError {
 pub enum Failure {
     /// It does not let us: what it said.
     Refused(String),
+    /// There is no way to it, and nothing was done: why, and what to do about that.
+    Unreachable(String),
     /// It has no such program.
     Missing {
         /// The program.
@@ -271,6 +278,7 @@ impl HostError {
                 "{host} refuses `{what}`{}. Look at what its user is allowed to do there",
                 said(why)
             ),
+            Failure::Unreachable(why) => format!("cannot reach {host} for `{what}`: {why}"),
             Failure::Missing { program } => {
                 let install = match package(program) {
                     Some(package) => format!("apt-get install {package}"),

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Command, Host, HostError, Limit, Local, Netns, Remote};
+use super::ssh::Target;
+use super::{Command, Host, HostError, Limit, Local, Netns, Remote, Ssh};
 use crate::error::LabError;
 
 /// Where a host is found again, by another process, too.
@@ -26,6 +27,8 @@ pub enum Address {
     Namespace(String),
     /// A machine behind an agent, by its name. It goes with who started it, and what was changed on it goes, too.
     Agent(String),
+    /// A machine that answers to SSH.
+    Ssh(Target),
 }
 
 impl Address {
@@ -35,6 +38,7 @@ impl Address {
             Address::ThisMachine => Arc::new(Local),
             Address::Namespace(name) => Arc::new(Netns::bare(name)),
             Address::Agent(name) => Arc::new(Remote::gone(name)),
+            Address::Ssh(target) => Arc::new(Ssh::new(target.clone())),
         }
     }
 }

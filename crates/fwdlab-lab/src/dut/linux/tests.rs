@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::host::scripted::{Fails, NAME, Scripted};
+use crate::host::ssh::tests::Server;
 use crate::host::undo::Left;
 use crate::host::{Address, Local, Netns};
 
@@ -375,8 +376,8 @@ fn counters_of_the_kernel_are_read_by_column() {
 struct Namespace(String);
 
 impl Namespace {
-    fn new() -> Namespace {
-        let namespace = Namespace(format!("undo-{}", std::process::id()));
+    fn new(of: &str) -> Namespace {
+        let namespace = Namespace(format!("undo-{of}-{}", std::process::id()));
         let name = &namespace.0;
         Local.ask("ip", &["netns", "add", name]).unwrap();
         let ports = "link add ens1 type veth peer name ens2\nlink set ens1 up\nlink set ens2 up\n";
@@ -422,10 +423,31 @@ fn a_real_router_is_as_it_was() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
-    let namespace = Namespace::new();
+    let namespace = Namespace::new("here");
+    let host = Arc::new(Netns::bare(&namespace.0));
+    is_as_it_was(&namespace, host);
+}
+
+/// The same from elsewhere: another process finds it by its address, and takes back what a dead one has left. That is a hundred sessions
+/// and more, every one with a login shell.
+#[test]
+fn a_router_that_answers_to_ssh_is_as_it_was() {
+    let test = "a_router_that_answers_to_ssh_is_as_it_was";
+    if !crate::user_namespace::is_root() {
+        return println!("SKIPPED: {test}: not root");
+    }
+    let namespace = Namespace::new("ssh");
+    Netns::bare(&namespace.0)
+        .ask("ip", &["link", "set", "lo", "up"])
+        .unwrap();
+    if let Some(server) = Server::start_within(test, Some(&namespace.0)) {
+        is_as_it_was(&namespace, Arc::new(server.host()));
+    }
+}
+
+fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     let before = namespace.state();
     let record = tempfile::NamedTempFile::new().unwrap();
-    let host: Arc<dyn Host> = Arc::new(Netns::bare(&namespace.0));
     let undo = Arc::new(Undo::new(record.reopen().unwrap()));
     let ports = ["ens1", "ens2"];
     let dut = Linux::new(host.clone(), host, ports, Networks::EMBEDDED, undo).on(&[0, 1], None);

@@ -1,0 +1,184 @@
+//! What every host must do, the same for all of them.
+//!
+//! What only one of them does is tested in its own file. Start with [`keeps_the_contract`].
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ssh::tests::Server;
+use super::{Command, Failure, Heard, Host, Limit, Local, Netns, Process, Remote};
+use crate::agent::connection::{Connection, Epitaph};
+use crate::agent::serve::serve;
+
+/// How long something may take that takes a moment.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn keeps_the_contract(host: &dyn Host) {
+    commands(host);
+    files(host);
+    followed(host);
+    // some hosts are lost by it
+    limited(host);
+}
+
+fn commands(host: &dyn Host) {
+    let odd = [
+        "",
+        "a b",
+        "it's",
+        "$HOME `x` \"y\" \\n",
+        "*",
+        "two\nlines",
+        "-n",
+        "\u{e4}\u{20ac}",
+        "!\u{7}\t#;&|",
+    ];
+    let printf = [&["%s|"], &odd[..]].concat();
+    let said = host.ask("printf", &printf).unwrap();
+    assert_eq!(said, format!("{}|", odd.join("|")));
+
+    let input = "y\n".repeat(150_000);
+    let both = Command::shell("cat; printf said >&2").with_input(input.clone());
+    let output = host.run(&both, Limit::OURS).unwrap();
+    assert_eq!(output.stdout, input.as_bytes());
+    assert_eq!(output.stderr, b"said");
+    let nothing = host.ask("cat", &[]).unwrap();
+    assert_eq!(nothing, "", "there is nothing to read");
+    host.feed("true", &[], "that nobody reads").unwrap();
+
+    let failure = |command: &Command| host.run(command, Limit::OURS).unwrap_err().failure;
+    for code in [1, 2, 42, 126, 127, 255] {
+        let text = format!("echo out; echo no such thing >&2; exit {code}");
+        let expected = Failure::Exit {
+            status: format!("exit status: {code}"),
+            said: "no such thing\n".into(),
+        };
+        assert_eq!(failure(&Command::shell(&text)), expected);
+    }
+    let missing = failure(&Command::new("fwdlab-no-such-program", &["x"]));
+    let program = "fwdlab-no-such-program".to_owned();
+    assert_eq!(missing, Failure::Missing { program });
+    let daemon = host.ask("sh", &["-c", "sleep 20 & echo $!"]).unwrap();
+    host.ask("kill", &[daemon.trim()]).unwrap();
+}
+
+fn files(host: &dyn Host) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("it's a $file\nof ours");
+    let path = file.to_str().unwrap();
+    for content in ["", "a", "a\nb\n\n", &"\u{e4}\\".repeat(100_000)] {
+        host.write(path, content.as_bytes()).unwrap();
+        assert_eq!(host.read(path).unwrap(), content.as_bytes());
+    }
+    let text = host.read("/no/such/file").unwrap_err().to_string();
+    assert!(text.contains("read /no/such/file"), "{text}");
+    assert!(text.contains("No such file"), "{text}");
+    let text = host.write("/no/such/file", b"x").unwrap_err().to_string();
+    assert!(text.contains("write /no/such/file"), "{text}");
+
+    let program = folder.path().join("pro gram");
+    std::fs::write(&program, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let there = host.put(&program).unwrap();
+    assert_eq!(host.ask(&there, &["a", "b"]).unwrap(), "a b\n");
+    let there = host.put(folder.path()).unwrap();
+    let there = host.ask(&format!("{there}/pro gram"), &["c"]).unwrap();
+    assert_eq!(there, "c\n");
+}
+
+fn followed(host: &dyn Host) {
+    let text = Command::shell("cat; echo two >&2; printf three; exit 4").with_input("one\n");
+    let mut going = host.start(&text).unwrap();
+    let mut heard = Vec::new();
+    let status = loop {
+        match going.next(PATIENCE).unwrap() {
+            Heard::Line(line) => heard.push(line),
+            Heard::Silence => panic!("{heard:?}"),
+            Heard::End(status) => break status,
+        }
+    };
+    heard.sort();
+    assert_eq!(heard, ["one", "three", "two"]);
+    assert_eq!(status, "exit status: 4");
+
+    let mut going = host
+        .start(&Command::shell("sleep 60 & echo $!; sleep 60"))
+        .unwrap();
+    let child = line(&mut going);
+    assert_eq!(going.next(Duration::ZERO).unwrap(), Heard::Silence);
+    drop(going);
+    assert!(is_gone(host, &child));
+}
+
+fn limited(host: &dyn Host) {
+    let limit = |ms, is_stopped| Limit {
+        time: Duration::from_millis(ms),
+        is_stopped,
+    };
+    let sleep = Command::shell("exec sleep 60");
+    let stopped = host.run(&sleep, limit(20_000, &|| true)).unwrap_err();
+    assert_eq!(stopped.failure, Failure::Stopped);
+    if host.ask("true", &[]).is_err() {
+        return;
+    }
+    let slow = host.run(&sleep, limit(1000, &|| false)).unwrap_err();
+    let text = slow.to_string();
+    assert!(text.contains("no end after 1 s and was killed"), "{text}");
+}
+
+fn line(of: &mut Box<dyn Process>) -> String {
+    match of.next(PATIENCE).unwrap() {
+        Heard::Line(line) => line,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A process that was killed is there until somebody looks at how it ended.
+fn is_gone(host: &dyn Host, process: &str) -> bool {
+    let state = format!("sed 's/.*) //' /proc/{process}/stat 2>/dev/null || true");
+    let state = host.ask("sh", &["-c", &state]).unwrap();
+    state.is_empty() || state.starts_with('Z')
+}
+
+#[test]
+fn this_machine_keeps_the_contract() {
+    keeps_the_contract(&Local);
+}
+
+#[test]
+fn a_namespace_keeps_the_contract() {
+    if !crate::user_namespace::is_root() {
+        return println!("SKIPPED: a_namespace_keeps_the_contract: not root");
+    }
+    let name = format!("contract-{}", std::process::id());
+    Local.ask("ip", &["netns", "add", &name]).unwrap();
+    keeps_the_contract(&Netns::bare(&name));
+    keeps_the_contract(&Netns::ours(&name));
+    Local.ask("ip", &["netns", "delete", &name]).unwrap();
+}
+
+#[derive(Debug)]
+struct Unknown;
+
+impl Epitaph for Unknown {
+    fn words(&self) -> String {
+        "nobody knows why".into()
+    }
+}
+
+#[test]
+fn a_machine_behind_an_agent_keeps_the_contract() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    std::thread::spawn(move || serve(&mut theirs));
+    let connection = Arc::new(Connection::new(ours, Box::new(Unknown)));
+    keeps_the_contract(&Remote::new("guest", connection));
+}
+
+#[test]
+fn a_machine_that_answers_to_ssh_keeps_the_contract() {
+    if let Some(server) = Server::start("a_machine_that_answers_to_ssh_keeps_the_contract") {
+        keeps_the_contract(&server.host());
+    }
+}

@@ -1,0 +1,220 @@
+//! A machine that goes away and comes back: which boot of it answers, and how to wait for the next one.
+//!
+//! It works over any [`Host`] that finds its machine again. Start with [`reboot_and_wait`].
+
+use std::time::{Duration, Instant};
+
+use super::{Command, Failure, Host, HostError, Limit};
+
+/// What tells one boot of a machine from another: Linux, FreeBSD.
+const IDENTITY: &str = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.boot_id 2>/dev/null || \
+                        sysctl -n kern.boottime";
+
+/// Restarts it, in the words of Linux and FreeBSD, and of systems with little.
+const REBOOT: &str = "shutdown -r now 2>/dev/null || reboot";
+
+/// How often a machine is looked at that is away.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// So long it may take to say which boot answers.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Which boot of the machine this is: another text after every start.
+///
+/// # Errors
+/// As [`Host::run`]; its system does not say.
+pub fn identity(host: &dyn Host, limit: Limit<'_>) -> Result<String, HostError> {
+    let command = Command::shell(IDENTITY).called("which boot is this?");
+    let output = host.run(&command, limit)?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if text.is_empty() {
+        let why = Failure::Refused("its system does not tell one boot from another".into());
+        return Err(HostError::new(host.name(), command, why));
+    }
+    Ok(text)
+}
+
+/// Restarts the machine of a host, and waits until it answers again after a new start. Returns which one that is, as [`identity`] does.
+///
+/// # Errors
+/// It does not restart, or did not come back within the limit: what is known of that.
+pub fn reboot_and_wait(host: &dyn Host, limit: Limit<'_>) -> Result<String, HostError> {
+    let command = Command::shell(REBOOT).called("reboot");
+    send_and_wait(host, &command, LOOK, limit)
+}
+
+/// The same with another command, and looks in another pace.
+fn send_and_wait(
+    host: &dyn Host,
+    command: &Command,
+    look: Duration,
+    limit: Limit<'_>,
+) -> Result<String, HostError> {
+    let began = Instant::now();
+    let short = Limit {
+        time: ANSWER.min(limit.time),
+        is_stopped: limit.is_stopped,
+    };
+    let before = identity(host, short)?;
+    match host.run(command, short) {
+        Ok(_) => {}
+        // it may go before it says so
+        Err(e) if is_away(&e.failure) => {}
+        Err(error) => return Err(error),
+    }
+    let failed = |failure| HostError::new(host.name(), command, failure);
+    let mut was_away = false;
+    let mut last = String::new();
+    while began.elapsed() < limit.time {
+        match identity(host, short) {
+            Ok(now) if now != before => return Ok(now),
+            Ok(_) => {}
+            Err(error) if error.failure == Failure::Stopped => return Err(failed(error.failure)),
+            // while it starts it may refuse us, too
+            Err(error) => {
+                was_away |= is_away(&error.failure);
+                last = format!(" ({error})");
+            }
+        }
+        if (limit.is_stopped)() {
+            return Err(failed(Failure::Stopped));
+        }
+        std::thread::sleep(look);
+    }
+    let after = limit.time.as_secs_f64();
+    Err(failed(match was_away {
+        true => Failure::Lost(format!(
+            "it went away, and has not come back within {after:.0} s{last}. Look at its console"
+        )),
+        false => Failure::Refused(format!(
+            "it was told to restart, and {after:.0} s later it still runs as before{last}"
+        )),
+    }))
+}
+
+fn is_away(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Lost(_) | Failure::Unreachable(_) | Failure::TimedOut { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{Address, Local, Output, Process};
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    /// A machine that answers so, one after the other, and in the end always as the last time.
+    #[derive(Debug)]
+    struct Machine(Mutex<Vec<Result<&'static str, Failure>>>);
+
+    impl Machine {
+        fn new(answers: impl IntoIterator<Item = Result<&'static str, Failure>>) -> Machine {
+            let mut answers: Vec<_> = answers.into_iter().collect();
+            answers.reverse();
+            Machine(Mutex::new(answers))
+        }
+    }
+
+    impl Host for Machine {
+        fn name(&self) -> &'static str {
+            "router1"
+        }
+        fn address(&self) -> Address {
+            Address::ThisMachine
+        }
+        fn run(&self, command: &Command, _: Limit<'_>) -> Result<Output, HostError> {
+            let mut answers = self.0.lock().unwrap();
+            let answer = match answers.len() {
+                1 => answers[0].clone(),
+                _ => answers.pop().unwrap(),
+            };
+            match answer {
+                Ok(text) => Ok(Output {
+                    stdout: text.into(),
+                    stderr: Vec::new(),
+                }),
+                Err(failure) => Err(HostError::new(self.name(), command, failure)),
+            }
+        }
+        fn start(&self, _: &Command) -> Result<Box<dyn Process>, HostError> {
+            unreachable!()
+        }
+        fn read(&self, _: &str) -> Result<Vec<u8>, HostError> {
+            unreachable!()
+        }
+        fn write(&self, _: &str, _: &[u8]) -> Result<(), HostError> {
+            unreachable!()
+        }
+        fn put(&self, _: &Path) -> Result<String, HostError> {
+            unreachable!()
+        }
+    }
+
+    fn reboot(machine: &Machine, ms: u64, is_stopped: &dyn Fn() -> bool) -> Result<String, String> {
+        let limit = Limit {
+            time: Duration::from_millis(ms),
+            is_stopped,
+        };
+        let command = Command::new("reboot", &[]);
+        send_and_wait(machine, &command, Duration::from_millis(2), limit).map_err(|e| e.to_string())
+    }
+
+    fn lost() -> Failure {
+        Failure::Lost("Connection closed".into())
+    }
+
+    fn away() -> Failure {
+        Failure::Unreachable("Connection refused".into())
+    }
+
+    #[test]
+    fn it_goes_and_comes_back_as_another() {
+        let busy = Failure::Refused("System is booting up".into());
+        let machine = Machine::new([
+            Ok("boot-1\n"),
+            Err(lost()),
+            Ok("boot-1\n"),
+            Err(lost()),
+            Err(away()),
+            Err(away()),
+            Err(busy),
+            Ok("boot-2\n"),
+        ]);
+        assert_eq!(reboot(&machine, 10_000, &|| false).unwrap(), "boot-2");
+        // so fast that nobody saw it go
+        let machine = Machine::new([Ok("boot-1"), Ok(""), Ok("boot-2")]);
+        assert_eq!(reboot(&machine, 10_000, &|| false).unwrap(), "boot-2");
+    }
+
+    #[test]
+    fn one_that_never_comes_back_is_told_of() {
+        let machine = Machine::new([Ok("boot-1"), Ok(""), Err(away())]);
+        let text = reboot(&machine, 50, &|| false).unwrap_err();
+        assert!(text.contains("router1 was lost during `reboot`"), "{text}");
+        assert!(text.contains("has not come back within"), "{text}");
+        assert!(text.contains("Connection refused"), "{text}");
+        let machine = Machine::new([Ok("boot-1"), Ok("boot-1")]);
+        let text = reboot(&machine, 50, &|| false).unwrap_err();
+        assert!(text.contains("it still runs as before"), "{text}");
+        let not_allowed = Failure::Exit {
+            status: "exit status: 1".into(),
+            said: "must be superuser".into(),
+        };
+        let machine = Machine::new([Ok("boot-1"), Err(not_allowed)]);
+        let text = reboot(&machine, 50, &|| false).unwrap_err();
+        assert!(text.contains("must be superuser"), "{text}");
+        let machine = Machine::new([Ok("boot-1"), Ok(""), Err(away())]);
+        let text = reboot(&machine, 50_000, &|| true).unwrap_err();
+        assert!(text.contains("was stopped"), "{text}");
+    }
+
+    #[test]
+    fn this_machine_has_one_identity() {
+        let first = identity(&Local, Limit::OURS).unwrap();
+        assert_eq!(first, identity(&Local, Limit::OURS).unwrap());
+        assert!(first.len() > 8, "{first}");
+    }
+}

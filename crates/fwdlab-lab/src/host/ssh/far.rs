@@ -1,0 +1,183 @@
+//! What is said to the shell of a far host: texts of one line for a POSIX `sh`, whatever shell its user has.
+//!
+//! A line arrives on standard input, so that no other shell reads it; what comes behind it is for the command. Tools are those of
+//! POSIX. Start with [`BEGIN`] and [`Job`].
+
+use super::quoted;
+
+/// What the user's login shell is given: words that all of them read in the same way.
+pub(super) const BEGIN: &str = "exec /bin/sh -c 'IFS= read -r l && eval \"$l\"'";
+
+/// Kills process `$p` with its process group, its session and all that descend from it, but not `$$`: first all of them are found. With
+/// OpenSSH a session is one of the system's, and `$p` leads it; with Dropbear it is not, and nothing but descendants are found.
+const KILL: &str = "\
+k() { for x in 1 2 3 4 5; do v=$({ if [ -r /proc/self/stat ]; then cat /proc/[0-9]*/stat 2>/dev/null | sed \"s/^\\([0-9]*\\) (.*) . /\\1 /\"; \
+else ps -A -o pid= -o ppid= -o pgid= -o sid=; fi; } | awk -v p=$p -v me=$$ '{ a[$1] = $2; if ($1 == p || $3 == p || $4 == p) m[$1] = 1 } \
+END { do { n = 0; for (i in a) if (!(i in m) && (a[i] in m)) { m[i] = 1; n = 1 } } while (n); for (i in m) if (i != me) print i }'); \
+[ -n \"$v\" ] || break; kill -9 $v 2>/dev/null; done; }; ";
+
+/// Holds a folder for us there and prints its name. When its input ends, by us or with the connection, it ends what still runs and removes
+/// the folder.
+pub(super) fn guard(name: &str) -> String {
+    format!(
+        "trap '' HUP INT TERM PIPE; {KILL}umask 077; \
+         for b in \"${{TMPDIR:-/tmp}}\" /var/tmp \"$HOME\" /run; do d=$b/{name}; mkdir \"$d\" 2>/dev/null && break; d=; done; \
+         if [ -z \"$d\" ]; then echo 'nobody lets us make a folder in /tmp, /var/tmp, the home folder or /run' >&2; exit 1; fi; \
+         mkdir \"$d/p\" \"$d/s\" \"$d/i\" \"$d/put\" || exit 1; printf '%s\\n' \"$d\"; cat >/dev/null; : >\"$d/stop\"; \
+         for f in \"$d\"/p/*; do p=$(cat \"$f\" 2>/dev/null); [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; done; rm -rf \"$d\""
+    )
+}
+
+/// One command there.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    /// The guard's folder.
+    pub folder: String,
+    /// A number of its own.
+    pub number: u64,
+    /// What it writes before its status, on standard error.
+    pub mark: String,
+}
+
+/// How the input of a command is brought there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    /// There is none.
+    Nothing,
+    /// So many bytes come behind the line. A command does not begin with half of them.
+    Bytes(usize),
+    #[expect(dead_code, reason = "agents will have it")]
+    /// It goes on as long as the command does, which ends all that it started.
+    Stream,
+}
+
+impl Job {
+    /// The line that runs a program.
+    pub fn run(&self, words: &[String], input: Input) -> String {
+        let Job {
+            folder,
+            number,
+            mark,
+        } = self;
+        let folder = word(folder);
+        let take = match input {
+            Input::Nothing => "i=/dev/null; ".to_owned(),
+            Input::Bytes(count) => format!(
+                "i=$d/i/{number}; cat >\"$i\" && [ $(($(wc -c <\"$i\"))) -eq {count} ] || {{ rm -f \"$d/p/{number}\" \"$i\"; e input; \
+                 exit 1; }}; "
+            ),
+            Input::Stream => String::new(),
+        };
+        let (from, after) = match input {
+            Input::Stream => ("", format!("{KILL}p=$$; k; ")),
+            _ => (" <\"$i\"", String::new()),
+        };
+        let words: Vec<String> = words.iter().map(|of| word(of)).collect();
+        format!(
+            "n=$(printf '\\nx'); n=${{n%x}}; d={folder}; e() {{ printf '%s %s\\n' {mark} \"$1\" >&2; }}; \
+             {{ echo $$ >\"$d/p/{number}\"; }} 2>/dev/null; \
+             if [ ! -s \"$d/p/{number}\" ] || [ -e \"$d/stop\" ] || [ -e \"$d/s/{number}\" ]; then e stopped; exit 1; fi; {take}\
+             PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; set -- {words}; env \"$@\"{from}; s=$?; {after}\
+             [ $s -ne 127 ] || command -v \"$1\" >/dev/null 2>&1 || s=missing; rm -f \"$d/p/{number}\" \"$d/i/{number}\"; e $s; exit 0",
+            words = words.join(" ")
+        )
+    }
+
+    /// The line that ends it, or keeps it from beginning.
+    pub fn kill(&self) -> String {
+        let Job { folder, number, .. } = self;
+        format!(
+            "{KILL}d={folder}; : >\"$d/s/{number}\"; p=$(cat \"$d/p/{number}\" 2>/dev/null); \
+             [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; rm -f \"$d/p/{number}\" \"$d/i/{number}\"",
+            folder = word(folder)
+        )
+    }
+
+    /// What is known of its end by what it wrote to standard error: the status, and the place of the mark before it.
+    pub fn status(&self, stderr: &[u8]) -> Option<(Status, std::ops::Range<usize>)> {
+        let mark = format!("{} ", self.mark);
+        let at = find(stderr, mark.as_bytes())?;
+        let behind = &stderr[at + mark.len()..];
+        let length = find(behind, b"\n")?;
+        let status = match &*String::from_utf8_lossy(&behind[..length]) {
+            "missing" => Status::Missing,
+            "input" => Status::Input,
+            "stopped" => Status::Stopped,
+            code => Status::Code(code.parse().ok()?),
+        };
+        Some((status, at..at + mark.len() + length + 1))
+    }
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    /// With this code.
+    Code(u32),
+    /// There is no such program.
+    Missing,
+    /// Its input did not arrive.
+    Input,
+    /// It did not begin, for nobody wanted it any more.
+    Stopped,
+}
+
+impl Status {
+    /// In the words of this system.
+    pub fn words(self) -> String {
+        match self {
+            Status::Code(code) => format!("exit status: {code}"),
+            Status::Missing => "there is no such program".into(),
+            Status::Input => "its input did not arrive".into(),
+            Status::Stopped => "it was stopped".into(),
+        }
+    }
+}
+
+fn find(all: &[u8], part: &[u8]) -> Option<usize> {
+    all.windows(part.len()).position(|window| window == part)
+}
+
+/// A word on one line; a line's end is in `$n`.
+fn word(of: &str) -> String {
+    quoted(of).replace('\n', "'\"$n\"'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        Job {
+            folder: "/tmp/x".into(),
+            number: 7,
+            mark: "fwdlab-1".into(),
+        }
+    }
+
+    #[test]
+    fn a_line_is_a_line() {
+        let line = job().run(
+            &["sh".into(), "-c".into(), "a\n'b'".into()],
+            Input::Bytes(4),
+        );
+        for line in [line, job().kill(), guard("x")] {
+            assert!(!line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_found_among_other_words() {
+        let of = |text: &str| job().status(text.as_bytes());
+        assert_eq!(of("no\n"), None);
+        assert_eq!(of("fwdlab-1 12"), None);
+        assert_eq!(of("fwdlab-1 0\n"), Some((Status::Code(0), 0..11)));
+        let text = "oh\nfwdlab-1 missing\nlater";
+        let (status, place) = of(text).unwrap();
+        assert_eq!(status, Status::Missing);
+        assert_eq!(
+            (&text[..place.start], &text[place.end..]),
+            ("oh\n", "later")
+        );
+    }
+}

@@ -1,0 +1,456 @@
+//! A connection to a host, which all commands share: one `ssh` process that holds it, and the guard there that cleans up behind us.
+//!
+//! A thread keeps both, so that they live as long as the connection and not as long as whoever needed it first; they end with it, and
+//! with this process however it ends. Start with [`Link::open`].
+
+use std::fs::DirBuilder;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::far::{self, Job};
+use super::words::{last_words, not_connected};
+use super::{Failure, Limit, Target};
+use crate::sys::{die_with_parent, kill_group};
+
+/// A host that says nothing for three times as long is taken for lost. Test traffic may keep its CPUs busy for a while.
+const ALIVE_S: u32 = 7;
+
+/// So long a host may take to answer a connection.
+const CONNECT_S: u32 = 15;
+
+/// How often it is looked whether a connection is there.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// So long the guard may take to clean up.
+const CLEANING: Duration = Duration::from_secs(3);
+
+/// The longest path of a socket (`man 7 unix`), less what ssh writes behind it meanwhile.
+const MOST_PATH: usize = 107 - 17;
+
+/// What a connection is never used for, whatever the user's configuration says.
+const PLAIN: &[&str] = &[
+    "BatchMode=yes",
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+    "ControlPersist=no",
+    "Tunnel=no",
+    "UpdateHostKeys=no",
+];
+
+/// A connection to a host.
+#[derive(Debug)]
+pub(super) struct Link {
+    words: Vec<String>,
+    /// The guard's folder there.
+    folder: String,
+    mark: String,
+    next: AtomicU64,
+    state: Arc<State>,
+    /// The thread that keeps it ends when this is dropped.
+    events: Option<Sender<Event>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+/// What is known of its end.
+#[derive(Debug, Default)]
+struct State {
+    ended: Mutex<Option<String>>,
+}
+
+/// What happens to a connection.
+#[derive(Debug)]
+enum Event {
+    /// The process that holds it has closed its standard error: it ends.
+    Ended,
+    /// The guard said this.
+    Guard(String),
+    /// The guard has ended.
+    Unguarded,
+    /// Nobody wants it any more.
+    Stop,
+}
+
+impl Link {
+    /// Connects.
+    pub fn open(target: &Target, limit: Limit<'_>) -> Result<Link, Failure> {
+        let place = Place::new().map_err(|e| {
+            Failure::Unreachable(format!(
+                "cannot make a folder for its connection in {}: {e}",
+                base().display()
+            ))
+        })?;
+        let words = client(target, &place.socket);
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = nanos.unwrap_or_default().as_nanos() as u64;
+        let name = format!("fwdlab-{:x}-{nanos:x}", std::process::id());
+        let state = Arc::new(State::default());
+        let (events, happened) = channel();
+        let (ready, answer) = channel();
+        let mut keeper = Keeper {
+            target: target.clone(),
+            place,
+            words: words.clone(),
+            name: name.clone(),
+            state: state.clone(),
+            events: events.clone(),
+            happened,
+        };
+        let thread = std::thread::spawn(move || {
+            let up = keeper.connect();
+            let said = match &up {
+                Ok(up) => Ok(up.folder.clone()),
+                Err(failure) => Err(failure.clone()),
+            };
+            let is_wanted = ready.send(said).is_ok();
+            if let (Ok(mut up), true) = (up, is_wanted) {
+                keeper.keep(&mut up);
+            }
+        });
+        let mut link = Link {
+            words,
+            folder: String::new(),
+            mark: format!("{name}-end"),
+            next: AtomicU64::new(1),
+            state,
+            events: Some(events),
+            keeper: Some(thread),
+        };
+        let began = Instant::now();
+        loop {
+            match answer.recv_timeout(LOOK) {
+                Ok(connected) => {
+                    link.folder = connected?;
+                    return Ok(link);
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::Lost("its connection could not be kept".into()));
+                }
+                Err(RecvTimeoutError::Timeout) if (limit.is_stopped)() => {
+                    return Err(Failure::Stopped);
+                }
+                Err(RecvTimeoutError::Timeout) if began.elapsed() > limit.time => {
+                    let said = format!("Connection timed out after {:.0?}", limit.time);
+                    return Err(not_connected(target, &said));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Why it has ended, if it has; it is given a moment to notice.
+    pub fn end(&self, patience: Duration) -> Option<String> {
+        let began = Instant::now();
+        loop {
+            let ended = self.state.ended.lock();
+            let ended = ended.unwrap_or_else(PoisonError::into_inner).clone();
+            if ended.is_some() || began.elapsed() >= patience {
+                return ended;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The command of this machine that begins a session there, and what that is called in it.
+    pub fn session(&self) -> (Vec<String>, Job) {
+        let job = Job {
+            folder: self.folder.clone(),
+            number: self.next.fetch_add(1, Ordering::Relaxed),
+            mark: self.mark.clone(),
+        };
+        (session(&self.words), job)
+    }
+
+    /// A new path in the guard's folder, which goes with the connection.
+    pub fn path(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{}/put/{number}", self.folder)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(events) = self.events.take() {
+            let _ = events.send(Event::Stop);
+        }
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
+
+/// What holds a connection, on the thread that keeps it.
+struct Keeper {
+    target: Target,
+    place: Place,
+    words: Vec<String>,
+    name: String,
+    state: Arc<State>,
+    events: Sender<Event>,
+    happened: Receiver<Event>,
+}
+
+/// A connection that is up; both end with this.
+struct Up {
+    master: Child,
+    guard: Option<Child>,
+    said: Arc<Mutex<String>>,
+    folder: String,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            // the end of its input is what it waits for
+            drop(guard.stdin.take());
+            let began = Instant::now();
+            while began.elapsed() < CLEANING && matches!(guard.try_wait(), Ok(None)) {
+                std::thread::sleep(LOOK);
+            }
+            kill_group(guard.id());
+            let _ = guard.wait();
+        }
+        kill_group(self.master.id());
+        let _ = self.master.wait();
+    }
+}
+
+impl Keeper {
+    fn connect(&mut self) -> Result<Up, Failure> {
+        let mut words = base_words(&self.target, &self.place.socket);
+        let alive = format!("ServerAliveInterval={ALIVE_S}");
+        let connect = format!("ConnectTimeout={CONNECT_S}");
+        let own = [
+            "ControlMaster=yes",
+            "ServerAliveCountMax=3",
+            &alive,
+            &connect,
+        ];
+        words.extend(own.into_iter().flat_map(option));
+        words.extend(["-N".into(), "--".into(), self.target.host.clone()]);
+        let mut master = start(&words, Stdio::null(), Stdio::null())?;
+        let said = Arc::new(Mutex::new(String::new()));
+        let events = self.events.clone();
+        gather(master.stderr.take(), said.clone(), move || {
+            let _ = events.send(Event::Ended);
+        });
+        let mut up = Up {
+            master,
+            guard: None,
+            said,
+            folder: String::new(),
+        };
+        while !self.place.socket.exists() {
+            match self.happened.recv_timeout(LOOK) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Ended) => return Err(not_connected(&self.target, &up.said())),
+                _ => return Err(Failure::Stopped),
+            }
+        }
+        let mut guard = start(&session(&self.words), Stdio::piped(), Stdio::piped())?;
+        if let Some(input) = &mut guard.stdin {
+            let line = format!("{}\n", far::guard(&self.name));
+            // where it has ended it says why
+            let _ = input.write_all(line.as_bytes());
+        }
+        let complaint = Arc::new(Mutex::new(String::new()));
+        let (closed, is_closed) = channel::<()>();
+        gather(guard.stderr.take(), complaint.clone(), move || drop(closed));
+        follow(guard.stdout.take(), self.events.clone());
+        up.guard = Some(guard);
+        match self.happened.recv() {
+            Ok(Event::Guard(folder)) => up.folder = folder,
+            Ok(Event::Unguarded) => {
+                let _ = is_closed.recv_timeout(Duration::from_millis(300));
+                let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+                return Err(Failure::Refused(format!(
+                    "its shell does nothing for us ({}). By hand: {}",
+                    last_words(&complaint),
+                    self.target.by_hand()
+                )));
+            }
+            Ok(Event::Ended) => return Err(not_connected(&self.target, &up.said())),
+            _ => return Err(Failure::Stopped),
+        }
+        Ok(up)
+    }
+
+    /// Waits for the end of a connection.
+    fn keep(&self, up: &mut Up) {
+        let why = loop {
+            match self.happened.recv() {
+                Ok(Event::Guard(_)) => {}
+                Ok(Event::Ended) => break last_words(&up.said()),
+                Ok(Event::Unguarded) => {
+                    // which is how most connections end, and then the reason comes a moment later
+                    match self.happened.recv_timeout(Duration::from_millis(300)) {
+                        Ok(Event::Ended) => break last_words(&up.said()),
+                        _ => break "its guard there has ended".to_owned(),
+                    }
+                }
+                Ok(Event::Stop) | Err(_) => break "it was closed".to_owned(),
+            }
+        };
+        let why = match why.is_empty() {
+            true => "its connection has ended".to_owned(),
+            false => why,
+        };
+        let mut ended = (self.state.ended.lock()).unwrap_or_else(PoisonError::into_inner);
+        *ended = Some(why);
+    }
+}
+
+impl Up {
+    fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.clone()
+    }
+}
+
+/// A process of ours that lives as long as this thread.
+fn start(words: &[String], input: Stdio, output: Stdio) -> Result<Child, Failure> {
+    let mut process = std::process::Command::new(&words[0]);
+    process
+        .args(&words[1..])
+        .stdin(input)
+        .stdout(output)
+        .stderr(Stdio::piped());
+    die_with_parent(&mut process);
+    process.spawn().map_err(|e| no_client(&e))
+}
+
+/// There is no `ssh` here, or it does not start.
+pub(super) fn no_client(error: &std::io::Error) -> Failure {
+    Failure::Unreachable(match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "this machine has no program `ssh`. Install it here with: apt-get install openssh-client"
+                .into()
+        }
+        _ => format!("the program `ssh` of this machine does not start: {error}"),
+    })
+}
+
+fn gather(
+    pipe: Option<impl Read + Send + 'static>,
+    into: Arc<Mutex<String>>,
+    at_end: impl FnOnce() + Send + 'static,
+) {
+    std::thread::spawn(move || {
+        let lines = pipe.map(BufReader::new).into_iter();
+        for line in lines.flat_map(BufRead::lines).map_while(Result::ok) {
+            let mut all = into.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push_str(&line);
+            all.push('\n');
+        }
+        at_end();
+    });
+}
+
+fn follow(pipe: Option<impl Read + Send + 'static>, events: Sender<Event>) {
+    std::thread::spawn(move || {
+        let lines = pipe.map(BufReader::new).into_iter();
+        for line in lines.flat_map(BufRead::lines).map_while(Result::ok) {
+            if events.send(Event::Guard(line)).is_err() {
+                return;
+            }
+        }
+        let _ = events.send(Event::Unguarded);
+    });
+}
+
+fn option(of: &str) -> [String; 2] {
+    ["-o".to_owned(), of.to_owned()]
+}
+
+/// What every `ssh` of ours is told.
+fn base_words(target: &Target, socket: &Path) -> Vec<String> {
+    let mut words = vec!["ssh".to_owned()];
+    words.extend(target.options());
+    words.extend(PLAIN.iter().flat_map(|of| option(of)));
+    // in a path of this option a percent sign begins something else
+    let path = socket.to_string_lossy().replace('%', "%%");
+    words.extend(option(&format!("ControlPath={path}")));
+    words
+}
+
+/// A client over the connection: without one it must not make one of its own.
+fn client(target: &Target, socket: &Path) -> Vec<String> {
+    let mut words = base_words(target, socket);
+    words.extend(
+        ["ControlMaster=no", "ProxyCommand=false"]
+            .map(option)
+            .concat(),
+    );
+    words.extend(["-T".into(), "--".into(), target.host.clone()]);
+    words
+}
+
+fn session(client: &[String]) -> Vec<String> {
+    let mut words = client.to_vec();
+    words.push(far::BEGIN.to_owned());
+    words
+}
+
+/// Our folder for the socket of a connection.
+#[derive(Debug)]
+struct Place {
+    folder: PathBuf,
+    socket: PathBuf,
+}
+
+impl Place {
+    fn new() -> std::io::Result<Place> {
+        let base = base();
+        remove_old(&base);
+        let mut number = 0;
+        loop {
+            let folder = base.join(format!("fwdlab-ssh-{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Ok(()) => {
+                    let socket = folder.join("s");
+                    return Ok(Place { folder, socket });
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Where sockets are: the path of one must be short.
+fn base() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let known = [runtime, Some(std::env::temp_dir())];
+    let name = "/fwdlab-ssh-4194304-9999/s".len();
+    let fits = |path: &PathBuf| path.is_dir() && path.as_os_str().len() + name <= MOST_PATH;
+    let found = known.into_iter().flatten().find(fits);
+    found.unwrap_or_else(|| "/tmp".into())
+}
+
+/// Removes folders of processes that are gone.
+fn remove_old(base: &Path) {
+    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let process = (name.strip_prefix("fwdlab-ssh-")).and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}

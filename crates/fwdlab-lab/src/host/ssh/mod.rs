@@ -1,0 +1,466 @@
+//! A machine that answers to SSH, by way of the user's own client: their configuration, keys, agent, jump hosts and known hosts.
+//!
+//! All commands share one connection ([`link`]); every one has a session on it, and a wrapper there by which it can be ended with all that
+//! it started ([`far`]). A connection that was lost is made anew for the next command. Only keys are used: nobody is there to be asked
+//! for a password. Start with [`Ssh::new`].
+
+mod far;
+mod link;
+mod target;
+#[cfg(test)]
+pub(crate) mod tests;
+mod words;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use target::{BadTarget, Target};
+
+use self::far::{Input, Job, Status};
+use self::link::Link;
+use super::local::{AFTER_ITS_END, Captured, Going, LOOK, feed, spawn};
+use super::{
+    Address, Command, Failure, Heard, Host, HostError, Limit, Local, Output, Process, quoted,
+};
+use crate::sys::kill_group;
+
+/// So long ending a command there may take.
+const KILLING: Duration = Duration::from_secs(10);
+
+/// When a session ended without a word, the end of its connection is noticed within this time.
+const NOTICE: Duration = Duration::from_millis(500);
+
+/// A status is the last that is said, or nearly: so many bytes are looked at while a command runs.
+const TAIL: usize = 4096;
+
+/// A machine that answers to SSH.
+#[derive(Debug)]
+pub struct Ssh {
+    name: String,
+    target: Target,
+    link: Mutex<Option<Arc<Link>>>,
+}
+
+impl Ssh {
+    /// The machine there; it is connected to when it is needed.
+    pub fn new(target: Target) -> Ssh {
+        Ssh {
+            name: target.in_known_hosts(),
+            target,
+            link: Mutex::default(),
+        }
+    }
+
+    /// The connection, made anew where there is none.
+    fn link(&self, limit: Limit<'_>) -> Result<Arc<Link>, Failure> {
+        let mut kept = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = &*kept
+            && link.end(Duration::ZERO).is_none()
+        {
+            return Ok(link.clone());
+        }
+        // what it holds there goes before anything new begins
+        *kept = None;
+        let link = Arc::new(Link::open(&self.target, limit)?);
+        *kept = Some(link.clone());
+        Ok(link)
+    }
+
+    /// Runs words there with bytes as their input.
+    fn carry_out(
+        &self,
+        words: &[String],
+        input: Option<&[u8]>,
+        limit: Limit<'_>,
+    ) -> Result<Output, Failure> {
+        let began = Instant::now();
+        let link = self.link(limit)?;
+        let left = Limit {
+            time: limit.time.saturating_sub(began.elapsed()),
+            ..limit
+        };
+        let (how, bytes) = match input {
+            Some(bytes) => (Input::Bytes(bytes.len()), bytes),
+            None => (Input::Nothing, &[][..]),
+        };
+        let (client, job) = link.session();
+        let session = Session::begin(&link, &client, job, words, how, bytes)?;
+        match session.wait(left) {
+            Err(Failure::TimedOut { said, .. }) => Err(Failure::TimedOut {
+                after: limit.time,
+                said,
+            }),
+            done => done,
+        }
+    }
+
+    /// Something of ours there, by a text for its shell.
+    fn shell(
+        &self,
+        what: &str,
+        text: &str,
+        arguments: &[&str],
+        input: Option<&[u8]>,
+    ) -> Result<Vec<u8>, HostError> {
+        let words = ["sh", "-c", text, "sh"].into_iter();
+        let words: Vec<String> = words
+            .chain(arguments.iter().copied())
+            .map(str::to_owned)
+            .collect();
+        match self.carry_out(&words, input, Limit::OURS) {
+            Ok(output) => Ok(output.stdout),
+            Err(Failure::Exit { said, .. }) => {
+                let why = Failure::File(without_program(&said));
+                Err(HostError::new(&self.name, what, why))
+            }
+            Err(failure) => Err(HostError::new(&self.name, what, failure)),
+        }
+    }
+
+    fn put_file(&self, ours: &Path, what: &str) -> Result<String, HostError> {
+        let failed = |e: std::io::Error| {
+            let why = Failure::File(format!("here: {e}"));
+            HostError::new(&self.name, what, why)
+        };
+        let content = std::fs::read(ours).map_err(failed)?;
+        let mode = std::fs::metadata(ours).map_err(failed)?.permissions();
+        let mode = match mode.mode() & 0o111 {
+            0 => "644",
+            _ => "755",
+        };
+        let text = "mkdir -p \"$1\" && cat >\"$1/$2\" && chmod $3 \"$1/$2\"";
+        let folder = self.new_path(what)?;
+        let name = last_name(ours);
+        self.shell(what, text, &[&folder, &name, mode], Some(&content))?;
+        Ok(format!("{folder}/{name}"))
+    }
+
+    fn put_folder(&self, ours: &Path, what: &str) -> Result<String, HostError> {
+        // links lead to what they lead to, and whose a file is here means nothing there
+        let tar = Command::new("tar", &["-chf", "-", "--format=ustar", "-C"]);
+        let mut tar = tar.called(what);
+        let whole = ours.to_string_lossy();
+        tar.words.extend([whole.into_owned(), ".".into()]);
+        let packed = Local.run(&tar, Limit::OURS).map_err(|e| {
+            let why = Failure::File(format!("here: {e}"));
+            HostError::new(&self.name, what, why)
+        })?;
+        let text = "mkdir -p \"$1\" && cd \"$1\" && tar -xof -";
+        let path = format!("{}/{}", self.new_path(what)?, last_name(ours));
+        self.shell(what, text, &[&path], Some(&packed.stdout))?;
+        Ok(path)
+    }
+
+    fn new_path(&self, what: &str) -> Result<String, HostError> {
+        let link = self.link(Limit::OURS);
+        let link = link.map_err(|failure| HostError::new(&self.name, what, failure))?;
+        Ok(link.path())
+    }
+}
+
+impl Host for Ssh {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn address(&self) -> Address {
+        Address::Ssh(self.target.clone())
+    }
+
+    fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
+        let input = command.input.as_deref().map(str::as_bytes);
+        self.carry_out(&command.words, input, limit)
+            .map_err(|failure| HostError::new(&self.name, command, failure))
+    }
+
+    fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
+        let error = |failure| HostError::new(&self.name, command, failure);
+        let link = self.link(Limit::OURS).map_err(error)?;
+        let (client, job) = link.session();
+        let (how, input) = match command.input.as_deref() {
+            Some(text) => (Input::Bytes(text.len()), text),
+            None => (Input::Nothing, ""),
+        };
+        let line = line(&job, &command.words, how).map_err(error)?;
+        let here = Command {
+            words: client,
+            ..command.clone().with_input(format!("{line}{input}"))
+        };
+        Ok(Box::new(Following {
+            going: Some(Going::start(&self.name, command, &here)?),
+            what: command.to_string(),
+            host: self.name.clone(),
+            program: command.program().to_owned(),
+            job,
+            link,
+            status: None,
+        }))
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
+        self.shell(&format!("read {path}"), "exec cat <\"$1\"", &[path], None)
+    }
+
+    /// A file gets its new content only when all of it has arrived.
+    fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
+        // what a command reads is whole before it begins
+        let what = format!("write {path}");
+        self.shell(&what, "exec cat >\"$1\"", &[path], Some(content))
+            .map(drop)
+    }
+
+    /// What is put there goes with the connection.
+    fn put(&self, ours: &Path) -> Result<String, HostError> {
+        let what = format!("put {} there", ours.display());
+        match ours.is_dir() {
+            true => self.put_folder(ours, &what),
+            false => self.put_file(ours, &what),
+        }
+    }
+}
+
+/// The name of a file or folder for its copy.
+fn last_name(of: &Path) -> String {
+    let whole = std::fs::canonicalize(of).unwrap_or_else(|_| of.to_owned());
+    let name = of.file_name().or(whole.file_name()).unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// `sh: 1: cannot open /x: No such file` is what a shell says; who it is matters to nobody.
+fn without_program(said: &str) -> String {
+    let said = said.trim();
+    let mut rest = said;
+    for part in ["sh: ", "cat: ", "/bin/sh: "] {
+        rest = rest.strip_prefix(part).unwrap_or(rest);
+    }
+    match rest.split_once(": ") {
+        Some((number, rest)) if number.trim_start_matches("line ").parse::<u32>().is_ok() => rest,
+        _ => rest,
+    }
+    .to_owned()
+}
+
+/// The line that runs words.
+fn line(job: &Job, words: &[String], input: Input) -> Result<String, Failure> {
+    if words.iter().any(|word| word.contains('\0')) {
+        return Err(Failure::Refused("a word has a zero byte in it".into()));
+    }
+    Ok(format!("{}\n", job.run(words, input)))
+}
+
+/// A command on the way to its end.
+struct Session<'a> {
+    link: &'a Link,
+    job: Job,
+    program: &'a str,
+    child: Child,
+    output: Captured,
+}
+
+impl<'a> Session<'a> {
+    fn begin(
+        link: &'a Link,
+        client: &[String],
+        job: Job,
+        words: &'a [String],
+        how: Input,
+        input: &[u8],
+    ) -> Result<Session<'a>, Failure> {
+        let line = line(&job, words, how)?;
+        Session::send(link, client, job, words, &line, input)
+    }
+
+    fn send(
+        link: &'a Link,
+        client: &[String],
+        job: Job,
+        words: &'a [String],
+        line: &str,
+        input: &[u8],
+    ) -> Result<Session<'a>, Failure> {
+        let here = Command {
+            words: client.to_vec(),
+            ..Command::new("ssh", &[]).with_input("")
+        };
+        let mut child = spawn(&here)?;
+        feed(&mut child, Some(&[line.as_bytes(), input].concat()));
+        let output = Captured::of(&mut child);
+        Ok(Session {
+            link,
+            job,
+            program: words.first().map_or("", String::as_str),
+            child,
+            output,
+        })
+    }
+
+    fn wait(mut self, limit: Limit<'_>) -> Result<Output, Failure> {
+        let began = Instant::now();
+        let gave_up = loop {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                break None;
+            }
+            let tail = |stderr: &[u8]| {
+                let from = stderr.len().saturating_sub(TAIL);
+                self.job.status(&stderr[from..]).is_some()
+            };
+            if self.output.look(tail) {
+                // its output may still be open in a daemon that it left behind
+                let told = Instant::now();
+                while told.elapsed() < AFTER_ITS_END && matches!(self.child.try_wait(), Ok(None)) {
+                    self.output.wait(LOOK);
+                }
+                break None;
+            }
+            if (limit.is_stopped)() {
+                break Some(Failure::Stopped);
+            }
+            if began.elapsed() > limit.time {
+                break Some(Failure::TimedOut {
+                    after: limit.time,
+                    said: String::new(),
+                });
+            }
+            self.output.wait(LOOK);
+        };
+        if gave_up.is_some() {
+            end(self.link, &self.job);
+        }
+        kill_group(self.child.id());
+        let _ = self.child.wait();
+        let mut output = self.output.collect();
+        let told = self.job.status(&output.stderr);
+        if let Some((_, place)) = &told {
+            output.stderr.drain(place.clone());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        match (gave_up, told.map(|(status, _)| status)) {
+            (Some(Failure::TimedOut { after, .. }), _) => Err(Failure::TimedOut { after, said }),
+            (Some(failure), _) => Err(failure),
+            (None, Some(Status::Code(0))) => Ok(output),
+            (None, Some(status)) => Err(failed(status, self.program, said)),
+            (None, None) => Err(without_a_word(self.link, &said)),
+        }
+    }
+}
+
+/// A command that has ended so.
+fn failed(status: Status, program: &str, said: String) -> Failure {
+    match status {
+        Status::Missing => Failure::Missing {
+            program: program.to_owned(),
+        },
+        Status::Code(_) => Failure::Exit {
+            status: status.words(),
+            said,
+        },
+        Status::Input => {
+            let why = format!("its input did not arrive, and it was not begun: {said}");
+            Failure::File(why.trim_end_matches([':', ' ', '\n']).to_owned())
+        }
+        Status::Stopped => Failure::Stopped,
+    }
+}
+
+/// A command whose session has ended, and which has not said how.
+fn without_a_word(link: &Link, said: &str) -> Failure {
+    if let Some(why) = link.end(NOTICE) {
+        return Failure::Lost(why);
+    }
+    if said.contains("session request failed") || said.contains("open failed") {
+        return Failure::Refused(format!(
+            "it takes no more commands at the same time ({}). Raise MaxSessions in its sshd_config",
+            words::last_words(said)
+        ));
+    }
+    Failure::Exit {
+        status: "killed there".into(),
+        said: said.to_owned(),
+    }
+}
+
+/// Ends a command there, with all that it started.
+fn end(link: &Link, job: &Job) {
+    let (client, own) = link.session();
+    let line = format!("{}\n", job.kill());
+    let Ok(mut killing) = Session::send(link, &client, own, &[], &line, &[]) else {
+        return;
+    };
+    let began = Instant::now();
+    while began.elapsed() < KILLING && matches!(killing.child.try_wait(), Ok(None)) {
+        killing.output.wait(LOOK);
+    }
+    kill_group(killing.child.id());
+    let _ = killing.child.wait();
+}
+
+/// A command that goes on there.
+#[derive(Debug)]
+struct Following {
+    /// Gone when it was ended.
+    going: Option<Going>,
+    what: String,
+    host: String,
+    program: String,
+    job: Job,
+    link: Arc<Link>,
+    status: Option<Status>,
+}
+
+impl Following {
+    /// A line of it, or less, when the mark of its end is in it.
+    fn heard(&mut self, line: String) -> Option<String> {
+        let whole = format!("{line}\n");
+        let Some((status, place)) = self.job.status(whole.as_bytes()) else {
+            return Some(line);
+        };
+        self.status = Some(status);
+        (place.start > 0).then(|| whole[..place.start].to_owned())
+    }
+
+    /// Its end, in words; how it failed, where it did not even begin or nobody knows.
+    fn ended(&self) -> Result<Heard, HostError> {
+        let failure = match self.status {
+            Some(status @ Status::Code(_)) => return Ok(Heard::End(status.words())),
+            Some(status) => failed(status, &self.program, String::new()),
+            None => without_a_word(&self.link, ""),
+        };
+        Err(HostError::new(&self.host, &self.what, failure))
+    }
+}
+
+impl Process for Following {
+    fn next(&mut self, patience: Duration) -> Result<Heard, HostError> {
+        let until = Instant::now() + patience;
+        loop {
+            let Some(going) = &mut self.going else {
+                return self.ended();
+            };
+            // standard output may say more when standard error has said that it is over
+            let left = match self.status {
+                Some(_) => AFTER_ITS_END,
+                None => until.saturating_duration_since(Instant::now()),
+            };
+            match going.next(left)? {
+                Heard::Line(line) => {
+                    if let Some(line) = self.heard(line) {
+                        return Ok(Heard::Line(line));
+                    }
+                }
+                Heard::Silence if self.status.is_none() => return Ok(Heard::Silence),
+                Heard::Silence | Heard::End(_) => self.going = None,
+            }
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if self.going.is_some() && self.status.is_none() {
+            end(&self.link, &self.job);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Where a machine is that answers to SSH: `ssh://[user@]host[:port]`.
+//!
+//! What is not said is up to the user's own configuration of `ssh`, where a host may have any name. Start with [`Target`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What an address begins with.
+const SCHEME: &str = "ssh://";
+
+/// A machine, as `ssh` is told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its name, address, or name in the configuration of `ssh`.
+    pub host: String,
+    /// Who we are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Where its server listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// A configuration file for `ssh` instead of the user's own and the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+}
+
+/// An address that says nothing to us.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is no address for SSH: {why}. Write ssh://[user@]host[:port], as in ssh://root@router1 or ssh://root@[2001:db8::1]:2222"
+)]
+pub struct BadTarget {
+    text: String,
+    why: String,
+}
+
+impl FromStr for Target {
+    type Err = BadTarget;
+
+    fn from_str(text: &str) -> Result<Target, BadTarget> {
+        let bad = |why: &str| BadTarget {
+            text: text.to_owned(),
+            why: why.to_owned(),
+        };
+        let rest = text
+            .strip_prefix(SCHEME)
+            .ok_or_else(|| bad("it does not begin with ssh://"))?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.contains('/') {
+            return Err(bad("a path has no meaning here"));
+        }
+        let (user, rest) = match rest.rsplit_once('@') {
+            Some((user, _)) if user.contains(':') => {
+                return Err(bad("it has a password, and only keys are used"));
+            }
+            Some((user, rest)) => (Some(user), rest),
+            None => (None, rest),
+        };
+        let (host, port) = match rest.strip_prefix('[') {
+            Some(rest) => {
+                let (host, behind) = rest
+                    .split_once(']')
+                    .ok_or_else(|| bad("the bracket is not closed"))?;
+                let port = match behind {
+                    "" => None,
+                    _ => Some(
+                        behind
+                            .strip_prefix(':')
+                            .ok_or_else(|| bad("only a port may follow the bracket"))?,
+                    ),
+                };
+                (host, port)
+            }
+            None => match rest.split_once(':') {
+                Some((_, port)) if port.contains(':') => {
+                    return Err(bad("an IPv6 address stands in brackets"));
+                }
+                Some((host, port)) => (host, Some(port)),
+                None => (rest, None),
+            },
+        };
+        for (what, word) in [("host", Some(host)), ("user", user)] {
+            let Some(word) = word else { continue };
+            if word.is_empty() {
+                return Err(bad(&format!("the {what} is missing")));
+            }
+            // such a word would be an option of ssh
+            let is_odd = |c: char| c.is_whitespace() || c.is_control();
+            if word.starts_with('-') || word.contains(is_odd) {
+                return Err(bad(&format!(
+                    "there is no {what} `{}`",
+                    word.escape_debug()
+                )));
+            }
+        }
+        let port = match port {
+            None => None,
+            Some(port) => match port.parse() {
+                Ok(number) if number > 0 => Some(number),
+                _ => return Err(bad(&format!("`{port}` is no port, which is 1 to 65535"))),
+            },
+        };
+        Ok(Target {
+            host: host.to_owned(),
+            user: user.map(str::to_owned),
+            port,
+            config: None,
+        })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(SCHEME)?;
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        match self.host.contains(':') {
+            true => write!(f, "[{}]", self.host)?,
+            false => f.write_str(&self.host)?,
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Target {
+    /// What `ssh` is told of it, without the host.
+    pub(super) fn options(&self) -> Vec<String> {
+        let port = self.port.map(|port| port.to_string());
+        let pairs = [("-F", &self.config), ("-l", &self.user), ("-p", &port)];
+        let said = pairs
+            .into_iter()
+            .filter_map(|(option, value)| Some([option.to_owned(), value.clone()?]));
+        said.flatten().collect()
+    }
+
+    /// What a person types to see whether it answers.
+    pub(super) fn by_hand(&self) -> String {
+        let words = self.options();
+        let words = words.iter().map(|word| super::quoted(word));
+        let words: Vec<_> = words.collect();
+        let space = if words.is_empty() { "" } else { " " };
+        format!("ssh {}{space}{} true", words.join(" "), self.host)
+    }
+
+    /// How the files of known keys call it.
+    pub(super) fn in_known_hosts(&self) -> String {
+        match self.port {
+            Some(port) if port != 22 => format!("[{}]:{port}", self.host),
+            _ => self.host.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        let of = |text: &str| text.parse::<Target>().unwrap();
+        let target = of("ssh://root@router1:2222");
+        assert_eq!(
+            (&*target.host, target.user.as_deref(), target.port),
+            ("router1", Some("root"), Some(2222))
+        );
+        assert_eq!(of("ssh://router1/"), of("ssh://router1"));
+        assert_eq!(of("ssh://[2001:db8::1]").host, "2001:db8::1");
+        for text in [
+            "ssh://router1",
+            "ssh://a@b@router1",
+            "ssh://root@[2001:db8::1]:22",
+            "ssh://root@192.0.2.1:65535",
+        ] {
+            assert_eq!(of(text).to_string(), text);
+            let json = serde_json::to_string(&of(text)).unwrap();
+            assert_eq!(serde_json::from_str::<Target>(&json).unwrap(), of(text));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("router1", "does not begin"),
+            ("http://router1", "does not begin"),
+            ("ssh://", "the host is missing"),
+            ("ssh://@router1", "the user is missing"),
+            ("ssh://root@", "the host is missing"),
+            ("ssh://root:secret@router1", "password"),
+            ("ssh://router1:0", "`0` is no port"),
+            ("ssh://router1:", "`` is no port"),
+            ("ssh://router1:99999", "no port"),
+            ("ssh://2001:db8::1", "in brackets"),
+            ("ssh://[2001:db8::1", "not closed"),
+            ("ssh://[2001:db8::1]x", "follow the bracket"),
+            ("ssh://router1/etc", "path"),
+            ("ssh://-oProxyCommand=x", "there is no host"),
+            ("ssh://-l@router1", "there is no user"),
+            ("ssh://rou ter", "there is no host"),
+        ] {
+            let error = text.parse::<Target>().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert!(error.contains("ssh://root@router1"), "{error}");
+        }
+    }
+}

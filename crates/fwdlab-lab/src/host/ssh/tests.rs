@@ -1,0 +1,416 @@
+//! Hosts over SSH, by a real server that runs in this test and listens on a port of this machine's own.
+//!
+//! Its keys, its configuration and that of the client are in a folder of the test; nobody's `~/.ssh` is read. Start with [`Server`].
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::*;
+
+/// A server of SSH; it ends, with all that goes on over it, when this is dropped.
+pub(crate) struct Server {
+    folder: tempfile::TempDir,
+    port: u16,
+    child: Child,
+    namespace: Option<String>,
+}
+
+impl Server {
+    /// One that lets us in; `None` says why there is none.
+    pub fn start(test: &str) -> Option<Server> {
+        Server::start_within(test, None)
+    }
+
+    /// The same in a network namespace.
+    pub fn start_within(test: &str, namespace: Option<&str>) -> Option<Server> {
+        let missing = ["sshd", "ssh", "ssh-keygen"].into_iter().find(|program| {
+            let look = format!("PATH=$PATH:/usr/sbin; command -v {program}");
+            Local.ask("sh", &["-c", &look]).is_err()
+        });
+        if let Some(program) = missing {
+            println!("SKIPPED: {test}: there is no program {program}");
+            return None;
+        }
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: {test}: needs root");
+            return None;
+        }
+        // where the system's own server makes it, too
+        std::fs::create_dir_all("/run/sshd").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        for key in ["host", "user", "other"] {
+            let file = path(key);
+            let make = ["-q", "-t", "ed25519", "-N", "", "-C", key, "-f", &file];
+            Local.ask("ssh-keygen", &make).unwrap();
+        }
+        std::fs::copy(path("user.pub"), path("authorized")).unwrap();
+        // nobody has the port until the server takes it; in a namespace of the test any will do
+        let port = {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            free.local_addr().unwrap().port()
+        };
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\n\
+             PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nLogLevel VERBOSE\n\
+             MaxSessions 30\nSetEnv HOME={}\n",
+            path("host"),
+            path("authorized"),
+            folder.path().display()
+        );
+        std::fs::write(path("sshd"), config).unwrap();
+        let mut server = Server {
+            child: Server::begin(folder.path(), namespace),
+            folder,
+            port,
+            namespace: namespace.map(str::to_owned),
+        };
+        server.write_client("user", Some("host.pub"));
+        server.await_line("Server listening");
+        Some(server)
+    }
+
+    fn begin(folder: &Path, namespace: Option<&str>) -> Child {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(folder.join("log"))
+            .unwrap();
+        let enter = ["ip", "netns", "exec"].into_iter().chain(namespace);
+        let mut words: Vec<&str> = namespace.map(|_| enter.collect()).unwrap_or_default();
+        let file = folder.join("sshd");
+        words.extend(["/usr/sbin/sshd", "-D", "-e", "-f", file.to_str().unwrap()]);
+        let mut command = std::process::Command::new(words[0]);
+        command.args(&words[1..]).stdin(Stdio::null()).stderr(log);
+        crate::sys::die_with_parent(&mut command);
+        command.spawn().unwrap()
+    }
+
+    /// What the client reads: which key it has, and which key it knows of the server.
+    fn write_client(&self, key: &str, known: Option<&str>) {
+        let path = |name: &str| self.folder.path().join(name);
+        let known = known.map_or(String::new(), |file| {
+            let key = std::fs::read_to_string(path(file)).unwrap();
+            format!("[127.0.0.1]:{} {key}", self.port)
+        });
+        std::fs::write(path("known"), known).unwrap();
+        // a namespace of the test has a loopback of its own
+        let enter = self
+            .namespace
+            .as_ref()
+            .map(|namespace| format!("ProxyCommand ip netns exec {namespace} busybox nc %h %p\n"));
+        let config = format!(
+            "IdentityFile {}\nIdentitiesOnly yes\nIdentityAgent none\nUserKnownHostsFile {}\nGlobalKnownHostsFile none\n{}\
+             StrictHostKeyChecking ask\nControlPersist 60\n",
+            path(key).display(),
+            path("known").display(),
+            enter.unwrap_or_default()
+        );
+        std::fs::write(path("client"), config).unwrap();
+    }
+
+    /// Where it is.
+    pub fn target(&self) -> Target {
+        let target: Target = format!("ssh://root@127.0.0.1:{}", self.port)
+            .parse()
+            .unwrap();
+        Target {
+            config: Some(self.folder.path().join("client").to_string_lossy().into()),
+            ..target
+        }
+    }
+
+    pub fn host(&self) -> Ssh {
+        Ssh::new(self.target())
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
+    fn await_line(&mut self, part: &str) {
+        until(&format!("sshd says {part}"), || {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("sshd ended ({status}): {}", self.log());
+            }
+            self.log().contains(part)
+        });
+    }
+
+    /// Ends it, and all that serves a connection, at once.
+    fn kill(&mut self) {
+        let ours = self.child.id().to_string();
+        let serving = Local.ask("pgrep", &["-P", &ours]).unwrap_or_default();
+        for id in serving.split_whitespace() {
+            // those that serve a connection have a child each, or are in a session of their own
+            let _ = Local.ask("kill", &["-9", id]);
+        }
+        kill_group(self.child.id());
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn limit(ms: u64, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {
+    Limit {
+        time: Duration::from_millis(ms),
+        is_stopped,
+    }
+}
+
+/// Is there a process that was given this word?
+fn runs(word: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .map(|entry| entry.path().join("cmdline"))
+        .any(|file| {
+            let line = std::fs::read(file).unwrap_or_default();
+            line.split(|byte| *byte == 0)
+                .any(|of| of == word.as_bytes())
+        })
+}
+
+/// A number of seconds that no other test sleeps.
+fn own_seconds() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("7{}.{next}", std::process::id())
+}
+
+#[test]
+fn many_commands_share_one_connection_and_leave_nothing() {
+    let Some(server) = Server::start("many_commands_share_one_connection_and_leave_nothing") else {
+        return;
+    };
+    let host = server.host();
+    for number in 0..20 {
+        let number = number.to_string();
+        assert_eq!(host.ask("echo", &[&number]).unwrap().trim(), number);
+    }
+    // some of them at the same time
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| host.ask("sleep", &["0.2"]).unwrap());
+        }
+    });
+    let accepted = server.log().matches("Accepted publickey").count();
+    assert_eq!(accepted, 1, "{}", server.log());
+    let folder = host.link(Limit::OURS).unwrap().path();
+    let folder = PathBuf::from(folder).ancestors().nth(2).unwrap().to_owned();
+    assert!(folder.join("put").is_dir());
+    for kind in ["p", "i", "s"] {
+        assert_eq!(std::fs::read_dir(folder.join(kind)).unwrap().count(), 0);
+    }
+    drop(host);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
+    let test = "a_command_that_takes_too_long_ends_there_with_all_that_it_started";
+    let Some(server) = Server::start(test) else {
+        return;
+    };
+    let host = server.host();
+    host.ask("true", &[]).unwrap();
+    // a child in the background, and one in a process group of its own
+    let seconds = own_seconds();
+    let slow = Command::shell(&format!(
+        "echo so far >&2; sleep {seconds} & timeout 5000 sleep {seconds}"
+    ));
+    let error = host.run(&slow, limit(1000, &|| false)).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("was killed: so far"), "{text}");
+    assert!(!runs(&seconds));
+
+    let began = Instant::now();
+    let is_stopped = || began.elapsed() > Duration::from_millis(300) && runs(&seconds);
+    let error = host.run(&slow, limit(60_000, &is_stopped)).unwrap_err();
+    assert_eq!(error.failure, Failure::Stopped);
+    assert!(!runs(&seconds));
+    // one that nobody wants is not begun, or ended at once
+    let error = host.run(&slow, limit(60_000, &|| true)).unwrap_err();
+    assert_eq!(error.failure, Failure::Stopped);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!runs(&seconds));
+
+    let follow = Command::shell(&format!("sleep {seconds} & echo begun; sleep {seconds}"));
+    let mut going = host.start(&follow).unwrap();
+    let heard = going.next(Duration::from_secs(20)).unwrap();
+    assert_eq!(heard, Heard::Line("begun".into()));
+    until("it runs", || runs(&seconds));
+    drop(going);
+    assert!(!runs(&seconds));
+    assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
+}
+
+#[test]
+fn what_runs_on_a_host_ends_when_its_connection_is_lost() {
+    let test = "what_runs_on_a_host_ends_when_its_connection_is_lost";
+    let Some(mut server) = Server::start(test) else {
+        return;
+    };
+    let host = server.host();
+    let seconds = own_seconds();
+    let slow = Command::shell(&format!("sleep {seconds} & sleep {seconds}"));
+    let mut going = host.start(&slow).unwrap();
+    let error = std::thread::scope(|scope| {
+        let running = scope.spawn(|| host.run(&slow, Limit::OURS).unwrap_err());
+        until("it runs", || runs(&seconds));
+        std::thread::sleep(Duration::from_millis(300));
+        server.kill();
+        running.join().unwrap()
+    });
+    let text = error.to_string();
+    assert!(matches!(error.failure, Failure::Lost(_)), "{text}");
+    assert!(text.contains("was lost during"), "{text}");
+    let error = going.next(Duration::from_secs(20)).unwrap_err();
+    assert!(matches!(error.failure, Failure::Lost(_)), "{error}");
+    until("nothing is left there", || !runs(&seconds));
+
+    let error = host.ask("true", &[]).unwrap_err().to_string();
+    assert!(error.contains("nothing listens there"), "{error}");
+    assert!(error.contains("See that its SSH server runs"), "{error}");
+    // and when it answers again, it takes commands again
+    server.child = Server::begin(server.folder.path(), None);
+    until("it is back", || {
+        server.log().matches("Server listening").count() == 2
+    });
+    assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
+}
+
+#[test]
+fn what_keeps_us_out_is_said_in_words() {
+    let Some(server) = Server::start("what_keeps_us_out_is_said_in_words") else {
+        return;
+    };
+    let said = || server.host().ask("true", &[]).unwrap_err();
+    server.write_client("other", Some("host.pub"));
+    let error = said();
+    assert!(matches!(error.failure, Failure::Refused(_)), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("takes none of our keys"), "{text}");
+    assert!(text.contains("Permission denied (publickey)"), "{text}");
+    server.write_client("user", None);
+    let text = said().to_string();
+    assert!(text.contains("does not know its host key"), "{text}");
+    assert!(text.contains("Connect once by hand"), "{text}");
+    server.write_client("user", Some("other.pub"));
+    let text = said().to_string();
+    assert!(text.contains("another than before"), "{text}");
+    assert!(text.contains("ssh-keygen -R '[127.0.0.1]:"), "{text}");
+
+    // one that is there, and says nothing
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = Target {
+        port: Some(silent.local_addr().unwrap().port()),
+        ..server.target()
+    };
+    let host = Ssh::new(target);
+    let slow = host.run(&Command::new("true", &[]), limit(500, &|| false));
+    let text = slow.unwrap_err().to_string();
+    assert!(text.contains("it does not answer"), "{text}");
+    let error = host.run(&Command::new("true", &[]), limit(60_000, &|| true));
+    assert_eq!(error.unwrap_err().failure, Failure::Stopped);
+}
+
+/// A login shell that is none.
+#[test]
+fn a_host_whose_shell_does_nothing_is_named() {
+    let Some(server) = Server::start("a_host_whose_shell_does_nothing_is_named") else {
+        return;
+    };
+    let file = server.folder.path().join("authorized");
+    let key = std::fs::read_to_string(&file).unwrap();
+    let only = "command=\"echo This account is not available. >&2; exit 1\" ";
+    std::fs::write(&file, format!("{only}{key}")).unwrap();
+    let text = server.host().ask("true", &[]).unwrap_err().to_string();
+    assert!(text.contains("its shell does nothing for us"), "{text}");
+    assert!(text.contains("This account is not available."), "{text}");
+}
+
+#[test]
+fn folders_are_put_with_all_that_is_in_them() {
+    let Some(server) = Server::start("folders_are_put_with_all_that_is_in_them") else {
+        return;
+    };
+    let host = server.host();
+    let ours = tempfile::tempdir().unwrap();
+    let inner = ours.path().join("it's a set/$HOME \u{e4}");
+    std::fs::create_dir_all(&inner).unwrap();
+    std::fs::write(inner.join("a\nb"), [0, 1, 255]).unwrap();
+    std::os::unix::fs::symlink("a\nb", inner.join("link")).unwrap();
+    std::fs::write(
+        ours.path().join("it's a set/apply"),
+        "#!/bin/sh\necho ran\n",
+    )
+    .unwrap();
+    let apply = ours.path().join("it's a set/apply");
+    std::fs::set_permissions(&apply, std::fs::Permissions::from_mode(0o755)).unwrap();
+
+    let there = host.put(&ours.path().join("it's a set")).unwrap();
+    assert!(there.ends_with("/it's a set"), "{there}");
+    assert!(!there.starts_with(ours.path().to_str().unwrap()));
+    let file = format!("{there}/$HOME \u{e4}/a\nb");
+    assert_eq!(host.read(&file).unwrap(), [0, 1, 255]);
+    let link = format!("{there}/$HOME \u{e4}/link");
+    assert_eq!(host.read(&link).unwrap(), [0, 1, 255]);
+    assert_eq!(host.ask(&format!("{there}/apply"), &[]).unwrap(), "ran\n");
+    let there = host.put(&apply).unwrap();
+    assert_eq!(host.ask(&there, &[]).unwrap(), "ran\n");
+    let error = host
+        .put(Path::new("/no/such/file"))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("No such file"), "{error}");
+}
+
+/// Lines of a command that says much, in their order.
+#[test]
+fn what_goes_on_is_heard_to_its_last_line() {
+    let Some(server) = Server::start("what_goes_on_is_heard_to_its_last_line") else {
+        return;
+    };
+    let host = server.host();
+    let count = Command::shell(
+        "i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done; printf end >&2; exit 3",
+    );
+    let mut going = host.start(&count).unwrap();
+    let mut heard = Vec::new();
+    let status = loop {
+        match going.next(Duration::from_secs(20)).unwrap() {
+            Heard::Line(line) => heard.push(line),
+            Heard::Silence => panic!("{heard:?}"),
+            Heard::End(status) => break status,
+        }
+    };
+    assert_eq!(status, "exit status: 3");
+    assert_eq!(heard.len(), 2001);
+    assert!(heard.contains(&"end".to_owned()));
+    let missing = host.start(&Command::new("fwdlab-no-such-program", &[]));
+    let mut missing = missing.unwrap();
+    let failure = loop {
+        match missing.next(Duration::from_secs(20)) {
+            Err(error) => break error.failure,
+            Ok(Heard::Line(_)) => {}
+            Ok(other) => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(failure, Failure::Missing { .. }), "{failure:?}");
+}

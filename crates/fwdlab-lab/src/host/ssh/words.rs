@@ -1,0 +1,94 @@
+//! What `ssh` says when there is no way to a host, in our words and with what to do about it.
+//!
+//! Only its messages tell one failure from another: it ends with 255 for all of them. Start with [`not_connected`].
+
+use super::{Failure, Target};
+
+/// So many of its last lines are passed on.
+const LINES: usize = 3;
+
+/// There is no connection: why.
+pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
+    let hand = target.by_hand();
+    let last = last_words(said);
+    let has = |part: &str| said.contains(part);
+    let unreachable = |why: String| Failure::Unreachable(why);
+    if has("HOST IDENTIFICATION HAS CHANGED") {
+        return unreachable(format!(
+            "its host key is another than before. Either it was installed anew, or another machine answers in its place; when you know \
+             that it is the right one, forget the old key: ssh-keygen -R '{}'",
+            target.in_known_hosts()
+        ));
+    }
+    if has("Host key verification failed") || has("host key is known for") {
+        return unreachable(format!(
+            "ssh does not know its host key. Connect once by hand, compare the key that it shows, and say yes: {hand}"
+        ));
+    }
+    if has("Permission denied") || has("Too many authentication failures") {
+        return Failure::Refused(format!(
+            "it takes none of our keys ({last}). Passwords are not used: put your public key into ~/.ssh/authorized_keys there, or the right \
+             key into your agent, until this asks for nothing: {hand}"
+        ));
+    }
+    let why = if has("Could not resolve hostname") {
+        "nobody knows that name. Look at how it is written, or give the host that name in ~/.ssh/config"
+    } else if has("Connection refused") {
+        "nothing listens there. See that its SSH server runs, and on which port"
+    } else if has("No route to host") || has("Network is unreachable") {
+        "there is no route to it. See that it runs, and look at the addresses and cables of the way to it"
+    } else if has("timed out") {
+        "it does not answer. See that it runs, and that no firewall is in the way"
+    } else {
+        "see what that says"
+    };
+    let stop = if last.is_empty() { "" } else { ": " };
+    unreachable(format!("{last}{stop}{why}. By hand: {hand}"))
+}
+
+/// The last lines of what was said.
+pub(super) fn last_words(said: &str) -> String {
+    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.collect();
+    lines[lines.len().saturating_sub(LINES)..].join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As OpenSSH 9.2 says it. Those of keys are made by a real server, in the tests of hosts.
+    #[test]
+    fn every_failure_says_what_to_do() {
+        let target: Target = "ssh://root@router1:2222".parse().unwrap();
+        for (said, ours) in [
+            (
+                "ssh: Could not resolve hostname router1: Name or service not known\r\n",
+                "nobody knows that name",
+            ),
+            (
+                "ssh: connect to host router1 port 2222: Connection refused\r\n",
+                "nothing listens there",
+            ),
+            (
+                "ssh: connect to host router1 port 2222: No route to host",
+                "no route to it",
+            ),
+            (
+                "ssh: connect to host router1 port 2222: Connection timed out",
+                "does not answer",
+            ),
+            (
+                "Connection timed out during banner exchange\nConnection to router1 port 2222 timed out",
+                "does not answer",
+            ),
+            ("command-line: line 0: Bad configuration option", "Bad conf"),
+        ] {
+            let Failure::Unreachable(why) = not_connected(&target, said) else {
+                panic!("{said}");
+            };
+            assert!(why.contains(ours), "{why}");
+            assert!(why.ends_with("ssh -l root -p 2222 router1 true"), "{why}");
+        }
+    }
+}
