@@ -1,12 +1,13 @@
 //! Agents: fwdlab on another machine, doing there what a program here asks for over one stream of bytes.
 //!
 //! The stream may be a port of a virtual machine, a pipe or a serial line; who carries it does not matter here. One question is answered after the
-//! other. [`serve`] is the agent's side, [`connection`] the asking one; as a host it is [`crate::host::Remote`]. This file is what they
+//! other. [`serve`] is the agent's side, started by [`init`] or [`stdio`], [`connection`] the asking one; as a host it is [`crate::host::Remote`]. This file is what they
 //! say to each other: start with [`Question`].
 
 pub mod connection;
 pub mod init;
 pub mod serve;
+pub mod stdio;
 
 use std::io::{self, Read, Write};
 

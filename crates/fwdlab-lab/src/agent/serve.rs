@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fwdlab_engine::{Exact, PathSpec, PortSpec, exact};
@@ -16,7 +16,7 @@ use super::{Answer, Hello, Place, Question, receive, send};
 use crate::error::LabError;
 use crate::host::{Failure, Heard, Host, HostError, Limit, Local, Netns, Process, netns};
 
-/// Where files are put that commands shall use.
+/// Where files are put that commands shall use, on a machine of ours.
 const PUT: &str = "/run/fwdlab-put";
 
 /// Who asked ends a command that takes too long by ending us.
@@ -26,8 +26,9 @@ const LIMIT: Limit<'static> = Limit {
 };
 
 /// What an agent has open.
-#[derive(Default)]
 struct Agent {
+    /// Where files are put.
+    folder: PathBuf,
     processes: BTreeMap<u32, Box<dyn Process>>,
     next: u32,
     bursts: Option<Exact>,
@@ -38,7 +39,20 @@ struct Agent {
 /// # Errors
 /// The stream failed, or is out of step.
 pub fn serve(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
-    let mut agent = Agent::default();
+    serve_within(Path::new(PUT), stream)
+}
+
+/// The same with another folder for files.
+///
+/// # Errors
+/// As [`serve`].
+pub(crate) fn serve_within(folder: &Path, stream: &mut (impl Read + Write)) -> std::io::Result<()> {
+    let mut agent = Agent {
+        folder: folder.to_owned(),
+        processes: BTreeMap::new(),
+        next: 0,
+        bursts: None,
+    };
     loop {
         let (question, bytes): (Question, _) = match receive(stream) {
             Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -101,8 +115,10 @@ impl Agent {
                 done
             }
             Question::Put { name, executable } => {
-                let path = put(&name, executable, &bytes)
-                    .map_err(|e| Failure::File(format!("put {name} into {PUT}: {e}")))?;
+                let folder = &self.folder;
+                let path = put(folder, &name, executable, &bytes).map_err(|e| {
+                    Failure::File(format!("put {name} into {}: {e}", folder.display()))
+                })?;
                 Ok((Answer::Path(path), Vec::new()))
             }
             Question::Rest { time_ms } => {
@@ -160,8 +176,8 @@ fn path(of: super::Path) -> PathSpec {
     }
 }
 
-fn put(name: &str, executable: bool, bytes: &[u8]) -> std::io::Result<String> {
-    let path = Path::new(PUT).join(name.trim_start_matches('/'));
+fn put(folder: &Path, name: &str, executable: bool, bytes: &[u8]) -> std::io::Result<String> {
+    let path = folder.join(name.trim_start_matches('/'));
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }

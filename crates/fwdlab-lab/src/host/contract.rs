@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ssh::tests::Server;
+use super::ssh::tests::{Server, program};
 use super::{Command, Failure, Heard, Host, Limit, Local, Netns, Process, Remote};
 use crate::agent::connection::{Connection, Epitaph};
 use crate::agent::serve::serve;
@@ -178,7 +178,15 @@ fn a_machine_behind_an_agent_keeps_the_contract() {
 
 #[test]
 fn a_machine_that_answers_to_ssh_keeps_the_contract() {
-    if let Some(server) = Server::start("a_machine_that_answers_to_ssh_keeps_the_contract") {
-        keeps_the_contract(&server.host());
+    let test = "a_machine_that_answers_to_ssh_keeps_the_contract";
+    let Some(server) = Server::start(test) else {
+        return;
+    };
+    keeps_the_contract(&server.host());
+    // and so does an agent there
+    let folder = tempfile::tempdir().unwrap();
+    if let Some(program) = program(test, folder.path()) {
+        let host = server.host();
+        keeps_the_contract(&host.start_agent(&program, Limit::OURS).unwrap());
     }
 }

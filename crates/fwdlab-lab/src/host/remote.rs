@@ -15,6 +15,8 @@ use crate::agent::{Answer, Place, Question};
 #[derive(Debug, Clone)]
 pub struct Remote {
     name: String,
+    /// Where another process finds it; `None`: nowhere, for it goes with its agent.
+    address: Option<Address>,
     place: Place,
     connection: Arc<Connection>,
 }
@@ -24,8 +26,17 @@ impl Remote {
     pub fn new(name: &str, connection: Arc<Connection>) -> Remote {
         Remote {
             name: name.to_owned(),
+            address: None,
             place: None,
             connection,
+        }
+    }
+
+    /// The same for a machine that is there without its agent, too.
+    pub fn that_stays(self, address: Address) -> Remote {
+        Remote {
+            address: Some(address),
+            ..self
         }
     }
 
@@ -38,6 +49,8 @@ impl Remote {
     pub fn within(&self, namespace: &str) -> Remote {
         Remote {
             name: format!("{namespace} of {}", self.name),
+            // commands of the machine would be run outside of it
+            address: None,
             place: Some(namespace.to_owned()),
             connection: self.connection.clone(),
         }
@@ -84,7 +97,10 @@ impl Host for Remote {
     }
 
     fn address(&self) -> Address {
-        Address::Agent(self.name.clone())
+        match &self.address {
+            Some(address) => address.clone(),
+            None => Address::Agent(self.name.clone()),
+        }
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {

@@ -1,24 +1,34 @@
 //! `fwdlab agent`: answers another fwdlab, which started it. Not for people.
 //!
-//! As the first process of a virtual machine it serves the machine's channel, and ends the machine with it.
+//! As the first process of a virtual machine it serves the machine's channel, and ends the machine with it; elsewhere it serves its
+//! standard input and output, and ends with them.
+
+use std::path::PathBuf;
 
 use clap::Args;
-use fwdlab_lab::agent::init;
+use fwdlab_lab::agent::{init, stdio};
 
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// Answer the fwdlab that started this virtual machine; not for people
+/// Answer the fwdlab that started this program; not for people
 #[derive(Debug, Args)]
 #[command(hide = true)]
-pub struct Agent {}
+pub struct Agent {
+    /// Serve standard input and output; put files here
+    #[arg(long, value_name = "FOLDER")]
+    stdio: Option<PathBuf>,
+}
 
 impl Agent {
     /// Runs it.
     pub fn run(self) -> anyhow::Result<Code> {
+        if let Some(folder) = &self.stdio {
+            stdio::run(folder).map_err(|why| anyhow::anyhow!("agent: {why}"))?;
+            return Ok(Code::Done);
+        }
         if !init::is_first() {
-            let why =
-                "agent: fwdlab starts it as the first process of a virtual machine of its own";
+            let why = "agent: fwdlab starts it itself, in a virtual machine or on a host over SSH";
             return Err(Usage(why.into()).into());
         }
         if let Err(why) = init::run() {

@@ -35,7 +35,7 @@ pub(super) struct Job {
     pub folder: String,
     /// A number of its own.
     pub number: u64,
-    /// What it writes before its status, on standard error.
+    /// What it writes to standard output before it begins, and to standard error before its status.
     pub mark: String,
 }
 
@@ -46,7 +46,6 @@ pub(super) enum Input {
     Nothing,
     /// So many bytes come behind the line. A command does not begin with half of them.
     Bytes(usize),
-    #[expect(dead_code, reason = "agents will have it")]
     /// It goes on as long as the command does, which ends all that it started.
     Stream,
 }
@@ -76,7 +75,7 @@ impl Job {
         format!(
             "n=$(printf '\\nx'); n=${{n%x}}; d={folder}; e() {{ printf '%s %s\\n' {mark} \"$1\" >&2; }}; \
              {{ echo $$ >\"$d/p/{number}\"; }} 2>/dev/null; \
-             if [ ! -s \"$d/p/{number}\" ] || [ -e \"$d/stop\" ] || [ -e \"$d/s/{number}\" ]; then e stopped; exit 1; fi; {take}\
+             if [ ! -s \"$d/p/{number}\" ] || [ -e \"$d/stop\" ] || [ -e \"$d/s/{number}\" ]; then e stopped; exit 1; fi; {take}printf '%s\\n' {mark}; \
              PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; set -- {words}; env \"$@\"{from}; s=$?; {after}\
              [ $s -ne 127 ] || command -v \"$1\" >/dev/null 2>&1 || s=missing; rm -f \"$d/p/{number}\" \"$d/i/{number}\"; e $s; exit 0",
             words = words.join(" ")
@@ -91,6 +90,12 @@ impl Job {
              [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; rm -f \"$d/p/{number}\" \"$d/i/{number}\"",
             folder = word(folder)
         )
+    }
+
+    /// Behind which byte of its standard output it began; a login shell may have said something before.
+    pub fn begun(&self, stdout: &[u8]) -> Option<usize> {
+        let mark = format!("{}\n", self.mark);
+        Some(find(stdout, mark.as_bytes())? + mark.len())
     }
 
     /// What is known of its end by what it wrote to standard error: the status, and the place of the mark before it.

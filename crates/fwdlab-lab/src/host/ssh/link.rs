@@ -268,7 +268,14 @@ impl Keeper {
         gather(guard.stderr.take(), complaint.clone(), move || drop(closed));
         follow(guard.stdout.take(), self.events.clone());
         up.guard = Some(guard);
-        match self.happened.recv() {
+        let answer = loop {
+            match self.happened.recv() {
+                // what a login shell says first
+                Ok(Event::Guard(line)) if !line.ends_with(&self.name) => {}
+                answer => break answer,
+            }
+        };
+        match answer {
             Ok(Event::Guard(folder)) => up.folder = folder,
             Ok(Event::Unguarded) => {
                 let _ = is_closed.recv_timeout(Duration::from_millis(300));

@@ -4,6 +4,7 @@
 //! it started ([`far`]). A connection that was lost is made anew for the next command. Only keys are used: nobody is there to be asked
 //! for a password. Start with [`Ssh::new`].
 
+mod agent;
 mod far;
 mod link;
 mod target;
@@ -196,6 +197,7 @@ impl Host for Ssh {
             program: command.program().to_owned(),
             job,
             link,
+            has_begun: false,
             status: None,
         }))
     }
@@ -332,6 +334,9 @@ impl<'a> Session<'a> {
         kill_group(self.child.id());
         let _ = self.child.wait();
         let mut output = self.output.collect();
+        // what a login shell said before is nobody's
+        let begun = self.job.begun(&output.stdout);
+        output.stdout.drain(..begun.unwrap_or_default());
         let told = self.job.status(&output.stderr);
         if let Some((_, place)) = &told {
             output.stderr.drain(place.clone());
@@ -407,6 +412,7 @@ struct Following {
     program: String,
     job: Job,
     link: Arc<Link>,
+    has_begun: bool,
     status: Option<Status>,
 }
 
@@ -414,6 +420,10 @@ impl Following {
     /// A line of it, or less, when the mark of its end is in it.
     fn heard(&mut self, line: String) -> Option<String> {
         let whole = format!("{line}\n");
+        if !self.has_begun && self.job.begun(whole.as_bytes()).is_some() {
+            self.has_begun = true;
+            return None;
+        }
         let Some((status, place)) = self.job.status(whole.as_bytes()) else {
             return Some(line);
         };

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::*;
+use crate::host::Remote;
 
 /// A server of SSH; it ends, with all that goes on over it, when this is dropped.
 pub(crate) struct Server {
@@ -413,4 +414,114 @@ fn what_goes_on_is_heard_to_its_last_line() {
         }
     };
     assert!(matches!(failure, Failure::Missing { .. }), "{failure:?}");
+}
+
+/// Our program beside this test, without what a debugger wants of it. `cargo test` builds it with the workspace.
+pub(crate) fn program(test: &str, folder: &Path) -> Option<PathBuf> {
+    let own = std::env::current_exe().unwrap();
+    let built = own.ancestors().nth(2).unwrap().join("fwdlab");
+    let ours = folder.join("fwdlab");
+    let [from, to] = [&built, &ours].map(|path| path.to_str().unwrap());
+    match Local.ask("strip", &["-o", to, from]) {
+        Ok(_) => Some(ours),
+        Err(error) => {
+            println!("SKIPPED: {test}: {error}");
+            None
+        }
+    }
+}
+
+/// The program is brought there once; what it started ends with it, and with the connection.
+#[test]
+fn an_agent_is_brought_there_and_all_that_it_started_ends_with_it() {
+    let test = "an_agent_is_brought_there_and_all_that_it_started_ends_with_it";
+    let Some(mut server) = Server::start(test) else {
+        return;
+    };
+    let ours = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, ours.path()) else {
+        return;
+    };
+    let host = server.host();
+    let agent = || host.start_agent(&program, Limit::OURS).unwrap();
+    let remote = agent();
+    let there = || {
+        let folder = std::fs::read_dir(server.folder.path().join(".cache/fwdlab/agent"));
+        let file = folder.unwrap().next().unwrap().unwrap();
+        (
+            file.file_name(),
+            file.metadata().unwrap().modified().unwrap(),
+        )
+    };
+    let first = there();
+    assert_eq!(remote.address(), host.address());
+    assert_eq!(remote.ask("echo", &["on"]).unwrap(), "on\n");
+    let put = remote.put(&program).unwrap();
+    assert!(put.contains("/put/"), "{put}");
+
+    // dropped, killed, lost: in the background, in a group of its own, and while somebody waits for it
+    let seconds = own_seconds();
+    let slow = Command::shell(&format!(
+        "sleep {seconds} & timeout 5000 sleep {seconds} & echo begun; wait"
+    ));
+    let begin = |remote: &Remote| {
+        let mut going = remote.start(&slow).unwrap();
+        let heard = going.next(Duration::from_secs(20)).unwrap();
+        assert_eq!(heard, Heard::Line("begun".into()));
+        until("it runs", || runs(&seconds));
+        going
+    };
+    let going = begin(&remote);
+    drop((going, remote));
+    assert!(!runs(&seconds));
+
+    let remote = agent();
+    assert_eq!(there(), first, "it was there already");
+    let mut going = begin(&remote);
+    let waiting = remote.clone();
+    let killed = Instant::now();
+    let id = remote.ask("sh", &["-c", "echo $PPID"]).unwrap();
+    Local.ask("kill", &["-9", id.trim()]).unwrap();
+    let text = going.next(Duration::from_secs(20)).unwrap_err().to_string();
+    assert!(
+        text.contains("its agent ended (exit status: 137)"),
+        "{text}"
+    );
+    until("nothing is left there", || !runs(&seconds));
+    assert!(killed.elapsed() < Duration::from_secs(5));
+    drop((going, remote, waiting));
+
+    let remote = agent();
+    let error = std::thread::scope(|scope| {
+        let running = scope.spawn(|| remote.run(&slow, Limit::OURS).unwrap_err());
+        until("it runs", || runs(&seconds));
+        server.kill();
+        running.join().unwrap()
+    });
+    assert!(matches!(error.failure, Failure::Lost(_)), "{error}");
+    until("nothing is left there", || !runs(&seconds));
+}
+
+/// A shell that greets everybody, and a folder in which nothing can be executed.
+#[test]
+fn an_agent_starts_on_a_host_that_is_odd() {
+    let test = "an_agent_starts_on_a_host_that_is_odd";
+    let Some(server) = Server::start(test) else {
+        return;
+    };
+    let ours = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, ours.path()) else {
+        return;
+    };
+    let home = server.folder.path();
+    std::fs::write(home.join(".bashrc"), "echo Welcome\necho to this >&2\n").unwrap();
+    std::fs::write(home.join(".cache"), "no folder").unwrap();
+    let host = server.host();
+    assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
+    let remote = host.start_agent(&program, Limit::OURS).unwrap();
+    assert_eq!(remote.ask("echo", &["on"]).unwrap(), "on\n");
+    drop(remote);
+    let text = host.start_agent(Path::new("/etc/hostname"), Limit::OURS);
+    let text = text.unwrap_err().to_string();
+    assert!(text.contains("it runs neither in"), "{text}");
 }

@@ -1,0 +1,269 @@
+//! An agent on a host over SSH: our program is brought there, once for every version of it, and answers over a session.
+//!
+//! It ends with the session, and the session's wrapper then ends whatever it has started. Start with [`Ssh::start_agent`].
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use super::far::{Input, Job};
+use super::link::Link;
+use super::words::last_words;
+use super::{Ssh, end, line};
+use crate::agent::connection::{Connection, Epitaph};
+use crate::host::{Failure, Host, HostError, Limit, Remote};
+use crate::sys::{die_with_parent, kill_group};
+
+/// What is tried, in errors.
+const WHAT: &str = "start an agent there";
+
+/// When a session has ended, its last words arrive within this time.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What a program is called that another version does not replace.
+const NAME: &str = "fwdlab";
+
+/// Folders for our program: our user's, and `$4`, which goes with the connection. Some systems execute nothing in one of them. Prints the path of the program `$1` of `$2` bytes and checksum `$3`; what it reads is the program, if that is
+/// not empty.
+const BRING: &str = "\
+is_ours() { [ -f \"$1\" ] && [ $(($(wc -c <\"$1\"))) -eq $size ] || return 1
+    ! command -v sha256sum >/dev/null || [ \"$(sha256sum <\"$1\" | cut -d' ' -f1)\" = $sum ] || return 1
+    \"$1\" --version >/dev/null 2>&1 </dev/null; }
+name=$1 size=$2 sum=$3
+for folder in \"${XDG_CACHE_HOME:-${HOME:-/nowhere}/.cache}/fwdlab/agent\" \"$4\"; do
+    umask 077
+    mkdir -p \"$folder\" 2>/dev/null && [ -O \"$folder\" ] || continue
+    if is_ours \"$folder/$name\"; then echo \"$folder/$name\"; exit; fi
+    new=$folder/new.$$
+    [ -s /dev/stdin ] && cat </dev/stdin >\"$new\" && chmod 700 \"$new\" && is_ours \"$new\" || { rm -f \"$new\"; continue; }
+    rm -f \"$folder\"/fwdlab-* && mv -f \"$new\" \"$folder/$name\" && echo \"$folder/$name\" && exit
+done";
+
+impl Ssh {
+    /// Starts this program there as an agent; it is brought there, where it is not there already. It ends when what is returned is
+    /// dropped, or the connection is lost, and so does all that it started.
+    ///
+    /// # Errors
+    /// The host cannot be reached, or does not run our program: why.
+    pub fn start_agent(&self, program: &Path, limit: Limit<'_>) -> Result<Remote, HostError> {
+        let error = |failure| HostError::new(&self.name, WHAT, failure);
+        self.is_like_this_machine()?;
+        let path = self.bring(program)?;
+        let link = self.link(limit).map_err(error)?;
+        let folder = link.path();
+        let words = [&*path, "agent", "--stdio", &*folder].map(str::to_owned);
+        let (stream, end) = begin(&link, &words, limit).map_err(error)?;
+        let connection = Connection::new(stream, Box::new(end));
+        let hello = connection.hello(limit).map_err(error)?;
+        let ours = env!("CARGO_PKG_VERSION");
+        if hello.version != ours {
+            let why = format!("it is fwdlab {}, and this is fwdlab {ours}", hello.version);
+            return Err(error(Failure::Refused(why)));
+        }
+        Ok(Remote::new(&self.name, Arc::new(connection)).that_stays(self.address()))
+    }
+
+    /// Can our program run there?
+    fn is_like_this_machine(&self) -> Result<(), HostError> {
+        let theirs = self.ask("uname", &["-s", "-m"])?;
+        let own = rustix::system::uname();
+        let [system, machine] = [own.sysname(), own.machine()].map(|of| of.to_string_lossy());
+        if theirs.trim() == format!("{system} {machine}") {
+            return Ok(());
+        }
+        let why = Failure::Refused(format!(
+            "its system is {}, and this fwdlab is for {system} {machine}: what needs an agent there cannot be done",
+            theirs.trim()
+        ));
+        Err(HostError::new(&self.name, WHAT, why))
+    }
+
+    /// Brings the program there, and says where it is.
+    fn bring(&self, program: &Path) -> Result<String, HostError> {
+        let what = format!("bring {} there", program.display());
+        let failed = |why: String| HostError::new(&self.name, &what, Failure::File(why));
+        let content = std::fs::read(program).map_err(|e| failed(format!("here: {e}")))?;
+        let sum: String = Sha256::digest(&content)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let name = format!("{NAME}-{}-{}", env!("CARGO_PKG_VERSION"), &sum[..16]);
+        let fallback = self.new_path(&what)?;
+        let arguments = [&*name, &content.len().to_string(), &sum, &fallback];
+        for bytes in [None, Some(&*content)] {
+            let said = self.shell(&what, BRING, &arguments, bytes)?;
+            let path = String::from_utf8_lossy(&said).trim().to_owned();
+            if !path.is_empty() {
+                return Ok(path);
+            }
+        }
+        Err(failed(
+            "it runs neither in ~/.cache/fwdlab/agent nor in the folder for temporary files. Look whether they can be written, have room, and \
+             are mounted without noexec"
+                .into(),
+        ))
+    }
+}
+
+/// Begins a session that goes on; returns our end of its stream, and what is known of its own.
+fn begin(
+    link: &Arc<Link>,
+    words: &[String],
+    limit: Limit<'_>,
+) -> Result<(UnixStream, Session), Failure> {
+    let (client, job) = link.session();
+    let line = line(&job, words, Input::Stream)?;
+    let pair = UnixStream::pair().and_then(|(ours, theirs)| {
+        let again = theirs.try_clone()?;
+        Ok((ours, theirs, again))
+    });
+    let (mut ours, theirs, again) = pair.map_err(refused)?;
+    let said = Arc::new(Mutex::new(String::new()));
+    let (stop, stopped) = channel();
+    let (started, is_started) = channel();
+    let gathered = said.clone();
+    // a process of ours lives as long as the thread that starts it
+    let keeper = std::thread::spawn(move || {
+        let child = start(&client, theirs, again);
+        match child {
+            Err(failure) => drop(started.send(Err(failure))),
+            Ok(mut child) => {
+                let stderr = child.stderr.take();
+                let gatherer = std::thread::spawn(move || gather(stderr, &gathered));
+                let _ = started.send(Ok(()));
+                // nobody sends anything: whoever has it drops it
+                let _ = stopped.recv();
+                kill_group(child.id());
+                let _ = child.wait();
+                let _ = gatherer.join();
+            }
+        }
+    });
+    let session = Session {
+        link: link.clone(),
+        job,
+        said,
+        stop: Some(stop),
+        keeper: Some(keeper),
+    };
+    let lost = || Failure::Lost(session.words());
+    is_started.recv().map_err(|_| lost())??;
+    ours.write_all(line.as_bytes()).map_err(|_| lost())?;
+    session.await_begin(&mut ours, limit)?;
+    Ok((ours, session))
+}
+
+fn start(words: &[String], input: UnixStream, output: UnixStream) -> Result<Child, Failure> {
+    let mut process = std::process::Command::new(&words[0]);
+    process
+        .args(&words[1..])
+        .stdin(Stdio::from(OwnedFd::from(input)))
+        .stdout(Stdio::from(OwnedFd::from(output)))
+        .stderr(Stdio::piped());
+    die_with_parent(&mut process);
+    process.spawn().map_err(|e| super::link::no_client(&e))
+}
+
+fn refused(error: std::io::Error) -> Failure {
+    Failure::Refused(error.to_string())
+}
+
+fn gather(pipe: Option<impl Read>, into: &Mutex<String>) {
+    let lines = pipe.map(BufReader::new).into_iter();
+    for line in lines.flat_map(BufRead::lines).map_while(Result::ok) {
+        let mut all = into.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push_str(&line);
+        all.push('\n');
+    }
+}
+
+/// A session that goes on; it ends when this is dropped.
+#[derive(Debug)]
+struct Session {
+    link: Arc<Link>,
+    job: Job,
+    said: Arc<Mutex<String>>,
+    stop: Option<Sender<()>>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// Reads until the command begins: a login shell may have said something before.
+    fn await_begin(&self, stream: &mut UnixStream, limit: Limit<'_>) -> Result<(), Failure> {
+        let began = Instant::now();
+        let look = Duration::from_millis(50);
+        stream.set_read_timeout(Some(look)).map_err(refused)?;
+        let (mut all, mut byte) = (Vec::new(), [0]);
+        while self.job.begun(&all).is_none() {
+            match stream.read(&mut byte) {
+                Ok(0) => return Err(Failure::Lost(self.words())),
+                Ok(_) => all.push(byte[0]),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return Err(Failure::Lost(self.words())),
+            }
+            if (limit.is_stopped)() {
+                return Err(Failure::Stopped);
+            }
+            if began.elapsed() > limit.time {
+                return Err(Failure::TimedOut {
+                    after: limit.time,
+                    said: self.said(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.clone()
+    }
+}
+
+impl Epitaph for Session {
+    fn words(&self) -> String {
+        let began = Instant::now();
+        let told = loop {
+            if let Some(why) = self.link.end(Duration::ZERO) {
+                return why;
+            }
+            let said = self.said();
+            let status = self.job.status(said.as_bytes());
+            if status.is_some() || began.elapsed() > LAST_WORDS {
+                break status.map(|(status, place)| (status, said[..place.start].to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        match told {
+            Some((status, said)) => {
+                let said = last_words(&said);
+                let colon = if said.is_empty() { "" } else { ": " };
+                format!("its agent ended ({}){colon}{said}", status.words())
+            }
+            None => "its agent does not answer".into(),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // one that has ended has cleaned up behind itself
+        if self.job.status(self.said().as_bytes()).is_none()
+            && self.link.end(Duration::ZERO).is_none()
+        {
+            end(&self.link, &self.job);
+        }
+        drop(self.stop.take());
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
