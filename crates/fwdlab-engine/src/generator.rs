@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use fwdlab_packet::{FlowSet, FrameTemplate};
+use serde::{Deserialize, Serialize};
 
 use crate::af_xdp::Offers;
 use crate::analysis::{Analysis, AnalysisPlan};
@@ -260,7 +261,7 @@ pub enum SignaturePlace {
 }
 
 /// What a receiver has seen since [`Receiver::expect`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiveCounts {
     /// Frames with our signature and this trial's nonce.
     pub received: u64,

@@ -3,6 +3,8 @@
 //! Values below 128 ns have buckets of their own; above, every power of two is cut into 64 buckets, so that a value is known to
 //! 0.8 % either way. For output it becomes an HDR histogram. The BPF twin is `bpf/histogram.h`. Start with [`Histogram`].
 
+use serde::{Deserialize, Serialize};
+
 /// Buckets per power of two.
 const PER_OCTAVE: u64 = 64;
 const PER_OCTAVE_BITS: u32 = 6;
@@ -40,7 +42,8 @@ pub const fn bounds(index: usize) -> (u64, u64) {
 }
 
 /// Counts of times in nanoseconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Vec<u64>", try_from = "Vec<u64>")]
 pub struct Histogram {
     counts: Box<[u64]>,
 }
@@ -50,6 +53,28 @@ impl Default for Histogram {
         Histogram {
             counts: vec![0; BUCKETS].into(),
         }
+    }
+}
+
+/// For the journey: the counts of all buckets as far as there are any.
+impl From<Histogram> for Vec<u64> {
+    fn from(of: Histogram) -> Vec<u64> {
+        let used = of.counts.iter().rposition(|count| *count > 0);
+        of.counts[..used.map_or(0, |last| last + 1)].to_vec()
+    }
+}
+
+impl TryFrom<Vec<u64>> for Histogram {
+    type Error = String;
+
+    fn try_from(mut counts: Vec<u64>) -> Result<Histogram, String> {
+        if counts.len() > BUCKETS {
+            return Err(format!("{} buckets, where {BUCKETS} are all", counts.len()));
+        }
+        counts.resize(BUCKETS, 0);
+        Ok(Histogram {
+            counts: counts.into(),
+        })
     }
 }
 

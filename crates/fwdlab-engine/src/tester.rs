@@ -13,6 +13,7 @@ use fwdlab_packet::flow::{
     DEFAULT_DESTINATION_V4, DEFAULT_DESTINATION_V6, DEFAULT_SOURCE_V4, DEFAULT_SOURCE_V6,
 };
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
+use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
@@ -106,7 +107,7 @@ pub struct Rejected {
 }
 
 /// All counts of a trial at one time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// When the frames were counted, CLOCK_MONOTONIC.
     pub at_ns: u64,
@@ -125,7 +126,7 @@ pub struct Reading {
 }
 
 /// What a path did with a few frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// Frames sent.
     pub sent: u64,

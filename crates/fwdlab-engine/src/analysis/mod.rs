@@ -31,6 +31,7 @@ pub use self::analyser::{Analyser, Seen};
 use std::collections::{HashMap, HashSet};
 
 use fwdlab_model::latency::{Bucket, Exact, HeldUp, LatencySummary};
+use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::generator::{Expected, SignaturePlace};
@@ -53,14 +54,14 @@ pub const MAX_STREAMS: usize = 1024;
 pub const MAX_FLOWS: u64 = 1 << 26;
 
 /// What to find out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AnalysisPlan {
     /// The streams that are expected; frames of others count as foreign.
     pub streams: Vec<StreamPlan>,
 }
 
 /// One stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StreamPlan {
     /// Its number in the signature.
     pub id: u16,
@@ -71,7 +72,7 @@ pub struct StreamPlan {
 }
 
 /// Lengths of frames in bytes, without FCS and without VLAN tags, which a DUT may add or remove.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lengths {
     /// The shortest.
     pub shortest: u16,
@@ -98,7 +99,7 @@ pub struct Analysis {
 }
 
 /// The frames of one stream. What each word means is said [above](self).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StreamAnalysis {
     /// Its number in the signature.
     pub id: u16,

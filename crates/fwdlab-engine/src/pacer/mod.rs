@@ -11,6 +11,7 @@ mod curve;
 mod plan;
 
 use fwdlab_model::procedure::Stretch;
+use serde::{Deserialize, Serialize};
 
 pub use self::curve::{Curve, MOST_PPS};
 pub use self::plan::{Even, Plan};
@@ -24,7 +25,7 @@ pub(crate) const CATCH_UP: u64 = (CATCH_UP_US as u64 * 1000) << FRACTION;
 
 /// What a sender does about frames that it missed because it was held up for more than 100 us: the system gave its CPU to
 /// somebody else, or the port refused them.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum HoldUps {
     /// All but the newest frame will never leave, and are counted as not sent. The load is never above the intended one, and
     /// below it in the mean: for trials whose result is what a DUT loses at a load.

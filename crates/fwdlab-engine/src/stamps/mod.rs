@@ -16,6 +16,7 @@ pub use self::offers::{Offers, choose};
 use std::fmt;
 
 use fwdlab_model::latency::{TimestampKind, TimestampOrigin};
+use serde::{Deserialize, Serialize};
 
 use self::control::Stamp;
 use self::sys::{Failure, TxStamps};
@@ -25,7 +26,7 @@ use crate::error::EngineError;
 pub const MOST: usize = 1 << 22;
 
 /// Who takes a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// The sender writes the intended departure into the frame; the receiver takes the arrival by itself.
     User,
@@ -47,7 +48,7 @@ impl Kind {
 }
 
 /// What a time counts on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Clock {
     /// The clock of schedules and of XDP programs.
     Monotonic,

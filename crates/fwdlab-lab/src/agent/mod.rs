@@ -6,6 +6,7 @@
 
 pub mod connection;
 pub mod init;
+pub(crate) mod rig;
 pub mod serve;
 pub mod stdio;
 
@@ -52,6 +53,8 @@ pub(crate) enum Question {
     Rest { time_ms: u64 },
     /// Close them.
     CloseBursts,
+    /// Something of a rig.
+    Rig(rig::Question),
     /// End the machine.
     PowerOff,
 }
@@ -119,6 +122,8 @@ pub(crate) enum Answer {
     Path(String),
     /// What became of a burst.
     Burst(Burst),
+    /// What a rig answers.
+    Rig(rig::Answer),
     /// It could not be done.
     Failed(Failure),
 }

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use fwdlab_engine::{Exact, PathSpec, PortSpec, exact};
 
-use super::{Answer, Hello, Place, Question, receive, send};
+use super::{Answer, Hello, Place, Question, receive, rig, send};
 use crate::error::LabError;
 use crate::host::{Failure, Heard, Host, HostError, Limit, Local, Netns, Process, netns};
+use crate::tester::Rig;
 
 /// Where files are put that commands shall use, on a machine of ours.
 const PUT: &str = "/run/fwdlab-put";
@@ -32,6 +33,7 @@ struct Agent {
     processes: BTreeMap<u32, Box<dyn Process>>,
     next: u32,
     bursts: Option<Exact>,
+    rig: Option<Box<dyn Rig>>,
 }
 
 /// Answers questions. Returns when the other side has gone, or wants the machine to end.
@@ -52,6 +54,7 @@ pub(crate) fn serve_within(folder: &Path, stream: &mut (impl Read + Write)) -> s
         processes: BTreeMap::new(),
         next: 0,
         bursts: None,
+        rig: None,
     };
     loop {
         let (question, bytes): (Question, _) = match receive(stream) {
@@ -149,12 +152,16 @@ impl Agent {
                 self.bursts = None;
                 done
             }
+            Question::Rig(question) => {
+                let answer = rig::answer(&mut self.rig, question)?;
+                Ok((Answer::Rig(answer), Vec::new()))
+            }
             Question::PowerOff => done,
         }
     }
 }
 
-fn refused(error: impl Into<LabError>) -> Failure {
+pub(super) fn refused(error: impl Into<LabError>) -> Failure {
     Failure::Refused(error.into().to_string())
 }
 
@@ -165,7 +172,7 @@ fn host(place: &Place) -> Box<dyn Host> {
     }
 }
 
-fn path(of: super::Path) -> PathSpec {
+pub(super) fn path(of: super::Path) -> PathSpec {
     let port = |(place, interface): (Place, String)| PortSpec {
         netns: place.as_deref().and_then(netns::file),
         interface,

@@ -1,10 +1,11 @@
 //! What offers the frames of trials and counts what comes back, wherever it runs.
 //!
-//! A [`Rig`] makes one trial at a time and knows nothing of beds, DUTs or procedures. [`local`] is one in this process; one behind
-//! agents on other hosts is another implementation, and nothing above this folder can tell. Start with [`Rig`].
+//! A [`Rig`] makes one trial at a time and knows nothing of beds, DUTs or procedures. [`local`] is one in this process, [`remote`] one behind
+//! an agent on another host, and nothing above this folder can tell. Start with [`Rig`].
 
 pub mod bursts;
 pub(crate) mod local;
+pub(crate) mod remote;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,0 +1,313 @@
+//! What is said of a rig to an agent that has one: the calls of [`Rig`], one by one, and what the engine's values are on the way.
+//!
+//! It makes no trial: that is the engine's there. The asking side is [`crate::tester::remote`]. Start with [`Question`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis};
+use fwdlab_engine::stamps::{Clock, Kind, Origin, Origins};
+use fwdlab_engine::tester::Proof;
+use fwdlab_engine::{
+    Choice, Histogram, HoldUps, LoadPlan, Mode, PathSpec, Reading, ReceiveCounts, Schedule,
+};
+use fwdlab_model::procedure::Stretch;
+use fwdlab_model::trial::Stream;
+use serde::{Deserialize, Serialize};
+
+use super::serve::{path, refused};
+use super::{AddressWords, Path};
+use crate::host::Failure;
+use crate::tester::{Frames, Rig, local};
+
+/// What is asked of a rig, as in [`Rig`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Question {
+    /// Open one; later questions are for it.
+    Open {
+        paths: Vec<Path>,
+        addresses: AddressWords,
+        choice: ChoiceWords,
+    },
+    Prove {
+        path: usize,
+        stream: Stream,
+        frames: u64,
+    },
+    Arm {
+        stream: Stream,
+        analysis: Option<AnalysisPlan>,
+    },
+    Start(ScheduleWords),
+    Select {
+        path: usize,
+    },
+    Renew,
+    IsDone,
+    Read,
+    Stop,
+    ReceiveCounts {
+        path: usize,
+    },
+    Analysis {
+        path: usize,
+    },
+    Lateness,
+    /// Close it.
+    Close,
+}
+
+/// What a rig answers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    Done,
+    /// It is open: names of sender and receiver, why these, and why not others.
+    Opened {
+        sender: String,
+        receiver: String,
+        words: String,
+        rejected: BTreeMap<String, String>,
+    },
+    Proof(Proof),
+    /// The mark of the trial that is armed.
+    Armed {
+        nonce: u16,
+    },
+    Paused(Duration),
+    IsDone(bool),
+    Reading(Reading),
+    ReceiveCounts(ReceiveCounts),
+    Analysis(Option<AnalysisWords>),
+    Lateness(Option<Histogram>),
+}
+
+/// Answers a question with the engine of this process.
+pub(super) fn answer(
+    open: &mut Option<Box<dyn Rig>>,
+    question: Question,
+) -> Result<Answer, Failure> {
+    if let Question::Open {
+        paths,
+        addresses,
+        choice,
+    } = question
+    {
+        // what is open holds the ports
+        *open = None;
+        let paths: Vec<PathSpec> = paths.into_iter().map(path).collect();
+        let choice = choice.try_into().map_err(Failure::Refused)?;
+        let (rig, chosen) = local::open(&paths, &addresses.into(), &choice).map_err(refused)?;
+        let (sender, receiver) = rig.names();
+        *open = Some(rig);
+        return Ok(Answer::Opened {
+            sender: sender.to_owned(),
+            receiver: receiver.to_owned(),
+            words: chosen.words,
+            rejected: chosen.rejected,
+        });
+    }
+    let Some(rig) = open else {
+        return match question {
+            Question::Close => Ok(Answer::Done),
+            _ => Err(Failure::Refused("no rig is open".into())),
+        };
+    };
+    let done = |()| Answer::Done;
+    let answer = match question {
+        Question::Open { .. } => return Err(Failure::Refused("it is open".into())),
+        Question::Close => {
+            *open = None;
+            return Ok(Answer::Done);
+        }
+        Question::Prove {
+            path,
+            stream,
+            frames,
+        } => rig.prove(path, &stream, frames).map(Answer::Proof),
+        Question::Arm { stream, analysis } => {
+            let armed = rig.arm(Frames::Stream(&stream), analysis);
+            armed.map(|()| Answer::Armed { nonce: rig.nonce() })
+        }
+        Question::Start(schedule) => rig.start(schedule.into()).map(done),
+        Question::Select { path } => rig.select(path).map(done),
+        Question::Renew => rig.renew().map(Answer::Paused),
+        Question::IsDone => Ok(Answer::IsDone(rig.is_done())),
+        Question::Read => rig.read().map(Answer::Reading),
+        Question::Stop => rig.stop().map(Answer::Reading),
+        Question::ReceiveCounts { path } => rig.receive_counts(path).map(Answer::ReceiveCounts),
+        Question::Analysis { path } => {
+            let found = rig.analysis(path);
+            found.map(|found| Answer::Analysis(found.map(Into::into)))
+        }
+        Question::Lateness => rig.lateness().map(Answer::Lateness),
+    };
+    answer.map_err(refused)
+}
+
+/// [`Choice`], for the journey.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ChoiceWords {
+    mode: Option<String>,
+    cpus: Vec<usize>,
+    prove: Option<Stream>,
+    way_back: Option<AddressWords>,
+}
+
+impl From<&Choice> for ChoiceWords {
+    fn from(of: &Choice) -> ChoiceWords {
+        ChoiceWords {
+            mode: of.mode.map(|mode| mode.name().to_owned()),
+            cpus: of.cpus.clone(),
+            prove: of.prove.clone(),
+            way_back: of.way_back.map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<ChoiceWords> for Choice {
+    type Error = String;
+
+    fn try_from(of: ChoiceWords) -> Result<Choice, String> {
+        let known = |name: &str| {
+            let mut all = Mode::ALL.into_iter().chain([Mode::Memory]);
+            all.find(|mode| mode.name() == name)
+        };
+        let mode = match of.mode {
+            None => None,
+            Some(name) => Some(known(&name).ok_or_else(|| format!("there is no engine {name}"))?),
+        };
+        Ok(Choice {
+            mode,
+            cpus: of.cpus,
+            prove: of.prove,
+            way_back: of.way_back.map(Into::into),
+        })
+    }
+}
+
+/// [`Schedule`], for the journey.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ScheduleWords {
+    load: LoadWords,
+    frames: Option<u64>,
+    at_most: Duration,
+    hold_ups: HoldUps,
+    path: usize,
+}
+
+/// [`LoadPlan`], for the journey.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LoadWords {
+    FlatOut,
+    Constant(f64),
+    Stretches(Vec<Stretch>),
+}
+
+impl From<Schedule> for ScheduleWords {
+    fn from(of: Schedule) -> ScheduleWords {
+        ScheduleWords {
+            load: match of.load {
+                LoadPlan::FlatOut => LoadWords::FlatOut,
+                LoadPlan::Constant(pps) => LoadWords::Constant(pps),
+                LoadPlan::Stretches(stretches) => LoadWords::Stretches(stretches.to_vec()),
+            },
+            frames: of.frames,
+            at_most: of.at_most,
+            hold_ups: of.hold_ups,
+            path: of.path,
+        }
+    }
+}
+
+impl From<ScheduleWords> for Schedule {
+    fn from(of: ScheduleWords) -> Schedule {
+        Schedule {
+            load: match of.load {
+                LoadWords::FlatOut => LoadPlan::FlatOut,
+                LoadWords::Constant(pps) => LoadPlan::Constant(pps),
+                LoadWords::Stretches(stretches) => LoadPlan::Stretches(Arc::from(stretches)),
+            },
+            frames: of.frames,
+            at_most: of.at_most,
+            hold_ups: of.hold_ups,
+            path: of.path,
+        }
+    }
+}
+
+/// [`Analysis`], for the journey.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AnalysisWords {
+    streams: Vec<StreamAnalysis>,
+    departures: OriginWords,
+    arrivals: OriginWords,
+    clock_step_ns: Option<i64>,
+}
+
+/// [`Origin`], for the journey.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct OriginWords {
+    kind: Kind,
+    place: String,
+    clock: Clock,
+}
+
+impl From<Analysis> for AnalysisWords {
+    fn from(of: Analysis) -> AnalysisWords {
+        AnalysisWords {
+            streams: of.streams,
+            departures: of.timestamps.departures.into(),
+            arrivals: of.timestamps.arrivals.into(),
+            clock_step_ns: of.clock_step_ns,
+        }
+    }
+}
+
+impl From<AnalysisWords> for Analysis {
+    fn from(of: AnalysisWords) -> Analysis {
+        Analysis {
+            streams: of.streams,
+            timestamps: Origins {
+                departures: of.departures.into(),
+                arrivals: of.arrivals.into(),
+            },
+            clock_step_ns: of.clock_step_ns,
+        }
+    }
+}
+
+impl From<Origin> for OriginWords {
+    fn from(of: Origin) -> OriginWords {
+        OriginWords {
+            kind: of.kind,
+            place: of.place.to_owned(),
+            clock: of.clock,
+        }
+    }
+}
+
+impl From<OriginWords> for Origin {
+    fn from(of: OriginWords) -> Origin {
+        Origin {
+            kind: of.kind,
+            place: lasting(&of.place),
+            clock: of.clock,
+        }
+    }
+}
+
+/// A name that lasts as long as this process. The engine has a handful of them, and each is kept once.
+pub(crate) fn lasting(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let new: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    names.insert(new);
+    new
+}

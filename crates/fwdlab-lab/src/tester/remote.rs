@@ -1,0 +1,355 @@
+//! A rig on another host, behind an agent there.
+//!
+//! Every call is a question and an answer, and what takes time takes it there. Others who ask the same agent wait meanwhile, and so does
+//! the rig for them: it should have one of its own. Traffic of profiles is not sent so far. Start with [`open`].
+
+use std::time::Duration;
+
+use fwdlab_engine::analysis::{Analysis, AnalysisPlan};
+use fwdlab_engine::tester::Proof;
+use fwdlab_engine::{Addresses, Choice, Histogram, Reading, ReceiveCounts, Schedule};
+use fwdlab_model::trial::Stream;
+
+use super::local::Chosen;
+use super::{Frames, Rig};
+use crate::agent::connection::out_of_step;
+use crate::agent::rig::{Answer, Question, lasting};
+use crate::agent::{self, Path};
+use crate::error::LabError;
+use crate::host::{Host, HostError, Limit, Remote};
+
+/// Opens the fastest engine that works on these paths of a host, or the one that was asked for.
+///
+/// # Errors
+/// None does, or not that one; or the host was lost.
+pub(crate) fn open(
+    host: &Remote,
+    paths: &[Path],
+    addresses: &Addresses,
+    choice: &Choice,
+) -> Result<(Box<dyn Rig>, Chosen), LabError> {
+    let question = Question::Open {
+        paths: paths.to_vec(),
+        addresses: (*addresses).into(),
+        choice: choice.into(),
+    };
+    let mut rig = Behind {
+        host: host.clone(),
+        names: ("", ""),
+        nonce: 0,
+    };
+    let what = "open sender and receivers";
+    match rig.ask(what, question)? {
+        Answer::Opened {
+            sender,
+            receiver,
+            words,
+            rejected,
+        } => {
+            rig.names = (lasting(&sender), lasting(&receiver));
+            Ok((Box::new(rig), Chosen { words, rejected }))
+        }
+        other => rig.out_of_step(what, other),
+    }
+}
+
+/// A rig behind an agent.
+#[derive(Debug)]
+struct Behind {
+    host: Remote,
+    names: (&'static str, &'static str),
+    nonce: u16,
+}
+
+impl Behind {
+    fn ask(&self, what: &str, question: Question) -> Result<Answer, LabError> {
+        let question = agent::Question::Rig(question);
+        match self.host.put_to(what, &question, &[], Limit::OURS)? {
+            (agent::Answer::Rig(answer), _) => Ok(answer),
+            (other, _) => {
+                let why = out_of_step(&other);
+                Err(HostError::new(self.host.name(), what, why).into())
+            }
+        }
+    }
+
+    fn out_of_step<T>(&self, what: &str, answer: Answer) -> Result<T, LabError> {
+        let why = out_of_step(&agent::Answer::Rig(answer));
+        Err(HostError::new(self.host.name(), what, why).into())
+    }
+
+    fn done(&self, what: &str, question: Question) -> Result<(), LabError> {
+        match self.ask(what, question)? {
+            Answer::Done => Ok(()),
+            other => self.out_of_step(what, other),
+        }
+    }
+
+    fn reading(&self, what: &str, question: Question) -> Result<Reading, LabError> {
+        match self.ask(what, question)? {
+            Answer::Reading(reading) => Ok(reading),
+            other => self.out_of_step(what, other),
+        }
+    }
+}
+
+impl Rig for Behind {
+    fn names(&self) -> (&'static str, &'static str) {
+        self.names
+    }
+
+    fn prove(&mut self, path: usize, stream: &Stream, frames: u64) -> Result<Proof, LabError> {
+        let what = "prove a path";
+        let question = Question::Prove {
+            path,
+            stream: stream.clone(),
+            frames,
+        };
+        match self.ask(what, question)? {
+            Answer::Proof(proof) => Ok(proof),
+            other => self.out_of_step(what, other),
+        }
+    }
+
+    fn arm(&mut self, frames: Frames<'_>, analysis: Option<AnalysisPlan>) -> Result<(), LabError> {
+        let what = "prepare the frames of a trial";
+        let Frames::Stream(stream) = frames else {
+            return Err(LabError::Preflight(format!(
+                "{} sends test frames of a stream only: traffic of profiles cannot be sent from another host so far. Send it from this \
+                 machine",
+                self.host.name()
+            )));
+        };
+        let question = Question::Arm {
+            stream: stream.clone(),
+            analysis,
+        };
+        match self.ask(what, question)? {
+            Answer::Armed { nonce } => self.nonce = nonce,
+            other => return self.out_of_step(what, other),
+        }
+        Ok(())
+    }
+
+    fn nonce(&self) -> u16 {
+        self.nonce
+    }
+
+    fn start(&mut self, schedule: Schedule) -> Result<(), LabError> {
+        self.done("start to send", Question::Start(schedule.into()))
+    }
+
+    fn select(&mut self, path: usize) -> Result<(), LabError> {
+        self.done("send into another path", Question::Select { path })
+    }
+
+    fn renew(&mut self) -> Result<Duration, LabError> {
+        let what = "go on from other memory";
+        match self.ask(what, Question::Renew)? {
+            Answer::Paused(time) => Ok(time),
+            other => self.out_of_step(what, other),
+        }
+    }
+
+    /// A host that was lost sends nothing more; whoever reads its counts next is told.
+    fn is_done(&self) -> bool {
+        match self.ask("see whether all is sent", Question::IsDone) {
+            Ok(Answer::IsDone(is_done)) => is_done,
+            _ => true,
+        }
+    }
+
+    fn read(&mut self) -> Result<Reading, LabError> {
+        self.reading("read the counts", Question::Read)
+    }
+
+    fn stop(&mut self) -> Result<Reading, LabError> {
+        self.reading("stop to send", Question::Stop)
+    }
+
+    fn receive_counts(&mut self, path: usize) -> Result<ReceiveCounts, LabError> {
+        let what = "read the counts of a receiver";
+        match self.ask(what, Question::ReceiveCounts { path })? {
+            Answer::ReceiveCounts(counts) => Ok(counts),
+            other => self.out_of_step(what, other),
+        }
+    }
+
+    fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, LabError> {
+        let what = "read what a receiver found out";
+        match self.ask(what, Question::Analysis { path })? {
+            Answer::Analysis(found) => Ok(found.map(Into::into)),
+            other => self.out_of_step(what, other),
+        }
+    }
+
+    fn lateness(&self) -> Result<Option<Histogram>, LabError> {
+        let what = "read how late frames left";
+        match self.ask(what, Question::Lateness)? {
+            Answer::Lateness(lateness) => Ok(lateness),
+            other => self.out_of_step(what, other),
+        }
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        // the host may be gone, and the rig with it
+        let _ = self.done("close sender and receivers", Question::Close);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use fwdlab_engine::analysis::StreamPlan;
+    use fwdlab_engine::{HoldUps, LoadPlan, PathSpec, PortSpec};
+    use fwdlab_model::trial::IpVersion;
+    use fwdlab_model::units::FrameSize;
+
+    use crate::agent::connection::{Connection, Epitaph};
+    use crate::agent::serve::serve;
+    use crate::bed::Bed;
+    use crate::placement::Placement;
+    use crate::tester::local;
+
+    #[derive(Debug)]
+    struct Unknown;
+
+    impl Epitaph for Unknown {
+        fn words(&self) -> String {
+            "nobody knows why".into()
+        }
+    }
+
+    fn remote() -> Remote {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        std::thread::spawn(move || serve(&mut theirs));
+        Remote::new("tester", Arc::new(Connection::new(ours, Box::new(Unknown))))
+    }
+
+    fn far(of: &PathSpec) -> Path {
+        let port = |of: &PortSpec| {
+            let name = of.netns.as_ref().and_then(|path| path.file_name());
+            let name = name.map(|name| name.to_string_lossy().into_owned());
+            (name, of.interface.clone())
+        };
+        Path {
+            tx: port(&of.tx),
+            rx: port(&of.rx),
+        }
+    }
+
+    fn stream() -> Stream {
+        Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap()
+    }
+
+    /// Frames of a trial: some 250 ms, at a load at which even a DUT that waits for its CPU loses none, or nearly.
+    const FRAMES: u64 = 1000;
+
+    /// What a trial without and one with an analysis counted: frames sent, and frames that came back.
+    fn trials(rig: &mut dyn Rig) -> [(u64, u64); 2] {
+        let stream = stream();
+        let proof = rig.prove(0, &stream, 100).unwrap();
+        assert!(proof.sent == 100 && proof.received > 0, "{proof:?}");
+        let plan = AnalysisPlan {
+            streams: vec![StreamPlan {
+                flows: 10,
+                ..StreamPlan::default()
+            }],
+        };
+        [None, Some(plan)].map(|plan| {
+            rig.arm(Frames::Stream(&stream), plan.clone()).unwrap();
+            let schedule = Schedule {
+                load: LoadPlan::Constant(4000.0),
+                frames: Some(FRAMES),
+                at_most: Duration::from_secs(10),
+                hold_ups: HoldUps::MakeUp { most_pps: None },
+                path: 0,
+            };
+            rig.start(schedule).unwrap();
+            let early = rig.read().unwrap();
+            while !rig.is_done() {
+                rig.wait(Duration::from_millis(5));
+            }
+            let last = rig.stop().unwrap();
+            assert!(last.at_ns > early.at_ns);
+            assert_eq!(last.sent[0] + last.not_sent, FRAMES);
+            let counts = rig.receive_counts(0).unwrap();
+            assert_eq!(counts.received, last.received[0]);
+            assert_eq!((counts.wrong_length, counts.late), (0, 0));
+            assert!(!rig.lateness().unwrap().unwrap().is_empty());
+            let found = rig.analysis(0).unwrap();
+            assert_eq!(found.is_some(), plan.is_some());
+            if let Some(found) = found {
+                let stream = &found.streams[0];
+                let of_flows: u32 = stream.flows.iter().sum();
+                assert_eq!(u64::from(of_flows), counts.received);
+                assert_eq!(stream.delivered(), counts.received);
+                assert_eq!(stream.latency.len(), counts.received);
+            }
+            (last.sent[0], last.received[0])
+        })
+    }
+
+    #[test]
+    fn a_trial_behind_an_agent_counts_what_one_here_counts() {
+        let test = "a_trial_behind_an_agent_counts_what_one_here_counts";
+        if !crate::user_namespace::is_root() {
+            return println!("SKIPPED: {test}: not root");
+        }
+        let bed = Bed::up(1, &Placement::default(), false).unwrap();
+        let addresses = bed.networks().forward();
+        let choice = Choice {
+            mode: None,
+            cpus: Vec::new(),
+            prove: Some(stream()),
+            way_back: None,
+        };
+        let (mut rig, chosen) = local::open(bed.paths(), &addresses, &choice).unwrap();
+        let here = trials(rig.as_mut());
+        let names = rig.names();
+        drop(rig);
+
+        let host = remote();
+        let paths: Vec<Path> = bed.paths().iter().map(far).collect();
+        let (mut rig, chosen_there) = open(&host, &paths, &addresses, &choice).unwrap();
+        assert_eq!((rig.names(), chosen_there.words), (names, chosen.words));
+        let there = trials(rig.as_mut());
+        if here.iter().chain(&there).any(|(_, came)| *came < FRAMES) {
+            println!("SKIPPED: {test}: this busy host lost frames: {here:?} {there:?}");
+        } else {
+            assert_eq!(there, here);
+        }
+        rig.arm(Frames::Stream(&stream()), None).unwrap();
+        assert_ne!(rig.nonce(), 0);
+        // what the engine refuses is told, and the rig is there afterwards
+        let text = rig.select(7).unwrap_err().to_string();
+        assert!(text.contains("tester refuses"), "{text}");
+        drop(rig);
+        // the ports are free again
+        let text = open(&host, &[], &addresses, &choice)
+            .err()
+            .map(|e| e.to_string());
+        assert!(text.is_none_or(|text| !text.contains("lost")));
+        open(&host, &paths, &addresses, &choice).unwrap();
+    }
+
+    #[test]
+    fn a_host_that_is_lost_in_a_trial_is_named() {
+        let mut rig = Behind {
+            host: Remote::gone("tester"),
+            names: ("xdp-live", "xdp"),
+            nonce: 0,
+        };
+        assert!(rig.is_done());
+        let text = rig.stop().unwrap_err().to_string();
+        assert!(
+            text.contains("tester was lost during `stop to send`"),
+            "{text}"
+        );
+    }
+}
