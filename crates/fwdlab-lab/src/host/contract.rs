@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::ssh::tests::{Server, program};
 use super::{Command, Failure, Heard, Host, Limit, Local, Netns, Process, Remote};
@@ -109,7 +109,11 @@ fn followed(host: &dyn Host) {
     let child = line(&mut going);
     assert_eq!(going.next(Duration::ZERO).unwrap(), Heard::Silence);
     drop(going);
-    assert!(is_gone(host, &child));
+    // it was killed; that it is gone takes a moment
+    let began = Instant::now();
+    while !is_gone(host, &child) {
+        assert!(began.elapsed() < PATIENCE, "it still runs");
+    }
 }
 
 fn limited(host: &dyn Host) {

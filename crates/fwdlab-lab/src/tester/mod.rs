@@ -5,6 +5,10 @@
 
 pub mod bursts;
 pub(crate) mod local;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "sites on hosts far away will open it")
+)]
 pub(crate) mod remote;
 
 use std::sync::Arc;

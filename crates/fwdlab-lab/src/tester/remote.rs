@@ -213,6 +213,8 @@ mod tests {
     use crate::agent::connection::{Connection, Epitaph};
     use crate::agent::serve::serve;
     use crate::bed::Bed;
+    use crate::host::ssh::tests::{Server, program};
+    use crate::host::{Local, Netns};
     use crate::placement::Placement;
     use crate::tester::local;
 
@@ -336,6 +338,56 @@ mod tests {
             .map(|e| e.to_string());
         assert!(text.is_none_or(|text| !text.contains("lost")));
         open(&host, &paths, &addresses, &choice).unwrap();
+    }
+
+    /// Nobody is there any more to end the trial: it ends with the agent.
+    #[test]
+    fn traffic_ends_with_the_agent_that_sends_it() {
+        let test = "traffic_ends_with_the_agent_that_sends_it";
+        let Some(server) = Server::start(test) else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let Some(program) = program(test, folder.path()) else {
+            return;
+        };
+        let bed = Bed::up(1, &Placement::default(), false).unwrap();
+        let path = far(&bed.paths()[0]);
+        let ssh = server.host();
+        let host = ssh.start_agent(&program, Limit::OURS).unwrap();
+        let choice = Choice {
+            mode: None,
+            cpus: Vec::new(),
+            prove: None,
+            way_back: None,
+        };
+        let addresses = bed.networks().forward();
+        let (mut rig, _) = open(&host, std::slice::from_ref(&path), &addresses, &choice).unwrap();
+        rig.arm(Frames::Stream(&stream()), None).unwrap();
+        let schedule = Schedule {
+            load: LoadPlan::Constant(2000.0),
+            frames: None,
+            at_most: Duration::from_secs(600),
+            hold_ups: HoldUps::Forgive,
+            path: 0,
+        };
+        rig.start(schedule).unwrap();
+        let generator = Netns::bare(path.tx.0.as_deref().unwrap());
+        let sent = || {
+            let table = crate::dut::linux::read_counters(&generator).unwrap();
+            table[&path.tx.1].tx_packets
+        };
+        let before = rig.read().unwrap().sent[0];
+        rig.wait(Duration::from_millis(200));
+        assert!(rig.read().unwrap().sent[0] > before);
+        let id = host.ask("sh", &["-c", "echo $PPID"]).unwrap();
+        Local.ask("kill", &["-9", id.trim()]).unwrap();
+        let error = rig.read().unwrap_err().to_string();
+        assert!(error.contains("its agent ended"), "{error}");
+        std::thread::sleep(Duration::from_secs(1));
+        let last = sent();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(sent(), last);
     }
 
     #[test]

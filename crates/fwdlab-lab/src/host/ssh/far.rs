@@ -16,15 +16,18 @@ else ps -A -o pid= -o ppid= -o pgid= -o sid=; fi; } | awk -v p=$p -v me=$$ '{ a[
 END { do { n = 0; for (i in a) if (!(i in m) && (a[i] in m)) { m[i] = 1; n = 1 } } while (n); for (i in m) if (i != me) print i }'); \
 [ -n \"$v\" ] || break; kill -9 $v 2>/dev/null; done; }; ";
 
-/// Holds a folder for us there and prints its name. When its input ends, by us or with the connection, it ends what still runs and removes
-/// the folder.
-pub(super) fn guard(name: &str) -> String {
+/// Holds a folder for us there and prints its name. When its input ends, by us or with the connection, or has nothing new for so many
+/// seconds, it ends what still runs and removes the folder. An sshd may take hours to notice that nobody is there any more.
+pub(super) fn guard(name: &str, patience_s: u32) -> String {
     format!(
         "trap '' HUP INT TERM PIPE; {KILL}umask 077; \
          for b in \"${{TMPDIR:-/tmp}}\" /var/tmp \"$HOME\" /run; do d=$b/{name}; mkdir \"$d\" 2>/dev/null && break; d=; done; \
          if [ -z \"$d\" ]; then echo 'nobody lets us make a folder in /tmp, /var/tmp, the home folder or /run' >&2; exit 1; fi; \
-         mkdir \"$d/p\" \"$d/s\" \"$d/i\" \"$d/put\" || exit 1; printf '%s\\n' \"$d\"; cat >/dev/null; : >\"$d/stop\"; \
-         for f in \"$d\"/p/*; do p=$(cat \"$f\" 2>/dev/null); [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; done; rm -rf \"$d\""
+         mkdir \"$d/p\" \"$d/s\" \"$d/i\" \"$d/put\" || exit 1; \
+         c() {{ : >\"$d/stop\"; for f in \"$d\"/p/*; do p=$(cat \"$f\" 2>/dev/null); \
+         [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; done; rm -rf \"$d\"; }}; \
+         {{ while rm -f \"$d/beat\"; sleep {patience_s}; do [ -e \"$d/beat\" ] || {{ c; kill -9 $$; exit; }}; done; }} \
+         </dev/null >/dev/null 2>&1 & w=$!; printf '%s\\n' \"$d\"; while read x; do : >\"$d/beat\"; done; c; p=$w; k"
     )
 }
 
@@ -63,7 +66,7 @@ impl Job {
             Input::Nothing => "i=/dev/null; ".to_owned(),
             Input::Bytes(count) => format!(
                 "i=$d/i/{number}; cat >\"$i\" && [ $(($(wc -c <\"$i\"))) -eq {count} ] || {{ rm -f \"$d/p/{number}\" \"$i\"; e input; \
-                 exit 1; }}; "
+                 exit 0; }}; "
             ),
             Input::Stream => String::new(),
         };
@@ -75,7 +78,7 @@ impl Job {
         format!(
             "n=$(printf '\\nx'); n=${{n%x}}; d={folder}; e() {{ printf '%s %s\\n' {mark} \"$1\" >&2; }}; \
              {{ echo $$ >\"$d/p/{number}\"; }} 2>/dev/null; \
-             if [ ! -s \"$d/p/{number}\" ] || [ -e \"$d/stop\" ] || [ -e \"$d/s/{number}\" ]; then e stopped; exit 1; fi; {take}printf '%s\\n' {mark}; \
+             if [ ! -s \"$d/p/{number}\" ] || [ -e \"$d/stop\" ] || [ -e \"$d/s/{number}\" ]; then e stopped; exit 0; fi; {take}printf '%s\\n' {mark}; \
              PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; set -- {words}; env \"$@\"{from}; s=$?; {after}\
              [ $s -ne 127 ] || command -v \"$1\" >/dev/null 2>&1 || s=missing; rm -f \"$d/p/{number}\" \"$d/i/{number}\"; e $s; exit 0",
             words = words.join(" ")
@@ -151,6 +154,10 @@ fn word(of: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::{Command, Host, Limit, Local};
+    use std::io::{BufRead, BufReader, Write};
+    use std::path::Path;
+    use std::time::{Duration, Instant};
 
     fn job() -> Job {
         Job {
@@ -166,8 +173,108 @@ mod tests {
             &["sh".into(), "-c".into(), "a\n'b'".into()],
             Input::Bytes(4),
         );
-        for line in [line, job().kill(), guard("x")] {
+        for line in [line, job().kill(), guard("x", 1)] {
             assert!(!line.contains('\n'), "{line}");
+        }
+    }
+
+    /// Every shell that is here, by itself or as one of many programs in one.
+    fn shells() -> Vec<Vec<&'static str>> {
+        let known = [
+            vec!["dash"],
+            vec!["bash"],
+            vec!["bash", "--posix"],
+            vec!["busybox", "sh"],
+            vec!["mksh"],
+            vec!["zsh"],
+        ];
+        let is_here = |shell: &Vec<&str>| Local.ask(shell[0], &["--help"]).is_ok();
+        known
+            .into_iter()
+            .filter(|shell| shell[0] == "dash" || is_here(shell))
+            .collect()
+    }
+
+    fn begin(shell: &[&str], input: impl Into<String>) -> Command {
+        let text = BEGIN
+            .strip_prefix("exec /bin/sh -c '")
+            .and_then(|text| text.strip_suffix('\''));
+        let words = [&shell[1..], &["-c", text.unwrap()]].concat();
+        Command::new(shell[0], &words).with_input(input)
+    }
+
+    #[test]
+    fn shells_do_what_they_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        for part in ["p", "i", "s"] {
+            std::fs::create_dir(folder.path().join(part)).unwrap();
+        }
+        let job = Job {
+            folder: folder.path().to_str().unwrap().to_owned(),
+            ..job()
+        };
+        let words = |of: &[&str]| -> Vec<String> { of.iter().map(|of| (*of).to_owned()).collect() };
+        let odd = ["a\nb", "it's", "\\n$x`y`\"", "", "-e"];
+        for shell in shells() {
+            let run = |words: &[String], input, behind: &str| {
+                let line = format!("{}\n{behind}", job.run(words, input));
+                let output = Local.run(&begin(&shell, line), Limit::OURS).unwrap();
+                let begun = job.begun(&output.stdout).unwrap_or_default();
+                let said = String::from_utf8_lossy(&output.stdout[begun..]).into_owned();
+                let (status, _) = job.status(&output.stderr).unwrap();
+                (said, status)
+            };
+            let printf = words(&[&["printf", "%s|"], &odd[..]].concat());
+            let said = run(&printf, Input::Nothing, "nobody reads this");
+            let expected = format!("{}|", odd.join("|"));
+            assert_eq!(said, (expected, Status::Code(0)), "{shell:?}");
+            let input = "x\\y\n".repeat(5000);
+            let cat = words(&["sh", "-c", "cat; exit 3"]);
+            let said = run(&cat, Input::Bytes(input.len()), &input);
+            assert_eq!(said, (input.clone(), Status::Code(3)), "{shell:?}");
+            let half = run(&cat, Input::Bytes(input.len()), &input[1..]);
+            assert_eq!(half, (String::new(), Status::Input), "{shell:?}");
+            let missing = run(&words(&["no-such-program"]), Input::Nothing, "");
+            assert_eq!(missing.1, Status::Missing, "{shell:?}");
+            assert!(
+                std::fs::read_dir(folder.path().join("p"))
+                    .unwrap()
+                    .next()
+                    .is_none()
+            );
+            std::fs::write(folder.path().join("s/7"), "").unwrap();
+            let stopped = run(&printf, Input::Nothing, "");
+            assert_eq!(stopped, (String::new(), Status::Stopped), "{shell:?}");
+            std::fs::remove_file(folder.path().join("s/7")).unwrap();
+        }
+    }
+
+    /// A connection that is still there, and over which nothing comes.
+    #[test]
+    fn a_guard_of_whom_nothing_is_heard_cleans_up() {
+        for shell in shells() {
+            let name = format!("fwdlab-guard-{}-{}", std::process::id(), shell.concat());
+            let mut child = std::process::Command::new(shell[0])
+                .args(&begin(&shell, "").words[1..])
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut input = child.stdin.take().unwrap();
+            writeln!(input, "{}", guard(&name, 1)).unwrap();
+            let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+            let folder = said.next().unwrap().unwrap();
+            let began = Instant::now();
+            let is_there = || Path::new(&folder).exists();
+            // as long as something comes it stays
+            while began.elapsed() < Duration::from_millis(2500) {
+                writeln!(input).unwrap();
+                std::thread::sleep(Duration::from_millis(100));
+                assert!(is_there(), "{shell:?}");
+            }
+            let _ = child.wait();
+            assert!(!is_there(), "{shell:?}");
+            assert!(said.next().is_none());
         }
     }
 

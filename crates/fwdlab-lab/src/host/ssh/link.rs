@@ -25,6 +25,12 @@ const ALIVE_S: u32 = 7;
 /// So long a host may take to answer a connection.
 const CONNECT_S: u32 = 15;
 
+/// A guard there that hears nothing for so long takes us for lost.
+const GUARD_S: u32 = 60;
+
+/// How often it hears of us.
+const BEAT: Duration = Duration::from_secs(15);
+
 /// How often it is looked whether a connection is there.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -259,7 +265,7 @@ impl Keeper {
         }
         let mut guard = start(&session(&self.words), Stdio::piped(), Stdio::piped())?;
         if let Some(input) = &mut guard.stdin {
-            let line = format!("{}\n", far::guard(&self.name));
+            let line = format!("{}\n", far::guard(&self.name, GUARD_S));
             // where it has ended it says why
             let _ = input.write_all(line.as_bytes());
         }
@@ -295,8 +301,9 @@ impl Keeper {
     /// Waits for the end of a connection.
     fn keep(&self, up: &mut Up) {
         let why = loop {
-            match self.happened.recv() {
+            match self.happened.recv_timeout(BEAT) {
                 Ok(Event::Guard(_)) => {}
+                Err(RecvTimeoutError::Timeout) => up.beat(),
                 Ok(Event::Ended) => break last_words(&up.said()),
                 Ok(Event::Unguarded) => {
                     // which is how most connections end, and then the reason comes a moment later
@@ -305,7 +312,9 @@ impl Keeper {
                         _ => break "its guard there has ended".to_owned(),
                     }
                 }
-                Ok(Event::Stop) | Err(_) => break "it was closed".to_owned(),
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    break "it was closed".to_owned();
+                }
             }
         };
         let why = match why.is_empty() {
@@ -318,6 +327,15 @@ impl Keeper {
 }
 
 impl Up {
+    /// Tells the guard that we are there.
+    fn beat(&mut self) {
+        let guard = self.guard.as_mut().and_then(|guard| guard.stdin.as_mut());
+        if let Some(input) = guard {
+            // one that is not there any more has closed its output, too
+            let _ = input.write_all(b"\n");
+        }
+    }
+
     fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.clone()

@@ -238,18 +238,18 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     let error = host.run(&slow, limit(1000, &|| false)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("was killed: so far"), "{text}");
-    assert!(!runs(&seconds));
+    until("nothing is left there", || !runs(&seconds));
 
     let began = Instant::now();
     let is_stopped = || began.elapsed() > Duration::from_millis(300) && runs(&seconds);
     let error = host.run(&slow, limit(60_000, &is_stopped)).unwrap_err();
     assert_eq!(error.failure, Failure::Stopped);
-    assert!(!runs(&seconds));
+    until("nothing is left there", || !runs(&seconds));
     // one that nobody wants is not begun, or ended at once
     let error = host.run(&slow, limit(60_000, &|| true)).unwrap_err();
     assert_eq!(error.failure, Failure::Stopped);
     std::thread::sleep(Duration::from_millis(300));
-    assert!(!runs(&seconds));
+    until("nothing is left there", || !runs(&seconds));
 
     let follow = Command::shell(&format!("sleep {seconds} & echo begun; sleep {seconds}"));
     let mut going = host.start(&follow).unwrap();
@@ -257,7 +257,7 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     assert_eq!(heard, Heard::Line("begun".into()));
     until("it runs", || runs(&seconds));
     drop(going);
-    assert!(!runs(&seconds));
+    until("nothing is left there", || !runs(&seconds));
     assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
 }
 
@@ -473,7 +473,7 @@ fn an_agent_is_brought_there_and_all_that_it_started_ends_with_it() {
     };
     let going = begin(&remote);
     drop((going, remote));
-    assert!(!runs(&seconds));
+    until("nothing is left there", || !runs(&seconds));
 
     let remote = agent();
     assert_eq!(there(), first, "it was there already");
