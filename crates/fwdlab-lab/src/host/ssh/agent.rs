@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::far::{Input, Job};
 use super::link::Link;
 use super::words::last_words;
-use super::{Ssh, end, line};
+use super::{Ssh, line};
 use crate::agent::connection::{Connection, Epitaph};
 use crate::host::{Failure, Host, HostError, Limit, Remote};
 use crate::sys::{die_with_parent, kill_group};
@@ -259,7 +259,7 @@ impl Drop for Session {
         if self.job.status(self.said().as_bytes()).is_none()
             && self.link.end(Duration::ZERO).is_none()
         {
-            end(&self.link, &self.job);
+            self.link.kill(&self.job);
         }
         drop(self.stop.take());
         if let Some(keeper) = self.keeper.take() {

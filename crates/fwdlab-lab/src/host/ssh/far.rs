@@ -16,7 +16,11 @@ else ps -A -o pid= -o ppid= -o pgid= -o sid=; fi; } | awk -v p=$p -v me=$$ '{ a[
 END { do { n = 0; for (i in a) if (!(i in m) && (a[i] in m)) { m[i] = 1; n = 1 } } while (n); for (i in m) if (i != me) print i }'); \
 [ -n \"$v\" ] || break; kill -9 $v 2>/dev/null; done; }; ";
 
-/// Holds a folder for us there and prints its name. When its input ends, by us or with the connection, or has nothing new for so many
+/// What a guard says when it has ended a command.
+pub(super) const KILLED: &str = "killed-";
+
+/// Holds a folder for us there and prints its name. Of a line with a command's number it ends that command, or keeps it from beginning, and
+/// says so: this takes no session, of which a server may give only a few. When its input ends, by us or with the connection, or has nothing new for so many
 /// seconds, it ends what still runs and removes the folder. An sshd may take hours to notice that nobody is there any more.
 pub(super) fn guard(name: &str, patience_s: u32) -> String {
     format!(
@@ -27,7 +31,9 @@ pub(super) fn guard(name: &str, patience_s: u32) -> String {
          c() {{ : >\"$d/stop\"; for f in \"$d\"/p/*; do p=$(cat \"$f\" 2>/dev/null); \
          [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; done; rm -rf \"$d\"; }}; \
          {{ while rm -f \"$d/beat\"; sleep {patience_s}; do [ -e \"$d/beat\" ] || {{ c; kill -9 $$; exit; }}; done; }} \
-         </dev/null >/dev/null 2>&1 & w=$!; printf '%s\\n' \"$d\"; while read x; do : >\"$d/beat\"; done; c; p=$w; k"
+         </dev/null >/dev/null 2>&1 & w=$!; printf '%s\\n' \"$d\"; while read x; do : >\"$d/beat\"; \
+         [ -z \"$x\" ] || {{ : >\"$d/s/$x\"; p=$(cat \"$d/p/$x\" 2>/dev/null); [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; \
+         rm -f \"$d/p/$x\" \"$d/i/$x\"; echo {KILLED}$x; }}; done; c; p=$w; k"
     )
 }
 
@@ -82,16 +88,6 @@ impl Job {
              PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; set -- {words}; env \"$@\"{from}; s=$?; {after}\
              [ $s -ne 127 ] || command -v \"$1\" >/dev/null 2>&1 || s=missing; rm -f \"$d/p/{number}\" \"$d/i/{number}\"; e $s; exit 0",
             words = words.join(" ")
-        )
-    }
-
-    /// The line that ends it, or keeps it from beginning.
-    pub fn kill(&self) -> String {
-        let Job { folder, number, .. } = self;
-        format!(
-            "{KILL}d={folder}; : >\"$d/s/{number}\"; p=$(cat \"$d/p/{number}\" 2>/dev/null); \
-             [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; rm -f \"$d/p/{number}\" \"$d/i/{number}\"",
-            folder = word(folder)
         )
     }
 
@@ -173,7 +169,7 @@ mod tests {
             &["sh".into(), "-c".into(), "a\n'b'".into()],
             Input::Bytes(4),
         );
-        for line in [line, job().kill(), guard("x", 1)] {
+        for line in [line, guard("x", 1)] {
             assert!(!line.contains('\n'), "{line}");
         }
     }

@@ -3,6 +3,7 @@
 //! A thread keeps both, so that they live as long as the connection and not as long as whoever needed it first; they end with it, and
 //! with this process however it ends. Start with [`Link::open`].
 
+use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -33,6 +34,9 @@ const BEAT: Duration = Duration::from_secs(15);
 
 /// How often it is looked whether a connection is there.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// So long ending a command there may take.
+const KILLING: Duration = Duration::from_secs(10);
 
 /// So long the guard may take to clean up.
 const CLEANING: Duration = Duration::from_secs(3);
@@ -83,6 +87,8 @@ enum Event {
     Guard(String),
     /// The guard has ended.
     Unguarded,
+    /// This command is to be ended there; who waits for that has the other end.
+    Kill(u64, Sender<()>),
     /// Nobody wants it any more.
     Stop,
 }
@@ -175,6 +181,16 @@ impl Link {
             mark: self.mark.clone(),
         };
         (session(&self.words), job)
+    }
+
+    /// Ends a command there, with all that it started.
+    pub fn kill(&self, job: &Job) {
+        let (done, is_done) = channel();
+        if let Some(events) = &self.events {
+            let _ = events.send(Event::Kill(job.number, done));
+        }
+        // where the connection is lost the guard does it anyway
+        let _ = is_done.recv_timeout(KILLING);
     }
 
     /// A new path in the guard's folder, which goes with the connection.
@@ -300,10 +316,18 @@ impl Keeper {
 
     /// Waits for the end of a connection.
     fn keep(&self, up: &mut Up) {
+        let mut waiting = BTreeMap::new();
         let why = loop {
             match self.happened.recv_timeout(BEAT) {
-                Ok(Event::Guard(_)) => {}
-                Err(RecvTimeoutError::Timeout) => up.beat(),
+                Ok(Event::Guard(line)) => {
+                    let killed = line.strip_prefix(far::KILLED);
+                    drop(killed.and_then(|number| waiting.remove(&number.parse::<u64>().ok()?)));
+                }
+                Ok(Event::Kill(number, done)) => {
+                    waiting.insert(number, done);
+                    up.tell(&format!("{number}\n"));
+                }
+                Err(RecvTimeoutError::Timeout) => up.tell("\n"),
                 Ok(Event::Ended) => break last_words(&up.said()),
                 Ok(Event::Unguarded) => {
                     // which is how most connections end, and then the reason comes a moment later
@@ -327,12 +351,12 @@ impl Keeper {
 }
 
 impl Up {
-    /// Tells the guard that we are there.
-    fn beat(&mut self) {
+    /// Tells the guard something; anything tells it that we are there.
+    fn tell(&mut self, line: &str) {
         let guard = self.guard.as_mut().and_then(|guard| guard.stdin.as_mut());
         if let Some(input) = guard {
             // one that is not there any more has closed its output, too
-            let _ = input.write_all(b"\n");
+            let _ = input.write_all(line.as_bytes());
         }
     }
 

@@ -28,9 +28,6 @@ use super::{
 };
 use crate::sys::kill_group;
 
-/// So long ending a command there may take.
-const KILLING: Duration = Duration::from_secs(10);
-
 /// When a session ended without a word, the end of its connection is noticed within this time.
 const NOTICE: Duration = Duration::from_millis(500);
 
@@ -272,17 +269,6 @@ impl<'a> Session<'a> {
         input: &[u8],
     ) -> Result<Session<'a>, Failure> {
         let line = line(&job, words, how)?;
-        Session::send(link, client, job, words, &line, input)
-    }
-
-    fn send(
-        link: &'a Link,
-        client: &[String],
-        job: Job,
-        words: &'a [String],
-        line: &str,
-        input: &[u8],
-    ) -> Result<Session<'a>, Failure> {
         let here = Command {
             words: client.to_vec(),
             ..Command::new("ssh", &[]).with_input("")
@@ -329,7 +315,7 @@ impl<'a> Session<'a> {
             self.output.wait(LOOK);
         };
         if gave_up.is_some() {
-            end(self.link, &self.job);
+            self.link.kill(&self.job);
         }
         kill_group(self.child.id());
         let _ = self.child.wait();
@@ -385,21 +371,6 @@ fn without_a_word(link: &Link, said: &str) -> Failure {
         status: "killed there".into(),
         said: said.to_owned(),
     }
-}
-
-/// Ends a command there, with all that it started.
-fn end(link: &Link, job: &Job) {
-    let (client, own) = link.session();
-    let line = format!("{}\n", job.kill());
-    let Ok(mut killing) = Session::send(link, &client, own, &[], &line, &[]) else {
-        return;
-    };
-    let began = Instant::now();
-    while began.elapsed() < KILLING && matches!(killing.child.try_wait(), Ok(None)) {
-        killing.output.wait(LOOK);
-    }
-    kill_group(killing.child.id());
-    let _ = killing.child.wait();
 }
 
 /// A command that goes on there.
@@ -470,7 +441,7 @@ impl Process for Following {
 impl Drop for Following {
     fn drop(&mut self) {
         if self.going.is_some() && self.status.is_none() {
-            end(&self.link, &self.job);
+            self.link.kill(&self.job);
         }
     }
 }

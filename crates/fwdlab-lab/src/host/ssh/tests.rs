@@ -261,6 +261,41 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
 }
 
+/// A server that gives few sessions has one for every command, or says so; what runs is ended without one.
+#[test]
+fn a_host_that_takes_few_commands_at_the_same_time_is_named() {
+    let test = "a_host_that_takes_few_commands_at_the_same_time_is_named";
+    let Some(mut server) = Server::start(test) else {
+        return;
+    };
+    server.kill();
+    let file = server.folder.path().join("sshd");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, config.replace("MaxSessions 30", "MaxSessions 3")).unwrap();
+    server.child = Server::begin(server.folder.path(), None);
+    let listening = "Server listening";
+    until("it is back", || {
+        server.log().matches(listening).count() == 2
+    });
+    let host = server.host();
+    let seconds = own_seconds();
+    let slow = Command::shell(&format!("echo begun; sleep {seconds}"));
+    // the guard has the third
+    let going = [0, 1].map(|_| {
+        let mut going = host.start(&slow).unwrap();
+        let heard = going.next(Duration::from_secs(20)).unwrap();
+        assert_eq!(heard, Heard::Line("begun".into()));
+        going
+    });
+    let error = host.ask("true", &[]).unwrap_err();
+    assert!(matches!(error.failure, Failure::Refused(_)), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("Raise MaxSessions"), "{text}");
+    drop(going);
+    until("nothing is left there", || !runs(&seconds));
+    until("a session is free", || host.ask("true", &[]).is_ok());
+}
+
 #[test]
 fn what_runs_on_a_host_ends_when_its_connection_is_lost() {
     let test = "what_runs_on_a_host_ends_when_its_connection_is_lost";
