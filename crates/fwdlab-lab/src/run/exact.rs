@@ -31,7 +31,7 @@ use crate::error::LabError;
 use crate::host::{Host, Limit, Remote};
 use crate::tester::bursts::Bursts;
 use crate::vm::image::cache::Cache;
-use crate::vm::image::{Image, ImageKind};
+use crate::vm::image::{Image, ImageKind, inside};
 use crate::vm::initramfs::{self, Recipe};
 use crate::vm::machine::{ACCELERATOR, Boot, Machine};
 use crate::vm::scratch::Scratch;
@@ -391,9 +391,15 @@ impl Running<'_> {
             }
             let mut notes = Vec::new();
             let mut tell = |text: &str| notes.push(text.to_owned());
+            let is_stopped = || self.control.is_stopped();
             let found = Image::find(&name, &cache, &mut tell).and_then(|image| {
-                let ImageKind::Kernel(kernel) = &image.kind else {
-                    return Ok(None);
+                let taken;
+                let kernel = match &image.kind {
+                    ImageKind::Kernel(kernel) => kernel,
+                    ImageKind::Disk(disk) => {
+                        taken = inside::kernel_of(disk, &cache, &mut tell, &is_stopped)?;
+                        &taken
+                    }
                 };
                 let recipe = Recipe {
                     program: &program,
@@ -402,14 +408,24 @@ impl Running<'_> {
                 };
                 let initramfs = initramfs::build(&recipe, &cache, &mut tell)?;
                 let words = image.words().into_iter();
-                let words: Vec<String> = words.map(|(what, is)| format!("{what} {is}")).collect();
-                Ok(Some((kernel.bzimage.clone(), initramfs, words.join(", "))))
+                let mut words: Vec<String> =
+                    words.map(|(what, is)| format!("{what} {is}")).collect();
+                if let ImageKind::Disk(_) = &image.kind {
+                    words.push(format!(
+                        "its kernel {}, bzImage sha256 {}",
+                        kernel.release, kernel.sha256
+                    ));
+                }
+                Ok((kernel.bzimage.clone(), initramfs, words.join(", ")))
             });
+            if is_stopped() {
+                return Err(LabError::Interrupted);
+            }
             for text in notes {
                 run.tell(EventKind::Note { text })?;
             }
             let files = match found {
-                Ok(Some((kernel, initramfs, words))) => {
+                Ok((kernel, initramfs, words)) => {
                     // what the cache forgets meanwhile is still wanted
                     let kernel = scratch.keep(&kernel)?;
                     let initramfs = scratch.keep(&initramfs)?;
@@ -417,9 +433,6 @@ impl Running<'_> {
                     placement.insert(format!("image {name}"), words);
                     Ok(Files { kernel, initramfs })
                 }
-                Ok(None) => Err(format!(
-                    "{name} is a disk, and instructions are counted in machines that boot a kernel: give debian:PACKAGE or a bzImage"
-                )),
                 Err(error) => Err(error.to_string()),
             };
             if let (Err(why), true) = (&files, self.plan.is_one()) {

@@ -320,13 +320,13 @@ fn kernel(entry: Entry) -> Result<Kernel, ImageError> {
 }
 
 /// The program that says which module needs which: this machine's, or else that of a package.
-struct Depmod {
+pub(super) struct Depmod {
     program: PathBuf,
     libraries: Vec<PathBuf>,
 }
 
 impl Depmod {
-    fn find(cache: &Cache, tell: Tell<'_>) -> Result<Depmod, ImageError> {
+    pub(super) fn find(cache: &Cache, tell: Tell<'_>) -> Result<Depmod, ImageError> {
         if let Some(program) = crate::preflight::programs::find("depmod") {
             return Ok(Depmod {
                 program,
@@ -349,7 +349,7 @@ impl Depmod {
         })
     }
 
-    fn run(&self, base: &Path, release: &str) -> Result<(), ImageError> {
+    pub(super) fn run(&self, base: &Path, release: &str) -> Result<(), ImageError> {
         let link = base.with_extension("depmod");
         _ = fs::remove_file(&link);
         make_folder(&link)?;

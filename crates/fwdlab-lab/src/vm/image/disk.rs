@@ -23,6 +23,8 @@ pub struct Disk {
     pub format: String,
     /// What the guest sees; none where nothing here can tell.
     pub virtual_bytes: Option<u64>,
+    /// With this key root may log in through SSH; none: with those of the user.
+    pub key: Option<PathBuf>,
     /// What the file takes, and when it last changed, in seconds since 1970: an identity that costs nothing.
     pub identity: (u64, i64),
 }
@@ -78,6 +80,7 @@ impl Disk {
             path,
             format: format.to_owned(),
             virtual_bytes,
+            key: None,
             identity,
         })
     }

@@ -8,12 +8,13 @@
 //! | `debian:PACKAGE` or `debian:PACKAGE=VERSION` | a kernel of the archive that this machine's package manager uses |
 //! | a folder | a kernel's source tree with a kernel built in it |
 //! | a file that is a `bzImage`, or `FILE,modules=FOLDER` | that kernel |
-//! | any other file | a disk |
+//! | any other file, or `FILE,key=FILE` | a disk, and a key for SSH with which root may log in there |
 
 pub mod cache;
 mod debian;
 pub mod disk;
 pub mod error;
+pub mod inside;
 pub mod kernel;
 pub(crate) mod packages;
 
@@ -104,6 +105,21 @@ impl Image {
 }
 
 fn in_files(name: &str) -> Result<ImageKind, ImageError> {
+    if let Some((path, key)) = name.split_once(",key=") {
+        let file = Path::new(key);
+        let key = fs::canonicalize(file)
+            .map_err(|e| ImageError::system(format!("read the key {key}"), e))?;
+        return match in_files(path)? {
+            ImageKind::Disk(disk) => Ok(ImageKind::Disk(Disk {
+                key: Some(key),
+                ..disk
+            })),
+            ImageKind::Kernel(_) => Err(ImageError::not_usable(
+                Path::new(path),
+                "a key is given, but it is a kernel, into which nobody logs in",
+            )),
+        };
+    }
     let (path, modules) = match name.split_once(",modules=") {
         Some((path, modules)) => (path, Some(Path::new(modules))),
         None => (name, None),

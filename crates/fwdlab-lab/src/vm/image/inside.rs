@@ -1,0 +1,228 @@
+//! The kernel that a whole disk runs, taken out of it: its system is booted once, and asked over SSH.
+//!
+//! Instructions are counted in a guest of ours, with the same kernel and the same modules: what else the disk has would only disturb.
+//! What was taken is kept in the cache, as long as the file does not change. Start with [`kernel_of`].
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use super::cache::{Cache, Entry, Facts, Kind, Tell, write};
+use super::debian::Depmod;
+use super::disk::Disk;
+use super::error::ImageError;
+use super::kernel::{Header, Kernel, header};
+use super::packages::{hex, program_command, sha256_of};
+use crate::error::LabError;
+use crate::host::ssh::Target;
+use crate::host::{Command, Failure, Host, HostError, Limit, Local, Ssh};
+use crate::vm::computer::{Computer, Devices, Setup, System};
+use crate::vm::kvm::fastest;
+use crate::vm::scratch::Scratch;
+
+/// A system that does not answer to SSH by then has no server for it, or no network.
+const BOOT: Duration = Duration::from_secs(300);
+
+/// One try to reach it.
+const TRY: Duration = Duration::from_secs(20);
+const BETWEEN: Duration = Duration::from_millis(500);
+
+const MEMORY_MIB: u32 = 1024;
+const LAST_LINES: usize = 6;
+
+const ADVICE: &str =
+    "its kernel is taken over SSH, as root, with a key: yours, or that of DISK,key=FILE";
+
+/// Where systems keep the kernel that they run.
+const KERNELS: &[&str] = &["/boot/vmlinuz-", "/lib/modules/"];
+const KERNELS_WITHOUT_RELEASE: &[&str] = &["/boot/vmlinuz", "/boot/bzImage", "/vmlinuz"];
+
+/// Its key is told by the user, and its own is new to everybody: it is ours, and on loopback.
+const SSH_CONFIG: &str = "Host 127.0.0.1\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n";
+
+/// The kernel that the system of a disk runs.
+///
+/// # Errors
+/// It does not come up, is not reached by SSH as root, or is no Linux; nobody wants it any more.
+pub fn kernel_of(
+    disk: &Disk,
+    cache: &Cache,
+    tell: Tell<'_>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Kernel, ImageError> {
+    let mut sum = Sha256::new();
+    let (bytes, changed) = disk.identity;
+    sum.update(format!("{} {bytes} {changed}", disk.path.display()));
+    let checksum = hex(&sum.finalize());
+    let title = format!("the kernel of {}", disk.path.display());
+    let entry = cache.make(Kind::Image, &checksum, &title, tell, |new, tell| {
+        taken(disk, cache, new, tell, is_stopped)
+    })?;
+    Ok(kernel(entry))
+}
+
+fn kernel(entry: Entry) -> Kernel {
+    let fact = |name: &str| entry.facts.get(name).cloned().unwrap_or_default();
+    let release = fact("release");
+    let modules = entry.path("lib/modules").join(&release);
+    Kernel {
+        bzimage: entry.path("bzImage"),
+        modules: modules.is_dir().then_some(modules),
+        sha256: fact("bzimage-sha256"),
+        package: None,
+        release,
+        entry: Some(entry),
+    }
+}
+
+/// Fills a folder of the cache.
+fn taken(
+    disk: &Disk,
+    cache: &Cache,
+    new: &Path,
+    tell: Tell<'_>,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<Facts, ImageError> {
+    let not = |why: String| ImageError::not_usable(&disk.path, why);
+    let fastest = fastest();
+    tell(&format!(
+        "booting {} once to take its kernel ({})",
+        disk.path.display(),
+        fastest.accelerator
+    ));
+    let failed = |error: LabError| not(error.to_string());
+    let scratch = Scratch::new().map_err(failed)?;
+    let setup = Setup {
+        name: disk.path.display().to_string(),
+        system: System::Disk(disk.clone()),
+        cpus: 1,
+        memory_mib: MEMORY_MIB,
+        devices: Devices::Virtio,
+        links: Vec::new(),
+        folder: scratch.folder(1),
+    };
+    let computer = Computer::start(setup, fastest.accelerator, is_stopped).map_err(failed)?;
+    let config = scratch.folder(2);
+    let key = disk.key.as_ref().map_or(String::new(), |key| {
+        format!("  IdentityFile \"{}\"\n", key.display())
+    });
+    write(&config, format!("{SSH_CONFIG}{key}").as_bytes())?;
+    let at = computer.management().map_err(failed)?;
+    let ssh = Ssh::new(Target {
+        host: at.ip().to_string(),
+        user: Some("root".into()),
+        port: Some(at.port()),
+        config: Some(config.display().to_string()),
+    });
+    let kernel = reached(&ssh, &computer, is_stopped).map_err(not)?;
+    let Some(release) = kernel.strip_prefix("Linux ") else {
+        return Err(not(format!(
+            "it runs {kernel}, and instructions are counted in Linux guests. fwdlab image boot starts it"
+        )));
+    };
+    let (from, bzimage) = kernel_file(&ssh, release).map_err(not)?;
+    tell(&format!("taking Linux {release} from {from}"));
+    let path = new.join("bzImage");
+    write(&path, &bzimage)?;
+    modules(&ssh, release, new)?;
+    let folder = new.join("lib/modules").join(release);
+    if folder.is_dir() && !folder.join("modules.dep.bin").exists() {
+        Depmod::find(cache, tell)?.run(new, release)?;
+    }
+    Ok([
+        ("release".to_owned(), release.to_owned()),
+        ("bzimage-sha256".to_owned(), sha256_of(&path)?),
+        ("disk".to_owned(), disk.path.display().to_string()),
+    ]
+    .into())
+}
+
+/// Waits until its system answers to SSH: which system it is, and its release.
+fn reached(
+    ssh: &Ssh,
+    computer: &Computer,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<String, String> {
+    let began = Instant::now();
+    let limit = Limit {
+        time: TRY,
+        is_stopped,
+    };
+    loop {
+        let error = match ssh.run(&Command::new("uname", &["-sr"]), limit) {
+            Ok(said) => return Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned()),
+            Err(error) => error,
+        };
+        computer.check().map_err(|e| e.to_string())?;
+        match error.failure {
+            Failure::Stopped => return Err("it was stopped".into()),
+            Failure::Refused(why) => return Err(format!("it does not let us in: {why}; {ADVICE}")),
+            _ if began.elapsed() < BOOT => std::thread::sleep(BETWEEN),
+            _ => {
+                let console = computer.console();
+                let lines: Vec<&str> = console.lines().collect();
+                return Err(format!(
+                    "it does not answer to SSH after {:.0} s ({error}); {ADVICE}. Its console said last:\n  {}",
+                    BOOT.as_secs_f64(),
+                    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n  ")
+                ));
+            }
+        }
+    }
+}
+
+/// The file of this release, and where it was.
+fn kernel_file(ssh: &Ssh, release: &str) -> Result<(String, Vec<u8>), String> {
+    let [named, beside] = [KERNELS[0], KERNELS[1]];
+    let with_release = [
+        format!("{named}{release}"),
+        format!("{beside}{release}/vmlinuz"),
+    ];
+    let without = KERNELS_WITHOUT_RELEASE.iter().map(|&path| path.to_owned());
+    for path in with_release.into_iter().chain(without) {
+        match ssh.read(&path) {
+            Ok(file) => {
+                if matches!(header(&file), Header::Kernel { release: found } if found == release) {
+                    return Ok((path, file));
+                }
+            }
+            // not there, or not readable
+            Err(HostError {
+                failure: Failure::File(_),
+                ..
+            }) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err(format!(
+        "it runs Linux {release}, and has no such kernel as /boot/vmlinuz-{release}, /lib/modules/{release}/vmlinuz, {}",
+        KERNELS_WITHOUT_RELEASE.join(", ")
+    ))
+}
+
+/// Its modules, where it has some.
+fn modules(ssh: &Ssh, release: &str, new: &Path) -> Result<(), ImageError> {
+    let text = format!("cd /lib/modules/{release} 2>/dev/null || exit 0; tar -cf - .");
+    let said = ssh.run(&Command::shell(&text), Limit::OURS)?;
+    if said.stdout.is_empty() {
+        return Ok(());
+    }
+    let folder = new.join("lib/modules").join(release);
+    fs::create_dir_all(&folder)
+        .map_err(|e| ImageError::system(format!("make {}", folder.display()), e))?;
+    let archive = new.join("modules.tar");
+    write(&archive, &said.stdout)?;
+    let mut unpack = program_command("tar", Path::new("/"));
+    let [from, to] = [&archive, &folder].map(|path| path.display().to_string());
+    let words = ["--no-same-owner", "-xf", &from, "-C", &to];
+    unpack.words.extend(words.map(str::to_owned));
+    Local.run(&unpack.called("tar, the modules of the disk"), Limit::OURS)?;
+    // sources that are not here
+    for link in ["build", "source"] {
+        let _ = fs::remove_file(folder.join(link));
+    }
+    fs::remove_file(&archive)
+        .map_err(|e| ImageError::system(format!("remove {}", archive.display()), e))
+}
