@@ -119,7 +119,7 @@ pub enum State {
     Panicked,
     /// It is switched off, by its guest or by us.
     Off,
-    /// The emulator ended, and nobody had asked for that: how.
+    /// The emulator ended or stopped it, and nobody had asked for that: how.
     Ended(String),
 }
 
@@ -159,6 +159,8 @@ struct Seen {
     restarts: VecDeque<Restart>,
     is_panicked: bool,
     is_off: bool,
+    /// Why QEMU does not go on.
+    stopped: Option<String>,
     /// The watchdog barked; a restart follows.
     has_barked: bool,
 }
@@ -204,15 +206,18 @@ impl Computer {
         ports.map(|port| mac(&self.setup.name, port)).collect()
     }
 
-    /// Where its port 22 for TCP is on this host, and nowhere else. The guest must take the address [10.0.2.15/24](GUEST) on its first port,
+    /// Where its port 22 for TCP is on this host, and nowhere else. The guest must take the address 10.0.2.15/24 on its first port,
     /// by DHCP or by itself; it reaches nothing there.
     ///
     /// # Errors
     /// It is off.
     pub fn management(&self) -> Result<SocketAddrV4, LabError> {
-        let port = *lock(&self.management);
-        let port =
-            port.ok_or_else(|| self.failed("it is off, and has no port for its management"))?;
+        let port = match self.state() {
+            State::Off => None,
+            _ => *lock(&self.management),
+        };
+        let why = "it is off, and has no port for its management";
+        let port = port.ok_or_else(|| self.failed(why))?;
         Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
     }
 
@@ -223,13 +228,13 @@ impl Computer {
             return State::Off;
         };
         let seen = lock(&power.seen);
-        match self.remains.end() {
-            Some(_) if seen.is_off => State::Off,
-            Some(how) => State::Ended(how),
-            // it ends now
-            None if seen.is_off => State::Off,
-            None if seen.is_panicked || self.remains.panic().is_some() => State::Panicked,
-            None => State::Runs,
+        match (self.remains.end(), &seen.stopped) {
+            // the process may still be about to end
+            _ if seen.is_off => State::Off,
+            (Some(how), _) => State::Ended(how),
+            (None, Some(why)) => State::Ended(why.clone()),
+            _ if seen.is_panicked || self.remains.panic().is_some() => State::Panicked,
+            _ => State::Runs,
         }
     }
 
@@ -285,11 +290,9 @@ impl Computer {
         };
         let mut console = &power.console;
         console.write_all(text.as_bytes()).map_err(|e| {
-            self.failed(&format!(
-                "cannot type `{}` on its console: {e}{}",
-                text.trim(),
-                self.remains.last_words()
-            ))
+            // what was typed may be a password
+            let last = self.remains.last_words();
+            self.failed(&format!("cannot type on its console: {e}{last}"))
         })
     }
 
@@ -460,7 +463,10 @@ impl Computer {
     fn check_without_console(&self) -> Result<(), LabError> {
         let power = lock(&self.power);
         let seen = power.as_ref().map(|power| lock(&power.seen));
-        let is_well = seen.is_some_and(|seen| !seen.is_panicked && !seen.is_off);
+        let is_well = |seen: MutexGuard<'_, Seen>| {
+            !seen.is_panicked && !seen.is_off && seen.stopped.is_none()
+        };
+        let is_well = seen.is_some_and(is_well);
         drop(power);
         match is_well && !self.remains.has_ended() {
             true => Ok(()),
@@ -482,7 +488,7 @@ impl Computer {
             State::Runs => "it runs".to_owned(),
             State::Panicked => "its kernel panicked".to_owned(),
             State::Off => "it is off".to_owned(),
-            State::Ended(how) => format!("the machine ended ({how})"),
+            State::Ended(how) => format!("it ended ({how})"),
         };
         self.failed(&format!("{how}{}", self.remains.last_words()))
     }
@@ -639,6 +645,13 @@ impl Seen {
             "SHUTDOWN" => self.is_off = by_guest,
             "GUEST_PANICKED" => self.is_panicked = true,
             "WATCHDOG" => self.has_barked = true,
+            // a write that fails for want of room stops the machine; others are the guest's to know
+            "BLOCK_IO_ERROR" if data["action"] == "stop" => {
+                let why = data["reason"].as_str().unwrap_or("unknown");
+                self.stopped = Some(format!(
+                    "QEMU stopped it: what it writes to its disk cannot be kept on this host: {why}"
+                ));
+            }
             _ => {}
         }
     }
@@ -722,6 +735,10 @@ mod tests {
         assert!(!seen.is_panicked && !seen.is_off);
         seen.hear("SHUTDOWN", &guest, &remains);
         assert!(seen.is_off);
+        // as docs/interop of QEMU shows it
+        let full = serde_json::json!({ "operation": "write", "action": "stop", "nospace": true, "reason": "No space left on device" });
+        seen.hear("BLOCK_IO_ERROR", &full, &remains);
+        assert!(seen.stopped.unwrap().contains("No space left"));
     }
 
     /// A kernel that restarts after its panic is waited for.

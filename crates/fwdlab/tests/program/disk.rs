@@ -14,6 +14,9 @@ use fwdlab_lab::vm::initramfs::{self, Recipe};
 
 const RECIPE: &str = include_str!("disk.sh");
 
+/// Another kernel by hand, with more drivers: `debian:linux-image-amd64`.
+pub const IMAGE: &str = "FWDLAB_TEST_IMAGE";
+
 /// What it is made with, and the packages that have it.
 const NEEDED: [(&str, &str); 4] = [
     ("syslinux", "syslinux, syslinux-common"),
@@ -43,8 +46,8 @@ impl TestDisk {
         let own = std::env::current_exe().unwrap();
         let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
         let mut tell = |_: &str| {};
-        let image = Image::find("debian:linux-image-cloud-amd64", &cache, &mut tell)
-            .map_err(|e| e.to_string())?;
+        let image = std::env::var(IMAGE).unwrap_or("debian:linux-image-cloud-amd64".into());
+        let image = Image::find(&image, &cache, &mut tell).map_err(|e| e.to_string())?;
         let ImageKind::Kernel(kernel) = &image.kind else {
             panic!("{image:?} is no kernel");
         };

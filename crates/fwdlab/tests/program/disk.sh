@@ -36,10 +36,10 @@ mount -t devtmpfs dev /dev
 mkdir -p /dev/pts /run/sshd /boot /var/log
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /tmp
-for module in virtio_pci virtio_blk virtio_net vfat nls_cp437 nls_ascii pvpanic-mmio button evdev; do
+for module in virtio_pci virtio_blk virtio_net ata_piix sd_mod e1000 vfat nls_cp437 nls_ascii pvpanic-mmio button evdev i6300esb; do
     modprobe -q "$module"
 done
-mount -t vfat -o sync /dev/vda1 /boot
+mount -t vfat -o sync /dev/vda1 /boot 2>/dev/null || mount -t vfat -o sync /dev/sda1 /boot
 ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0
 ip link set eth0 up
@@ -82,8 +82,10 @@ ssh-keygen -q -t ed25519 -N '' -C dut -f "$work/root/etc/ssh/host"
 cp "$folder/key.pub" "$work/root/etc/ssh/authorized"
 
 # what the initial file system leaves out of the kernel's modules
+# and a kernel may have built in, or not have at all
 for module in fs/fat/fat fs/fat/vfat fs/nls/nls_cp437 fs/nls/nls_ascii drivers/misc/pvpanic/pvpanic drivers/misc/pvpanic/pvpanic-mmio \
-    drivers/acpi/button drivers/input/evdev; do
+    drivers/acpi/button drivers/input/evdev drivers/watchdog/watchdog drivers/watchdog/i6300esb drivers/ata/libata drivers/ata/ata_piix \
+    drivers/scsi/scsi_common drivers/scsi/scsi_mod drivers/scsi/sd_mod block/t10-pi; do
     for file in "$modules/kernel/$module".ko*; do
         [ -e "$file" ] || continue
         there=$work/root/usr/lib/modules/${modules##*/}/kernel/$module
