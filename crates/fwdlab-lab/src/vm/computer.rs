@@ -35,8 +35,9 @@ const DEAF: Duration = Duration::from_secs(10);
 /// What was typed or said is looked for this often.
 const LISTEN: Duration = Duration::from_millis(20);
 
-/// The user's network of QEMU gives the guest this address by DHCP, and forwards to it.
-const GUEST: &str = "10.0.2.15";
+/// The address that QEMU's own network gives to a guest.
+pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
+
 const SSH: u16 = 22;
 
 /// QEMU's words for a port that another program has.
@@ -57,6 +58,9 @@ pub struct Setup {
     pub memory_mib: u32,
     /// What its disk and its ports are to the guest.
     pub devices: Devices,
+    /// The address of its first port, that of the management, in a network of 24 bits: DHCP gives it this one, and a system that has an
+    /// address of its own from the beginning keeps it. Usual is [`ADDRESS`].
+    pub address: Ipv4Addr,
     /// What its ports are connected with: the first is the guest's second port, for its first is that of the management.
     pub links: Vec<End>,
     /// Where its files are kept while it runs; its console after that, too: `console.log`.
@@ -206,8 +210,7 @@ impl Computer {
         ports.map(|port| mac(&self.setup.name, port)).collect()
     }
 
-    /// Where its port 22 for TCP is on this host, and nowhere else. The guest must take the address 10.0.2.15/24 on its first port,
-    /// by DHCP or by itself; it reaches nothing there.
+    /// Where port 22 of its management is on this host, for TCP, and nowhere else. By its first port the guest reaches nothing.
     ///
     /// # Errors
     /// It is off.
@@ -592,9 +595,7 @@ impl Computer {
             Devices::Virtio => "virtio-net-pci",
             Devices::Classic => "e1000",
         };
-        let mut networks = vec![format!(
-            "user,id=net0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-{GUEST}:{SSH}"
-        )];
+        let mut networks = vec![management(setup.address, port)];
         for (number, end) in (1..).zip(&setup.links) {
             networks.push(format!(
                 "dgram,id=net{number},local.type=unix,local.path={},remote.type=unix,remote.path={}",
@@ -679,6 +680,18 @@ fn find(text: &[u8], words: &[u8]) -> Option<usize> {
 fn mac(name: &str, port: usize) -> [u8; 6] {
     let sum = Sha256::digest(name);
     [0x02, sum[0], sum[1], sum[2], sum[3], port as u8]
+}
+
+/// A network of QEMU's with the guest and nobody else, whose port 22 is this port of this host.
+fn management(guest: Ipv4Addr, port: u16) -> String {
+    let [a, b, c, last] = guest.octets();
+    // QEMU wants two addresses for itself
+    let [host, dns] = if last < 128 { [253, 254] } else { [1, 2] };
+    let net = format!("{a}.{b}.{c}");
+    format!(
+        "user,id=net0,restrict=on,net={net}.0/24,host={net}.{host},dns={net}.{dns},dhcpstart={guest},\
+         hostfwd=tcp:127.0.0.1:{port}-{guest}:{SSH}"
+    )
 }
 
 fn human(qemu: &Qemu, line: &str) -> io::Result<String> {

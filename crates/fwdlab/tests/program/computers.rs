@@ -4,14 +4,16 @@
 //! [`alone::a_whole_machine_is_treated_as_one_of_metal`].
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fwdlab_lab::LabError;
 use fwdlab_lab::host::Limit;
-use fwdlab_lab::vm::computer::{Computer, Devices, End, Restart, Setup, State, System, link};
+use fwdlab_lab::vm::computer::{
+    ADDRESS, Computer, Devices, End, Restart, Setup, State, System, link,
+};
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::disk::Disk;
 use fwdlab_lab::vm::image::{Image, ImageKind};
@@ -47,6 +49,7 @@ fn setup(lab: &Lab, name: &str, system: System, links: Vec<End>) -> Setup {
         cpus: 1,
         memory_mib: 512,
         devices: Devices::Virtio,
+        address: ADDRESS,
         links,
         folder: lab.path().join(name),
     }
@@ -82,7 +85,7 @@ fn command(computer: &Computer, text: &str) {
 fn ssh(computer: &Computer, key: &Path, text: &str) -> String {
     let at = computer.management().unwrap();
     let (host, port) = (format!("root@{}", at.ip()), at.port().to_string());
-    let known = "-oStrictHostKeyChecking=no -oUserKnownHostsFile=/dev/null -oConnectTimeout=60";
+    let known = "-F none -oBatchMode=yes -oStrictHostKeyChecking=no -oUserKnownHostsFile=/dev/null -oConnectTimeout=60";
     let said = Command::new("ssh")
         .args(["-q", "-p", &port, "-i"])
         .arg(key)
@@ -123,11 +126,15 @@ fn machines_that_cannot_start_say_why() {
     assert!(why.contains("give the machine less"), "{why}");
 
     let computer = start(setup(&lab, "empty", system(), Vec::new())).unwrap();
-    let why = computer
-        .wait_for("login:", within(3))
-        .unwrap_err()
-        .to_string();
-    assert!(why.contains("empty: waited 3 s for `login:`"), "{why}");
+    let firmware = lab.path().join("empty/bios.log");
+    let began = Instant::now();
+    while !fs::read_to_string(&firmware).is_ok_and(|said| said.contains("Booting from")) {
+        assert!(began.elapsed() < BOOT.time, "the firmware does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let why = computer.wait_for("login:", within(0)).unwrap_err();
+    let why = why.to_string();
+    assert!(why.contains("empty: waited 0 s for `login:`"), "{why}");
     assert!(why.contains("Booting from Hard Disk"), "{why}");
     // all that a machine without power refuses
     computer.pull();
@@ -260,6 +267,14 @@ mod alone {
         assert_eq!(sum(&of_test.disk), before);
     }
 
+    /// As routers for homes have it, for one of them.
+    fn address(name: &str) -> Ipv4Addr {
+        match name {
+            "second" => Ipv4Addr::new(192, 168, 1, 1),
+            _ => ADDRESS,
+        }
+    }
+
     /// Its disk, its card, and a watchdog that nobody feeds.
     fn has_classic_devices(computer: &Computer, key: &Path) {
         log_in(computer, "");
@@ -296,8 +311,9 @@ mod alone {
         let system = || System::Disk(disk(&lab, &of_test.disk));
         let [a, b] = link(lab.path(), "link").unwrap();
         let machines = [("first", a), ("second", b)].map(|(name, end)| {
-            let started = start(setup(&lab, name, system(), vec![end]));
-            started.map_err(|e| e.to_string())
+            let mut setup = setup(&lab, name, system(), vec![end]);
+            setup.address = address(name);
+            start(setup).map_err(|e| e.to_string())
         });
         let [first, second] = match machines {
             [Ok(first), Ok(second)] => [first, second],
@@ -317,10 +333,19 @@ mod alone {
         command(&first, "ping -c 3 -w 30 198.18.0.2");
         let mac = second.macs()[1].map(|byte| format!("{byte:02x}")).join(":");
         command(&first, &format!("ip neigh show 198.18.0.2 | grep -q {mac}"));
-        // nothing but the other machine is reached: for QEMU, this host's loopback would be 10.0.2.2
+        // an address that a system brings along, and that which it is given
+        second
+            .type_line("udhcpc -n -q -i eth0 -s /usr/bin/true")
+            .unwrap();
+        second
+            .wait_for("lease of 192.168.1.1 obtained", BOOT)
+            .unwrap();
+        command(&second, "ip addr add 192.168.1.1/24 dev eth0");
+        assert_eq!(ssh(&second, &of_test.key, "echo reached"), "reached\n");
+        // nothing but the other machine is reached: for QEMU, this host's loopback would be 10.0.2.253
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        command(&first, &format!("! nc -w 3 10.0.2.2 {port} < /dev/null"));
+        command(&first, &format!("! nc -w 3 10.0.2.253 {port} < /dev/null"));
         listener.set_nonblocking(true).unwrap();
         assert!(listener.accept().is_err());
         let mut other = setup(&lab, "third", system(), Vec::new());

@@ -19,11 +19,13 @@ pub const IMAGE: &str = "FWDLAB_TEST_IMAGE";
 
 /// What it is made with, and the packages that have it.
 const NEEDED: [(&str, &str); 4] = [
-    ("syslinux", "syslinux, syslinux-common"),
+    ("syslinux", "syslinux"),
     ("mcopy", "mtools"),
     ("ssh-keygen", "openssh-client"),
     ("cpio", "cpio"),
 ];
+
+const BOOT_SECTOR: &str = "/usr/lib/syslinux/mbr/mbr.bin";
 
 /// The disk, and what belongs to it. Root's password on its console is `fwdlab`.
 pub struct TestDisk {
@@ -41,6 +43,11 @@ impl TestDisk {
             if find(program).is_err() {
                 return Err(format!("no {program} (apt-get install {package})"));
             }
+        }
+        if !Path::new(BOOT_SECTOR).exists() {
+            return Err(format!(
+                "no {BOOT_SECTOR} (apt-get install syslinux-common)"
+            ));
         }
         // as other tests keep them, between test runs
         let own = std::env::current_exe().unwrap();
