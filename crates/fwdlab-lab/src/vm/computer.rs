@@ -48,7 +48,7 @@ const OVERLAY: &str = "overlay.qcow2";
 /// What a machine is made of.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Its name; its addresses follow from it.
+    /// Its name; the MAC addresses of its ports follow from it.
     pub name: String,
     /// What it starts.
     pub system: System,
@@ -204,7 +204,7 @@ impl Computer {
         self.accelerator
     }
 
-    /// Addresses of its ports, that of the management first: locally administered, and the same for the same name.
+    /// MAC addresses of its ports, that of the management first: locally administered, and the same for the same name.
     pub fn macs(&self) -> Vec<[u8; 6]> {
         let ports = 0..=self.setup.links.len();
         ports.map(|port| mac(&self.setup.name, port)).collect()

@@ -137,6 +137,7 @@ fn machines_that_cannot_start_say_why() {
     assert!(why.contains("empty: waited 0 s for `login:`"), "{why}");
     assert!(why.contains("Booting from Hard Disk"), "{why}");
     // all that a machine without power refuses
+    let port = computer.management().unwrap();
     computer.pull();
     assert_eq!(computer.state(), State::Off);
     for refused in [computer.reset(), computer.nmi(), computer.type_line("x")] {
@@ -144,9 +145,15 @@ fn machines_that_cannot_start_say_why() {
         assert!(why.contains("it is off"), "{why}");
     }
 
+    assert!(computer.management().is_err());
+
+    // its port has gone to somebody else meanwhile
+    let _other = TcpListener::bind(port).unwrap();
+    computer.power_on(&|| false).unwrap();
+    assert_ne!(computer.management().unwrap(), port);
+
     // the disk of a machine that somebody else runs
     let used = lab.path().join("empty/overlay.qcow2");
-    computer.power_on(&|| false).unwrap();
     let cache = Cache::at(&lab.path().join("cache")).unwrap();
     let why = Image::find(used.to_str().unwrap(), &cache, &mut |_| {}).unwrap_err();
     assert!(
