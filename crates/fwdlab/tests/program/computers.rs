@@ -21,7 +21,7 @@ use fwdlab_lab::vm::kvm::fastest;
 use fwdlab_lab::vm::qemu::Accelerator;
 
 use crate::disk::{IMAGE, TestDisk};
-use crate::support::{Lab, skipped};
+use crate::support::{Lab, ended, skipped};
 
 /// Longer than a boot takes on a busy host.
 const BOOT: Limit<'static> = within(120);
@@ -368,5 +368,44 @@ mod alone {
         second.pull();
         command(&first, "! ping -c 2 -w 3 198.18.0.2");
         first.check().unwrap();
+    }
+
+    /// What its users see: a disk by hand, and as an image whose instructions are counted. A boot of the disk, and two of its kernel.
+    #[test]
+    fn a_disk_is_booted_by_hand_and_measured() {
+        let test = "a_disk_is_booted_by_hand_and_measured";
+        let lab = Lab::alone();
+        let of_test = match TestDisk::get() {
+            Ok(disk) => disk,
+            Err(why) => return skipped(test, &why),
+        };
+        let disk = of_test.disk.to_str().unwrap();
+        let by_hand = lab.run(&["image", "boot", disk, "--wait", "boot:", "--json"]);
+        if by_hand.err.contains("there is no such program") {
+            return skipped(test, &by_hand.err);
+        }
+        let document: serde_json::Value = serde_json::from_str(&by_hand.code(0).out).unwrap();
+        assert_eq!(document["state"], "runs");
+        let never = lab.run(&["image", "boot", disk, "--wait", "nonsense", "--for", "1s"]);
+        never.code(4).says(&["waited 1 s for `nonsense`"]);
+        let refused = lab.run(&["image", "boot", "/etc/hostname"]);
+        refused.code(3).says(&["cannot be used as an image"]);
+
+        let image = format!("{disk},key={}", of_test.key.display());
+        let mut command = lab.program(&["quick", "--vm", &image, "--json"]);
+        command.env("FWDLAB_CACHE", lab.path().join("cache"));
+        let measured = ended(command);
+        let document: serde_json::Value = serde_json::from_str(&measured.code(0).out).unwrap();
+        let found = &document["test_cases"][0]["outcomes"][0]["found"];
+        // as many as of the same kernel from its package, and not those of this host
+        let instructions = found["instructions_per_frame"].as_f64().unwrap();
+        assert!((3000.0..6000.0).contains(&instructions), "{found}");
+        assert!(
+            measured.err.contains("from /boot/vmlinuz"),
+            "{}",
+            measured.err
+        );
+        let kernel = document["boots"][0]["kernel"].as_str().unwrap();
+        assert!(measured.err.contains(&format!("taking Linux {kernel}")));
     }
 }

@@ -18,7 +18,7 @@ use super::packages::{hex, program_command, sha256_of};
 use crate::error::LabError;
 use crate::host::ssh::Target;
 use crate::host::{Command, Failure, Host, HostError, Limit, Local, Ssh};
-use crate::vm::computer::{Computer, Devices, Setup, System};
+use crate::vm::computer::{ADDRESS, Computer, Devices, Setup, System};
 use crate::vm::kvm::fastest;
 use crate::vm::scratch::Scratch;
 
@@ -100,6 +100,7 @@ fn taken(
         cpus: 1,
         memory_mib: MEMORY_MIB,
         devices: Devices::Virtio,
+        address: ADDRESS,
         links: Vec::new(),
         folder: scratch.folder(1),
     };

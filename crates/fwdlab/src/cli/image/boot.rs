@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::io::BufRead;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
@@ -13,7 +14,7 @@ use clap::Args;
 use fwdlab_lab::LabError;
 use fwdlab_lab::host::Limit;
 use fwdlab_lab::run::Control;
-use fwdlab_lab::vm::computer::{Computer, Devices, Setup, State, System};
+use fwdlab_lab::vm::computer::{ADDRESS, Computer, Devices, Setup, State, System};
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::kvm::fastest;
@@ -50,6 +51,9 @@ pub struct Boot {
     /// An IDE disk and Intel's e1000, for systems without drivers for virtio
     #[arg(long)]
     classic: bool,
+    /// The address of its first port: what DHCP gives it, or what it has from the beginning
+    #[arg(long, value_name = "IPV4", default_value_t = ADDRESS)]
+    address: Ipv4Addr,
     /// Keep here what its console said
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -82,6 +86,7 @@ impl Boot {
                 true => Devices::Classic,
                 false => Devices::Virtio,
             },
+            address: self.address,
             links: Vec::new(),
             folder: scratch.folder(1),
         };
