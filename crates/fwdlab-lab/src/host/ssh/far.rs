@@ -31,9 +31,9 @@ pub(super) fn guard(name: &str, patience_s: u32) -> String {
          c() {{ : >\"$d/stop\"; for f in \"$d\"/p/*; do p=$(cat \"$f\" 2>/dev/null); \
          [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; done; rm -rf \"$d\"; }}; \
          {{ while rm -f \"$d/beat\"; sleep {patience_s}; do [ -e \"$d/beat\" ] || {{ c; kill -9 $$; exit; }}; done; }} \
-         </dev/null >/dev/null 2>&1 & w=$!; printf '%s\\n' \"$d\"; while read x; do : >\"$d/beat\"; \
-         [ -z \"$x\" ] || {{ : >\"$d/s/$x\"; p=$(cat \"$d/p/$x\" 2>/dev/null); [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; \
-         rm -f \"$d/p/$x\" \"$d/i/$x\"; echo {KILLED}$x; }}; done; c; p=$w; k"
+         </dev/null >/dev/null 2>&1 & w=$!; printf '%s\\n' \"$d\"; while read j; do : >\"$d/beat\"; \
+         [ -z \"$j\" ] || {{ : >\"$d/s/$j\"; p=$(cat \"$d/p/$j\" 2>/dev/null); [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; \
+         rm -f \"$d/p/$j\" \"$d/i/$j\"; echo {KILLED}$j; }}; done; c; p=$w; k"
     )
 }
 

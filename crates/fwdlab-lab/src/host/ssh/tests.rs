@@ -235,9 +235,11 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     let slow = Command::shell(&format!(
         "echo so far >&2; sleep {seconds} & timeout 5000 sleep {seconds}"
     ));
+    let began = Instant::now();
     let error = host.run(&slow, limit(1000, &|| false)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("was killed: so far"), "{text}");
+    assert!(began.elapsed() < Duration::from_secs(8), "the guard says so");
     until("nothing is left there", || !runs(&seconds));
 
     let began = Instant::now();
