@@ -44,7 +44,7 @@ pub fn reboot_and_wait(host: &dyn Host, limit: Limit<'_>) -> Result<String, Host
 }
 
 /// The same with another command, and looks in another pace.
-fn send_and_wait(
+pub(super) fn send_and_wait(
     host: &dyn Host,
     command: &Command,
     look: Duration,

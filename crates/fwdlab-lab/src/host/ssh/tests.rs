@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::*;
-use crate::host::Remote;
+use crate::host::{Remote, reboot};
 
 /// A server of SSH; it ends, with all that goes on over it, when this is dropped.
 pub(crate) struct Server {
@@ -74,13 +74,19 @@ impl Server {
     }
 
     fn begin(folder: &Path, namespace: Option<&str>) -> Child {
+        let enter = ["ip", "netns", "exec"].into_iter().chain(namespace);
+        let before: Vec<&str> = namespace.map(|_| enter.collect()).unwrap_or_default();
+        Server::begin_behind(folder, &before)
+    }
+
+    /// By way of a command that becomes it.
+    fn begin_behind(folder: &Path, before: &[&str]) -> Child {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(folder.join("log"))
             .unwrap();
-        let enter = ["ip", "netns", "exec"].into_iter().chain(namespace);
-        let mut words: Vec<&str> = namespace.map(|_| enter.collect()).unwrap_or_default();
+        let mut words = before.to_vec();
         let file = folder.join("sshd");
         words.extend(["/usr/sbin/sshd", "-D", "-e", "-f", file.to_str().unwrap()]);
         let mut command = std::process::Command::new(words[0]);
@@ -138,6 +144,23 @@ impl Server {
             }
             self.log().contains(part)
         });
+    }
+
+    /// Starts it anew, on a machine that has been started anew.
+    fn boot(&mut self, identity: &str) {
+        self.kill();
+        let file = self.folder.path().join("identity");
+        std::fs::write(&file, identity).unwrap();
+        let bind = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+        let before = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            bind,
+            file.to_str().unwrap(),
+        ];
+        self.child = Server::begin_behind(self.folder.path(), &before);
     }
 
     /// Ends it, and all that serves a connection, at once.
@@ -239,7 +262,10 @@ fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
     let error = host.run(&slow, limit(1000, &|| false)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("was killed: so far"), "{text}");
-    assert!(began.elapsed() < Duration::from_secs(8), "the guard says so");
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "the guard says so"
+    );
     until("nothing is left there", || !runs(&seconds));
 
     let began = Instant::now();
@@ -366,6 +392,34 @@ fn what_keeps_us_out_is_said_in_words() {
     assert!(text.contains("it does not answer"), "{text}");
     let error = host.run(&Command::new("true", &[]), limit(60_000, &|| true));
     assert_eq!(error.unwrap_err().failure, Failure::Stopped);
+}
+
+#[test]
+fn a_machine_that_restarts_is_waited_for() {
+    let Some(mut server) = Server::start("a_machine_that_restarts_is_waited_for") else {
+        return;
+    };
+    server.boot("boot-1");
+    let listening = "Server listening";
+    until("it is up", || server.log().matches(listening).count() == 2);
+    let host = server.host();
+    let told = server.folder.path().join("told");
+    let reboot = Command::new("touch", &[told.to_str().unwrap()]);
+    let back = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let look = Duration::from_millis(50);
+            reboot::send_and_wait(&host, &reboot, look, limit(60_000, &|| false))
+        });
+        until("it is told", || told.exists());
+        server.kill();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!waiting.is_finished());
+        server.boot("boot-2");
+        waiting.join().unwrap()
+    });
+    assert_eq!(back.unwrap(), "boot-2");
+    // it is a host as before
+    assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
 }
 
 /// A login shell that is none.
