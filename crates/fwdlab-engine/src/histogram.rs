@@ -146,6 +146,21 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn it_comes_back_from_a_journey_as_it_was() {
+        for values in [&[][..], &[0], &[0, 5, 5, 1 << 20], &[u64::MAX]] {
+            let mut histogram = Histogram::default();
+            for value in values {
+                histogram.record(*value);
+            }
+            let text = serde_json::to_string(&histogram).unwrap();
+            assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), histogram);
+        }
+        let long = serde_json::to_string(&vec![1; BUCKETS + 1]).unwrap();
+        let error = serde_json::from_str::<Histogram>(&long).unwrap_err();
+        assert!(error.to_string().contains("buckets, where"), "{error}");
+    }
+
+    #[test]
     fn buckets_follow_each_other_without_gaps() {
         let mut next = 0;
         for bucket in 0..BUCKETS {

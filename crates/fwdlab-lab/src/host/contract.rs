@@ -156,11 +156,19 @@ fn a_namespace_keeps_the_contract() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: a_namespace_keeps_the_contract: not root");
     }
-    let name = format!("contract-{}", std::process::id());
-    Local.ask("ip", &["netns", "add", &name]).unwrap();
-    keeps_the_contract(&Netns::bare(&name));
-    keeps_the_contract(&Netns::ours(&name));
-    Local.ask("ip", &["netns", "delete", &name]).unwrap();
+    let namespace = Namespace(format!("contract-{}", std::process::id()));
+    Local.ask("ip", &["netns", "add", &namespace.0]).unwrap();
+    keeps_the_contract(&Netns::bare(&namespace.0));
+    keeps_the_contract(&Netns::ours(&namespace.0));
+}
+
+/// It goes with the value.
+struct Namespace(String);
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Local.ask("ip", &["netns", "delete", &self.0]);
+    }
 }
 
 #[derive(Debug)]

@@ -19,9 +19,11 @@ END { do { n = 0; for (i in a) if (!(i in m) && (a[i] in m)) { m[i] = 1; n = 1 }
 /// What a guard says when it has ended a command.
 pub(super) const KILLED: &str = "killed-";
 
-/// Holds a folder for us there and prints its name. Of a line with a command's number it ends that command, or keeps it from beginning, and
-/// says so: this takes no session, of which a server may give only a few. When its input ends, by us or with the connection, or has nothing new for so many
-/// seconds, it ends what still runs and removes the folder. An sshd may take hours to notice that nobody is there any more.
+/// Holds a folder for us there and prints its name. When it reads a command's number it ends that command, or keeps it from beginning,
+/// and says so: this takes no session, of which a server may give only a few.
+///
+/// When its input ends, by us or with the connection, or has nothing new for so many seconds, it ends what still runs and removes the
+/// folder. An sshd may take hours to notice that nobody is there any more.
 pub(super) fn guard(name: &str, patience_s: u32) -> String {
     format!(
         "trap '' HUP INT TERM PIPE; {KILL}umask 077; \
