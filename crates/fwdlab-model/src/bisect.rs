@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::campaign::{self, Campaign, Case, Procedure};
+use crate::file::{FileError, or_which};
 use crate::instructions::Exact;
 use crate::trial::Stream;
 
@@ -37,6 +39,9 @@ pub struct Began {
     /// Applied to every DUT, as typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
+    /// The test case of a campaign that is measured, where a file says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<OfCampaign>,
     /// What is sent.
     pub stream: Stream,
     /// Frames of a burst.
@@ -53,6 +58,22 @@ pub struct Candidate {
     /// The title of the commit.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
+}
+
+/// The test case of a campaign, on whatever image; what is sent is said by [`Began`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OfCampaign {
+    /// The file; what its configuration names is in its folder.
+    pub file: String,
+    /// Name of the test case, without an image.
+    pub case: String,
+    /// Its configuration; `plain` is the router without any.
+    pub configuration: String,
+    /// What that consists of: commands, files and directories.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<String>,
+    /// How it is measured.
+    pub procedure: campaign::Exact,
 }
 
 /// Images are built from commits.
@@ -122,6 +143,77 @@ pub struct Compared {
     pub run: String,
 }
 
+impl OfCampaign {
+    /// The test case of this name, or the only one, and what it sends. `file`: where the campaign is, whatever folder we are in.
+    ///
+    /// # Errors
+    /// Its procedure measures no images, or it is not clear which test case is meant.
+    pub fn new(
+        campaign: &Campaign,
+        file: &str,
+        wanted: Option<&str>,
+    ) -> Result<(OfCampaign, Stream), FileError> {
+        let Procedure::Exact(procedure) = &campaign.procedure else {
+            let why = format!(
+                "{} cannot tell kernels apart here: an emulated machine has no rates that mean anything; say id = \"exact\"",
+                campaign.procedure.id()
+            );
+            return Err(campaign.error(&["procedure", "id"], why));
+        };
+        if campaign.sweep.is_some() {
+            let why =
+                "exact has no sweep: list configurations in the matrix, and bisect one of them";
+            return Err(campaign.error(&["procedure", "sweep"], why));
+        }
+        // images are what is searched
+        let mut cases: Vec<Case> = Vec::new();
+        for case in &campaign.cases {
+            let case = Case {
+                image: None,
+                ..case.clone()
+            };
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+        let ids: Vec<String> = cases.iter().map(Case::id).collect();
+        let is_meant = |case: &&Case| match wanted {
+            Some(name) => case.id() == name || case.configuration == name,
+            None => true,
+        };
+        let meant: Vec<&Case> = cases.iter().filter(is_meant).collect();
+        let case = match (meant.as_slice(), wanted) {
+            ([case], _) => *case,
+            ([], Some(name)) => {
+                let why = format!("there is no test case `{name}`; {}", or_which(name, &ids));
+                return Err(campaign.error(&["matrix"], why));
+            }
+            (several, _) => {
+                let names: Vec<String> = several.iter().map(|case| case.id()).collect();
+                let why = format!(
+                    "{} test cases, and one is searched for a change; say which with --case: {}",
+                    names.len(),
+                    names.join(", ")
+                );
+                return Err(campaign.error(&["matrix"], why));
+            }
+        };
+        if !case.variant.is_plain() {
+            let why = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
+            return Err(campaign.error(&["matrix"], why));
+        }
+        let parts = campaign.configurations.get(&case.configuration);
+        let found = OfCampaign {
+            file: file.to_owned(),
+            case: case.id(),
+            configuration: case.configuration.clone(),
+            parts: parts.cloned().unwrap_or_default(),
+            procedure: procedure.clone(),
+        };
+        Ok((found, case.stream.clone()))
+    }
+}
+
 impl Figure {
     /// Half of what lies between the ends.
     pub fn half(&self) -> f64 {
@@ -145,5 +237,46 @@ impl Candidate {
             "" => self.name.clone(),
             title => format!("{} {title}", &self.name[..self.name.len().min(12)]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "campaign = 'c'\n[configuration]\nrule = 'nft add table ip t'\n\
+        [matrix]\nconfiguration = ['plain', 'rule']\nimage = ['debian:a', 'debian:b']\nsize = 128\n\
+        [procedure]\nid = 'exact'\nframes = 3200\n";
+
+    fn of(text: &str, wanted: Option<&str>) -> Result<(OfCampaign, Stream), String> {
+        let campaign = Campaign::parse("c.toml", text).unwrap();
+        OfCampaign::new(&campaign, "/c.toml", wanted).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_test_case_is_one_on_all_images() {
+        let (found, stream) = of(TEXT, Some("rule")).unwrap();
+        assert_eq!(found.case, "rule/128B-2000flows-ipv4");
+        assert_eq!(found.parts, ["nft add table ip t"]);
+        assert_eq!(found.procedure.frames, 3200);
+        assert_eq!(stream.frame_size_bytes.bytes(), 128);
+        assert_eq!(of(TEXT, Some(&found.case)).unwrap().0, found);
+        let only = TEXT.replace("'plain', 'rule'", "'plain'");
+        assert_eq!(of(&only, None).unwrap().0.parts, Vec::<String>::new());
+
+        let why = of(TEXT, None).unwrap_err();
+        assert!(
+            why.contains("2 test cases") && why.contains("rule/128B"),
+            "{why}"
+        );
+        let why = of(TEXT, Some("rules")).unwrap_err();
+        assert!(why.contains("no test case `rules`"), "{why}");
+        let why = of("campaign = 'c'\n[procedure]\nid = 'mrr'\n", None).unwrap_err();
+        assert!(
+            why.starts_with("c.toml:3") && why.contains("mrr cannot"),
+            "{why}"
+        );
+        let both = format!("{only}").replace("size = 128", "directions = 'both'");
+        assert!(of(&both, None).unwrap_err().contains("one way"));
     }
 }

@@ -15,7 +15,8 @@ use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_lab::vm::image::Image;
 use fwdlab_lab::vm::image::cache::Cache;
-use fwdlab_model::bisect::{Began, Build, Candidate, FORMAT, Tested};
+use fwdlab_model::bisect::{Began, Build, Candidate, FORMAT, OfCampaign, Tested};
+use fwdlab_model::campaign::Campaign;
 use fwdlab_model::event::EventKind;
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -59,6 +60,13 @@ pub struct Bisect {
     /// A change of fewer percent is none
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     threshold: f64,
+    /// Measure what this campaign measures: its frames, by its procedure (exact), on a DUT with its configuration; the images are those
+    /// that are searched
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["set", "size", "flows", "ipv6", "frames"])]
+    campaign: Option<PathBuf>,
+    /// Its test case, by the name that `fwdlab plan` shows or by that of its configuration [default: the only one]
+    #[arg(long, value_name = "NAME", requires = "campaign")]
+    case: Option<String>,
     /// Apply a configuration to every DUT: a file, a directory or a shell command
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     set: Option<String>,
@@ -78,7 +86,7 @@ pub struct Bisect {
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Continue the search of this log, to which everything else was said at its beginning
-    #[arg(long, value_name = "LOG", conflicts_with_all = ["good", "bad", "images", "git", "build", "metric", "threshold", "set", "size", "flows", "ipv6", "frames", "log"])]
+    #[arg(long, value_name = "LOG", conflicts_with_all = ["good", "bad", "images", "git", "build", "metric", "threshold", "campaign", "case", "set", "size", "flows", "ipv6", "frames", "log"])]
     resume: Option<PathBuf>,
 }
 
@@ -88,7 +96,7 @@ impl Bisect {
         let runs = global.runs_root()?;
         let mut log = self.open(&runs)?;
         let began = log.began.clone();
-        let set = began.set.as_deref().map(Configuration::parse).transpose()?;
+        let set = applied(&began)?;
         let stem = log.path().file_stem().unwrap_or_default();
         let mut commits = match &began.build {
             Some(build) => {
@@ -128,6 +136,12 @@ impl Bisect {
             began.candidates[began.candidates.len() - 1].words(),
             log.path().display()
         ));
+        if let Some(of) = &began.campaign {
+            teller.line(&format!(
+                "campaign  {}: {} by exact; its images and iterations are not used: every candidate is booted once",
+                of.file, of.case
+            ));
+        }
         if !log.tested.is_empty() {
             teller.line(&format!(
                 "continued {} known from before",
@@ -175,26 +189,29 @@ impl Bisect {
         if !(0.0..100.0).contains(&self.threshold) {
             return Err(Usage("--threshold: give a percentage from 0 to 100".into()).into());
         }
-        if let Some(set) = &self.set {
-            // before anything is downloaded
-            Configuration::parse(set)?;
-        }
-        let version = match self.ipv6 {
-            true => IpVersion::Ipv6,
-            false => IpVersion::Ipv4,
+        let (campaign, stream) = match &self.campaign {
+            Some(file) => {
+                let (of, stream) = self.of_campaign(file)?;
+                (Some(of), stream)
+            }
+            None => (None, self.stream()?),
         };
-        let size = self.size.unwrap_or_else(|| version.smallest_frame());
-        let stream = Stream::new(version, size, self.flows)?;
-        let began = Began {
+        let asked = campaign.as_ref().map(|of| of.procedure.frames);
+        let mut began = Began {
             format: FORMAT,
             started_at: Timestamp::now().to_string(),
-            candidates: self.candidates()?,
-            build: self.build()?,
+            candidates: Vec::new(),
+            build: None,
             set: self.set.clone(),
             stream,
-            frames: self.frames,
+            frames: asked.unwrap_or(self.frames),
+            campaign,
             threshold_percent: self.threshold,
         };
+        // before anything is downloaded
+        applied(&began)?;
+        began.candidates = self.candidates()?;
+        began.build = self.build()?;
         match &self.log {
             Some(path) if path.exists() => {
                 let log = Log::open(path)?;
@@ -217,6 +234,29 @@ impl Bisect {
                 Ok(Log::create(&runs.join(name.to_string()), began)?)
             }
         }
+    }
+
+    fn stream(&self) -> anyhow::Result<Stream> {
+        let version = match self.ipv6 {
+            true => IpVersion::Ipv6,
+            false => IpVersion::Ipv4,
+        };
+        let size = self.size.unwrap_or_else(|| version.smallest_frame());
+        Ok(Stream::new(version, size, self.flows)?)
+    }
+
+    /// What the campaign measures.
+    fn of_campaign(&self, file: &Path) -> anyhow::Result<(OfCampaign, Stream)> {
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            Usage(format!(
+                "--campaign: cannot read {}: {error}",
+                file.display()
+            ))
+        })?;
+        let campaign = Campaign::parse(&file.display().to_string(), &text)?;
+        // the search may be continued in another folder
+        let absolute = std::path::absolute(file)?.display().to_string();
+        Ok(OfCampaign::new(&campaign, &absolute, self.case.as_deref())?)
     }
 
     fn build(&self) -> anyhow::Result<Option<Build>> {
@@ -268,6 +308,16 @@ impl Bisect {
             })
             .collect())
     }
+}
+
+/// What every DUT has.
+fn applied(began: &Began) -> anyhow::Result<Option<Configuration>> {
+    if let Some(of) = began.campaign.as_ref().filter(|of| !of.parts.is_empty()) {
+        let folder = Path::new(&of.file).parent().unwrap_or(Path::new("/"));
+        let named = Configuration::named(&of.configuration, &of.parts, folder);
+        return Ok(Some(named?));
+    }
+    Ok(began.set.as_deref().map(Configuration::parse).transpose()?)
 }
 
 /// The images of a list from good to bad; they are added at its ends where they are not in it.
@@ -416,17 +466,23 @@ fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
             ));
             output::result(&format!("\nlog       {}", log.path().display()));
             if verbosity != Verbosity::Quiet {
-                let set = match &began.set {
-                    Some(set) => format!(" --set '{}'", set.replace('\'', "'\\''")),
-                    None => String::new(),
-                };
-                let images = [&answer.compared.last_good, &answer.compared.first_bad];
-                let [good, bad] = images.map(|one| one.image.as_str());
-                output::note(&format!(
-                    "\nNext   fwdlab runs show {}   both, in full, with flame graphs\n       \
-                     fwdlab quick --vm {good} --vm {bad}{set} -n 3   the same difference in boots of their own",
+                let mut next = format!(
+                    "\nNext   fwdlab runs show {}   both, in full, with flame graphs",
                     answer.compared.run
-                ));
+                );
+                // what else a campaign says, quick has no words for
+                if began.campaign.is_none() {
+                    let set = match &began.set {
+                        Some(set) => format!(" --set '{}'", set.replace('\'', "'\\''")),
+                        None => String::new(),
+                    };
+                    let images = [&answer.compared.last_good, &answer.compared.first_bad];
+                    let [good, bad] = images.map(|one| one.image.as_str());
+                    next += &format!(
+                        "\n       fwdlab quick --vm {good} --vm {bad}{set} -n 3   the same difference in boots of their own"
+                    );
+                }
+                output::note(&next);
             }
         }
         End::NoDifference { good, bad, why } => output::answer(&format!(

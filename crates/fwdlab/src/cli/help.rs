@@ -94,6 +94,10 @@ const MORE: &[More] = &[
                 "commits, each built by a command",
             ),
             (
+                "fwdlab bisect --git linux --build ./make-kernel --good v6.11 --bad v6.12 --campaign firewall.toml",
+                "what a campaign measures: its configuration, its frames",
+            ),
+            (
                 "fwdlab bisect --resume bisect.jsonl",
                 "continue after Ctrl-C",
             ),

@@ -1,4 +1,4 @@
-//! `fwdlab bisect`: wrong use, commits whose builds fail, and one search among Debian's kernels.
+//! `fwdlab bisect`: wrong use, commits whose builds fail, and one search among Debian's kernels, by a campaign.
 //!
 //! How it searches is tested in `measure`, how commits are built in `lab`. Start with [`alone::the_first_kernel_that_changed_it`].
 
@@ -66,6 +66,39 @@ fn wrong_use_of_bisect() {
         assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
         assert!(ended.err.contains(words), "{arguments:?}: {ended:?}");
     }
+}
+
+/// Before anything is asked of an image.
+#[test]
+fn a_campaign_that_measures_nothing_on_images_is_told() {
+    let lab = Lab::new();
+    let list = lab.path().join("list");
+    fs::write(&list, "a\nb\n").unwrap();
+    let two = "campaign = 'c'\n[configuration]\nrule = 'true'\nlost = '/no/such'\n[procedure]\nid = 'exact'\n";
+    let rates = "campaign = 'c'\n[procedure]\nid = 'mrr'\n";
+    for (text, more, words) in [
+        (rates, &[][..], "mrr cannot tell kernels apart"),
+        (two, &[], "2 test cases"),
+        (two, &["--case", "rules"], "no test case `rules`"),
+        (two, &["--case", "lost"], "/no/such"),
+        (
+            two,
+            &["--case", "rule", "--set", "true"],
+            "cannot be used with",
+        ),
+        ("campaign = 1\n", &[], "c.toml:1"),
+    ] {
+        let campaign = lab.path().join("c.toml");
+        fs::write(&campaign, text).unwrap();
+        let [list, campaign] = [&list, &campaign].map(|path| path.to_str().unwrap());
+        let arguments = ["bisect", "--good", "a", "--bad", "b", "--images", list];
+        let ended = lab.run(&[&arguments[..], &["--campaign", campaign], more].concat());
+        assert_eq!(ended.code, 2, "{text}{more:?}: {ended:?}");
+        assert!(ended.err.contains(words), "{text}{more:?}: {ended:?}");
+    }
+    let ended = lab.run(&["bisect", "--good", "a", "--bad", "b", "--case", "x"]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(ended.err.contains("--campaign"), "{ended:?}");
 }
 
 fn git(folder: &Path, words: &[&str]) {
@@ -151,6 +184,13 @@ mod alone {
         let list = lab.path().join("kernels");
         fs::write(&list, KERNELS.join("\n")).unwrap();
         let log = lab.path().join("log.jsonl");
+        // what is measured, on images that it does not name
+        let campaign = lab.path().join("firewall.toml");
+        let text = "campaign = 'firewall'\n[configuration]\nrule = 'rule.nft'\n[matrix]\nimage = 'debian:none'\n\
+            configuration = ['plain', 'rule']\n[procedure]\nid = 'exact'\nframes = 3200\n";
+        fs::write(&campaign, text).unwrap();
+        let rule = "table ip t { chain f { type filter hook forward priority 0; ip saddr 10.0.0.1 drop; }; }\n";
+        fs::write(lab.path().join("rule.nft"), rule).unwrap();
         let arguments = [
             "bisect",
             "--good",
@@ -161,8 +201,10 @@ mod alone {
             list.to_str().unwrap(),
             "--log",
             log.to_str().unwrap(),
-            "--frames",
-            "3200",
+            "--campaign",
+            campaign.to_str().unwrap(),
+            "--case",
+            "rule",
             "--threshold",
             "1",
             "--json",
@@ -181,6 +223,14 @@ mod alone {
         assert_eq!(document["last_good"], KERNELS[1]);
         assert_eq!(document["first_bad"], KERNELS[2]);
         assert_eq!(document["difference"]["proven"], true);
+        assert_eq!(document["search"]["frames"], 3200);
+        // without a compiler there are no functions
+        let functions = document["compared"]["last_good"]["functions"].as_array();
+        let mut functions = functions.into_iter().flatten().peekable();
+        if functions.peek().is_some() {
+            let is_chain = |one: &Value| one["function"] == "nft_do_chain [nf_tables]";
+            assert!(functions.any(is_chain), "{document:#}");
+        }
         // again: all of it is known, and nothing is booted
         let known = fs::read_to_string(&log).unwrap();
         let again = lab.run(&["bisect", "--resume", log.to_str().unwrap()]);

@@ -185,6 +185,7 @@ mod tests {
             candidates: ["a", "b", "c"].map(candidate).into(),
             build: None,
             set: None,
+            campaign: None,
             stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1).unwrap(),
             frames: 20_000,
             threshold_percent: 0.0,

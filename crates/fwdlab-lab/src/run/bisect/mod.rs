@@ -378,6 +378,13 @@ impl Bisection<'_> {
             variant: Variant::default(),
             image: Some((*image).to_owned()),
         };
+        let asked = match &began.campaign {
+            Some(of) => of.procedure.clone(),
+            None => campaign::Exact {
+                frames: began.frames,
+                ..campaign::Exact::default()
+            },
+        };
         let campaign = Campaign {
             name: KIND.into(),
             about: String::new(),
@@ -389,9 +396,9 @@ impl Bisection<'_> {
             configurations: BTreeMap::new(),
             cases: images.iter().map(case).collect(),
             procedure: Procedure::Exact(campaign::Exact {
-                frames: began.frames,
-                profile,
-                ..campaign::Exact::default()
+                profile: profile && asked.profile,
+                reference: PLAIN.into(),
+                ..asked
             }),
             sweep: None,
             origin: Origin::default(),
@@ -403,6 +410,10 @@ impl Bisection<'_> {
         ]);
         if let Some(set) = &began.set {
             values.insert("configuration".to_owned(), json!(set));
+        }
+        if let Some(of) = &began.campaign {
+            values.insert("campaign".to_owned(), json!(of.file));
+            values.insert("test_case".to_owned(), json!(of.case));
         }
         let command = Command {
             kind: KIND,
