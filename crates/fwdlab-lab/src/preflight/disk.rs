@@ -1,8 +1,8 @@
 //! Is there room for runs?
 //!
-//! Start with [`check`].
+//! [`room`] is for others who ask that of other folders. Start with [`check`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
@@ -13,20 +13,40 @@ const TOO_LITTLE: u64 = 100 << 20;
 /// Room for some campaigns.
 const LITTLE: u64 = 1 << 30;
 
-/// Looks at the file system where `runs` is or will be.
-pub(super) fn check(runs: &Path) -> Check {
-    let absolute = std::path::absolute(runs).unwrap_or_else(|_| runs.to_owned());
-    let there = absolute
-        .ancestors()
+/// The file system of a folder.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    /// The folder, or the nearest one above that exists.
+    pub folder: PathBuf,
+    pub free_bytes: u64,
+    pub read_only: bool,
+}
+
+/// Looks at the file system where this folder is or will be; else what could not be looked at, in words.
+pub(super) fn room(folder: &Path) -> Result<Room, String> {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let mut above = absolute.ancestors();
+    let there = above
         .find(|folder| folder.exists())
         .unwrap_or(Path::new("/"));
-    match statvfs(there) {
-        Ok(disk) => judge(
-            &there.display().to_string(),
-            disk.f_bavail.saturating_mul(disk.f_frsize),
-            disk.f_flag.contains(StatVfsMountFlags::RDONLY),
+    let disk =
+        statvfs(there).map_err(|error| format!("cannot check {}: {error}", there.display()))?;
+    Ok(Room {
+        folder: there.to_owned(),
+        free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+        read_only: disk.f_flag.contains(StatVfsMountFlags::RDONLY),
+    })
+}
+
+/// Looks at the file system where `runs` is or will be.
+pub(super) fn check(runs: &Path) -> Check {
+    match room(runs) {
+        Ok(room) => judge(
+            &room.folder.display().to_string(),
+            room.free_bytes,
+            room.read_only,
         ),
-        Err(error) => Check::skip("disk", format!("cannot check {}: {error}", there.display())),
+        Err(why) => Check::skip("disk", why),
     }
 }
 

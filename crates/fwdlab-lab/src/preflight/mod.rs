@@ -9,7 +9,10 @@
 
 mod cpu;
 mod disk;
+mod emulator;
+mod images;
 mod kernel;
+mod kvm;
 mod others;
 mod privileges;
 pub(crate) mod programs;
@@ -89,7 +92,7 @@ impl Check {
 
 /// All checks of this host that need nothing from the caller, in the order in which a person would look.
 ///
-/// `runs` is where runs are kept; it need not exist yet. Takes about half a second.
+/// `runs` is where runs are kept; it need not exist yet. Takes about a second.
 pub fn host(runs: &Path) -> Vec<Check> {
     let root = privileges::is_root();
     let mut checks = privileges::checks();
@@ -99,6 +102,9 @@ pub fn host(runs: &Path) -> Vec<Check> {
     checks.extend(cpu::checks());
     checks.extend(others::checks());
     checks.push(disk::check(runs));
+    checks.extend(emulator::checks());
+    checks.push(kvm::check());
+    checks.extend(images::checks());
     checks
 }
 
@@ -123,6 +129,11 @@ mod tests {
             "cpus",
             "other work",
             "disk",
+            "emulator",
+            "exact profiles",
+            "kvm",
+            "kernel packages",
+            "image cache",
         ] {
             assert_eq!(
                 checks.iter().filter(|check| check.name == name).count(),

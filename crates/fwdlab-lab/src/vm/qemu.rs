@@ -26,7 +26,7 @@ use crate::sys::die_with_parent;
 
 /// The program, and the package of Debian's that has it.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
-const PACKAGE: &str = "qemu-system-x86";
+pub(crate) const PACKAGE: &str = "qemu-system-x86";
 
 /// A machine that was asked to end is ended after this.
 const END: Duration = Duration::from_secs(3);

@@ -47,6 +47,11 @@ impl Scratch {
         Ok(kept)
     }
 
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// The folder of a machine, which is not made.
     pub fn folder(&self, machine: u32) -> PathBuf {
         self.0.join(machine.to_string())

@@ -45,6 +45,11 @@ fn read(text: &str) -> Value {
         "noise",
         "disk",
         "irqbalance",
+        "emulator",
+        "exact profiles",
+        "kvm",
+        "kernel packages",
+        "image cache",
     ] {
         assert!(
             list(&checks)

@@ -122,13 +122,15 @@ impl Cache {
     /// The folder cannot be made, or the one for temporary files belongs to somebody else.
     pub fn of_user() -> Result<Cache, ImageError> {
         let user = rustix::process::geteuid().as_raw();
-        match place(|name| std::env::var_os(name).map(PathBuf::from)) {
+        match own_place() {
             Some(folder) => Cache::at(&folder),
-            None => Cache::private(
-                &std::env::temp_dir().join(format!("fwdlab-cache-{user}")),
-                user,
-            ),
+            None => Cache::private(&shared_place(user), user),
         }
+    }
+
+    /// Where that is or will be; nothing is made.
+    pub(crate) fn place_of_user() -> PathBuf {
+        own_place().unwrap_or_else(|| shared_place(rustix::process::geteuid().as_raw()))
     }
 
     /// The cache in this folder, which is made if it is not there.
@@ -437,6 +439,14 @@ impl Entry {
             None => true,
         }
     }
+}
+
+fn own_place() -> Option<PathBuf> {
+    place(|name| std::env::var_os(name).map(PathBuf::from))
+}
+
+fn shared_place(user: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("fwdlab-cache-{user}"))
 }
 
 fn place(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {

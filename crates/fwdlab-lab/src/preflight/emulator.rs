@@ -1,0 +1,110 @@
+//! Can instructions be counted here (`quick --vm`, `--exact`, `bisect`): QEMU, and the plugin that says which functions they are of?
+//!
+//! Everything else works without, so that nothing here is a failure. No guest is booted. Start with [`checks`].
+
+use std::time::Duration;
+
+use super::{Check, programs};
+use crate::host::{Command, Host, Limit, Local};
+use crate::vm::machine::{PACKAGE, QEMU, takes_plugin};
+use crate::vm::plugin::{self, PluginError};
+use crate::vm::scratch::Scratch;
+
+const NAME: &str = "emulator";
+const PROFILES: &str = "exact profiles";
+
+/// Says its version at once.
+const LIMIT: Limit<'static> = Limit {
+    time: Duration::from_secs(10),
+    is_stopped: &|| false,
+};
+
+pub(super) fn checks() -> Vec<Check> {
+    let version = match programs::find(QEMU) {
+        None => None,
+        Some(_) => Some(
+            Local
+                .run(&Command::new(QEMU, &["--version"]), LIMIT)
+                .map(|output| output.text())
+                .map_err(|error| error.to_string()),
+        ),
+    };
+    let is_there = matches!(version, Some(Ok(_)));
+    let profiles = match is_there {
+        true => profiles(),
+        false => Check::skip(PROFILES, "no emulator"),
+    };
+    vec![emulator(version), profiles]
+}
+
+/// Judges what QEMU says of its version; none: there is no such program.
+fn emulator(said: Option<Result<String, String>>) -> Check {
+    let fix = format!("apt-get install {PACKAGE}");
+    match said {
+        None => Check::warn(
+            NAME,
+            format!("{QEMU} not found: no instructions are counted (quick --vm, --exact, bisect)"),
+            fix,
+        ),
+        Some(Err(why)) => Check::warn(NAME, format!("{QEMU} does not run: {why}"), fix),
+        Some(Ok(text)) => {
+            let first = text.lines().next().unwrap_or_default().trim();
+            Check::ok(NAME, first)
+        }
+    }
+}
+
+/// Compiles the plugin into a folder of its own, and has QEMU load it.
+fn profiles() -> Check {
+    let scratch = match Scratch::new() {
+        Ok(scratch) => scratch,
+        Err(error) => return Check::skip(PROFILES, error.to_string()),
+    };
+    judge(plugin::build(scratch.path()).map(|plugin| takes_plugin(&plugin)))
+}
+
+/// Judges what came of the plugin: compiled or not, loaded or not.
+fn judge(made: Result<Result<(), String>, PluginError>) -> Check {
+    match made {
+        Ok(Ok(())) => Check::ok(
+            PROFILES,
+            "the plugin that counts by function is compiled, and QEMU loads it",
+        ),
+        Ok(Err(why)) => Check::warn(
+            PROFILES,
+            format!("no functions are named: {why}"),
+            "install QEMU 7 or 8; without, instructions are counted all the same",
+        ),
+        Err(error @ PluginError::Cache { .. } | error @ PluginError::Profile { .. }) => {
+            Check::skip(PROFILES, error.to_string())
+        }
+        Err(error) => Check::warn(PROFILES, error.to_string(), "apt-get install gcc libc6-dev"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_a_warning_with_its_package() {
+        let none = emulator(None);
+        assert_eq!(none.status, Status::Warn);
+        assert!(none.fix.unwrap().contains("qemu-system-x86"));
+        let said = "QEMU emulator version 7.2.22 (Debian)\nCopyright\n".to_owned();
+        let there = emulator(Some(Ok(said)));
+        assert_eq!(there.finding, "QEMU emulator version 7.2.22 (Debian)");
+
+        let new = judge(Ok(Err("it does not load the plugin".into())));
+        assert_eq!(new.status, Status::Warn);
+        assert!(new.fix.unwrap().contains("QEMU 7 or 8"));
+        let compiler = judge(Err(PluginError::NoCompiler {
+            compiler: "cc".into(),
+            source: std::io::ErrorKind::NotFound.into(),
+        }));
+        assert_eq!(compiler.status, Status::Warn);
+        assert!(compiler.fix.unwrap().contains("gcc"));
+        assert_eq!(judge(Ok(Ok(()))).status, Status::Ok);
+    }
+}

@@ -1,0 +1,55 @@
+//! Is there a processor for guests, and may we use it?
+//!
+//! Only looked at: nothing that counts instructions needs it. Start with [`check`].
+
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use super::Check;
+
+const NAME: &str = "kvm";
+const DEVICE: &str = "/dev/kvm";
+
+pub(super) fn check() -> Check {
+    let device = Path::new(DEVICE);
+    judge(access(device, Access::READ_OK | Access::WRITE_OK))
+}
+
+/// Judges whether the device may be read and written.
+fn judge(may: Result<(), Errno>) -> Check {
+    match may {
+        Ok(()) => Check::ok(
+            NAME,
+            format!("{DEVICE} is there and may be used; whether a guest boots by it was not tried"),
+        ),
+        Err(Errno::NOENT) => Check::skip(
+            NAME,
+            format!(
+                "no {DEVICE}: guests are emulated, and instructions are counted so in any case"
+            ),
+        ),
+        Err(error) => Check::skip(
+            NAME,
+            format!(
+                "{DEVICE} is there and may not be used ({error}): guests are emulated, and instructions are counted so in any case"
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    #[test]
+    fn nobody_needs_it() {
+        assert_eq!(judge(Ok(())).status, Status::Ok);
+        assert_eq!(judge(Err(Errno::NOENT)).status, Status::Skip);
+        let refused = judge(Err(Errno::ACCESS));
+        assert_eq!(refused.status, Status::Skip);
+        assert!(refused.finding.contains("may not be used"), "{refused:?}");
+    }
+}
