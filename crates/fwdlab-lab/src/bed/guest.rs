@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fwdlab_engine::{PathSpec, PortSpec};
 
@@ -26,6 +27,10 @@ use crate::vm::machine::{ACCELERATOR, Machine};
 /// The generator's namespace there.
 pub(crate) const GENERATOR: &str = "gen";
 const DUT: &str = "dut0";
+
+/// Who configures a guest for longer hangs. An emulator takes some ten times as long as the guest's own clock says: 500,000 routes are
+/// 20 s there, and were 3 to 7 minutes beside other work on two CPUs.
+const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// The pair of ports that leads past the DUT.
 pub(crate) const PAST: [&str; 2] = ["past0", "past1"];
@@ -69,7 +74,8 @@ impl Bed {
         // a NAPI instance at the input, through which frames from the other end's XDP come
         dut.ask("ethtool", &["-K", eth0, "gro", "on"])?;
         let changes = Arc::new(Undo::new(machine.scratch("undo")?));
-        let linux = Linux::new(dut.clone(), dut, DUT_PORTS, networks, changes.clone());
+        let linux = Linux::new(dut.clone(), dut, DUT_PORTS, networks, changes.clone())
+            .with_patience(PATIENCE);
         let set = linux.prepare()?.into_iter();
         let sysctls = set.map(|(name, value)| (format!("dut:{name}"), value));
         let port = |interface: &str| PortSpec {

@@ -13,7 +13,7 @@ use crate::error::LabError;
 use crate::host::{Command, Limit, quoted};
 use crate::run::Control;
 
-/// What users want to run on a DUT must end within this time.
+/// What users want to run on a DUT must end within this time, where nothing else is said.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 impl Linux {
@@ -24,7 +24,7 @@ impl Linux {
         control: &Control,
     ) -> Result<String, LabError> {
         let limit = Limit {
-            time: LIMIT,
+            time: self.patience,
             is_stopped: &|| control.is_stopped(),
         };
         let mut said = String::new();

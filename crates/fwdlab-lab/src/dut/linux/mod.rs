@@ -85,6 +85,8 @@ pub struct Linux {
     cpus: Vec<usize>,
     /// Kernel thread that forwards, where one does that alone and it is known.
     thread: Option<u32>,
+    /// What users want to run there must end within this time.
+    patience: Duration,
     undo: Arc<Undo>,
 }
 
@@ -104,6 +106,7 @@ impl Linux {
             networks,
             cpus: Vec::new(),
             thread: None,
+            patience: apply::LIMIT,
             undo,
         }
     }
@@ -115,6 +118,11 @@ impl Linux {
             thread,
             ..self
         }
+    }
+
+    /// The same, whose users may run what takes longer.
+    pub fn with_patience(self, patience: Duration) -> Linux {
+        Linux { patience, ..self }
     }
 
     fn port(&self, end: End) -> &str {
@@ -274,7 +282,7 @@ impl Dut for Linux {
             Swept::Command { apply, undo } => {
                 let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
-                    time: apply::LIMIT,
+                    time: self.patience,
                     is_stopped: &|| control.is_stopped(),
                 };
                 let work = || self.shell(&text(apply), limit).map(drop);
