@@ -1,23 +1,28 @@
 //! Bursts of test frames of which the instructions are counted, on a machine whose processor counts them.
 //!
 //! Such a machine is emulated (`qemu -icount shift=0`): its time stamp counter advances by one for every instruction, whatever the host
-//! does. A burst is one `BPF_PROG_TEST_RUN` of exactly so many frames, and everything that becomes of them happens within it, on the one
-//! CPU that there is. What the numbers mean is not decided here. Start with [`Exact::open`]; [`per_instruction`] says whether this is such
+//! does. A burst is one `BPF_PROG_TEST_RUN` of exactly so many frames, or one start of the kernel's own generator, and everything that becomes
+//! of them happens within it, on the one CPU that there is. What the numbers mean is not decided here. Start with [`Exact::open`]; [`per_instruction`] says whether this is such
 //! a machine.
 
+mod pktgen;
 mod sys;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use fwdlab_model::campaign::Generator;
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::generator::{Expected, Frames, Receiver, Sender, SignaturePlace};
-use crate::port::PathSpec;
+use crate::port::{PathSpec, within};
+use crate::sink::Sink;
 use crate::tester::{Addresses, frames};
 use crate::xdp_count::XdpCount;
 use crate::xdp_live::XdpLive;
+use pktgen::Pktgen;
 
 /// How often the other threads of the machine may go before us, without a frame that arrives, before we sleep: to look counts as well.
 const PATIENCE: u32 = 4;
@@ -27,12 +32,71 @@ const PATIENCE: u32 = 4;
 const NAPS: u32 = 20;
 const NAP: Duration = Duration::from_millis(50);
 
+/// The first release with live frames.
+const LIVE_FRAMES: (u32, u32) = (5, 18);
+
 /// Sender and receivers of some paths, by which bursts are sent.
 pub struct Exact {
-    sender: XdpLive,
-    receivers: Vec<XdpCount>,
+    ports: Ports,
     addresses: Addresses,
     nonce: u16,
+}
+
+/// What sends, and what counts at the other ends.
+enum Ports {
+    /// Test frames.
+    Live {
+        sender: XdpLive,
+        receivers: Vec<XdpCount>,
+    },
+    /// Frames without a signature: every frame counts.
+    Pktgen {
+        sender: Pktgen,
+        sinks: Vec<Sink>,
+        /// In which it must be spoken to.
+        netns: Option<PathBuf>,
+    },
+}
+
+impl Ports {
+    /// What the generator is called in results.
+    fn generator(&self) -> &'static str {
+        match self {
+            Ports::Live { .. } => "live frames",
+            Ports::Pktgen { .. } => "pktgen",
+        }
+    }
+
+    fn received(&mut self, path: usize) -> Result<u64, EngineError> {
+        let none = || EngineError::Frames(format!("there is no path {path}"));
+        match self {
+            Ports::Live { receivers, .. } => {
+                Ok(receivers.get_mut(path).ok_or_else(none)?.counts()?.received)
+            }
+            Ports::Pktgen { sinks, .. } => Ok(sinks.get(path).ok_or_else(none)?.counts()?.frames),
+        }
+    }
+
+    fn prepare(&mut self, path: usize, count: u32) -> Result<(), EngineError> {
+        match self {
+            Ports::Live { sender, .. } => sender.prepare_burst(path, count),
+            Ports::Pktgen { sender, .. } => sender.prepare(path, count),
+        }
+    }
+
+    fn burst(&mut self, count: u32) -> Result<(), EngineError> {
+        match self {
+            Ports::Live { sender, .. } => sender.burst(count),
+            Ports::Pktgen { sender, .. } => sender.burst(),
+        }
+    }
+
+    fn sent(&mut self, path: usize) -> Result<u64, EngineError> {
+        match self {
+            Ports::Live { sender, .. } => Ok(sender.counts()?.sent[path]),
+            Ports::Pktgen { sender, .. } => sender.sent(path),
+        }
+    }
 }
 
 /// What became of a burst.
@@ -47,18 +111,48 @@ pub struct Burst {
 }
 
 impl Exact {
-    /// Binds sender and receivers to the ports of these paths.
+    /// Binds sender and receivers to the ports of these paths, which are in one namespace.
     ///
     /// # Errors
-    /// No privileges, a kernel without live frames (Linux 5.18), or a port that does not exist.
-    pub fn open(paths: &[PathSpec], addresses: &Addresses) -> Result<Exact, EngineError> {
-        let receivers = paths.iter().map(|path| XdpCount::open(&path.rx));
+    /// No privileges, a kernel without what is wanted, or a port that does not exist.
+    pub fn open(
+        paths: &[PathSpec],
+        addresses: &Addresses,
+        wanted: Generator,
+    ) -> Result<Exact, EngineError> {
+        let by_pktgen = match wanted {
+            Generator::Auto => !has_live_frames()?,
+            Generator::LiveFrames => false,
+            Generator::Pktgen => true,
+        };
+        let ports = match by_pktgen {
+            false => {
+                let receivers = paths.iter().map(|path| XdpCount::open(&path.rx));
+                Ports::Live {
+                    receivers: receivers.collect::<Result<_, _>>()?,
+                    sender: XdpLive::open(paths, &[])?,
+                }
+            }
+            true => {
+                let sinks = paths.iter().map(|path| Sink::linear(&path.rx));
+                let ports = paths.iter().map(|path| path.tx.interface.clone());
+                Ports::Pktgen {
+                    sinks: sinks.collect::<Result<_, _>>()?,
+                    sender: Pktgen::new(ports.collect()),
+                    netns: paths.first().and_then(|path| path.tx.netns.clone()),
+                }
+            }
+        };
         Ok(Exact {
-            receivers: receivers.collect::<Result<_, _>>()?,
-            sender: XdpLive::open(paths, &[])?,
+            ports,
             addresses: *addresses,
             nonce: 0,
         })
+    }
+
+    /// What the generator is called in results.
+    pub fn generator(&self) -> &'static str {
+        self.ports.generator()
     }
 
     /// Prepares bursts of a stream.
@@ -66,17 +160,22 @@ impl Exact {
     /// # Errors
     /// There is no such set of flows, or the engines refuse.
     pub fn arm(&mut self, stream: &Stream) -> Result<(), EngineError> {
+        let (sender, receivers) = match &mut self.ports {
+            Ports::Live { sender, receivers } => (sender, receivers),
+            Ports::Pktgen { sender, .. } => return sender.arm(stream, &self.addresses),
+        };
         self.nonce = self.nonce.wrapping_add(1);
         let frames: Frames = frames(stream, &self.addresses, false, self.nonce)?;
-        self.sender.arm(&frames)?;
+        sender.arm(&frames)?;
         let expected = Expected {
             nonce: self.nonce,
             buffer_bytes: Some(stream.frame_size_bytes.buffer_bytes()),
             place: SignaturePlace::UdpPayload,
             analysis: None,
         };
-        let mut receivers = self.receivers.iter_mut();
-        receivers.try_for_each(|receiver| receiver.expect(&expected))
+        receivers
+            .iter_mut()
+            .try_for_each(|receiver| receiver.expect(&expected))
     }
 
     /// Sends so many frames into a path, a multiple of [`Exact::BATCH`], and counts what that takes.
@@ -84,19 +183,31 @@ impl Exact {
     /// # Errors
     /// Not armed, no such path, or the system refuses.
     pub fn burst(&mut self, path: usize, count: u32) -> Result<Burst, EngineError> {
-        let Some(receiver) = self.receivers.get_mut(path) else {
-            return Err(EngineError::Frames(format!("there is no path {path}")));
-        };
-        let before = receiver.counts()?.received;
-        self.sender.prepare_burst(path, count)?;
+        match &self.ports {
+            Ports::Live { .. } => self.ports.measure(path, count),
+            Ports::Pktgen { netns, .. } => {
+                let netns = netns.clone();
+                within(&netns, || self.ports.measure(path, count))
+            }
+        }
+    }
+
+    /// Frames that the kernel hands to the port at once.
+    pub const BATCH: u32 = 32;
+}
+
+impl Ports {
+    fn measure(&mut self, path: usize, count: u32) -> Result<Burst, EngineError> {
+        let before = self.received(path)?;
+        self.prepare(path, count)?;
         let (mut received, mut end, mut waited, mut naps) = (0, 0, 0, 0);
         // what the clock went on without instructions until the end
         let mut idle = Idle::begin()?;
         sys::mark_begin();
         let begin = sys::counter();
-        let sent = self.sender.burst(count);
+        let sent = self.burst(count);
         loop {
-            let now = receiver.counts()?.received - before;
+            let now = self.received(path)? - before;
             if now > received {
                 (received, end, waited, naps) = (now, sys::counter(), 0, 0);
                 idle.is_known = false;
@@ -117,19 +228,31 @@ impl Exact {
         }
         sys::mark_end();
         idle.read()?;
-        let sent = sent.and_then(|()| Ok(self.sender.counts()?.sent[path]))?;
+        let sent = sent.and_then(|()| self.sent(path))?;
         Ok(Burst {
             sent,
-            received,
+            // nothing but our frames should arrive, and where all of them count, a neighbour's question would, too
+            received: received.min(sent),
             // a tick of the counter is a nanosecond of the machine's clock
             instructions: end
                 .saturating_sub(begin)
                 .saturating_sub(idle.until_end + idle.reading_before_end),
         })
     }
+}
 
-    /// Frames that the kernel hands to the port at once.
-    pub const BATCH: u32 = 32;
+/// Does this kernel send live frames?
+fn has_live_frames() -> Result<bool, EngineError> {
+    const FILE: &str = "/proc/sys/kernel/osrelease";
+    let release = std::fs::read_to_string(FILE)
+        .map_err(|e| EngineError::system(format!("read {FILE}"), e))?;
+    Ok(version_of(&release).is_none_or(|version| version >= LIVE_FRAMES))
+}
+
+/// `6.1.0-56-cloud-amd64` is 6.1.
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// How long the machine had nothing to do until the last frame arrived.
@@ -218,5 +341,12 @@ mod tests {
             Some(17_353_410_419_004)
         );
         assert_eq!(idle_of("  .idle_sleeps    : 5304217"), None);
+    }
+
+    #[test]
+    fn live_frames_came_with_5_18() {
+        assert_eq!(version_of("6.1.0-56-cloud-amd64\n"), Some((6, 1)));
+        assert!(version_of("5.10.0-30-amd64") < Some(LIVE_FRAMES));
+        assert_eq!(version_of("rolling"), None);
     }
 }

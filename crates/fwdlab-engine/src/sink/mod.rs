@@ -37,13 +37,25 @@ impl Sink {
     /// # Errors
     /// No privileges, a driver without XDP, or a program that is attached already.
     pub fn open(port: &PortSpec) -> Result<Sink, EngineError> {
+        Sink::with("sink", port)
+    }
+
+    /// The same for kernels before 5.18, which know no frames in several buffers.
+    ///
+    /// # Errors
+    /// As [`Sink::open`].
+    pub(crate) fn linear(port: &PortSpec) -> Result<Sink, EngineError> {
+        Sink::with("sink_linear", port)
+    }
+
+    fn with(program: &str, port: &PortSpec) -> Result<Sink, EngineError> {
         let what = format!("count with XDP on {}", port.interface);
         let failed = |e: &dyn std::error::Error| EngineError::bpf(&*what, e);
         within(&port.netns, || {
             let mut programs = Ebpf::load(OBJECT).map_err(|e| failed(&e))?;
             let missing = || EngineError::Frames("the object lacks a part".into());
             let program: &mut Xdp = programs
-                .program_mut("sink")
+                .program_mut(program)
                 .and_then(|program| program.try_into().ok())
                 .ok_or_else(missing)?;
             let index = interface_index(&port.interface)?;

@@ -13,6 +13,7 @@ pub mod stdio;
 use std::io::{self, Read, Write};
 
 use fwdlab_engine::{Addresses, Burst};
+use fwdlab_model::campaign::Generator;
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,7 @@ pub(crate) enum Question {
         paths: Vec<Path>,
         addresses: AddressWords,
         stream: Stream,
+        generator: Generator,
     },
     /// Send so many frames into a path and say what they took.
     Burst { path: usize, frames: u32 },
@@ -120,6 +122,8 @@ pub(crate) enum Answer {
     Ended(String),
     /// Where a file is.
     Path(String),
+    /// What sends bursts, in words.
+    Sends(String),
     /// What became of a burst.
     Burst(Burst),
     /// What a rig answers.

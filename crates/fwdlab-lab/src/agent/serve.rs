@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fwdlab_engine::{Exact, PathSpec, PortSpec, exact};
+use fwdlab_model::campaign::Generator;
 
 use super::{Answer, Hello, Place, Question, receive, rig, send};
 use crate::error::LabError;
-use crate::host::{Failure, Heard, Host, HostError, Limit, Local, Netns, Process, netns};
+use crate::host::{Command, Failure, Heard, Host, HostError, Limit, Local, Netns, Process, netns};
 use crate::tester::Rig;
 
 /// Where files are put that commands shall use, on a machine of ours.
@@ -132,14 +133,22 @@ impl Agent {
                 paths,
                 addresses,
                 stream,
+                generator,
             } => {
                 // what is open holds the ports
                 self.bursts = None;
                 let paths: Vec<PathSpec> = paths.into_iter().map(path).collect();
-                let mut bursts = Exact::open(&paths, &addresses.into()).map_err(refused)?;
+                if generator != Generator::LiveFrames {
+                    // whether it is needed is the engine's business; what is part of the kernel has no module
+                    let load = Command::new("modprobe", &["-q", "pktgen"]);
+                    let _ = Local.run(&load, Limit::OURS);
+                }
+                let mut bursts =
+                    Exact::open(&paths, &addresses.into(), generator).map_err(refused)?;
                 bursts.arm(&stream).map_err(refused)?;
+                let words = bursts.generator().to_owned();
                 self.bursts = Some(bursts);
-                done
+                Ok((Answer::Sends(words), Vec::new()))
             }
             Question::Burst { path, frames } => {
                 let Some(bursts) = &mut self.bursts else {

@@ -3,7 +3,7 @@
 //! Nothing is timed, so boots go side by side, one for each CPU of this host. The reference is booted once more in every iteration, as A/A
 //! control. Start with [`Running::by_instructions`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -207,11 +207,9 @@ impl Running<'_> {
         let campaign = plan.campaign();
         let scratch = Scratch::new()?;
         let images = self.images(&scratch, run)?;
-        let facts = &mut run.info.facts;
         // beside rates, that of the rates is the run's
-        if facts.engine.is_empty() {
-            facts.engine = format!("live frames in {ACCELERATOR}");
-        }
+        let is_engine = run.info.facts.engine.is_empty();
+        let mut generators: BTreeSet<String> = BTreeSet::new();
         let plugin = match p.profile {
             true => self.plugin(run)?,
             false => None,
@@ -286,6 +284,9 @@ impl Running<'_> {
             let mut result = Ok(());
             for (wanted, record) in all {
                 done += 1;
+                if let Ok(booted) = &record {
+                    generators.insert(booted.generator.clone());
+                }
                 let kept = self.kept(&wanted, record, run, measured);
                 let left = began.elapsed() / done as u32 * (steps - done) as u32;
                 let told = kept.and_then(|()| {
@@ -305,6 +306,19 @@ impl Running<'_> {
                 }
             }
             measured.boots.sort_by_key(|record| record.boot);
+            let names: Vec<String> = generators.into_iter().collect();
+            if is_engine {
+                run.info.facts.engine = match names.is_empty() {
+                    true => ACCELERATOR.into(),
+                    false => format!("{} in {ACCELERATOR}", names.join(" and ")),
+                };
+            }
+            if names.len() > 1 && result.is_ok() {
+                run.warn(format!(
+                    "kernels were sent frames by {}, which differ by more than the kernels: say generator = \"pktgen\" for all of them",
+                    names.join(" and ")
+                ))?;
+            }
             match result {
                 Err(LabError::Interrupted) => Ok(()),
                 result => result,
@@ -456,6 +470,7 @@ impl Running<'_> {
                 record,
                 console,
                 profile,
+                generator: _,
             }) => {
                 let profile = match profile.transpose() {
                     Ok(profile) => profile,
@@ -534,6 +549,8 @@ struct Booted {
     console: String,
     /// Of the bursts in the middle, through the DUT and past it; or why there is none.
     profile: Option<Result<[Stacks; 2], String>>,
+    /// What sent the bursts, in words.
+    generator: String,
 }
 
 /// Has the emulator count by call path.
@@ -623,7 +640,8 @@ fn boot(
     }
     let stream = &wanted.case.stream;
     let host = machine.host();
-    let bursts = Bursts::open(&host, &bed.networks().forward(), stream)?;
+    let addresses = bed.networks().forward();
+    let bursts = Bursts::open(&host, &addresses, stream, p.generator)?;
     bursts.rest(SETTLING)?;
     if let Some(profile) = &profile {
         profile.name_functions(&host)?;
@@ -685,6 +703,7 @@ fn boot(
         record,
         console: machine.console(),
         profile: profiled,
+        generator: bursts.generator().to_owned(),
     })
 }
 

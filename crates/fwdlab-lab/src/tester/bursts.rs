@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use fwdlab_engine::{Addresses, Burst};
+use fwdlab_model::campaign::Generator;
 use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::Stream;
 
@@ -18,14 +19,20 @@ use crate::host::{HostError, Limit, Remote};
 #[derive(Debug)]
 pub struct Bursts {
     host: Remote,
+    generator: String,
 }
 
 impl Bursts {
     /// Opens them for a stream on the bed of a machine.
     ///
     /// # Errors
-    /// The kernel there has no live frames (Linux 5.18), or the machine was lost.
-    pub fn open(host: &Remote, addresses: &Addresses, stream: &Stream) -> Result<Bursts, LabError> {
+    /// The kernel there cannot send so, or the machine was lost.
+    pub fn open(
+        host: &Remote,
+        addresses: &Addresses,
+        stream: &Stream,
+        generator: Generator,
+    ) -> Result<Bursts, LabError> {
         let port = |name: &str| -> (Place, String) { (Some(GENERATOR.into()), name.into()) };
         let path = |tx, rx| Path {
             tx: port(tx),
@@ -35,9 +42,21 @@ impl Bursts {
             paths: vec![path("tx0", "rx0"), path(PAST[0], PAST[1])],
             addresses: (*addresses).into(),
             stream: stream.clone(),
+            generator,
         };
-        host.put_to("open sender and receivers", &question, &[], Limit::OURS)?;
-        Ok(Bursts { host: host.clone() })
+        let what = "open sender and receivers";
+        match host.put_to(what, &question, &[], Limit::OURS)? {
+            (Answer::Sends(generator), _) => Ok(Bursts {
+                host: host.clone(),
+                generator,
+            }),
+            (other, _) => Err(HostError::new("the machine", what, out_of_step(&other)).into()),
+        }
+    }
+
+    /// What sends them, in words.
+    pub fn generator(&self) -> &str {
+        &self.generator
     }
 
     /// Lets time pass on the machine's clock, which runs fast while it has nothing to do. Nothing waits for a command meanwhile: whoever

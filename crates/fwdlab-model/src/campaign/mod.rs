@@ -40,8 +40,8 @@ use crate::variant::Variant;
 use matrix::Matrix;
 use procedure::Wrong;
 pub use procedure::{
-    Equilibrium, Exact, ForwardingRate, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr, Procedure,
-    Ramp, Rfc2544, Soak, Sweep, Test, Trial,
+    Equilibrium, Exact, ForwardingRate, Generator, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr,
+    Procedure, Ramp, Rfc2544, Soak, Sweep, Test, Trial,
 };
 use value::Rate;
 

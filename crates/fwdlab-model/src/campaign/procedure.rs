@@ -631,6 +631,21 @@ pub struct Exact {
     pub reference: String,
     /// The instructions by function and by call path, too
     pub profile: bool,
+    /// What sends bursts: auto takes live frames where the kernel has them (Linux 5.18), and its own generator otherwise
+    pub generator: Generator,
+}
+
+/// What sends bursts in a virtual machine
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Generator {
+    /// Live frames where the kernel has them, and pktgen otherwise
+    #[default]
+    Auto,
+    /// XDP live frames, 32 at a time (Linux 5.18)
+    LiveFrames,
+    /// The kernel's own packet generator, frame by frame
+    Pktgen,
 }
 
 impl Default for Exact {
@@ -640,6 +655,7 @@ impl Default for Exact {
             precision: Percent(0.1),
             reference: super::PLAIN.into(),
             profile: true,
+            generator: Generator::Auto,
         }
     }
 }

@@ -17,6 +17,7 @@ use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::initramfs::{self, Recipe};
 use fwdlab_lab::vm::machine::{Boot, Machine};
 use fwdlab_lab::vm::plugin;
+use fwdlab_model::campaign::Generator;
 use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
@@ -45,7 +46,11 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("flowtable", &["nf_flow_offload_ip_hook"]),
     ("nft-set", &["nft_lookup_eval"]),
     ("ipset", &["ip_set_test"]),
+    (PKTGEN, &["pktgen_thread_worker", "ip_forward"]),
 ];
+
+/// No feature of a router: the generator for kernels without live frames.
+const PKTGEN: &str = "pktgen";
 
 /// A burst that a queue of WireGuard's takes, which has room for 1024 frames.
 const FRAMES: u32 = 992;
@@ -70,14 +75,19 @@ impl Guest {
         let bed = Bed::in_guest(&self.machine).unwrap();
         let folder =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets/features");
-        for set in sets.split(' ') {
+        for set in sets.split(' ').filter(|set| *set != PKTGEN) {
             let set = Configuration::parse(folder.join(set).to_str().unwrap()).unwrap();
             bed.dut(0).apply(&set, &Control::default()).unwrap();
         }
         let symbols = host.read("/proc/kallsyms").unwrap();
         std::fs::write(self.folder.join("symbols"), symbols).unwrap();
         let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 100).unwrap();
-        let bursts = Bursts::open(&host, &bed.networks().forward(), &stream).unwrap();
+        let generator = match sets {
+            PKTGEN => Generator::Pktgen,
+            _ => Generator::LiveFrames,
+        };
+        let addresses = bed.networks().forward();
+        let bursts = Bursts::open(&host, &addresses, &stream, generator).unwrap();
         let limit = Limit {
             time: Duration::from_secs(60),
             is_stopped: &|| false,
