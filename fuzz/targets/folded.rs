@@ -3,13 +3,16 @@
 //! The input is two texts with a zero byte between them. Whatever they are: no panic, what was read is printed so that it is read
 //! again, and the sums of tables and totals agree. Start at [`folded`].
 
-use fwdlab_model::stacks::{Difference, Stacks, difference};
+use fwdlab_model::stacks::{Difference, Stacks, difference, perf};
 use fwdlab_report::flame;
 
 /// Panics if reading, printing or drawing does, or if a sum does not agree.
 pub fn folded(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (before, after) = text.split_once('\0').unwrap_or((&text, ""));
+    if let Ok(sampled) = perf::read(before) {
+        assert_eq!(sampled.to_string().parse::<Stacks>(), Ok(sampled));
+    }
     let (Ok(before), Ok(after)) = (before.parse::<Stacks>(), after.parse::<Stacks>()) else {
         return;
     };

@@ -1,8 +1,10 @@
 //! Profiles by call path: how many instructions, or samples, each path of calls took by itself.
 //!
-//! They come and go as folded stacks, the text that every tool of flame graphs reads: `root;caller;callee 213`, one path a line
-//! (what `perf script` prints becomes that by `inferno-collapse-perf`). Where they come from is the lab's business, what they look
+//! They come and go as folded stacks, the text that every tool of flame graphs reads: `root;caller;callee 213`, one path a line.
+//! What `perf script` prints of a machine that was sampled is read by [`perf`]. Where they come from is the lab's business, what they look
 //! like the report's. Start with [`Stacks`] (whole numbers, as counted); [`Profile`] is what a frame has of them.
+
+pub mod perf;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,11 +1,13 @@
 //! Draws folded stacks into a folder, to be looked at: two flame graphs, their difference, and the table of it.
 //!
 //! `cargo run -p fwdlab-report --example flame -- BEFORE.folded AFTER.folded FRAMES FOLDER`
+//!
+//! What `perf script` printed of a real DUT will do as well: of such files, FRAMES is how many it forwarded meanwhile.
 
 use std::io::Error;
 use std::path::Path;
 
-use fwdlab_model::stacks::{Profile, Stacks, difference};
+use fwdlab_model::stacks::{Profile, Stacks, difference, perf};
 use fwdlab_report::flame;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,9 +17,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let frames = frames.parse()?;
     let read = |path: &String| -> Result<Profile, Box<dyn std::error::Error>> {
-        Ok(std::fs::read_to_string(path)?
-            .parse::<Stacks>()?
-            .per(frames))
+        let text = std::fs::read_to_string(path)?;
+        let stacks = match perf::is_perf(&text) {
+            true => perf::read(&text)?,
+            false => text.parse::<Stacks>()?,
+        };
+        Ok(stacks.per(frames))
     };
     let (before, after) = (read(before)?, read(after)?);
     let folder = Path::new(folder);

@@ -1,0 +1,130 @@
+//! Samples of a real machine, as `perf script` prints them: they become the same call paths as what an emulator counted.
+//!
+//! ```text
+//! ksoftirqd/0    14 [000]  7532.101:     250000 cycles:
+//!         ffffffff9a1 ip_forward+0x91 ([kernel.kallsyms])
+//!         ffffffff9a0 ip_rcv+0x4c ([kernel.kallsyms])
+//! ```
+//!
+//! Every sample counts once, whatever its period was. Nothing is known here of programs and threads: who looks for what a function takes
+//! wants all of it, wherever it ran. Start with [`read`].
+
+use super::{SEPARATOR, Stacks, StacksError};
+
+/// What perf calls a function that it cannot name.
+const UNKNOWN: &str = "[unknown]";
+
+/// Is this what `perf script` prints? Lines of folded stacks begin with a function.
+pub fn is_perf(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with([' ', '\t']))
+}
+
+/// The samples of `perf script`, one for each block of lines that has a call path. Functions of the kernel are called as in its
+/// `/proc/kallsyms`: those of a module with the name of it.
+///
+/// # Errors
+/// A line of a call path that says no function.
+pub fn read(text: &str) -> Result<Stacks, StacksError> {
+    let mut stacks = Stacks::default();
+    // from the function that was executed to its callers
+    let mut path: Vec<String> = Vec::new();
+    // an empty line ends a sample, and so does the end
+    for (index, line) in text.lines().chain(std::iter::once("")).enumerate() {
+        if line.trim().is_empty() {
+            stacks.sample(&mut path);
+        } else if line.starts_with([' ', '\t']) && !is_head(line) {
+            let why = "a line of a call path is `ADDRESS FUNCTION+OFFSET (OBJECT)`";
+            let name = function(line).ok_or(StacksError {
+                line: index + 1,
+                why,
+            })?;
+            path.push(name);
+        } else if !line.starts_with('#') {
+            // the head of the next sample, where nothing was between them
+            stacks.sample(&mut path);
+        }
+    }
+    Ok(stacks)
+}
+
+impl Stacks {
+    fn sample(&mut self, path: &mut Vec<String>) {
+        if path.is_empty() {
+            return;
+        }
+        path.reverse();
+        let names = path.join(&SEPARATOR.to_string());
+        *self.paths.entry(names).or_default() += 1;
+        self.total += 1;
+        path.clear();
+    }
+}
+
+/// Names of programs are aligned to the right, so that a head may begin with blanks, too. It ends with the name of an event.
+fn is_head(line: &str) -> bool {
+    line.trim_end().ends_with(':')
+}
+
+/// `ffffffff9a1 nft_do_chain+0x6d ([nf_tables])` is `nft_do_chain [nf_tables]`.
+fn function(line: &str) -> Option<String> {
+    let (address, rest) = line.trim().split_once(' ')?;
+    let is_address = !address.is_empty() && address.bytes().all(|b| b.is_ascii_hexdigit());
+    let (name, object) = match rest.rsplit_once(" (") {
+        Some((name, object)) => (name, object.strip_suffix(')')?),
+        None => (rest, ""),
+    };
+    let name = match name.rsplit_once("+0x") {
+        Some((name, _)) => name,
+        None => name,
+    };
+    if !is_address || name.trim().is_empty() {
+        return None;
+    }
+    let is_module = object.starts_with('[') && object.ends_with(']');
+    let is_kernel = object.starts_with("[kernel") || object.starts_with("[guest.kernel");
+    // `;` stands between functions
+    let name = name.replace(SEPARATOR, ":");
+    Some(match is_module && !is_kernel && name != UNKNOWN {
+        true => format!("{name} {object}"),
+        false => name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# ========\n# captured on: x\n\
+        ksoftirqd/0    14 [000]  7532.101:     250000 cycles: \n\
+        \tffffffffc05d nft_do_chain+0x6d ([nf_tables])\n\
+        \tffffffff9a1b ip_forward+0x91 ([kernel.kallsyms])\n\
+        \tffffffff9a00 ip_rcv+0x4c ([kernel.kallsyms])\n\
+        \n\
+            swapper     0 [001]  7532.102:     250000 cycles:\n\
+        \tffffffff9a1b ip_forward+0x11 ([kernel.kallsyms])\n\
+        \tffffffff9a00 ip_rcv+0x4c ([kernel.kallsyms])\n\
+        \n\
+        perf 9 7532.103: 1 cycles:\n\
+        \n\
+        perf 9 7532.104: 1 cycles:\n\
+        \t    7f12 [unknown] (/usr/lib/libc.so.6)\n";
+
+    #[test]
+    fn samples_become_the_paths_of_a_flame_graph() {
+        assert!(is_perf(TEXT) && !is_perf("ip_rcv;ip_forward 3\n"));
+        let stacks = read(TEXT).unwrap();
+        assert_eq!(stacks.total(), 3);
+        assert_eq!(
+            stacks.to_string(),
+            "[unknown] 1\nip_rcv;ip_forward 1\nip_rcv;ip_forward;nft_do_chain [nf_tables] 1\n"
+        );
+        assert_eq!(stacks.to_string().parse::<Stacks>().unwrap(), stacks);
+    }
+
+    #[test]
+    fn a_line_that_names_no_function_is_told() {
+        let why = read("a 1 1.0: 1 cycles:\n\tno address here (x)\n").unwrap_err();
+        assert_eq!(why.line, 2);
+        assert_eq!(read("").unwrap().total(), 0);
+    }
+}
