@@ -2,6 +2,7 @@
 //!
 //! Here they are read; how a DUT applies them is in its own file, for Linux `linux/apply.rs`. Start with [`Configuration::parse`].
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -105,22 +106,24 @@ impl Configuration {
         &self.inputs
     }
 
-    /// Does a script or command of it name this program? Comments do not count.
-    pub(crate) fn names(&self, program: &str) -> bool {
-        let is_named = |text: &str| {
+    /// The words of its scripts and commands, which name programs and modules among other things. Comments do not count.
+    pub(crate) fn words(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for step in &self.steps {
+            let text = match step {
+                Step::Shell(text) => text.clone(),
+                // what is no text names nothing that could be found in it
+                Step::Execute(path) => fs::read_to_string(path).unwrap_or_default(),
+                Step::Nft(_) => "nft".into(),
+                Step::Sysctl(_) => continue,
+            };
             let lines = text.lines().filter(|line| !line.trim().starts_with('#'));
-            let mut words = lines.flat_map(|line| {
+            let words = lines.flat_map(|line| {
                 line.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')))
             });
-            words.any(|word| word == program)
-        };
-        self.steps.iter().any(|step| match step {
-            Step::Shell(text) => is_named(text),
-            // what is no text names nothing that could be found in it
-            Step::Execute(path) => fs::read_to_string(path).is_ok_and(|text| is_named(&text)),
-            Step::Nft(_) => program == "nft",
-            Step::Sysctl(_) => false,
-        })
+            found.extend(words.map(str::to_owned));
+        }
+        found
     }
 
     /// What is done one after the other.
@@ -208,9 +211,9 @@ mod tests {
             assert!(error.starts_with("configuration `"), "{error}");
         }
         fs::write(at("plain"), "# not ipset\nx=$(wg genkey); nft-x\n").unwrap();
-        let names = |program: &str| parse(&at("plain")).unwrap().names(program);
+        let names = |program: &str| parse(&at("plain")).unwrap().words().contains(program);
         assert!(names("wg") && !names("ipset") && !names("nft") && !names("gen"));
-        assert!(parse(&at("a.nft")).unwrap().names("nft"));
+        assert!(parse(&at("a.nft")).unwrap().words().contains("nft"));
 
         fs::create_dir_all(at("etc/sysctl.d")).unwrap();
         for file in ["20.conf", "10.conf", "x.bak"] {

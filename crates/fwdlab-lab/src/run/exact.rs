@@ -393,10 +393,10 @@ impl Running<'_> {
             std::env::current_exe().map_err(|e| LabError::system("find the running program", e))?;
         let cases = &self.plan.campaign().cases;
         let mut wanted = PROGRAMS.to_vec();
-        wanted.extend(PROGRAMS_NAMED.iter().filter(|program| {
-            let mut applied = cases.iter().flat_map(|case| self.plan.applied(case));
-            applied.any(|configuration| configuration.names(program))
-        }));
+        let applied = cases.iter().flat_map(|case| self.plan.applied(case));
+        let words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
+        let is_named = |program: &&&str| words.contains(**program);
+        wanted.extend(PROGRAMS_NAMED.iter().filter(is_named));
         let mut images = BTreeMap::new();
         for case in cases {
             let name = case.image.clone().unwrap_or_default();
@@ -419,6 +419,7 @@ impl Running<'_> {
                     program: &program,
                     kernel,
                     wanted: &wanted,
+                    words: &words,
                 };
                 let initramfs = initramfs::build(&recipe, &cache, &mut tell)?;
                 let words = image.words().into_iter();

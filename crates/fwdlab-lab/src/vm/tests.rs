@@ -53,6 +53,7 @@ fn boot(image: &Image, wanted: &[&str], script: &str) -> Result<(String, Duratio
         program: Path::new("/bin/sh"),
         kernel,
         wanted,
+        words: &Default::default(),
     };
     let archive =
         build(&recipe, &cache(), &mut |text| println!("{text}")).map_err(|e| e.to_string())?;

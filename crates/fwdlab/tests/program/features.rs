@@ -3,6 +3,7 @@
 //! One test, because booting takes most of its time: two guests take turns in what is to be shown, and each builds a new bed for every
 //! configuration, so that what one did is gone for the next. What features cost is in `docs/exact-features.md`. Start with [`FEATURES`].
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -166,6 +167,7 @@ mod alone {
             program: Path::new(PROGRAM),
             kernel,
             wanted: &["nft", "ethtool", "wg", "ipset", "iptables"],
+            words: &BTreeSet::new(),
         };
         let initramfs = match initramfs::build(&recipe, &cache, &mut tell) {
             Ok(initramfs) => initramfs,

@@ -9,6 +9,7 @@ pub(crate) mod packaged;
 mod programs;
 mod tree;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use programs::Programs;
@@ -27,6 +28,8 @@ pub struct Recipe<'a> {
     pub kernel: &'a Kernel,
     /// Programs that must be there, such as `nft` or `wg`: from packages, if this machine has them not.
     pub wanted: &'a [&'a str],
+    /// Words of what is applied there: a module that is called so comes with the usual ones.
+    pub words: &'a BTreeSet<String>,
 }
 
 const LINKS: [(&str, &str); 5] = [
@@ -98,7 +101,7 @@ pub fn build(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<PathB
         packages = Some(entry);
     }
     if let Some(modules) = &recipe.kernel.modules {
-        modules::put(modules, &recipe.kernel.release, &mut tree)?;
+        modules::put(modules, recipe, &mut tree)?;
     }
     let name = "initramfs.cpio";
     let title = format!("initial file system for {}", recipe.kernel.release);
@@ -190,10 +193,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
         let kernel = kernel(&cache);
+        let no_words = BTreeSet::new();
         let recipe = |wanted| Recipe {
             program: Path::new("/bin/sh"),
             kernel: &kernel,
             wanted,
+            words: &no_words,
         };
         let nothing = recipe(&[]);
         let first = match build(&nothing, &cache, &mut |_| {}) {

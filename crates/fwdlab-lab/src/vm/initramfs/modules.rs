@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use super::Recipe;
 use super::tree::{Node, Source, Tree};
 use crate::vm::image::error::ImageError;
 
@@ -95,7 +96,8 @@ const INDEXES: &[&str] = &[
 
 /// Puts the modules of a kernel into a guest, compressed or not, as the distribution ships them: to unpack a dozen of them takes a guest
 /// with 6.12 a fifth of a second of its time, and not to would take 20 MB more.
-pub(super) fn put(folder: &Path, release: &str, tree: &mut Tree) -> Result<(), ImageError> {
+pub(super) fn put(folder: &Path, recipe: &Recipe<'_>, tree: &mut Tree) -> Result<(), ImageError> {
+    let release = &recipe.kernel.release;
     let read = |name: &str| {
         let path = folder.join(name);
         fs::read_to_string(&path)
@@ -103,7 +105,7 @@ pub(super) fn put(folder: &Path, release: &str, tree: &mut Tree) -> Result<(), I
     };
     let soft = read("modules.softdep").unwrap_or_default();
     let there = format!("usr/lib/modules/{release}");
-    let chosen = choose(&read("modules.dep")?, &soft);
+    let chosen = choose(&read("modules.dep")?, &soft, recipe.words);
     let indexes = INDEXES
         .iter()
         .map(|&name| name.to_owned())
@@ -117,8 +119,9 @@ pub(super) fn put(folder: &Path, release: &str, tree: &mut Tree) -> Result<(), I
     Ok(())
 }
 
-/// The files of the modules that are wanted, and of those they need, from `modules.dep` and `modules.softdep`.
-fn choose(dependencies: &str, soft: &str) -> BTreeSet<String> {
+/// The files of the modules that are wanted or named, and of those they need, from `modules.dep` and `modules.softdep`.
+fn choose(dependencies: &str, soft: &str, words: &BTreeSet<String>) -> BTreeSet<String> {
+    let named: BTreeSet<String> = words.iter().map(|word| word.replace('-', "_")).collect();
     let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
     let needs: BTreeMap<&str, Vec<&str>> = lines
         .map(|(file, needs)| (file, needs.split_whitespace().collect()))
@@ -132,7 +135,7 @@ fn choose(dependencies: &str, soft: &str) -> BTreeSet<String> {
     let mut open: Vec<&str> = needs
         .keys()
         .copied()
-        .filter(|file| is_wanted(file))
+        .filter(|file| is_wanted(file) || named.contains(&name(file)))
         .collect();
     let mut chosen = BTreeSet::new();
     while let Some(file) = open.pop() {
@@ -195,11 +198,17 @@ mod tests {
         let chosen = choose(
             dependencies,
             "# comment\nsoftdep veth pre: soft_one absent post: mrp\n",
+            &BTreeSet::new(),
         );
         let names: Vec<String> = chosen.iter().map(|file| name(file)).collect();
         assert_eq!(
             names,
             ["helper", "soft_one", "veth", "vxlan", "mrp", "8021q", "own"]
         );
+        // what a configuration names, wherever it is
+        let words = ["modprobe", "soft-one", "vethother"].map(str::to_owned);
+        let chosen = choose(dependencies, "", &words.into());
+        let is_there = |wanted: &str| chosen.iter().any(|file| name(file) == wanted);
+        assert!(is_there("soft_one") && is_there("vethother") && !is_there("bluetooth"));
     }
 }
