@@ -46,7 +46,7 @@ pub struct Exact {
 enum Ports {
     /// Test frames.
     Live {
-        sender: XdpLive,
+        sender: Box<XdpLive>,
         receivers: Vec<XdpCount>,
     },
     /// Frames without a signature: every frame counts.
@@ -130,7 +130,7 @@ impl Exact {
                 let receivers = paths.iter().map(|path| XdpCount::open(&path.rx));
                 Ports::Live {
                     receivers: receivers.collect::<Result<_, _>>()?,
-                    sender: XdpLive::open(paths, &[])?,
+                    sender: Box::new(XdpLive::open(paths, &[])?),
                 }
             }
             true => {

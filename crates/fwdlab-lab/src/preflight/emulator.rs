@@ -20,15 +20,12 @@ const LIMIT: Limit<'static> = Limit {
 };
 
 pub(super) fn checks() -> Vec<Check> {
-    let version = match programs::find(QEMU) {
-        None => None,
-        Some(_) => Some(
-            Local
-                .run(&Command::new(QEMU, &["--version"]), LIMIT)
-                .map(|output| output.text())
-                .map_err(|error| error.to_string()),
-        ),
-    };
+    let version = programs::find(QEMU).map(|_| {
+        let asked = Local.run(&Command::new(QEMU, &["--version"]), LIMIT);
+        asked
+            .map(|output| output.text())
+            .map_err(|error| error.to_string())
+    });
     let is_there = matches!(version, Some(Ok(_)));
     let profiles = match is_there {
         true => profiles(),
