@@ -276,7 +276,7 @@ mod tests {
             why.starts_with("c.toml:3") && why.contains("mrr cannot"),
             "{why}"
         );
-        let both = format!("{only}").replace("size = 128", "directions = 'both'");
+        let both = only.replace("size = 128", "directions = 'both'");
         assert!(of(&both, None).unwrap_err().contains("one way"));
     }
 }

@@ -80,8 +80,6 @@ impl Guest {
             let set = Configuration::parse(folder.join(set).to_str().unwrap()).unwrap();
             bed.dut(0).apply(&set, &Control::default()).unwrap();
         }
-        let symbols = host.read("/proc/kallsyms").unwrap();
-        std::fs::write(self.folder.join("symbols"), symbols).unwrap();
         let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 100).unwrap();
         let generator = match sets {
             PKTGEN => Generator::Pktgen,
@@ -89,6 +87,9 @@ impl Guest {
         };
         let addresses = bed.networks().forward();
         let bursts = Bursts::open(&host, &addresses, &stream, generator).unwrap();
+        // now, for the generator may be a module
+        let symbols = host.read("/proc/kallsyms").unwrap();
+        std::fs::write(self.folder.join("symbols"), symbols).unwrap();
         let limit = Limit {
             time: Duration::from_secs(60),
             is_stopped: &|| false,
