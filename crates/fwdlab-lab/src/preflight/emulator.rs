@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::{Check, programs};
 use crate::host::{Command, Host, Limit, Local};
 use crate::vm::machine::takes_plugin;
-use crate::vm::qemu::{PACKAGE, QEMU};
 use crate::vm::plugin::{self, PluginError};
+use crate::vm::qemu::{PACKAGE, QEMU};
 use crate::vm::scratch::Scratch;
 
 const NAME: &str = "emulator";

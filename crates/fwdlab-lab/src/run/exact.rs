@@ -309,7 +309,7 @@ impl Running<'_> {
             let names: Vec<String> = generators.into_iter().collect();
             if is_engine {
                 run.info.facts.engine = match names.is_empty() {
-                    true => ACCELERATOR.into(),
+                    true => ACCELERATOR.to_string(),
                     false => format!("{} in {ACCELERATOR}", names.join(" and ")),
                 };
             }

@@ -63,6 +63,7 @@ impl TestDisk {
             program: Path::new("/bin/sh"),
             kernel,
             wanted: &["sshd", "busybox"],
+            words: &Default::default(),
         };
         let initramfs = initramfs::build(&recipe, &cache, &mut tell).map_err(|e| e.to_string())?;
         let mut sum = DefaultHasher::new();
