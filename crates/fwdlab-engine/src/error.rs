@@ -61,7 +61,7 @@ pub enum EngineError {
         instead: &'static str,
     },
     /// The path was tried with a few frames and did not carry them.
-    #[error("{sender} sent {sent} frames into {tx} and {received} arrived at {rx}")]
+    #[error("{sender} sent {sent} of {due} frames into {tx} and {received} arrived at {rx}")]
     PathNotProven {
         /// Which engine tried.
         sender: &'static str,
@@ -69,6 +69,8 @@ pub enum EngineError {
         tx: String,
         /// Where they should have come out.
         rx: String,
+        /// Frames that were to be sent.
+        due: u64,
         /// Frames sent.
         sent: u64,
         /// Frames that came back.

@@ -208,6 +208,7 @@ impl Tester {
                         sender: self.mode().name(),
                         tx: self.paths[path].tx.interface.clone(),
                         rx: self.paths[path].rx.interface.clone(),
+                        due: PROOF_FRAMES,
                         sent,
                         received,
                     });

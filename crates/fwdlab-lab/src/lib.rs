@@ -19,7 +19,7 @@ pub mod session;
 pub mod site;
 mod snmp;
 mod sys;
-mod tester;
+pub mod tester;
 pub mod user_namespace;
 pub mod vm;
 pub mod witness;

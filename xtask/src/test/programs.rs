@@ -1,5 +1,5 @@
 //! The test programs that cargo builds: those that only compute run side by side, those that send frames one after the other, and of the
-//! longest those tests last and alone that judge rates.
+//! longest those tests alone that judge rates, and last those that boot guests.
 //!
 //! It does not read what they say: that is the parent's. Start with [`build`], then [`run`].
 
@@ -27,6 +27,9 @@ const LONGEST: &str = "fwdlab program";
 
 /// Its tests that want the CPUs for themselves stand in modules of this name.
 const ALONE: &str = "::alone::";
+
+/// Those that boot guests: two at a time, and with no others.
+const IN_GUESTS: &str = "::in_guests::";
 
 /// Property tests try the same cases in every run of `make test`, as the fuzz targets do: when it fails, a change did it. New cases
 /// come with `cargo test`, or with another seed here.
@@ -136,10 +139,15 @@ pub fn run(programs: Vec<Program>, each: &mut dyn FnMut(Ended)) {
     side_by_side(beside, each);
     for program in frames {
         if program.name == LONGEST {
-            each(one(program.clone(), &["--skip", ALONE]));
-            let mut ended = one(program, &[ALONE]);
-            ended.program.name += ", alone";
-            each(ended);
+            each(one(
+                program.clone(),
+                &["--skip", ALONE, "--skip", IN_GUESTS],
+            ));
+            for (part, name) in [(ALONE, ", alone"), (IN_GUESTS, ", in guests")] {
+                let mut ended = one(program.clone(), &[part]);
+                ended.program.name += name;
+                each(ended);
+            }
         } else {
             each(one(program, &[]));
         }
@@ -274,13 +282,14 @@ mod tests {
         assert!(ends[0].1.contains("/absent") && !ends[0].2, "{ends:?}");
         assert!(ends[1].1.contains("signal") && !ends[1].2, "{ends:?}");
         let longest = [
-            (LONGEST, "--skip ::alone::"),
+            (LONGEST, "--skip ::alone:: --skip ::in_guests::"),
             ("fwdlab program, alone", "::alone::"),
+            ("fwdlab program, in guests", "::in_guests::"),
         ];
-        for (ended, (name, arguments)) in ends[2..4].iter().zip(longest) {
+        for (ended, (name, arguments)) in ends[2..5].iter().zip(longest) {
             let said = format!("--show-output {arguments}\n");
             assert_eq!(*ended, (name.into(), said, true));
         }
-        assert_eq!(ends[4], ("good".into(), "/\n--show-output\n".into(), true));
+        assert_eq!(ends[5], ("good".into(), "/\n--show-output\n".into(), true));
     }
 }

@@ -62,12 +62,14 @@ pub(crate) enum Question {
 }
 
 /// Where on the machine: its first network namespace, or that of a name.
-pub(crate) type Place = Option<String>;
+pub type Place = Option<String>;
 
 /// A way through a DUT: namespace and interface of sender and receiver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Path {
+pub struct Path {
+    /// Where frames are sent.
     pub tx: (Place, String),
+    /// Where they are to arrive.
     pub rx: (Place, String),
 }
 

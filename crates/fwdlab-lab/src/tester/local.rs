@@ -16,8 +16,11 @@ use super::{Frames, Rig};
 use crate::error::LabError;
 
 /// Which engine was chosen, in words, and why faster ones were not.
-pub(crate) struct Chosen {
+#[derive(Debug)]
+pub struct Chosen {
+    /// Which, and why it.
     pub words: String,
+    /// The others by name, and why not they.
     pub rejected: BTreeMap<String, String>,
 }
 

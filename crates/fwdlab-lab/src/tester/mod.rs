@@ -5,11 +5,9 @@
 
 pub mod bursts;
 pub(crate) mod local;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "sites on hosts far away will open it")
-)]
-pub(crate) mod remote;
+pub mod remote;
+
+pub use local::Chosen;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +21,7 @@ use crate::error::LabError;
 
 /// The frames of a trial.
 #[derive(Debug, Clone)]
-pub(crate) enum Frames<'a> {
+pub enum Frames<'a> {
     /// Test frames of a stream.
     Stream(&'a Stream),
     /// Any others: of a profile, both ways, with broadcasts among them.
@@ -31,7 +29,7 @@ pub(crate) enum Frames<'a> {
 }
 
 /// What sends and receives: each path of a bed from one of its ports to another.
-pub(crate) trait Rig: Send {
+pub trait Rig: Send {
     /// Names of sender and receiver in results.
     fn names(&self) -> (&'static str, &'static str);
 

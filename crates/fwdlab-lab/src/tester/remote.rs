@@ -22,7 +22,7 @@ use crate::host::{Host, HostError, Limit, Remote};
 ///
 /// # Errors
 /// None does, or not that one; or the host was lost.
-pub(crate) fn open(
+pub fn open(
     host: &Remote,
     paths: &[Path],
     addresses: &Addresses,

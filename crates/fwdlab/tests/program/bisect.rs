@@ -1,6 +1,6 @@
 //! `fwdlab bisect`: wrong use, commits whose builds fail, and one search among Debian's kernels, by a campaign.
 //!
-//! How it searches is tested in `measure`, how commits are built in `lab`. Start with [`alone::the_first_kernel_that_changed_it`].
+//! How it searches is tested in `measure`, how commits are built in `lab`. Start with [`in_guests::the_first_kernel_that_changed_it`].
 
 use std::fs;
 use std::path::Path;
@@ -164,8 +164,8 @@ fn a_commit_that_cannot_be_built_is_told() {
     assert!(!lab.runs().join("bisect").exists());
 }
 
-/// Guests keep a CPU busy each: frames of other tests would be held up.
-mod alone {
+/// Guests keep a CPU busy each: frames of other tests would be held up, and no time is judged here.
+mod in_guests {
     use super::*;
 
     /// Boots guests, for nothing else shows that all of it fits together: some 50 s, and longer where kernels are downloaded first.
@@ -180,7 +180,7 @@ mod alone {
             skipped(name, "no qemu-system-x86_64");
             return;
         }
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let list = lab.path().join("kernels");
         fs::write(&list, KERNELS.join("\n")).unwrap();
         let log = lab.path().join("log.jsonl");

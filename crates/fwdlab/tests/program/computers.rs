@@ -1,7 +1,7 @@
 //! Whole machines: what a lab does to a router of metal, done to machines in the emulator that start their own disk.
 //!
 //! Needs QEMU, and no privileges. The disk is made as `disk.rs` says. Start with
-//! [`alone::a_whole_machine_is_treated_as_one_of_metal`].
+//! [`in_guests::a_whole_machine_is_treated_as_one_of_metal`].
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -193,15 +193,15 @@ fn kvm_is_proven_or_told_why_not() {
     }
 }
 
-/// Guests keep a CPU busy each: frames of other tests would be held up.
-mod alone {
+/// Guests keep a CPU busy each: frames of other tests would be held up, and no time is judged here.
+mod in_guests {
     use super::*;
 
     /// Takes 25 s of CPU: four boots, of which one fails as it should, and two as far as the boot loader.
     #[test]
     fn a_whole_machine_is_treated_as_one_of_metal() {
         let test = "a_whole_machine_is_treated_as_one_of_metal";
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
             Err(why) => return skipped(test, &why),
@@ -311,7 +311,7 @@ mod alone {
     #[test]
     fn two_machines_are_linked() {
         let test = "two_machines_are_linked";
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
             Err(why) => return skipped(test, &why),
@@ -374,7 +374,7 @@ mod alone {
     #[test]
     fn a_disk_is_booted_by_hand_and_measured() {
         let test = "a_disk_is_booted_by_hand_and_measured";
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
             Err(why) => return skipped(test, &why),

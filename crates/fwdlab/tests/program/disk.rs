@@ -62,7 +62,7 @@ impl TestDisk {
             // nothing of ours is on the disk, and any program will do that is the same in the next test run
             program: Path::new("/bin/sh"),
             kernel,
-            wanted: &["sshd", "busybox"],
+            wanted: &["sshd", "busybox", "ip", "ethtool", "nft"],
             words: &Default::default(),
         };
         let initramfs = initramfs::build(&recipe, &cache, &mut tell).map_err(|e| e.to_string())?;

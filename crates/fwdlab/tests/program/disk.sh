@@ -58,6 +58,11 @@ mkdir -p "$work/root/etc/acpi/PWRF"
 printf '#!/bin/sh\nsync\npoweroff -f\n' > "$work/root/etc/acpi/PWRF/00000080"
 chmod +x "$work/root/etc/acpi/PWRF/00000080"
 
+# its first process is a script, which no signal of a reboot reaches
+mkdir -p "$work/root/usr/sbin"
+printf '#!/bin/sh\nsync\nreboot -f\n' > "$work/root/usr/sbin/shutdown"
+chmod +x "$work/root/usr/sbin/shutdown"
+
 cat > "$work/root/etc/passwd" <<'END'
 root:x:0:0:root:/root:/bin/sh
 sshd:x:100:65534::/run/sshd:/bin/false

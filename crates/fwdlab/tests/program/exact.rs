@@ -1,7 +1,7 @@
 //! Instructions per frame in a virtual machine: what a rule costs, against what its functions take; and guests that fail.
 //!
 //! Needs QEMU and a kernel from the archive, and no privileges. The kernel is kept between test runs, beside what is built. Start with
-//! [`alone::a_rule_costs_what_its_functions_take`].
+//! [`in_guests::a_rule_costs_what_its_functions_take`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -92,8 +92,8 @@ fn wrong_use_is_told() {
     }
 }
 
-/// Guests keep a CPU busy each: frames of other tests would be held up.
-mod alone {
+/// Guests keep a CPU busy each: frames of other tests would be held up, and no time is judged here.
+mod in_guests {
     use super::*;
 
     /// Two ways of counting that know nothing of each other: the guest's own counter, and a plugin of the emulator that sees every
@@ -101,7 +101,7 @@ mod alone {
     #[test]
     fn a_rule_costs_what_its_functions_take() {
         let test = "a_rule_costs_what_its_functions_take";
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let Some(command) = command(test, &lab, &["--vs", RULE, "--json"]) else {
             return;
         };
@@ -174,7 +174,7 @@ mod alone {
     #[test]
     fn a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing() {
         let test = "a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing";
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let Some(command) = command(test, &lab, &["--set", "echo c > /proc/sysrq-trigger"]) else {
             return;
         };
@@ -191,7 +191,7 @@ mod alone {
     #[test]
     fn a_program_that_is_killed_takes_its_machines_with_it() {
         let test = "a_program_that_is_killed_takes_its_machines_with_it";
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let Some(mut command) = command(test, &lab, &[]) else {
             return;
         };

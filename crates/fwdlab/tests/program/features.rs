@@ -139,15 +139,15 @@ impl Guest {
     }
 }
 
-/// Guests keep a CPU busy each: frames of other tests would be held up.
-mod alone {
+/// Guests keep a CPU busy each: frames of other tests would be held up, and no time is judged here.
+mod in_guests {
     use super::*;
 
     /// Takes 70 s of CPU in two guests side by side: their boots, and for each configuration a bed, its commands and two bursts. It is one test
     /// for all of it. With others on both CPUs (a load of 7) it took 193 s.
     #[test]
     fn features_of_stock_kernels_are_in_the_path() {
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let skipped = |why: &str| skipped(NAME, why);
         // as the tests of images in the lab keep them, between test runs
         let own = std::env::current_exe().unwrap();

@@ -24,6 +24,7 @@ mod exact;
 mod faults;
 mod features;
 mod formats;
+mod guests;
 mod import;
 mod interrupts;
 mod line;

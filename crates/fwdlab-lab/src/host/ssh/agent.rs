@@ -31,21 +31,31 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// What a program is called that another version does not replace.
 const NAME: &str = "fwdlab";
 
-/// Folders for our program: our user's, and `$4`, which goes with the connection. Some systems execute nothing in one of them. Prints the path of the program `$1` of `$2` bytes and checksum `$3`; what it reads is the program, if that is
-/// not empty.
+/// Folders for our program: our user's, and `$4`, which goes with the connection. Some systems execute nothing in one of them. Prints the
+/// path of the program `$1` of `$2` bytes and checksum `$3`. With `$5` it reads the program where it is not there already, and says what
+/// came of starting it where that cannot be done.
 const BRING: &str = "\
 is_ours() { [ -f \"$1\" ] && [ $(($(wc -c <\"$1\"))) -eq $size ] || return 1
     ! command -v sha256sum >/dev/null || [ \"$(sha256sum <\"$1\" | cut -d' ' -f1)\" = $sum ] || return 1
-    \"$1\" --version >/dev/null 2>&1 </dev/null; }
-name=$1 size=$2 sum=$3
+    why=$(\"$1\" --version 2>&1 >/dev/null </dev/null); }
+name=$1 size=$2 sum=$3 brought=$5 kept= why=
 for folder in \"${XDG_CACHE_HOME:-${HOME:-/nowhere}/.cache}/fwdlab/agent\" \"$4\"; do
     umask 077
     mkdir -p \"$folder\" 2>/dev/null && [ -O \"$folder\" ] || continue
     if is_ours \"$folder/$name\"; then echo \"$folder/$name\"; exit; fi
+    [ \"$brought\" ] || continue
     new=$folder/new.$$
-    [ -s /dev/stdin ] && cat </dev/stdin >\"$new\" && chmod 700 \"$new\" && is_ours \"$new\" || { rm -f \"$new\"; continue; }
+    # what is read is read once: a folder that executes nothing hands it on
+    if [ \"$kept\" ]; then cp \"$kept\" \"$new\" && rm -f \"$kept\"; else cat >\"$new\"; fi
+    chmod 700 \"$new\" && is_ours \"$new\" || { kept=$new; continue; }
     rm -f \"$folder\"/fwdlab-* && mv -f \"$new\" \"$folder/$name\" && echo \"$folder/$name\" && exit
-done";
+done
+[ -z \"$kept\" ] || rm -f \"$kept\"
+[ -z \"$brought\" ] || { echo \"$why\" >&2; exit 1; }";
+
+/// Where it was tried.
+const ADVICE: &str = "it runs neither in ~/.cache/fwdlab/agent nor in the folder for temporary files. Look whether they can be written, have \
+                      room, and are mounted without noexec";
 
 impl Ssh {
     /// Starts this program there as an agent; it is brought there, where it is not there already. It ends when what is returned is
@@ -97,19 +107,26 @@ impl Ssh {
             .collect();
         let name = format!("{NAME}-{}-{}", env!("CARGO_PKG_VERSION"), &sum[..16]);
         let fallback = self.new_path(&what)?;
-        let arguments = [&*name, &content.len().to_string(), &sum, &fallback];
-        for bytes in [None, Some(&*content)] {
-            let said = self.shell(&what, BRING, &arguments, bytes)?;
+        for (brought, bytes) in [("", None), ("brought", Some(&*content))] {
+            let arguments = [&*name, &content.len().to_string(), &sum, &fallback, brought];
+            let said = match self.shell(&what, BRING, &arguments, bytes) {
+                Err(error) => match error.failure {
+                    Failure::File(why) if why.trim().is_empty() => {
+                        return Err(failed(ADVICE.into()));
+                    }
+                    Failure::File(why) => {
+                        return Err(failed(format!("{ADVICE}. It says: {}", why.trim())));
+                    }
+                    _ => return Err(error),
+                },
+                said => said?,
+            };
             let path = String::from_utf8_lossy(&said).trim().to_owned();
             if !path.is_empty() {
                 return Ok(path);
             }
         }
-        Err(failed(
-            "it runs neither in ~/.cache/fwdlab/agent nor in the folder for temporary files. Look whether they can be written, have room, and \
-             are mounted without noexec"
-                .into(),
-        ))
+        Err(failed(ADVICE.into()))
     }
 }
 
