@@ -35,8 +35,7 @@ const LAST_LINES: usize = 6;
 const ADVICE: &str =
     "its kernel is taken over SSH, as root, with a key: yours, or that of DISK,key=FILE";
 
-/// Where systems keep the kernel that they run.
-const KERNELS: &[&str] = &["/boot/vmlinuz-", "/lib/modules/"];
+/// Where small systems keep the kernel that they run, without its release in the name.
 const KERNELS_WITHOUT_RELEASE: &[&str] = &["/boot/vmlinuz", "/boot/bzImage", "/vmlinuz"];
 
 /// Its key is told by the user, and its own is new to everybody: it is ours, and on loopback.
@@ -123,6 +122,14 @@ fn taken(
             "it runs {kernel}, and instructions are counted in Linux guests. fwdlab image boot starts it"
         )));
     };
+    // it becomes a folder of ours
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-+_.~".contains(c);
+    if release.starts_with('.') || !release.chars().all(is_plain) {
+        return Err(not(format!(
+            "it calls its kernel `{}`",
+            release.escape_debug()
+        )));
+    }
     let (from, bzimage) = kernel_file(&ssh, release).map_err(not)?;
     tell(&format!("taking Linux {release} from {from}"));
     let path = new.join("bzImage");
@@ -176,10 +183,9 @@ fn reached(
 
 /// The file of this release, and where it was.
 fn kernel_file(ssh: &Ssh, release: &str) -> Result<(String, Vec<u8>), String> {
-    let [named, beside] = [KERNELS[0], KERNELS[1]];
     let with_release = [
-        format!("{named}{release}"),
-        format!("{beside}{release}/vmlinuz"),
+        format!("/boot/vmlinuz-{release}"),
+        format!("/lib/modules/{release}/vmlinuz"),
     ];
     let without = KERNELS_WITHOUT_RELEASE.iter().map(|&path| path.to_owned());
     for path in with_release.into_iter().chain(without) {
