@@ -58,7 +58,7 @@ fn show(ended: &programs::Ended, tally: &mut Tally) {
     let name = &ended.program.name;
     println!("-- {name}, {:.1} s", ended.took.as_secs_f64());
     let mut heard = listen(ended);
-    if ended.program.sends_frames() {
+    if ended.program.sends_frames() && has_ended_itself(&ended.said) {
         once_more(&mut heard, &mut |test| {
             println!("-- {name}, {test} once more, alone");
             listen(&programs::again(&ended.program, test))
@@ -83,6 +83,11 @@ fn listen(ended: &programs::Ended) -> Tally {
     reader.tally
 }
 
+/// Did a test program come to its end? One that crashed has tests of which nobody knows.
+fn has_ended_itself(said: &str) -> bool {
+    said.lines().any(|line| line.starts_with("test result: "))
+}
+
 /// What sends frames may be held up by the tests beside it and by other people's machines: what failed is tried once more, alone. What
 /// passes then is counted and named. When many fail it is not the machine.
 fn once_more(heard: &mut Tally, run: &mut dyn FnMut(&str) -> Tally) {
@@ -91,8 +96,11 @@ fn once_more(heard: &mut Tally, run: &mut dyn FnMut(&str) -> Tally) {
     }
     for test in std::mem::take(&mut heard.failed) {
         let again = run(&test);
-        if again.passed > 0 {
-            heard.second.push(test);
+        match &again {
+            // it was not run: there is no test of this name
+            again if *again == Tally::default() => heard.failed.push(test),
+            again if again.passed > 0 => heard.second.push(test),
+            _ => {}
         }
         heard.add(again);
     }
@@ -457,6 +465,13 @@ test result: ok. 11 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
                 ..failed(&["broken"])
             }
         );
+        let mut heard = failed(&["no test of this name"]);
+        once_more(&mut heard, &mut |_| Tally::default());
+        assert_eq!(heard, failed(&["no test of this name"]));
+        assert!(has_ended_itself(OUTPUT));
+        assert!(!has_ended_itself(
+            "test a ... FAILED\nsignal: 11 (SIGSEGV)\n"
+        ));
         let mut heard = failed(&["a", "b", "c", "d", "e", "f"]);
         once_more(&mut heard, &mut |_| panic!("this is not the machine"));
         assert_eq!(heard.failed.len(), 6);
