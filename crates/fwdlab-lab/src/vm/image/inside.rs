@@ -56,8 +56,13 @@ pub fn kernel_of(
     sum.update(format!("{} {bytes} {changed}", disk.path.display()));
     let checksum = hex(&sum.finalize());
     let title = format!("the kernel of {}", disk.path.display());
+    if let Some(entry) = cache.find(Kind::Image, &checksum, tell) {
+        return Ok(kernel(entry));
+    }
+    // it may come from the cache, too, in which only one thing is made at a time
+    let depmod = Depmod::find(cache, tell)?;
     let entry = cache.make(Kind::Image, &checksum, &title, tell, |new, tell| {
-        taken(disk, cache, new, tell, is_stopped)
+        taken(disk, &depmod, new, tell, is_stopped)
     })?;
     Ok(kernel(entry))
 }
@@ -79,7 +84,7 @@ fn kernel(entry: Entry) -> Kernel {
 /// Fills a folder of the cache.
 fn taken(
     disk: &Disk,
-    cache: &Cache,
+    depmod: &Depmod,
     new: &Path,
     tell: Tell<'_>,
     is_stopped: &dyn Fn() -> bool,
@@ -137,7 +142,7 @@ fn taken(
     modules(&ssh, release, new)?;
     let folder = new.join("lib/modules").join(release);
     if folder.is_dir() && !folder.join("modules.dep.bin").exists() {
-        Depmod::find(cache, tell)?.run(new, release)?;
+        depmod.run(new, release)?;
     }
     Ok([
         ("release".to_owned(), release.to_owned()),
