@@ -14,7 +14,8 @@
  * All addresses are hexadecimal.
  *
  * A section lasts from `nopl 0x66776c01(%rax)` (0f 1f 80 01 6c 77 66) to `nopl 0x66776c02(%rax)`; these two do not count. A
- * second begin without an end begins again, with the same number.
+ * second begin without an end begins again, with the same number. Before the first, some blocks before it, comes
+ * `nopl 0x66776c03(%rax)`: until then only calls are followed, so that a boot takes little longer than without the plugin.
  *
  * How it counts: every instruction adds one when it starts, and what was added goes to the node of the tree of call paths
  * that is current, whenever another becomes it. That is what `-icount shift=0` counts as well, to the instruction: a repeated
@@ -67,10 +68,12 @@ enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
 enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_RW = 3 };
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
 
+typedef void (*simple_cb)(qemu_plugin_id_t id);
 typedef void (*tb_trans_cb)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
 typedef void (*exec_cb)(unsigned int cpu, void *data);
 typedef void (*mem_cb)(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 
+void qemu_plugin_reset(qemu_plugin_id_t id, simple_cb cb);
 void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t id, tb_trans_cb cb);
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, exec_cb cb, enum qemu_plugin_cb_flags flags, void *data);
 void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, exec_cb cb, enum qemu_plugin_cb_flags flags, void *data);
@@ -90,6 +93,7 @@ EXPORT int qemu_plugin_version = 1;
 #define MAGIC 0x66776c00u	/* "fwl" and what to do */
 #define BEGIN 1
 #define END 2
+#define READY 3
 
 /* A larger distance from the symbol before is no function of the kernel (bytes). */
 #define LARGEST_FUNCTION 0x40000
@@ -166,6 +170,8 @@ static struct node *last_node;
 
 static uint64_t total;		/* instructions since the guest began */
 static uint64_t marked;		/* of them, those that some node has, or that belong to no section */
+static qemu_plugin_id_t own;	/* what the emulator calls this plugin */
+static bool counting;		/* blocks and instructions, and not only calls */
 static bool following;		/* symbols were read, and there are nodes */
 static bool inside;		/* a section */
 static uint64_t began;		/* total when it began */
@@ -684,10 +690,16 @@ static void end(void)
 	section++;
 }
 
+static void ready(void);
+
 static void on_magic(unsigned int cpu, void *what)
 {
 	(void)cpu;
-	if ((uintptr_t)what == BEGIN)
+	if ((uintptr_t)what == READY)
+		ready();
+	else if (!counting)
+		fputs("fwdlab stacks: a section begins or ends before nopl 0x66776c03(%rax)\n", stderr);
+	else if ((uintptr_t)what == BEGIN)
 		begin();
 	else
 		end();
@@ -736,13 +748,14 @@ static void instrument(struct qemu_plugin_insn *insn)
 
 	if (size == 7 && code[0] == 0x0f && code[1] == 0x1f && code[2] == 0x80) {
 		memcpy(&word, code + 3, sizeof(word));
-		if (word == MAGIC + BEGIN || word == MAGIC + END) {
+		if (word == MAGIC + BEGIN || word == MAGIC + END || word == MAGIC + READY) {
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_magic, QEMU_PLUGIN_CB_NO_REGS,
 							       (void *)(uintptr_t)(word - MAGIC));
 			return;
 		}
 	}
-	qemu_plugin_register_vcpu_insn_exec_inline(insn, QEMU_PLUGIN_INLINE_ADD_U64, &total, 1);
+	if (counting)
+		qemu_plugin_register_vcpu_insn_exec_inline(insn, QEMU_PLUGIN_INLINE_ADD_U64, &total, 1);
 	if (pc < kernel)
 		return;
 	while (at < size && is_prefix(code[at]))
@@ -753,7 +766,7 @@ static void instrument(struct qemu_plugin_insn *insn)
 		moves(insn, on_call, pc);
 	else if (code[at] == 0xc3 || code[at] == 0xc2)
 		moves(insn, on_ret, pc);
-	else if (code[at] == 0xcf)
+	else if (code[at] == 0xcf && counting)
 		moves(insn, on_iret, pc);
 }
 
@@ -762,9 +775,24 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	size_t used = qemu_plugin_tb_n_insns(tb);
 
 	(void)id;
-	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, block_of(qemu_plugin_tb_vaddr(tb)));
+	if (counting)
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS,
+						     block_of(qemu_plugin_tb_vaddr(tb)));
 	for (size_t at = 0; at < used; at++)
 		instrument(qemu_plugin_tb_get_insn(tb, at));
+}
+
+/* Everything that was translated is forgotten, and translated again. */
+static void on_reset(qemu_plugin_id_t id)
+{
+	counting = true;
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+}
+
+static void ready(void)
+{
+	if (!counting)
+		qemu_plugin_reset(own, on_reset);
 }
 
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
@@ -793,6 +821,7 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
 		fputs("fwdlab stacks: counts one virtual CPU: -smp 1\n", stderr);
 		return 1;
 	}
+	own = id;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
 	return 0;
 }

@@ -125,24 +125,24 @@ impl Exact {
             Generator::LiveFrames => false,
             Generator::Pktgen => true,
         };
-        let ports = match by_pktgen {
+        let ports = without_types(|| match by_pktgen {
             false => {
                 let receivers = paths.iter().map(|path| XdpCount::open(&path.rx));
-                Ports::Live {
+                Ok(Ports::Live {
                     receivers: receivers.collect::<Result<_, _>>()?,
                     sender: Box::new(XdpLive::open(paths, &[])?),
-                }
+                })
             }
             true => {
                 let sinks = paths.iter().map(|path| Sink::linear(&path.rx));
                 let ports = paths.iter().map(|path| path.tx.interface.clone());
-                Ports::Pktgen {
+                Ok(Ports::Pktgen {
                     sinks: sinks.collect::<Result<_, _>>()?,
                     sender: Pktgen::new(ports.collect()),
                     netns: paths.first().and_then(|path| path.tx.netns.clone()),
-                }
+                })
             }
-        };
+        })?;
         Ok(Exact {
             ports,
             addresses: *addresses,
@@ -160,6 +160,7 @@ impl Exact {
     /// # Errors
     /// There is no such set of flows, or the engines refuse.
     pub fn arm(&mut self, stream: &Stream) -> Result<(), EngineError> {
+        sys::mark_ready();
         let (sender, receivers) = match &mut self.ports {
             Ports::Live { sender, receivers } => (sender, receivers),
             Ports::Pktgen { sender, .. } => return sender.arm(stream, &self.addresses),
@@ -239,6 +240,18 @@ impl Ports {
                 .saturating_sub(idle.until_end + idle.reading_before_end),
         })
     }
+}
+
+/// Does this where the types of the kernel are not seen: no program here needs them, and for every object that is loaded all of them would
+/// be read, which takes an emulated machine a third of a second.
+fn without_types<T: Send>(
+    work: impl FnOnce() -> Result<T, EngineError> + Send,
+) -> Result<T, EngineError> {
+    within(&None, || {
+        // where they cannot be hidden, or are not there, it only takes longer
+        let _ = sys::hide_types();
+        work()
+    })
 }
 
 /// Does this kernel send live frames?

@@ -3,6 +3,26 @@
 //! Only on x86-64, where an emulator's time stamp counter advances by one for every instruction. Nothing here knows frames.
 #![allow(unsafe_code, reason = "instructions that Rust has no words for")]
 
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// Takes what the kernel says of its types out of the calling thread's sight, and of those that it starts.
+pub(super) fn hide_types() -> rustix::io::Result<()> {
+    // SAFETY: file descriptors stay shared; no other thread's view of the file system changes.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )?;
+    mount(
+        "none",
+        "/sys/kernel/btf",
+        "tmpfs",
+        MountFlags::empty(),
+        None,
+    )
+}
+
 /// What the processor has counted so far.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn counter() -> u64 {
@@ -39,6 +59,13 @@ pub(super) fn mark_end() {
     unsafe { core::arch::asm!("nop dword ptr [rax + 0x66776c02]", options(nostack)) }
 }
 
+/// Says that sections will come: until then such a profiler need not look at every instruction.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn mark_ready() {
+    // SAFETY: it does nothing.
+    unsafe { core::arch::asm!("nop dword ptr [rax + 0x66776c03]", options(nostack)) }
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere {
     pub(in super::super) fn counter() -> u64 {
@@ -47,6 +74,7 @@ mod elsewhere {
     pub(in super::super) fn loops(_times: u32) {}
     pub(in super::super) fn mark_begin() {}
     pub(in super::super) fn mark_end() {}
+    pub(in super::super) fn mark_ready() {}
 }
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use elsewhere::{counter, loops, mark_begin, mark_end};
+pub(super) use elsewhere::{counter, loops, mark_begin, mark_end, mark_ready};
