@@ -78,6 +78,26 @@ fn files(host: &dyn Host) {
     let text = host.write("/no/such/file", b"x").unwrap_err().to_string();
     assert!(text.contains("write /no/such/file"), "{text}");
 
+    let other = folder.path().join("other");
+    let other = other.to_str().unwrap();
+    let text = "two\nlines, \u{e4}\n\n";
+    let files = [(path, text), ("/no/such/file", "x"), (other, "")];
+    let written = host.write_each(&files).unwrap();
+    let is_written: Vec<bool> = written.iter().map(Result::is_ok).collect();
+    assert_eq!(is_written, [true, false, true], "{written:?}");
+    let read = host.read_each(&[path, "/no/such/file", other]).unwrap();
+    assert_eq!(read[0].as_ref().unwrap(), text.as_bytes());
+    assert_eq!(read[2].as_ref().unwrap(), b"");
+    for error in [
+        written[1].as_ref().unwrap_err(),
+        read[1].as_ref().unwrap_err(),
+    ] {
+        let is_missing = |why: &str| why.contains("No such file") || why.contains("nonexistent");
+        let is = matches!(&error.failure, Failure::File(why) if is_missing(why));
+        assert!(is, "{error:?}");
+        assert!(error.to_string().contains(" /no/such/file"), "{error}");
+    }
+
     let program = folder.path().join("pro gram");
     std::fs::write(&program, "#!/bin/sh\necho \"$@\"\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -60,6 +60,25 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// It cannot be written, or the host was lost.
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError>;
 
+    /// Several small files of text, at once where each by itself would be a journey.
+    ///
+    /// # Errors
+    /// The host was lost. A file that cannot be read is an error in its place.
+    fn read_each(&self, paths: &[&str]) -> Result<Vec<Result<Vec<u8>, HostError>>, HostError> {
+        let each = paths.iter().map(|path| one_file(self.read(path)));
+        each.collect()
+    }
+
+    /// Makes these texts the content of files, one after the other, at once where each by itself would be a journey.
+    ///
+    /// # Errors
+    /// The host was lost. A file that cannot be written is an error in its place, and those behind it are written all the same.
+    fn write_each(&self, files: &[(&str, &str)]) -> Result<Vec<Result<(), HostError>>, HostError> {
+        let each = files.iter();
+        each.map(|(path, text)| one_file(self.write(path, text.as_bytes())))
+            .collect()
+    }
+
     /// Makes a file or folder of this machine's available to its commands, and says under which path.
     ///
     /// # Errors
@@ -82,6 +101,14 @@ pub trait Host: fmt::Debug + Send + Sync {
     fn feed(&self, program: &str, arguments: &[&str], input: &str) -> Result<(), HostError> {
         let command = Command::new(program, arguments).with_input(input);
         self.run(&command, Limit::OURS).map(drop)
+    }
+}
+
+/// What is wrong with one file is no reason not to look at the next one.
+fn one_file<T>(of: Result<T, HostError>) -> Result<Result<T, HostError>, HostError> {
+    match of {
+        Err(error) if !matches!(error.failure, Failure::File(_)) => Err(error),
+        of => Ok(of),
     }
 }
 
@@ -317,6 +344,31 @@ fn said(text: &str) -> String {
     match text.trim() {
         "" => String::new(),
         text => format!(": {text}"),
+    }
+}
+
+/// `sh: 1: cannot open /x: No such file` is what a shell says; who it is matters to nobody.
+pub(crate) fn without_program(said: &str) -> String {
+    let said = said.trim();
+    let mut rest = said;
+    for part in ["sh: ", "cat: ", "/bin/sh: "] {
+        rest = rest.strip_prefix(part).unwrap_or(rest);
+    }
+    match rest.split_once(": ") {
+        Some((number, rest)) if number.trim_start_matches("line ").parse::<u32>().is_ok() => rest,
+        _ => rest,
+    }
+    .to_owned()
+}
+
+/// What a command said that reads or writes a file for us, as words of that file.
+pub(crate) fn of_file(error: HostError) -> HostError {
+    match error.failure {
+        Failure::Exit { said, .. } => {
+            let why = Failure::File(without_program(&said));
+            HostError::new(&error.host, error.what, why)
+        }
+        _ => error,
     }
 }
 

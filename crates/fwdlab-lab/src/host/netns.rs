@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::confinement::Confinement;
 use super::local::{Going, Local, in_its_place, run_as};
-use super::{Address, Command, Failure, Host, HostError, Limit, Output, Process};
+use super::{Address, Command, Failure, Host, HostError, Limit, Output, Process, of_file};
 use crate::error::LabError;
 use crate::registry;
 
@@ -179,7 +179,8 @@ impl Host for Netns {
             return Local.read(path);
         }
         let cat = Command::new("cat", &[path]).called(what);
-        Ok(self.run(&cat, Limit::OURS)?.stdout)
+        let output = self.run(&cat, Limit::OURS);
+        Ok(output.map_err(of_file)?.stdout)
     }
 
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
@@ -189,9 +190,9 @@ impl Host for Netns {
             return self.within(what, write).map(drop);
         }
         let text = String::from_utf8_lossy(content);
-        let cat = Command::new("sh", &["-c", "cat > \"$0\"", path]);
-        self.run(&cat.with_input(text).called(what), Limit::OURS)
-            .map(drop)
+        let cat = Command::new("sh", &["-c", "cat > \"$1\"", "sh", path]);
+        let output = self.run(&cat.with_input(text).called(what), Limit::OURS);
+        output.map(drop).map_err(of_file)
     }
 
     fn put(&self, ours: &Path) -> Result<String, HostError> {

@@ -10,7 +10,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,8 +164,10 @@ impl Linux {
         let file = |name: &str| format!("/proc/sys/{name}");
         let mut set = BTreeMap::new();
         let mut back = String::new();
-        for (name, value) in SYSCTLS {
-            match read_setting(self.host.as_ref(), &file(name))? {
+        let names: Vec<&str> = SYSCTLS.iter().map(|(name, _)| *name).collect();
+        let found = read_settings(self.host.as_ref(), &names)?;
+        for ((name, value), before) in SYSCTLS.iter().zip(found) {
+            match before {
                 // the last that was set is the first to go back: some set others
                 Ok(before) if before != *value => {
                     back = format!("echo '{before}' > {}\n{back}", file(name));
@@ -179,9 +181,14 @@ impl Linux {
             }
         }
         let write = || {
-            let absent: BTreeSet<String> = set.keys().cloned().collect();
-            for (name, value) in SYSCTLS.iter().filter(|(name, _)| !absent.contains(*name)) {
-                match self.host.write(&file(name), value.as_bytes()) {
+            let there = SYSCTLS.iter().filter(|(name, _)| !set.contains_key(*name));
+            let there: Vec<&(&str, &str)> = there.collect();
+            let files: Vec<String> = there.iter().map(|(name, _)| file(name)).collect();
+            let texts = files.iter().map(String::as_str);
+            let texts: Vec<(&str, &str)> =
+                texts.zip(there.iter().map(|(_, value)| *value)).collect();
+            for ((name, value), written) in there.into_iter().zip(self.host.write_each(&texts)?) {
+                match written {
                     Ok(()) => set.insert((*name).to_owned(), (*value).to_owned()),
                     Err(error) => match error.failure {
                         Failure::File(_) if name.contains("ipv6") => {
@@ -195,8 +202,9 @@ impl Linux {
         };
         let back = Command::shell(&format!("set -e\n{back}")).called("put settings back");
         self.changing(&self.host, "settings of a router", back, write)?;
-        for name in RECORDED_SYSCTLS {
-            if let Ok(value) = read_setting(self.host.as_ref(), &file(name))? {
+        let recorded = read_settings(self.host.as_ref(), RECORDED_SYSCTLS)?;
+        for (name, value) in RECORDED_SYSCTLS.iter().zip(recorded) {
+            if let Ok(value) = value {
                 set.insert((*name).to_owned(), value);
             }
         }
@@ -428,21 +436,28 @@ fn family(version: IpVersion) -> &'static str {
 }
 
 /// A setting of the kernel, which is a number; or why it has no such setting.
-fn read_setting(host: &dyn Host, file: &str) -> Result<Result<String, HostError>, LabError> {
-    match host.read(file) {
-        Ok(bytes) => {
-            let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-            // it is written back some day, by a shell
-            match text.parse::<i64>() {
-                Ok(_) => Ok(Ok(text)),
-                Err(_) => Err(not_understood(host, &format!("read {file}"), &text)),
-            }
+fn read_settings(
+    host: &dyn Host,
+    names: &[&str],
+) -> Result<Vec<Result<String, HostError>>, LabError> {
+    let files: Vec<String> = names
+        .iter()
+        .map(|name| format!("/proc/sys/{name}"))
+        .collect();
+    let paths: Vec<&str> = files.iter().map(String::as_str).collect();
+    let read = host.read_each(&paths)?;
+    let all = files.iter().zip(read).map(|(file, read)| {
+        let Ok(bytes) = read else {
+            return Ok(read.map(|_| String::new()));
+        };
+        let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+        // it is written back some day, by a shell
+        match text.parse::<i64>() {
+            Ok(_) => Ok(Ok(text)),
+            Err(_) => Err(not_understood(host, &format!("read {file}"), &text)),
         }
-        Err(error) => match error.failure {
-            Failure::File(_) => Ok(Err(error)),
-            _ => Err(error.into()),
-        },
-    }
+    });
+    all.collect()
 }
 
 /// What a host answered is not what it answers to this.

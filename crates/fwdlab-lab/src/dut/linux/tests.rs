@@ -1,5 +1,6 @@
 //! A Linux DUT over a recorded host: what it is asked, in which order, and what becomes of every failure at every command.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -389,10 +390,10 @@ impl Namespace {
     /// All that a router is made of.
     fn state(&self) -> Vec<String> {
         let host = Netns::bare(&self.0);
-        let settings = SYSCTLS.iter().map(|(name, _)| {
-            let value = read_setting(&host, &format!("/proc/sys/{name}"));
-            format!("{name} {:?}", value.unwrap())
-        });
+        let names: Vec<&str> = SYSCTLS.iter().map(|(name, _)| *name).collect();
+        let found = read_settings(&host, &names).unwrap().into_iter();
+        let settings = names.iter().zip(found);
+        let settings = settings.map(|(name, value)| format!("{name} {value:?}"));
         let mask = "cat /sys/class/net/ens1/queues/rx-0/rps_cpus";
         let tables = [
             "ip -o -4 addr show",

@@ -24,7 +24,8 @@ use self::far::{Input, Job, Status};
 use self::link::Link;
 use super::local::{AFTER_ITS_END, Captured, Going, LOOK, feed, spawn};
 use super::{
-    Address, Command, Failure, Heard, Host, HostError, Limit, Local, Output, Process, quoted,
+    Address, Command, Failure, Heard, Host, HostError, Limit, Local, Output, Process, of_file,
+    quoted, without_program,
 };
 use crate::sys::kill_group;
 
@@ -108,14 +109,34 @@ impl Ssh {
             .chain(arguments.iter().copied())
             .map(str::to_owned)
             .collect();
-        match self.carry_out(&words, input, Limit::OURS) {
-            Ok(output) => Ok(output.stdout),
-            Err(Failure::Exit { said, .. }) => {
-                let why = Failure::File(without_program(&said));
-                Err(HostError::new(&self.name, what, why))
-            }
-            Err(failure) => Err(HostError::new(&self.name, what, failure)),
-        }
+        let output = self.carry_out(&words, input, Limit::OURS);
+        let failed = |failure| of_file(HostError::new(&self.name, what, failure));
+        Ok(output.map_err(failed)?.stdout)
+    }
+
+    /// Takes the answers of several files apart.
+    fn each(
+        &self,
+        verb: &str,
+        paths: &[&str],
+        what: &str,
+        said: &[u8],
+    ) -> Result<Vec<Result<Vec<u8>, HostError>>, HostError> {
+        let mut rest = said;
+        let each = paths.iter().map(|path| {
+            let torn = || Failure::Lost("its answer is not whole".into());
+            let (status, content) =
+                next_answer(&mut rest).ok_or_else(|| HostError::new(&self.name, what, torn()))?;
+            Ok(match status {
+                "0" => Ok(content.to_vec()),
+                _ => {
+                    let why = without_program(&String::from_utf8_lossy(content));
+                    let what = format!("{verb} {path}");
+                    Err(HostError::new(&self.name, what, Failure::File(why)))
+                }
+            })
+        });
+        each.collect()
     }
 
     fn put_file(&self, ours: &Path, what: &str) -> Result<String, HostError> {
@@ -211,6 +232,26 @@ impl Host for Ssh {
             .map(drop)
     }
 
+    /// In one session.
+    fn read_each(&self, paths: &[&str]) -> Result<Vec<Result<Vec<u8>, HostError>>, HostError> {
+        let what = format!("read {} files", paths.len());
+        let text = format!("for f; do {}; done", answer("cat <\"$f\""));
+        let said = self.shell(&what, &text, paths, None)?;
+        self.each("read", paths, &what, &said)
+    }
+
+    /// In one session.
+    fn write_each(&self, files: &[(&str, &str)]) -> Result<Vec<Result<(), HostError>>, HostError> {
+        let what = format!("write {} files", files.len());
+        let each = answer("printf %s \"$2\" | cat >\"$1\"");
+        let text = format!("while [ $# -gt 0 ]; do {each}; shift 2; done");
+        let words: Vec<&str> = files.iter().flat_map(|&(path, of)| [path, of]).collect();
+        let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
+        let said = self.shell(&what, &text, &words, None)?;
+        let all = self.each("write", &paths, &what, &said)?.into_iter();
+        Ok(all.map(|one| one.map(drop)).collect())
+    }
+
     /// What is put there goes with the connection.
     fn put(&self, ours: &Path) -> Result<String, HostError> {
         let what = format!("put {} there", ours.display());
@@ -221,25 +262,29 @@ impl Host for Ssh {
     }
 }
 
+/// A text for a shell that runs one, and says its status, the bytes of what that said, and what it said. Everything is text: a shell keeps
+/// no zeros.
+fn answer(text: &str) -> String {
+    format!(
+        "LC_ALL=C; o=$({{ {text}; s=$?; }} 2>&1; printf '/%s' $s); s=${{o##*/}}; o=${{o%/*}}; printf '%s %s\\n%s' \"$s\" \"${{#o}}\" \"$o\""
+    )
+}
+
+/// The next of these answers: status, and what was said.
+fn next_answer<'a>(rest: &mut &'a [u8]) -> Option<(&'a str, &'a [u8])> {
+    let end = rest.iter().position(|&byte| byte == b'\n')?;
+    let head = std::str::from_utf8(&rest[..end]).ok()?;
+    let (status, length) = head.split_once(' ')?;
+    let (content, behind) = rest[end + 1..].split_at_checked(length.parse().ok()?)?;
+    *rest = behind;
+    Some((status, content))
+}
+
 /// The name of a file or folder for its copy.
 fn last_name(of: &Path) -> String {
     let whole = std::fs::canonicalize(of).unwrap_or_else(|_| of.to_owned());
     let name = of.file_name().or(whole.file_name()).unwrap_or_default();
     name.to_string_lossy().into_owned()
-}
-
-/// `sh: 1: cannot open /x: No such file` is what a shell says; who it is matters to nobody.
-fn without_program(said: &str) -> String {
-    let said = said.trim();
-    let mut rest = said;
-    for part in ["sh: ", "cat: ", "/bin/sh: "] {
-        rest = rest.strip_prefix(part).unwrap_or(rest);
-    }
-    match rest.split_once(": ") {
-        Some((number, rest)) if number.trim_start_matches("line ").parse::<u32>().is_ok() => rest,
-        _ => rest,
-    }
-    .to_owned()
 }
 
 /// The line that runs words.
