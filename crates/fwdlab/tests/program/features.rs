@@ -8,11 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fwdlab_lab::bed::Bed;
+use fwdlab_engine::analysis::{AnalysisPlan, StreamPlan};
+use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, Schedule};
+use fwdlab_lab::agent;
+use fwdlab_lab::bed::{Bed, Networks};
 use fwdlab_lab::bursts::Bursts;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::host::{Host, Limit};
 use fwdlab_lab::run::Control;
+use fwdlab_lab::tester::{Frames, remote};
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::initramfs::{self, Recipe};
@@ -113,6 +117,47 @@ impl Guest {
         )
     }
 
+    /// The delay of frames through the DUT as it stands, by the machine's clock, as a trial tells it: median and longest, in ms.
+    fn delay_ms(&self) -> (f64, f64) {
+        const COUNT: u64 = 200;
+        let port = |name: &str| (Some("gen".to_owned()), name.to_owned());
+        let paths = [agent::Path {
+            tx: port("tx0"),
+            rx: port("rx0"),
+        }];
+        let choice = Choice {
+            mode: Some(Mode::AfPacket),
+            cpus: Vec::new(),
+            prove: None,
+            way_back: None,
+        };
+        let addresses = Networks::EMBEDDED.forward();
+        let host = self.machine.host();
+        let (mut rig, _) = remote::open(&host, &paths, &addresses, &choice).unwrap();
+        let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap();
+        let plan = AnalysisPlan {
+            streams: vec![StreamPlan::default()],
+        };
+        rig.arm(Frames::Stream(&stream), Some(plan)).unwrap();
+        rig.start(Schedule {
+            load: LoadPlan::Constant(1000.0),
+            frames: Some(COUNT),
+            at_most: Duration::from_secs(30),
+            hold_ups: HoldUps::MakeUp { most_pps: None },
+            path: 0,
+        })
+        .unwrap();
+        while !rig.is_done() {
+            rig.wait(Duration::from_millis(50));
+        }
+        let reading = rig.stop().unwrap();
+        assert_eq!((reading.sent[0], reading.received[0]), (COUNT, COUNT));
+        let found = rig.analysis(0).unwrap().unwrap();
+        let latency = &found.streams[0].latency;
+        let at = |share| latency.quantile(share).unwrap() as f64 / 1e6;
+        (at(0.5), at(1.0))
+    }
+
     /// Do these configurations what they say?
     fn judge(&mut self, sets: &str, expected: &[&str]) {
         let frames = if sets == "netem-loss" { MANY } else { FRAMES };
@@ -135,6 +180,17 @@ impl Guest {
                 (ratio - 1.0).abs() < f64::EPSILON,
                 "{sets}: {ratio} came back"
             ),
+        }
+        if sets == "netem-delay" {
+            // by a clock that no host disturbs: what was injected, and what the way takes besides
+            let (median, longest) = self.delay_ms();
+            let injected = |ms| (10.0..10.5).contains(&ms);
+            assert!(injected(median) && injected(longest), "{median}, {longest}");
+            let dut = self.machine.host().within("dut0");
+            dut.ask("tc", &["qdisc", "del", "dev", "eth1", "root"])
+                .unwrap();
+            let (median, longest) = self.delay_ms();
+            assert!(longest < 0.5, "{median}, {longest}");
         }
     }
 }
