@@ -126,7 +126,6 @@ impl Registry {
     ///
     /// # Errors
     /// The record cannot be written.
-    #[cfg(test)]
     pub(crate) fn register_on_hosts(&self) -> Result<Registration, LabError> {
         self.register_with(&|_| Vec::new(), false)
     }

@@ -6,14 +6,17 @@
 
 #[cfg(test)]
 pub(crate) mod scripted;
+pub mod standing;
 
 use std::fmt;
 use std::sync::Arc;
 
 use fwdlab_engine::Choice;
+use fwdlab_model::facts::Facts;
 
 use crate::bed::Bed;
 use crate::error::LabError;
+use crate::host::Local;
 use crate::placement::Placement;
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
@@ -51,14 +54,22 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// None works there, or not that one which was asked for.
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError>;
 
-    /// Is it this machine that sends and forwards? Its facts are kept then, and who else uses it is watched.
+    /// Is it this machine that sends and forwards? Who else uses it is watched then.
     fn is_here(&self) -> bool;
+
+    /// What is kept with a run of the machine that forwards, as far as it is known before a bed stands.
+    fn facts(&self, placement: &Placement, privileged: bool) -> Facts;
 }
 
 impl Site {
     /// As [`Builder::is_here`].
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
+    }
+
+    /// As [`Builder::facts`].
+    pub(crate) fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
+        self.0.facts(placement, privileged)
     }
 
     /// As [`Builder::build`].
@@ -106,5 +117,9 @@ impl Builder for ThisMachine {
 
     fn is_here(&self) -> bool {
         true
+    }
+
+    fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
+        crate::facts::of(&Local, placement, privileged)
     }
 }

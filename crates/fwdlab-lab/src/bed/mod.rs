@@ -73,7 +73,6 @@ pub struct DutPorts {
 }
 
 /// What a bed is made of whose hosts stand already.
-#[cfg(test)]
 pub(crate) struct Parts {
     pub duts: Vec<Arc<dyn Dut>>,
     pub tester: Arc<dyn Host>,
@@ -86,7 +85,6 @@ pub(crate) struct Parts {
 
 impl Bed {
     /// A bed of values: nothing is built, and what was changed on its hosts is taken back when it goes.
-    #[cfg(test)]
     pub(crate) fn of(parts: Parts) -> Bed {
         Bed {
             duts: parts.duts,

@@ -48,7 +48,6 @@ use jiff::Timestamp;
 use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::error::LabError;
-use crate::host::Local;
 use crate::placement::Placement;
 use crate::preflight::Watch;
 use crate::registry;
@@ -228,14 +227,7 @@ impl<'a> Run<'a> {
             parameters: values,
             facts: Facts {
                 link: parameters.line.map(|line| line.to_string()),
-                ..match is_here {
-                    true => crate::facts::of(&Local, placement, privileged),
-                    false => Facts {
-                        privileged,
-                        placement: placement.notes.clone(),
-                        ..Facts::default()
-                    },
-                }
+                ..parameters.site.facts(placement, privileged)
             },
         };
         let writer = RunWriter::create(runs, &info)
@@ -350,10 +342,12 @@ impl<'a> Run<'a> {
         self.has_bed = true;
         let facts = &mut self.info.facts;
         facts.placement.extend(bed.notes().clone());
-        facts.placement.insert(
-            "lab".into(),
-            format!("namespaces {}*", bed.generator().trim_end_matches("gen")),
-        );
+        if !bed.namespaces().is_empty() {
+            facts.placement.insert(
+                "lab".into(),
+                format!("namespaces {}*", bed.generator().trim_end_matches("gen")),
+            );
+        }
         facts.sysctls.clone_from(bed.sysctls());
         facts.offloads = bed.offloads();
         facts.engine.clone_from(&engine.words);

@@ -14,6 +14,7 @@ use fwdlab_engine::tester::Proof;
 use fwdlab_engine::{
     Choice, EngineError, Histogram, LoadPlan, PathSpec, PortSpec, Reading, ReceiveCounts, Schedule,
 };
+use fwdlab_model::facts::Facts;
 use fwdlab_model::trial::Stream;
 
 use super::{Builder, Site, Wanted};
@@ -22,6 +23,7 @@ use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::scripted::{Faults, Scripted};
 use crate::host::{Address, Host};
+use crate::placement::Placement;
 use crate::registry::Registry;
 use crate::tester::local::Chosen;
 use crate::tester::{Frames, Rig};
@@ -603,6 +605,14 @@ impl Builder for Rack {
 
     fn is_here(&self) -> bool {
         false
+    }
+
+    fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
+        Facts {
+            privileged,
+            placement: placement.notes.clone(),
+            ..Facts::default()
+        }
     }
 }
 

@@ -25,10 +25,12 @@ mod procedure;
 pub mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use toml::de::DeTable;
 
 use crate::file::{FileError, Origin, Step};
@@ -58,12 +60,11 @@ pub const LARGEST_FILE: usize = 1 << 20;
 const MOST_TRIALS: u64 = 1_000_000;
 
 /// What a campaign will say in a later version.
-const NOT_YET: [(&[&str], &str); 5] = [
+const NOT_YET: [(&[&str], &str); 4] = [
     (&["telemetry"], "telemetry of the DUT"),
     (&["hooks"], "commands before and after"),
     (&["threshold"], "limits that set the exit code"),
     (&["resume"], "resuming after a crash"),
-    (&["bed", "host"], "test beds on other hosts"),
 ];
 
 /// A campaign.
@@ -137,6 +138,8 @@ pub enum Order {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bed {
+    /// A file with the test bed, or its name: rack1 is beds/rack1.toml beside the campaign or above it; bed = "rack1" says no more
+    pub file: Option<String>,
     /// What sends: auto takes the fastest that proves itself on this host; sim simulates DUT and tester
     pub engine: Engine,
     /// Properties of the simulated DUT: capacity=1e6,buffer=1000
@@ -237,8 +240,9 @@ struct Text {
     /// Seed of every random choice; by default one is chosen and recorded
     #[serde(default)]
     seed: Option<u64>,
-    /// On what
-    #[serde(default)]
+    /// On what: the name of a test bed, or a table
+    #[serde(default, deserialize_with = "named_or_table")]
+    #[schemars(schema_with = "named_or_table_schema")]
     bed: Bed,
     /// What is measured, where it is no namespace of this machine
     #[serde(default)]
@@ -258,6 +262,37 @@ struct Text {
 
 fn five() -> u32 {
     5
+}
+
+/// `bed = "rack1"`, or `[bed]`.
+fn named_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bed, D::Error> {
+    struct NameOrTable;
+
+    impl<'de> Visitor<'de> for NameOrTable {
+        type Value = Bed;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the name of a test bed, or a table")
+        }
+
+        fn visit_str<E: de::Error>(self, name: &str) -> Result<Bed, E> {
+            Ok(Bed {
+                file: Some(name.to_owned()),
+                ..Bed::default()
+            })
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Bed, A::Error> {
+            Bed::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+
+    deserializer.deserialize_any(NameOrTable)
+}
+
+fn named_or_table_schema(generator: &mut SchemaGenerator) -> Schema {
+    let table = generator.subschema_for::<Bed>();
+    schemars::json_schema!({ "anyOf": [{ "type": "string" }, table] })
 }
 
 impl JsonSchema for Campaign {
@@ -439,6 +474,32 @@ impl Campaign {
                 "give a load such as \"1Mpps\", or omit max",
             );
         }
+        if let Some(file) = &bed.file {
+            if file.trim().is_empty() {
+                return wrong(
+                    &["bed"],
+                    "it is empty; give the name of a test bed, or omit it",
+                );
+            }
+            if self.is_simulated() {
+                return wrong(
+                    &["bed", "file"],
+                    "a simulated DUT needs no test bed; omit file, or omit engine",
+                );
+            }
+            if self.dut != Dut::default() {
+                return wrong(
+                    &["dut"],
+                    "which DUT this is says the test bed; omit this, or omit bed",
+                );
+            }
+            if !bed.dut_cpus.is_empty() {
+                return wrong(
+                    &["bed", "dut-cpus"],
+                    "on which CPUs the DUT forwards is not up to fwdlab there; omit this",
+                );
+            }
+        }
         if !self.is_simulated() {
             return match bed.dut {
                 Some(_) => wrong(
@@ -520,15 +581,10 @@ fn not_yet(origin: &Origin, root: &DeTable<'_>) -> Result<(), FileError> {
             return Err(origin.error(&way, format!("not supported yet: {what}; omit this")));
         }
     }
-    let bed = root.get("bed").map(|bed| bed.get_ref());
-    if bed.is_some_and(|bed| bed.as_str().is_some()) {
-        let why = "not supported yet: other test beds; omit bed for the embedded one, or use [bed] and engine";
-        return Err(origin.error(&[Step::Key("bed")], why));
-    }
     Ok(())
 }
 
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=64).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with('.')
 }

@@ -225,7 +225,7 @@ fn mistakes_are_told_with_their_place() {
         (
             "dut-cpus = [1]",
             "host = 'x'",
-            "11:8: not supported yet: test beds on other hosts",
+            "11:1: unknown key `host`; known are file,",
         ),
         (
             "seed = 7",
@@ -251,8 +251,16 @@ fn mistakes_are_told_with_their_place() {
             "a procedure is a table",
         ),
         (
-            "bed = 'apu2'\ncampaign = 'c'",
-            "not supported yet: other test beds",
+            "bed = ''\ncampaign = 'c'\n[procedure]\nid = 'mrr'",
+            "it is empty; give the name of a test bed",
+        ),
+        (
+            "bed = 'apu2'\ncampaign = 'c'\n[dut]\nhost = 'vm:x'\n[procedure]\nid = 'mrr'",
+            "which DUT this is says the test bed",
+        ),
+        (
+            "bed = 7\ncampaign = 'c'\n[procedure]\nid = 'mrr'",
+            "found integer `7`, expected the name of a test bed, or a table",
         ),
         (
             "campaign = 'c'\n[procedure]\nid = 'mrr'\n[procedure.sweep]\nparameter = 'rules'",

@@ -160,13 +160,29 @@ impl Linux {
         }
     }
 
+    /// All that is set: what is so for ports to come is for those of the test, too, which may have settings of their own.
+    fn settings(&self) -> Vec<(String, &'static str)> {
+        let of_host = SYSCTLS
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
+        let of_ports = self.ports.iter().flat_map(|port| {
+            let of_default = SYSCTLS
+                .iter()
+                .filter(|(name, _)| name.contains("/default/"));
+            let of_port = format!("/{port}/");
+            of_default.map(move |(name, value)| (name.replace("/default/", &of_port), *value))
+        });
+        of_host.chain(of_ports).collect()
+    }
+
     fn set_sysctls(&self) -> Result<BTreeMap<String, String>, LabError> {
         let file = |name: &str| format!("/proc/sys/{name}");
         let mut set = BTreeMap::new();
         let mut back = String::new();
-        let names: Vec<&str> = SYSCTLS.iter().map(|(name, _)| *name).collect();
+        let settings = self.settings();
+        let names: Vec<&str> = settings.iter().map(|(name, _)| name.as_str()).collect();
         let found = read_settings(self.host.as_ref(), &names)?;
-        for ((name, value), before) in SYSCTLS.iter().zip(found) {
+        for ((name, value), before) in settings.iter().zip(found) {
             match before {
                 // the last that was set is the first to go back: some set others
                 Ok(before) if before != *value => {
@@ -175,24 +191,24 @@ impl Linux {
                 Ok(_) => {}
                 // a kernel without IPv6 has nothing to set; and what cannot be read could not be put back
                 Err(error) if name.contains("ipv6") => {
-                    set.insert((*name).to_owned(), not_set(&error));
+                    set.insert(name.clone(), not_set(&error));
                 }
                 Err(error) => return Err(error.into()),
             }
         }
         let write = || {
-            let there = SYSCTLS.iter().filter(|(name, _)| !set.contains_key(*name));
-            let there: Vec<&(&str, &str)> = there.collect();
+            let there = settings.iter().filter(|(name, _)| !set.contains_key(name));
+            let there: Vec<&(String, &str)> = there.collect();
             let files: Vec<String> = there.iter().map(|(name, _)| file(name)).collect();
             let texts = files.iter().map(String::as_str);
             let texts: Vec<(&str, &str)> =
                 texts.zip(there.iter().map(|(_, value)| *value)).collect();
             for ((name, value), written) in there.into_iter().zip(self.host.write_each(&texts)?) {
                 match written {
-                    Ok(()) => set.insert((*name).to_owned(), (*value).to_owned()),
+                    Ok(()) => set.insert(name.clone(), (*value).to_owned()),
                     Err(error) => match error.failure {
                         Failure::File(_) if name.contains("ipv6") => {
-                            set.insert((*name).to_owned(), not_set(&error))
+                            set.insert(name.clone(), not_set(&error))
                         }
                         _ => return Err(error.into()),
                     },

@@ -1,0 +1,548 @@
+//! A site of hosts that stand: the test bed of a file, on this machine, in namespaces of it, and on machines that answer to SSH.
+//!
+//! Nothing is built. Ports are looked at, taken up and given addresses, the DUT becomes a router, and all of that is written down before and
+//! taken back when the bed goes. Hosts are reached once, when the first bed is wanted, and one process at a time has a test bed. Start with
+//! [`Site::standing`].
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::{Choice, PathSpec, PortSpec};
+use fwdlab_model::facts::Facts;
+use fwdlab_model::file::FileError;
+use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed};
+use rustix::fs::{FlockOperation, flock};
+use serde::Deserialize;
+
+use super::{Builder, Site, Wanted};
+use crate::agent;
+use crate::bed::networks::Subnet;
+use crate::bed::{Bed, Networks, Parts};
+use crate::dut::{BlackBox, Dut, Linux};
+use crate::error::LabError;
+use crate::host::ssh::Target;
+use crate::host::undo::Undo;
+use crate::host::{Command, Failure, Host, Limit, Local, Netns, Remote, Ssh, netns};
+use crate::placement::Placement;
+use crate::registry::{DIRECTORY, Registry};
+use crate::tester::local::Chosen;
+use crate::tester::{self, Rig};
+
+/// A link that was taken up a moment ago may need so long.
+const LINK_PATIENCE: Duration = Duration::from_secs(6);
+
+/// Between two looks at something that is waited for.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// An agent is brought and started in less, over a slow link, too.
+const AGENT: Limit<'static> = Limit {
+    time: Duration::from_secs(120),
+    is_stopped: &|| false,
+};
+
+impl Site {
+    /// The hosts of a test bed, none of which is reached so far. `program` is brought to those that need an agent.
+    ///
+    /// # Errors
+    /// An address that is none, with its place in the file.
+    pub fn standing(bed: TestBed, program: &Path) -> Result<Site, FileError> {
+        let tester = way(&bed, &["generator", "host"], &bed.generator.host)?;
+        let dut = match &bed.dut.host {
+            Some(place) => Some(way(&bed, &["dut", "host"], place)?),
+            None => None,
+        };
+        Ok(Site(Arc::new(Standing {
+            tester,
+            dut,
+            program: program.to_owned(),
+            reached: Mutex::new(None),
+            bed,
+        })))
+    }
+}
+
+/// The CPUs that a test bed gives the sender, where that runs on this machine.
+///
+/// # Errors
+/// A CPU that is not there, or not ours to use.
+pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
+    let cpus = &bed.generator.cpus;
+    let is_here = !matches!(bed.generator.host, Place::Ssh(_));
+    if is_here && !cpus.is_empty() {
+        // says which are there
+        Placement::choose(cpus)?;
+    }
+    let words = match (is_here, cpus.is_empty()) {
+        (_, true) => "any CPU: none was given in the test bed".to_owned(),
+        (_, false) => format!("CPUs {cpus:?}, as in the test bed"),
+    };
+    Ok(Placement {
+        generator_cpus: cpus.clone(),
+        dut_cpus: Vec::new(),
+        notes: BTreeMap::from([
+            ("generator".to_owned(), words),
+            (
+                "dut".to_owned(),
+                "on CPUs of its own choice: fwdlab does not place a DUT that stands".to_owned(),
+            ),
+        ]),
+    })
+}
+
+fn way(bed: &TestBed, at: &[&str], place: &Place) -> Result<Way, FileError> {
+    Ok(match place {
+        Place::Local => Way::Here,
+        Place::Namespace(name) => Way::Namespace(name.clone()),
+        Place::Ssh(text) => {
+            let target = text.parse::<Target>();
+            Way::Ssh(target.map_err(|error| bed.error(at, error.to_string()))?)
+        }
+    })
+}
+
+/// How a host is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Way {
+    Here,
+    Namespace(String),
+    Ssh(Target),
+}
+
+impl Way {
+    fn reach(&self) -> Arc<dyn Host> {
+        match self {
+            Way::Here => Arc::new(Local),
+            Way::Namespace(name) => Arc::new(Netns::bare(name)),
+            Way::Ssh(target) => Arc::new(Ssh::new(target.clone())),
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        !matches!(self, Way::Ssh(_))
+    }
+}
+
+#[derive(Debug)]
+struct Standing {
+    bed: TestBed,
+    tester: Way,
+    dut: Option<Way>,
+    program: PathBuf,
+    reached: Mutex<Option<Arc<Hosts>>>,
+}
+
+/// The hosts, once they were reached.
+#[derive(Debug)]
+struct Hosts {
+    tester: Arc<dyn Host>,
+    /// Behind which the rig is, on another machine.
+    agent: Option<Remote>,
+    dut: Option<Arc<dyn Host>>,
+    /// Nobody else measures on this test bed.
+    _lock: File,
+}
+
+/// What `ip -json link` says of a port.
+#[derive(Debug, Deserialize)]
+struct Link {
+    address: Option<String>,
+    mtu: u32,
+    flags: Vec<String>,
+}
+
+impl Link {
+    fn is(&self, flag: &str) -> bool {
+        self.flags.iter().any(|one| one == flag)
+    }
+
+    fn mac(&self) -> Option<[u8; 6]> {
+        let Mac(mac) = self.address.as_deref()?.parse().ok()?;
+        Some(mac)
+    }
+}
+
+impl Standing {
+    fn hosts(&self) -> Result<Arc<Hosts>, LabError> {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(hosts) = &*reached {
+            return Ok(hosts.clone());
+        }
+        let lock = self.lock()?;
+        let (tester, agent): (Arc<dyn Host>, _) = match &self.tester {
+            Way::Ssh(target) => {
+                let ssh = Ssh::new(target.clone());
+                let agent = ssh.start_agent(&self.program, AGENT)?;
+                (Arc::new(ssh), Some(agent))
+            }
+            way => (way.reach(), None),
+        };
+        let dut = self.dut.as_ref().map(Way::reach);
+        if let Some(dut) = &dut {
+            dut.ask("true", &[])?;
+            self.wait_until_ready(dut.as_ref())?;
+        }
+        let hosts = Arc::new(Hosts {
+            tester,
+            agent,
+            dut,
+            _lock: lock,
+        });
+        *reached = Some(hosts.clone());
+        Ok(hosts)
+    }
+
+    /// Goes with the process, however it ends.
+    fn lock(&self) -> Result<File, LabError> {
+        Registry::open()?;
+        let path = Path::new(DIRECTORY).join(format!("bed-{}.lock", self.bed.name));
+        let failed = |e: std::io::Error| LabError::system(format!("lock {}", path.display()), e);
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(LabError::Preflight(format!(
+                "another fwdlab measures on the test bed {}. Wait for it, or end it (who: fuser {})",
+                self.bed.name,
+                path.display()
+            ))),
+            Err(e) => Err(failed(e.into())),
+        }
+    }
+
+    fn wait_until_ready(&self, dut: &dyn Host) -> Result<(), LabError> {
+        let Some(ready) = &self.bed.dut.ready else {
+            return Ok(());
+        };
+        let command = Command::shell(&ready.command);
+        let began = Instant::now();
+        loop {
+            let limit = Limit {
+                time: Duration::from_secs(30),
+                is_stopped: &|| false,
+            };
+            let Err(error) = dut.run(&command, limit) else {
+                return Ok(());
+            };
+            if began.elapsed() >= ready.within.0 {
+                return Err(LabError::Preflight(format!(
+                    "{} was not ready within {:.0} s: {error}",
+                    dut.name(),
+                    ready.within.0.as_secs_f64()
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The ports and addresses of this bed.
+    fn networks(&self, tester: Ends<[u8; 6]>, dut: Ends<[u8; 6]>) -> Networks {
+        let mut networks = Networks::EMBEDDED;
+        let given = &self.bed.networks;
+        for (side, tester, dut, given) in [
+            (&mut networks.input, tester.a, dut.a, given.a),
+            (&mut networks.output, tester.b, dut.b, given.b),
+        ] {
+            (side.tester_mac, side.dut_mac) = (tester, dut);
+            if let Some((network, length)) = given {
+                let host = |number: u32| Ipv4Addr::from(u32::from(network) + number);
+                side.ipv4 = Subnet {
+                    dut: host(1),
+                    next_hop: host(2),
+                    length,
+                    ..side.ipv4
+                };
+            }
+        }
+        networks
+    }
+
+    /// Namespace of the tester's ports, as the engine wants it.
+    fn port(&self, interface: &str) -> PortSpec {
+        PortSpec {
+            netns: match &self.tester {
+                Way::Namespace(name) => netns::file(name),
+                Way::Here | Way::Ssh(_) => None,
+            },
+            interface: interface.to_owned(),
+        }
+    }
+}
+
+impl Builder for Standing {
+    fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
+        let refuse = |what: &str, instead: &str| {
+            let name = &self.bed.name;
+            Err(LabError::Preflight(format!(
+                "the test bed {name} {what}. {instead}"
+            )))
+        };
+        if wanted.duts != 1 {
+            return refuse(
+                "has one DUT, and a comparison side by side needs several that are alike",
+                "Measure configurations one after the other, with a campaign of maxfwd, or compare on the embedded bed",
+            );
+        }
+        if wanted.is_managed {
+            return refuse(
+                "has no port for management of which fwdlab knows",
+                "Omit management frames, or measure on the embedded bed",
+            );
+        }
+        let registry = Registry::open()?;
+        registry.sweep(false)?;
+        let hosts = self.hosts()?;
+        let registration = registry.register_on_hosts()?;
+        let undo = registration.changes().clone();
+        let theirs = &self.bed.generator.ports;
+        let tester = |port| take_port(&hosts.tester, port, true, &undo);
+        let of_tester = Ends {
+            a: tester(&theirs.a)?,
+            b: tester(&theirs.b)?,
+        };
+        let mut sysctls = BTreeMap::new();
+        let both = |links: &Ends<Link>, host: &dyn Host, ports: &Ends<String>| {
+            let mac = |link: &Link, port: &str| {
+                let none =
+                    || LabError::Preflight(format!("{port} of {} has no MAC address", host.name()));
+                link.mac().ok_or_else(none)
+            };
+            Ok::<_, LabError>(Ends {
+                a: mac(&links.a, &ports.a)?,
+                b: mac(&links.b, &ports.b)?,
+            })
+        };
+        let tester_macs = both(&of_tester, hosts.tester.as_ref(), theirs)?;
+        let (dut, networks): (Arc<dyn Dut>, Networks) = match (&hosts.dut, &self.bed.dut.ports) {
+            (Some(host), Some(ports)) => {
+                let take = |port| take_port(host, port, false, &undo);
+                let of_dut = Ends {
+                    a: take(&ports.a)?,
+                    b: take(&ports.b)?,
+                };
+                same_mtu(&self.bed, &of_tester, &of_dut)?;
+                let networks = self.networks(tester_macs, both(&of_dut, host.as_ref(), ports)?);
+                let place: Arc<dyn Host> = match &self.dut {
+                    Some(Way::Namespace(name)) => {
+                        let lab = &registration.record().id;
+                        Arc::new(Netns::place(name, lab, wanted.is_unconfined))
+                    }
+                    _ => host.clone(),
+                };
+                let names = [ports.a.as_str(), ports.b.as_str()];
+                let dut = Linux::new(host.clone(), place, names, networks, undo.clone());
+                keep_rules(host, &undo)?;
+                let set = dut.prepare()?.into_iter();
+                sysctls.extend(set.map(|(name, value)| (format!("dut:{name}"), value)));
+                (Arc::new(dut), networks)
+            }
+            _ => {
+                let macs = self.bed.dut.macs.unwrap_or_default();
+                let macs = Ends {
+                    a: macs.a.0,
+                    b: macs.b.0,
+                };
+                let name = format!("the DUT of {}", self.bed.name);
+                (
+                    Arc::new(BlackBox::new(&name)),
+                    self.networks(tester_macs, macs),
+                )
+            }
+        };
+        // what is the same whoever asks
+        debug_assert!(self.bed.dut.kind == System::None || hosts.dut.is_some());
+        wait_for_links(hosts.tester.as_ref(), theirs)?;
+        let path = |tx: &str, rx: &str| PathSpec {
+            tx: self.port(tx),
+            rx: self.port(rx),
+        };
+        let mut paths = vec![path(&theirs.a, &theirs.b)];
+        if wanted.both_ways {
+            paths.push(path(&theirs.b, &theirs.a));
+        }
+        Ok(Bed::of(Parts {
+            duts: vec![dut],
+            tester: hosts.tester.clone(),
+            networks,
+            paths,
+            both_ways: wanted.both_ways,
+            sysctls,
+            registration,
+        }))
+    }
+
+    fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
+        let addresses = bed.networks().forward();
+        let Some(agent) = &self.hosts()?.agent else {
+            return Ok(tester::local::open(bed.paths(), &addresses, choice)?);
+        };
+        let port = |port: &PortSpec| (None, port.interface.clone());
+        let paths = bed.paths().iter().map(|path| agent::Path {
+            tx: port(&path.tx),
+            rx: port(&path.rx),
+        });
+        let paths: Vec<agent::Path> = paths.collect();
+        tester::remote::open(agent, &paths, &addresses, choice)
+    }
+
+    fn is_here(&self) -> bool {
+        self.tester.is_here() && self.dut.as_ref().is_none_or(Way::is_here)
+    }
+
+    /// Of the DUT, as far as it can be asked.
+    fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
+        let mut facts = match (&self.dut, self.hosts()) {
+            (Some(_), Ok(hosts)) => match &hosts.dut {
+                Some(dut) => crate::facts::of(dut.as_ref(), placement, privileged),
+                None => Facts::default(),
+            },
+            _ => Facts::default(),
+        };
+        facts.driver = None;
+        facts.privileged = privileged;
+        facts.placement.extend(placement.notes.clone());
+        let TestBed { name, about, .. } = &self.bed;
+        let words = match about.is_empty() {
+            true => name.clone(),
+            false => format!("{name}: {about}"),
+        };
+        facts.placement.insert("test bed".into(), words);
+        facts
+    }
+}
+
+/// Looks at a port, refuses one that is in use, takes it up, and has a port of the tester be silent.
+fn take_port(
+    host: &Arc<dyn Host>,
+    port: &str,
+    is_tester: bool,
+    undo: &Undo,
+) -> Result<Link, LabError> {
+    let link = look(host.as_ref(), port)?;
+    if let Some(why) = in_use(host.as_ref(), port)? {
+        return Err(LabError::Preflight(format!(
+            "{port} of {} is no port for a test: {why}. Give the test bed another port, or take that away there first",
+            host.name()
+        )));
+    }
+    if !link.is("UP") {
+        let down = Command::new("ip", &["link", "set", "dev", port, "down"]);
+        undo.before(host, &format!("{port} taken up"), down)?;
+        host.ask("ip", &["link", "set", "dev", port, "up"])?;
+    }
+    if is_tester {
+        silence(host, port, undo)?;
+    }
+    Ok(link)
+}
+
+fn look(host: &dyn Host, port: &str) -> Result<Link, LabError> {
+    let said = host.ask("ip", &["-json", "link", "show", "dev", port]);
+    let said = said.map_err(|error| match error.failure {
+        Failure::Exit { .. } => LabError::Preflight(format!(
+            "there is no port {port} on {}: {error}. What there is: ip -brief link",
+            host.name()
+        )),
+        _ => error.into(),
+    })?;
+    let links: Option<Vec<Link>> = serde_json::from_str(&said).ok();
+    links
+        .and_then(|links| links.into_iter().next())
+        .ok_or_else(|| {
+            LabError::Preflight(format!(
+                "`ip -json link show dev {port}` on {} gives \"{}\", which is no port. Try it there by hand",
+                host.name(),
+                said.trim().chars().take(80).collect::<String>().escape_debug()
+            ))
+        })
+}
+
+/// Who needs this port, where that can be seen: what is forwarded by default, and our own way to the host.
+fn in_use(host: &dyn Host, port: &str) -> Result<Option<String>, LabError> {
+    for family in ["-4", "-6"] {
+        let default = host.ask("ip", &[family, "route", "show", "default", "dev", port])?;
+        if let Some(line) = default.lines().next() {
+            return Ok(Some(format!(
+                "the host's default route is there (`{}`)",
+                line.trim()
+            )));
+        }
+    }
+    let ours = host.ask("sh", &["-c", "echo \"${SSH_CONNECTION:-}\""])?;
+    // client, its port, server, its port
+    let Some(server) = ours.split_whitespace().nth(2) else {
+        return Ok(None);
+    };
+    let own = host.ask("ip", &["-oneline", "addr", "show", "dev", port])?;
+    let is_there = own
+        .split_whitespace()
+        .any(|word| word.split('/').next() == Some(server));
+    Ok(is_there.then(|| format!("it has {server}, by which fwdlab reaches the host")))
+}
+
+/// A port of the tester says nothing of its own: no neighbour discovery, no router solicitations.
+fn silence(host: &Arc<dyn Host>, port: &str, undo: &Undo) -> Result<(), LabError> {
+    let file = format!("/proc/sys/net/ipv6/conf/{port}/disable_ipv6");
+    // a kernel without IPv6 says nothing
+    let Ok(before) = host.read(&file) else {
+        return Ok(());
+    };
+    if before.starts_with(b"1") {
+        return Ok(());
+    }
+    let back = Command::shell(&format!("echo 0 > {file}")).called(format!("put {file} back"));
+    undo.before(host, &format!("IPv6 switched off at {port}"), back)?;
+    Ok(host.write(&file, b"1")?)
+}
+
+/// What configurations do to the rules of nftables is taken back: those of before are loaded again.
+fn keep_rules(host: &Arc<dyn Host>, undo: &Undo) -> Result<(), LabError> {
+    let look =
+        "PATH=$PATH:/usr/sbin:/sbin; command -v nft >/dev/null || exit 0; nft -s list ruleset";
+    let rules = host.ask("sh", &["-c", look])?;
+    let text = "PATH=$PATH:/usr/sbin:/sbin; command -v nft >/dev/null || exit 0; { echo flush ruleset; cat; } | nft -f -";
+    let back = Command::new("sh", &["-c", text]).called("put the rules of nftables back");
+    undo.before(host, "rules of nftables", back.with_input(rules))?;
+    Ok(())
+}
+
+fn wait_for_links(host: &dyn Host, ports: &Ends<String>) -> Result<(), LabError> {
+    let began = Instant::now();
+    for port in [&ports.a, &ports.b] {
+        while !look(host, port)?.is("LOWER_UP") {
+            if began.elapsed() >= LINK_PATIENCE {
+                return Err(LabError::Preflight(format!(
+                    "{port} of {} has no link after {:.0} s. Is the cable in, and is the other end up?",
+                    host.name(),
+                    LINK_PATIENCE.as_secs_f64()
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    Ok(())
+}
+
+/// Both ends of a link take the same frames, or one drops them without a word.
+fn same_mtu(bed: &TestBed, tester: &Ends<Link>, dut: &Ends<Link>) -> Result<(), LabError> {
+    for (key, ours, theirs) in [("a", &tester.a, &dut.a), ("b", &tester.b, &dut.b)] {
+        if ours.mtu != theirs.mtu {
+            return Err(LabError::Preflight(format!(
+                "the ends of link {key} of {} have different MTUs: {} at the tester, {} at the DUT. Make them equal: ip link set mtu",
+                bed.name, ours.mtu, theirs.mtu
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
