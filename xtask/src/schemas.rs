@@ -36,6 +36,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
         ("latency", text::<LatencySummary>()?),
         ("profile", text::<Profile>()?),
         ("campaign", text::<Campaign>()?),
+        ("bed", text::<fwdlab_model::test_bed::Text>()?),
     ]
     .map(|(name, text)| (format!("{name}.json"), text))
     .into())

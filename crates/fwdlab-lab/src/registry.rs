@@ -29,6 +29,28 @@ pub const PREFIX: &str = "fwdlab-";
 /// Where records are.
 pub(crate) const DIRECTORY: &str = "/run/fwdlab";
 
+/// Where those of ordinary users are, who measure on other machines: below the first of these that is set.
+const OF_USERS: [(&str, &str); 3] = [
+    ("XDG_RUNTIME_DIR", "fwdlab"),
+    ("XDG_STATE_HOME", "fwdlab/labs"),
+    ("HOME", ".local/state/fwdlab/labs"),
+];
+
+/// The folder with records, and with locks of test beds.
+pub(crate) fn directory() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return DIRECTORY.into();
+    }
+    let set = |(name, below): (&str, &str)| {
+        let folder = std::env::var_os(name).filter(|folder| !folder.is_empty())?;
+        Some(Path::new(&folder).join(below))
+    };
+    OF_USERS
+        .into_iter()
+        .find_map(set)
+        .unwrap_or_else(|| DIRECTORY.into())
+}
+
 /// How the names of records end, and those of records that are being written.
 const RECORD: &str = "json";
 const DRAFT: &str = "new";
@@ -95,7 +117,7 @@ impl Registry {
     /// # Errors
     /// The directory cannot be made: not root, or not in a user namespace of ours.
     pub fn open() -> Result<Registry, LabError> {
-        Registry::at(DIRECTORY)
+        Registry::at(directory())
     }
 
     /// The same in this directory.

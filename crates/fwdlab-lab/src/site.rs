@@ -40,6 +40,19 @@ pub(crate) struct Wanted<'a> {
     pub placement: &'a Placement,
 }
 
+impl Wanted<'_> {
+    /// With one DUT, and nothing special.
+    pub fn of_one(placement: &Placement) -> Wanted<'_> {
+        Wanted {
+            duts: 1,
+            both_ways: false,
+            is_managed: false,
+            is_unconfined: false,
+            placement,
+        }
+    }
+}
+
 /// Builds beds, and opens what measures on them.
 pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// Builds a bed whose DUTs are plain routers between its networks.
@@ -57,6 +70,16 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// Is it this machine that sends and forwards? Who else uses it is watched then.
     fn is_here(&self) -> bool;
 
+    /// The file that says what it is, where there is one.
+    fn file(&self) -> Option<&str> {
+        None
+    }
+
+    /// What is changed on which host, in words, where that is not this machine's embedded bed.
+    fn changes(&self) -> Option<Vec<String>> {
+        None
+    }
+
     /// What is kept with a run of the machine that forwards, as far as it is known before a bed stands.
     fn facts(&self, placement: &Placement, privileged: bool) -> Facts;
 }
@@ -65,6 +88,16 @@ impl Site {
     /// As [`Builder::is_here`].
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
+    }
+
+    /// As [`Builder::file`].
+    pub(crate) fn file(&self) -> Option<&str> {
+        self.0.file()
+    }
+
+    /// As [`Builder::changes`].
+    pub(crate) fn changes(&self) -> Option<Vec<String>> {
+        self.0.changes()
     }
 
     /// As [`Builder::facts`].

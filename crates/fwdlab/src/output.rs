@@ -239,9 +239,11 @@ impl Screen {
                 }
             }
             EventKind::BedReady { facts } => {
-                self.line(
-                    "test bed  [generator]==veth==[DUT: Linux kernel forwarding]==veth==[receiver]",
-                );
+                // of hosts that stand, their name says what they are
+                self.line(&match facts.placement.get("test bed") {
+                    Some(bed) => format!("test bed  {bed}"),
+                    None => "test bed  [generator]==veth==[DUT: Linux kernel forwarding]==veth==[receiver]".into(),
+                });
                 if let Some(link) = &facts.link {
                     self.line(&format!("link      {link}"));
                 }

@@ -7,6 +7,7 @@
 //! Each file holds one subject: functions that read the host, above functions that judge texts and numbers, so that
 //! machines we do not have can be tried as texts.
 
+pub mod beds;
 mod cpu;
 mod disk;
 mod emulator;
@@ -53,6 +54,11 @@ pub struct Check {
 }
 
 impl Check {
+    /// Does measuring not work like this?
+    pub fn is_failure(&self) -> bool {
+        self.status == Status::Fail
+    }
+
     fn ok(name: &'static str, finding: impl Into<String>) -> Self {
         Check {
             name,

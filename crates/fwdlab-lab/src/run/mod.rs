@@ -232,6 +232,9 @@ impl<'a> Run<'a> {
         };
         let writer = RunWriter::create(runs, &info)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
+        if let Some(file) = parameters.site.file() {
+            writer.input("bed.toml", file.as_bytes())?;
+        }
         if let Some(profile) = &parameters.traffic.profile {
             writer.input("profile.toml", profile.text.as_bytes())?;
         }

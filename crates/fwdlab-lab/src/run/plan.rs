@@ -684,8 +684,8 @@ fn changes(plan: &Plan) -> Vec<String> {
                 .into(),
         ];
     }
-    let mut changes = vec![
-        match plan.campaign.procedure.method() {
+    let embedded = || {
+        let words = match plan.campaign.procedure.method() {
             Method::Slices => {
                 "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0, -dut1 and so on, one for the reference, one for its control and one \
                  for each configuration and value, with two veth pairs to each; built for every iteration, removed after it; nothing outside \
@@ -695,9 +695,10 @@ fn changes(plan: &Plan) -> Vec<String> {
                 "this host: network namespaces fwdlab-*-gen and fwdlab-*-dut0 with two veth pairs between them; built for \
                  every iteration of every test case and removed after it; nothing outside them"
             }
-        }
-        .to_owned(),
-    ];
+        };
+        vec![words.to_owned()]
+    };
+    let mut changes = plan.host.site.changes().unwrap_or_else(embedded);
     let used = |name: &str| {
         let mut cases = plan.campaign.cases.iter();
         cases.any(|case| case.configuration == name)

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::{Choice, PathSpec, PortSpec};
 use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
-use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed};
+use fwdlab_model::test_bed::{Ends, Mac, Place, TestBed};
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 
@@ -24,11 +24,11 @@ use crate::bed::networks::Subnet;
 use crate::bed::{Bed, Networks, Parts};
 use crate::dut::{BlackBox, Dut, Linux};
 use crate::error::LabError;
-use crate::host::ssh::Target;
+use crate::host::ssh::{BadTarget, Target};
 use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, Limit, Local, Netns, Remote, Ssh, netns};
 use crate::placement::Placement;
-use crate::registry::{DIRECTORY, Registry};
+use crate::registry::{self, Registry};
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
 
@@ -94,14 +94,15 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
 }
 
 fn way(bed: &TestBed, at: &[&str], place: &Place) -> Result<Way, FileError> {
-    Ok(match place {
-        Place::Local => Way::Here,
-        Place::Namespace(name) => Way::Namespace(name.clone()),
-        Place::Ssh(text) => {
-            let target = text.parse::<Target>();
-            Way::Ssh(target.map_err(|error| bed.error(at, error.to_string()))?)
-        }
-    })
+    Way::to(place).map_err(|why| bed.error(at, why))
+}
+
+/// The host at a place.
+///
+/// # Errors
+/// An address that is none.
+pub(crate) fn reach(place: &Place) -> Result<Arc<dyn Host>, String> {
+    Ok(Way::to(place)?.reach())
 }
 
 /// How a host is reached.
@@ -113,6 +114,23 @@ enum Way {
 }
 
 impl Way {
+    fn to(place: &Place) -> Result<Way, String> {
+        Ok(match place {
+            Place::Local => Way::Here,
+            Place::Namespace(name) => Way::Namespace(name.clone()),
+            Place::Ssh(text) => Way::Ssh(text.parse().map_err(|e: BadTarget| e.to_string())?),
+        })
+    }
+
+    /// In words: `router1`.
+    fn words(&self) -> String {
+        match self {
+            Way::Here => "this machine".into(),
+            Way::Namespace(name) => format!("the network namespace {name}"),
+            Way::Ssh(target) => target.to_string(),
+        }
+    }
+
     fn reach(&self) -> Arc<dyn Host> {
         match self {
             Way::Here => Arc::new(Local),
@@ -148,14 +166,15 @@ struct Hosts {
 
 /// What `ip -json link` says of a port.
 #[derive(Debug, Deserialize)]
-struct Link {
+pub(crate) struct Link {
     address: Option<String>,
-    mtu: u32,
+    pub mtu: u32,
     flags: Vec<String>,
 }
 
 impl Link {
-    fn is(&self, flag: &str) -> bool {
+    /// Has it this flag: `UP`, `LOWER_UP`?
+    pub fn is(&self, flag: &str) -> bool {
         self.flags.iter().any(|one| one == flag)
     }
 
@@ -198,7 +217,7 @@ impl Standing {
     /// Goes with the process, however it ends.
     fn lock(&self) -> Result<File, LabError> {
         Registry::open()?;
-        let path = Path::new(DIRECTORY).join(format!("bed-{}.lock", self.bed.name));
+        let path = registry::directory().join(format!("bed-{}.lock", self.bed.name));
         let failed = |e: std::io::Error| LabError::system(format!("lock {}", path.display()), e);
         let file = File::options()
             .create(true)
@@ -357,8 +376,6 @@ impl Builder for Standing {
                 )
             }
         };
-        // what is the same whoever asks
-        debug_assert!(self.bed.dut.kind == System::None || hosts.dut.is_some());
         wait_for_links(hosts.tester.as_ref(), theirs)?;
         let path = |tx: &str, rx: &str| PathSpec {
             tx: self.port(tx),
@@ -395,6 +412,35 @@ impl Builder for Standing {
 
     fn is_here(&self) -> bool {
         self.tester.is_here() && self.dut.as_ref().is_none_or(Way::is_here)
+    }
+
+    fn file(&self) -> Option<&str> {
+        Some(&self.bed.origin.text)
+    }
+
+    fn changes(&self) -> Option<Vec<String>> {
+        let ports = &self.bed.generator.ports;
+        let mut all = vec![format!(
+            "{} (generator): {} and {} are taken up, and IPv6 is off there{}; taken back after every iteration",
+            self.tester.words(),
+            ports.a,
+            ports.b,
+            match self.tester {
+                Way::Ssh(_) =>
+                    "; fwdlab is brought to ~/.cache/fwdlab/agent, where it stays for the next run",
+                _ => "",
+            }
+        )];
+        if let (Some(dut), Some(ports)) = (&self.dut, &self.bed.dut.ports) {
+            all.push(format!(
+                "{} (DUT): {} and {} are taken up and get addresses, neighbours and routes of the test, forwarding is switched on; all of \
+                 it, and the rules of nftables, as before after every iteration",
+                dut.words(),
+                ports.a,
+                ports.b
+            ));
+        }
+        Some(all)
     }
 
     /// Of the DUT, as far as it can be asked.
@@ -444,7 +490,7 @@ fn take_port(
     Ok(link)
 }
 
-fn look(host: &dyn Host, port: &str) -> Result<Link, LabError> {
+pub(crate) fn look(host: &dyn Host, port: &str) -> Result<Link, LabError> {
     let said = host.ask("ip", &["-json", "link", "show", "dev", port]);
     let said = said.map_err(|error| match error.failure {
         Failure::Exit { .. } => LabError::Preflight(format!(
@@ -466,7 +512,7 @@ fn look(host: &dyn Host, port: &str) -> Result<Link, LabError> {
 }
 
 /// Who needs this port, where that can be seen: what is forwarded by default, and our own way to the host.
-fn in_use(host: &dyn Host, port: &str) -> Result<Option<String>, LabError> {
+pub(crate) fn in_use(host: &dyn Host, port: &str) -> Result<Option<String>, LabError> {
     for family in ["-4", "-6"] {
         let default = host.ask("ip", &[family, "route", "show", "default", "dev", port])?;
         if let Some(line) = default.lines().next() {

@@ -13,7 +13,7 @@ use fwdlab_lab::run::plan::{self, Host, agenda};
 use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
-use fwdlab_model::campaign::{Campaign, Case};
+use fwdlab_model::campaign::{Campaign, Case, Engine};
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
 use fwdlab_report::number::{counted, seconds};
@@ -21,6 +21,7 @@ use serde_json::json;
 
 use super::Global;
 use super::run::{self, random_seed};
+use super::test_bed;
 use crate::exit_code::{self, Code, Usage};
 use crate::output;
 use crate::profiles;
@@ -66,7 +67,9 @@ impl Run {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let parameters = read(&self.file, self.seed, self.set_unconfined)?;
-        if !user_namespace::is_root() && !parameters.campaign().is_simulated() {
+        let campaign = parameters.campaign();
+        let is_embedded = !campaign.is_simulated() && campaign.bed.file.is_none();
+        if !user_namespace::is_root() && is_embedded {
             user_namespace::enter()?;
         }
         run::carry_out(
@@ -178,15 +181,22 @@ impl Check {
 
 /// Reads a campaign and what it names.
 fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<plan::Plan> {
-    let campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
+    let mut campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
     if seed.is_some() && campaign.seed.is_some() {
         return Err(Usage("the file has a seed: give only one of them".into()).into());
     }
-    let placement = match campaign.is_simulated() {
-        true => Placement::default(),
-        false => Placement::choose(&campaign.bed.dut_cpus)?,
-    };
     let folder = file.parent().unwrap_or(Path::new(""));
+    let (site, placement) = match &campaign.bed.file {
+        Some(name) => {
+            let bed = test_bed::find(folder, name)?;
+            if campaign.bed.engine == Engine::Auto {
+                campaign.bed.engine = bed.generator.engine;
+            }
+            test_bed::host(&bed)?
+        }
+        None if campaign.is_simulated() => (Site::default(), Placement::default()),
+        None => (Site::default(), Placement::choose(&campaign.bed.dut_cpus)?),
+    };
     let profile = |name: &str, both_ways: bool, speed: Option<LinkSpeed>| {
         let loaded = profiles::load_from(folder, name).map_err(|error| format!("{error:#}"))?;
         let read = |name: &str| loaded.open_capture(name);
@@ -202,7 +212,7 @@ fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<plan
         campaign,
         folder,
         Host {
-            site: Site::default(),
+            site,
             placement,
             privileged: user_namespace::is_root(),
             unconfined,

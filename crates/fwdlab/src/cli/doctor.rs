@@ -1,7 +1,9 @@
 //! `fwdlab doctor`: is this host fit, and what would make it fit.
 
+use std::path::Path;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::styling::{AnsiColor, Style};
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::preflight::{self, Check, Status};
@@ -10,15 +12,54 @@ use fwdlab_lab::user_namespace;
 use fwdlab_lab::witness::probe::Probes;
 use fwdlab_report::number::counted;
 
-use super::Global;
+use super::{Global, test_bed};
 use crate::exit_code::Code;
 use crate::output;
 
 /// Noise is measured for so long.
 const NOISE: Duration = Duration::from_secs(2);
 
-/// Runs it.
-pub fn run(global: &Global) -> anyhow::Result<Code> {
+/// Check whether this host, or a test bed, is fit for measurements; each failure says how to fix it
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// A test bed instead: a file, or its name in a folder `beds`
+    #[arg(value_name = "BED")]
+    bed: Option<String>,
+}
+
+impl Doctor {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        match self.bed {
+            Some(name) => of_bed(&name, global),
+            None => of_this_host(global),
+        }
+    }
+}
+
+fn of_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
+    let bed = test_bed::find(Path::new(""), name)?;
+    let all = preflight::beds::bed(&bed, &std::env::current_exe()?);
+    let checks: Vec<Check> = all.iter().flat_map(|of| of.checks.clone()).collect();
+    if global.json {
+        output::json(&all)?;
+    } else {
+        for of in &all {
+            output::result(of.host);
+            for check in &of.checks {
+                let (style, word, rest) = line(check);
+                output::marked(style, word, &rest);
+            }
+        }
+        output::result(&total(&checks, true));
+    }
+    Ok(match count(&checks, Status::Fail) {
+        0 => Code::Done,
+        _ => Code::Preflight,
+    })
+}
+
+fn of_this_host(global: &Global) -> anyhow::Result<Code> {
     let runs = global.runs_root()?;
     let mut checks = preflight::host(&runs);
     checks.push(preflight::labs(standing_labs));

@@ -40,7 +40,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Results",
         &["runs", "compare", "ministat", "import", "rate", "schema"],
     ),
-    ("The host", &["doctor", "bed", "image"]),
+    ("Hosts and files", &["doctor", "new", "bed", "image"]),
 ];
 
 /// What a command is called like, one example per line with what it does, and the codes it ends with beyond 0, 1 and 2.
@@ -247,11 +247,25 @@ const MORE: &[More] = &[
     },
     More {
         command: "doctor",
-        examples: &[(
-            "sudo fwdlab doctor",
-            "is this host fit for the full test bed?",
-        )],
+        examples: &[
+            (
+                "sudo fwdlab doctor",
+                "is this host fit for the full test bed?",
+            ),
+            (
+                "fwdlab doctor rack1",
+                "are the hosts of beds/rack1.toml, and do frames go through?",
+            ),
+        ],
         codes: &[Code::Preflight],
+    },
+    More {
+        command: "new",
+        examples: &[
+            ("fwdlab new bed rack1", "beds/rack1.toml, to be filled in"),
+            ("fwdlab new campaign first", "campaigns/first.toml"),
+        ],
+        codes: &[],
     },
     More {
         command: "compare",

@@ -13,6 +13,7 @@ mod image;
 mod import;
 mod ministat;
 mod ndr;
+mod new;
 mod ping;
 mod pkt_gen;
 mod procedure;
@@ -29,6 +30,7 @@ mod selftest;
 mod send;
 mod session;
 mod soak;
+mod test_bed;
 mod throughput;
 mod traffic;
 mod trial;
@@ -123,8 +125,9 @@ enum Command {
     PktGen(Box<pkt_gen::PktGen>),
     #[command(name = "selftest")]
     SelfTest(Box<selftest::SelfTest>),
-    /// Check whether this host is fit for measurements; each failure says how to fix it
-    Doctor,
+    Doctor(doctor::Doctor),
+    #[command(subcommand, infer_subcommands = true)]
+    New(new::New),
     /// Compare runs or files of numbers: what differs, by how much, and whether it is proven
     Compare(Box<compare::Compare>),
     /// Stored runs
@@ -209,7 +212,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Capture(capture) => capture.run(&global),
         Command::PktGen(pkt_gen) => pkt_gen.run(&global),
         Command::SelfTest(selftest) => selftest.run(&global),
-        Command::Doctor => doctor::run(&global),
+        Command::Doctor(doctor) => doctor.run(&global),
+        Command::New(new) => new.run(),
         Command::Compare(compare) => compare.run(&global),
         Command::Runs(runs) => runs.run(&global),
         Command::Bed(bed) => bed.run(&global),

@@ -1,6 +1,7 @@
 //! `fwdlab quick`: the main job.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::run::{self, random_seed};
+use super::test_bed;
 use crate::exit_code::{self, Code, Usage};
 
 /// What kind of run it is.
@@ -97,6 +99,9 @@ pub struct Quick {
     /// Engine: auto takes the fastest that passes the path check
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp-live", "af-xdp", "af-packet"])]
     engine: String,
+    /// Test bed of hosts that stand: a file, or its name in a folder `beds`
+    #[arg(long, value_name = "BED", conflicts_with_all = ["vs", "vm", "exact", "dut_cpus"])]
+    bed: Option<String>,
     /// CPUs of the DUT [default: the last one]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     dut_cpus: Vec<usize>,
@@ -111,7 +116,7 @@ impl Quick {
         let privileged = user_namespace::is_root();
         let plan = self.plan(privileged)?;
         // a virtual machine needs no privileges here
-        if !privileged && self.vm.is_empty() {
+        if !privileged && self.vm.is_empty() && self.bed.is_none() {
             user_namespace::enter()?;
         }
         let iterations = match plan.campaign().procedure {
@@ -164,9 +169,23 @@ impl Quick {
                 pps.map_err(Usage)?;
             }
         }
+        let bed = match &self.bed {
+            Some(name) => Some(test_bed::find(Path::new(""), name)?),
+            None => None,
+        };
+        let (site, placement) = match &bed {
+            Some(bed) => test_bed::host(bed)?,
+            None => (Site::default(), Placement::choose(&self.dut_cpus)?),
+        };
+        let engine = match (&bed, self.engine.as_str()) {
+            (Some(bed), "auto") => bed.generator.engine,
+            (_, name) => (Engine::ALL.into_iter())
+                .find(|engine| engine.name() == name)
+                .unwrap_or_default(),
+        };
         let host = Host {
-            site: Site::default(),
-            placement: Placement::choose(&self.dut_cpus)?,
+            site,
+            placement,
             privileged,
             unconfined: self.set_unconfined,
             seed: self.seed.unwrap_or_else(random_seed),
@@ -213,9 +232,8 @@ impl Quick {
             order: Order::Interleaved,
             seed: Some(host.seed),
             bed: Bed {
-                engine: (Engine::ALL.into_iter())
-                    .find(|engine| engine.name() == self.engine)
-                    .unwrap_or_default(),
+                file: self.bed.clone(),
+                engine,
                 link: self.link,
                 ..Bed::default()
             },

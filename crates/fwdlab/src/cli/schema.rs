@@ -34,6 +34,8 @@ enum Kind {
     Profile,
     /// A campaign
     Campaign,
+    /// A test bed
+    Bed,
 }
 
 impl Schema {
@@ -49,6 +51,7 @@ impl Schema {
             Kind::Event => schemars::schema_for!(fwdlab_model::event::Event),
             Kind::Latency => schemars::schema_for!(fwdlab_model::latency::LatencySummary),
             Kind::Campaign => schemars::schema_for!(fwdlab_model::campaign::Campaign),
+            Kind::Bed => schemars::schema_for!(fwdlab_model::test_bed::Text),
             Kind::Profile => schemars::schema_for!(fwdlab_model::profile::Profile),
         };
         output::json(&schema)?;

@@ -86,16 +86,6 @@ impl Drop for Rack {
     }
 }
 
-fn wanted(placement: &Placement) -> Wanted<'_> {
-    Wanted {
-        duts: 1,
-        both_ways: false,
-        is_managed: false,
-        is_unconfined: false,
-        placement,
-    }
-}
-
 fn parsed(text: &str) -> TestBed {
     TestBed::parse("rack.toml", text).unwrap()
 }
@@ -104,7 +94,7 @@ fn parsed(text: &str) -> TestBed {
 fn forwards(site: &Site, rack: &Rack) {
     let before = rack.state();
     let placement = Placement::default();
-    let bed = site.build(&wanted(&placement)).unwrap();
+    let bed = site.build(&Wanted::of_one(&placement)).unwrap();
     assert_eq!(bed.networks().input.ipv4.dut, Ipv4Addr::new(10, 77, 1, 1));
     let choice = Choice {
         mode: Some(fwdlab_engine::Mode::AfPacket),
@@ -186,7 +176,10 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     let placement = Placement::default();
     let fails = |text: &str| {
         let site = Site::standing(parsed(text), Path::new("/nowhere")).unwrap();
-        let error = site.build(&wanted(&placement)).unwrap_err().to_string();
+        let error = site
+            .build(&Wanted::of_one(&placement))
+            .unwrap_err()
+            .to_string();
         rack.is_as(&before);
         error
     };
@@ -210,7 +203,10 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         .unwrap();
     let before = rack.state();
     let site = Site::standing(parsed(&near), Path::new("/nowhere")).unwrap();
-    let error = site.build(&wanted(&placement)).unwrap_err().to_string();
+    let error = site
+        .build(&Wanted::of_one(&placement))
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("different MTUs: 1500 at the tester, 1400 at the DUT"),
         "{error}"
@@ -222,7 +218,10 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     // somebody lives there
     let batch = "addr add 192.0.2.1/24 dev da\nroute add default via 192.0.2.2 dev da\n";
     dut.feed("ip", &["-batch", "-"], batch).unwrap();
-    let error = site.build(&wanted(&placement)).unwrap_err().to_string();
+    let error = site
+        .build(&Wanted::of_one(&placement))
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("da of") && error.contains("default route is there"),
         "{error}"
@@ -230,13 +229,19 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
 
     // and two at a time are one too many
     let other = Site::standing(parsed(&near), Path::new("/nowhere")).unwrap();
-    let error = other.build(&wanted(&placement)).unwrap_err().to_string();
+    let error = other
+        .build(&Wanted::of_one(&placement))
+        .unwrap_err()
+        .to_string();
     assert!(
         error.starts_with("another fwdlab measures on the test bed rack-"),
         "{error}"
     );
     drop(site);
-    let error = other.build(&wanted(&placement)).unwrap_err().to_string();
+    let error = other
+        .build(&Wanted::of_one(&placement))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("default route is there"), "{error}");
 
     let error = Site::standing(

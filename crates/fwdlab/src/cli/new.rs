@@ -1,0 +1,109 @@
+//! `fwdlab new`: files to begin with, which say themselves what can be changed in them.
+//!
+//! Every one of them is right as it is, but for the names of hosts and ports. Start with [`New`].
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// Make a file to begin with: a test bed, a campaign or a traffic profile
+#[derive(Debug, Subcommand)]
+pub enum New {
+    /// A test bed: beds/NAME.toml
+    Bed {
+        /// Its name
+        name: String,
+    },
+    /// A campaign: campaigns/NAME.toml
+    Campaign {
+        /// Its name
+        name: String,
+    },
+    /// A traffic profile: profiles/NAME.toml
+    Profile {
+        /// Its name
+        name: String,
+    },
+}
+
+const BED: &str = include_str!("../../templates/bed.toml");
+const CAMPAIGN: &str = include_str!("../../templates/campaign.toml");
+const PROFILE: &str = include_str!("../../templates/profile.toml");
+
+impl New {
+    /// Runs it.
+    pub fn run(self) -> anyhow::Result<Code> {
+        let (folder, name, text, next) = match &self {
+            New::Bed { name } => ("beds", name, BED, "fwdlab doctor"),
+            New::Campaign { name } => ("campaigns", name, CAMPAIGN, "fwdlab plan"),
+            New::Profile { name } => ("profiles", name, PROFILE, "fwdlab profile show"),
+        };
+        let path = write(Path::new(""), folder, name, text)?;
+        output::result(&format!(
+            "{}\n\nNext   {next} {}",
+            path.display(),
+            path.display()
+        ));
+        Ok(Code::Done)
+    }
+}
+
+/// Writes a file that is not there, in its folder of this one.
+fn write(here: &Path, folder: &str, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if !(1..=64).contains(&name.len()) || !name.chars().all(allowed) || name.starts_with('.') {
+        return Err(Usage(format!(
+            "`{name}`: a name consists of at most 64 letters, digits, -, _ and ."
+        ))
+        .into());
+    }
+    let folder = here.join(folder);
+    let path = folder.join(format!("{name}.toml"));
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Usage(format!(
+            "{} is there already; choose another name, or remove it first",
+            path.display()
+        )),
+        _ => Usage(format!("cannot write {}: {error}", path.display())),
+    };
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let mut file = std::fs::File::create_new(&path).map_err(failed)?;
+    std::io::Write::write_all(&mut file, text.replace("NAME", name).as_bytes()).map_err(failed)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fwdlab_model::campaign::Campaign;
+    use fwdlab_model::profile::Profile;
+    use fwdlab_model::test_bed::TestBed;
+
+    #[test]
+    fn what_is_made_is_right_and_replaces_nothing() {
+        let lab = tempfile::tempdir().unwrap();
+        let make = |folder: &str, text| write(lab.path(), folder, "first-1", text);
+        for (folder, text) in [
+            ("beds", BED),
+            ("campaigns", CAMPAIGN),
+            ("profiles", PROFILE),
+        ] {
+            let path = make(folder, text).unwrap();
+            let made = std::fs::read_to_string(&path).unwrap();
+            match folder {
+                "beds" => assert_eq!(TestBed::parse("x", &made).unwrap().name, "first-1"),
+                "campaigns" => assert_eq!(Campaign::parse("x", &made).unwrap().name, "first-1"),
+                _ => assert!(!Profile::parse("x", &made).unwrap().streams.is_empty()),
+            }
+            let why = make(folder, "other").unwrap_err().to_string();
+            assert!(why.contains("is there already"), "{why}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), made);
+        }
+        for bad in ["", "a/b", "../x", ".x", "a b"] {
+            assert!(write(lab.path(), "beds", bad, "").is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Test beds by their names: which file that is, and what commands make of it.
+//!
+//! What a file says is `fwdlab_model::test_bed`'s business, and what stands there the lab's. Start with [`find`] and [`host`].
+
+use std::path::{Path, PathBuf};
+
+use fwdlab_lab::placement::Placement;
+use fwdlab_lab::site::{Site, standing};
+use fwdlab_lab::user_namespace;
+use fwdlab_model::test_bed::{Place, TestBed};
+
+use crate::exit_code::Usage;
+
+/// Where test beds are, beside what names them or above it.
+const FOLDER: &str = "beds";
+
+/// Reads a test bed: a path, or the name of a file in a folder `beds`, beside what names it, above that, or here.
+///
+/// # Errors
+/// There is none of this name, or something is wrong with it.
+pub fn find(beside: &Path, name: &str) -> anyhow::Result<TestBed> {
+    let path = path_of(beside, name).map_err(Usage)?;
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Usage(format!("cannot read {}: {error}", path.display())))?;
+    Ok(TestBed::parse(&path.display().to_string(), &text)?)
+}
+
+fn path_of(beside: &Path, name: &str) -> Result<PathBuf, String> {
+    if name.contains('/') || name.ends_with(".toml") {
+        let path = beside.join(name);
+        // what is typed is seen from here
+        return Ok(match path.exists() {
+            true => path,
+            false => PathBuf::from(name),
+        });
+    }
+    let file = format!("{name}.toml");
+    let mut folders = vec![beside.join(FOLDER), beside.join("..").join(FOLDER)];
+    folders.push(PathBuf::from(FOLDER));
+    if let Some(path) = folders.iter().map(|f| f.join(&file)).find(|p| p.exists()) {
+        return Ok(path);
+    }
+    let known: Vec<String> = folders.iter().flat_map(|folder| names_in(folder)).collect();
+    let looked: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
+    Err(format!(
+        "there is no test bed `{name}` in {}{}. Make one with: fwdlab new bed {name}",
+        looked.join(", "),
+        match known.is_empty() {
+            true => String::new(),
+            false => format!("; there are {}", known.join(", ")),
+        }
+    ))
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path());
+    let beds = files.filter(|path| path.extension().is_some_and(|of| of == "toml"));
+    let mut names: Vec<String> = beds
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The hosts of a test bed, and what runs where.
+///
+/// # Errors
+/// An address that is none, or CPUs that are not there.
+pub fn host(bed: &TestBed) -> anyhow::Result<(Site, Placement)> {
+    if !is_elsewhere(bed) && !user_namespace::is_root() {
+        return Err(Usage(format!(
+            "the test bed {} has ports on this machine, which only root may use; run the same with sudo",
+            bed.name
+        ))
+        .into());
+    }
+    let program = std::env::current_exe()?;
+    let placement = standing::placement(bed)?;
+    Ok((Site::standing(bed.clone(), &program)?, placement))
+}
+
+/// Is all of it on other machines? Nothing of this one is needed then, and no privileges here.
+fn is_elsewhere(bed: &TestBed) -> bool {
+    let is_far = |place: &Place| matches!(place, Place::Ssh(_));
+    is_far(&bed.generator.host) && bed.dut.host.as_ref().is_none_or(is_far)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_bed_is_found_beside_and_above() {
+        let lab = tempfile::tempdir().unwrap();
+        let at = |name: &str| lab.path().join(name);
+        for folder in ["beds", "campaigns"] {
+            std::fs::create_dir(at(folder)).unwrap();
+        }
+        for name in ["rack1", "rack2"] {
+            std::fs::write(at("beds").join(format!("{name}.toml")), "").unwrap();
+        }
+        for beside in [lab.path().to_owned(), at("campaigns")] {
+            let found = path_of(&beside, "rack1").unwrap();
+            assert!(found.ends_with("beds/rack1.toml"), "{found:?}");
+            let found = path_of(&beside, "beds/rack1.toml").unwrap();
+            assert!(found.ends_with("beds/rack1.toml"), "{found:?}");
+            let why = path_of(&beside, "rack3").unwrap_err();
+            assert!(
+                why.contains("there are rack1, rack2") && why.contains("fwdlab new bed rack3"),
+                "{why}"
+            );
+        }
+    }
+}

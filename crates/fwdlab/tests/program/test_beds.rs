@@ -1,0 +1,200 @@
+//! Test beds of hosts that stand, as users have them: files, `doctor`, campaigns, and what is left after all that.
+//!
+//! The hosts are network namespaces that the tests make, joined by veth pairs. Start with [`Rack`].
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::support::{Lab, root};
+
+/// Two namespaces, joined by two links.
+struct Rack {
+    names: [String; 2],
+    lab: Lab,
+}
+
+fn ip(line: &str) -> String {
+    let output = Command::new("ip").args(line.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl Rack {
+    fn new(of: &str) -> Rack {
+        // first, for it decides where namespaces are
+        let lab = Lab::new();
+        let names = ["gen", "dut"].map(|end| format!("bed-{of}-{end}-{}", std::process::id()));
+        let [tester, dut] = &names;
+        for name in &names {
+            ip(&format!("netns add {name}"));
+            ip(&format!("-n {name} link set lo up"));
+        }
+        for end in ["a", "b"] {
+            ip(&format!(
+                "link add t{end} netns {tester} type veth peer name d{end} netns {dut}"
+            ));
+        }
+        std::fs::create_dir(lab.path().join("beds")).unwrap();
+        let bed = format!(
+            "bed = 'rack-{of}-{}'\n[generator]\nhost = 'netns:{tester}'\nengine = 'af-packet'\nports = {{ a = 'ta', b = 'tb' }}\n\
+             [dut]\nhost = 'netns:{dut}'\nports = {{ a = 'da', b = 'db' }}\n",
+            std::process::id()
+        );
+        std::fs::write(lab.path().join("beds/rack.toml"), bed).unwrap();
+        let campaign = "campaign = 'c'\nbed = 'rack'\niterations = 2\n\
+             [configuration]\nrule = \"nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'\"\n\
+             [matrix]\nconfiguration = ['plain', 'rule']\nflows = 10\n\
+             [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '300ms'\n";
+        std::fs::create_dir(lab.path().join("campaigns")).unwrap();
+        std::fs::write(lab.path().join("campaigns/c.toml"), campaign).unwrap();
+        Rack { names, lab }
+    }
+
+    fn fwdlab(&self, words: &[&str]) -> Command {
+        let mut command = self.lab.program(words);
+        command.current_dir(self.lab.path());
+        command
+    }
+
+    fn say(&self, words: &[&str]) -> (Option<i32>, String) {
+        let output = self.fwdlab(words).output().unwrap();
+        let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
+        (output.status.code(), format!("{out}{err}"))
+    }
+
+    /// What a router is made of.
+    fn state(&self) -> BTreeSet<String> {
+        let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
+            { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
+            ip -oneline link show | sed 's/[A-Z-]*_UP//; s/NO-CARRIER,//; s/ mtu.*//; s/,>/>/'
+            nft -s list ruleset";
+        let of = |name: &String| {
+            let said = ip_exec(name, text);
+            said.lines()
+                .map(|line| format!("{name}: {line}"))
+                .collect::<Vec<_>>()
+        };
+        self.names.iter().flat_map(of).collect()
+    }
+
+    fn is_as(&self, before: &BTreeSet<String>) {
+        let now = self.state();
+        let changed: Vec<&String> = before.symmetric_difference(&now).collect();
+        assert!(changed.is_empty(), "{changed:#?}");
+    }
+}
+
+fn ip_exec(name: &str, text: &str) -> String {
+    let mut command = Command::new("ip");
+    let output = command.args(["netns", "exec", name, "sh", "-c", text]);
+    String::from_utf8(output.output().unwrap().stdout).unwrap()
+}
+
+impl Drop for Rack {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = Command::new("ip").args(["netns", "del", name]).output();
+        }
+    }
+}
+
+#[test]
+fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
+    if !root("a_campaign_on_hosts_that_stand_and_nothing_is_left") {
+        return;
+    }
+    let rack = Rack::new("whole");
+    let before = rack.state();
+    let (code, said) = rack.say(&["doctor", "rack"]);
+    assert!(
+        said.contains("forwarding IPv6") && said.contains("100 of 100"),
+        "{said}"
+    );
+    assert_eq!(code, Some(0), "{said}");
+    rack.is_as(&before);
+
+    let (code, said) = rack.say(&["plan", "campaigns/c.toml"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("(DUT): da and db are taken up"), "{said}");
+    assert!(!said.contains("fwdlab-*-gen"), "{said}");
+    let (code, said) = rack.say(&["run", "campaigns/c.toml"]);
+    // a busy host makes figures doubtful, and nothing else
+    assert!(matches!(code, Some(0 | 5)), "{code:?} {said}");
+    rack.is_as(&before);
+    let (_, said) = rack.say(&["runs", "show", "@1", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let cases = shown["summary"]["test_cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 2, "{said}");
+    for case in cases {
+        assert_eq!(case["iterations"].as_array().unwrap().len(), 2, "{case}");
+    }
+    // which bed it was is kept with the run
+    let kept = rack.lab.only_run().join("inputs/bed.toml");
+    let kept = std::fs::read_to_string(kept).unwrap();
+    assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
+}
+
+/// Killed where a router is half configured, or frames are on their way: the next command that looks takes all of it back.
+#[test]
+fn what_a_killed_run_has_changed_is_taken_back_at_the_next_start() {
+    if !root("what_a_killed_run_has_changed_is_taken_back_at_the_next_start") {
+        return;
+    }
+    let rack = Rack::new("kill");
+    let before = rack.state();
+    for after in [Duration::from_millis(150), Duration::from_millis(900)] {
+        let mut child = rack.fwdlab(&["run", "campaigns/c.toml"]).spawn().unwrap();
+        // until something is changed
+        let began = Instant::now();
+        while rack.state() == before {
+            assert!(began.elapsed() < Duration::from_secs(30), "nothing happens");
+        }
+        std::thread::sleep(after);
+        // another one is told who has it, as long as it runs
+        let (code, said) = rack.say(&["quick", "--bed", "rack", "--size", "64"]);
+        assert!(
+            said.contains("another fwdlab measures on the test bed rack-kill"),
+            "{code:?} {said}"
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (code, said) = rack.say(&["doctor", "rack"]);
+        assert_eq!(code, Some(0), "{said}");
+        rack.is_as(&before);
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let lab = Lab::new();
+    std::fs::create_dir(lab.path().join("beds")).unwrap();
+    let say = |words: &[&str]| {
+        let mut command = lab.program(words);
+        let output = command.current_dir(lab.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = say(&["doctor", "rack"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("there is no test bed `rack`") && said.contains("fwdlab new bed rack"),
+        "{said}"
+    );
+    let bed = "bed = 'r'\n[generator]\nhost = 'netns:x'\nports = { a = 'a', b = 'b' }\n[dut]\nhost = 'ssh://a b'\nports = { a = 'a', c = 'b' }\n";
+    std::fs::write(lab.path().join("beds/r.toml"), bed).unwrap();
+    let (code, said) = say(&["doctor", "r"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("beds/r.toml:7:20: unknown key `c`"), "{said}");
+    std::fs::write(
+        lab.path().join("beds/r.toml"),
+        bed.replace("c = 'b'", "b = 'b'"),
+    )
+    .unwrap();
+    let (code, said) = say(&["quick", "--bed", "r"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("beds/r.toml:6:8: `ssh://a b` is no address for SSH"),
+        "{said}"
+    );
+}
