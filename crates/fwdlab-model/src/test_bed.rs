@@ -1,7 +1,7 @@
 //! Test beds as files: on which hosts the tester's ports and the device under test are, how they are reached, and what joins them.
 //!
 //! A [`TestBed`] that exists is well formed: every host is a place, every port has a name, and the networks of its links have room. Whether
-//! anything of it is there is found out by those who use it. Start with [`TestBed::parse`].
+//! anything of it is there is found out by those who use it. Start with [`BedFile::parse`].
 //!
 //! ```
 //! let text = "
@@ -13,10 +13,11 @@
 //!     host = 'ssh://root@router1'
 //!     ports = { a = 'eth1', b = 'eth2' }
 //! ";
-//! let bed = fwdlab_model::test_bed::TestBed::parse("rack1.toml", text)?;
+//! use fwdlab_model::test_bed::BedFile;
+//! let BedFile::Hosts(bed) = BedFile::parse("rack1.toml", text)? else { unreachable!() };
 //! assert_eq!(bed.dut.ports.unwrap().a, "eth1");
 //!
-//! let error = fwdlab_model::test_bed::TestBed::parse("x.toml", &text.replace("ssh:", "shs:")).unwrap_err();
+//! let error = BedFile::parse("x.toml", &text.replace("ssh:", "shs:")).unwrap_err();
 //! assert!(error.to_string().starts_with("x.toml:7:12: `shs://root@router1` is no host"));
 //! # Ok::<(), fwdlab_model::file::FileError>(())
 //! ```
@@ -34,7 +35,21 @@ use crate::campaign::value::Period;
 use crate::file::{FileError, Origin, Step};
 use crate::typed::{Numbers, typed};
 
-/// A test bed.
+/// What the file of a test bed describes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BedFile {
+    /// Hosts that stand.
+    Hosts(Box<TestBed>),
+    /// A virtual machine that boots an image, with tester and DUT in it: `debian:linux-image-...`. Instructions are counted there.
+    Image {
+        /// Its name.
+        name: String,
+        /// What it boots.
+        image: String,
+    },
+}
+
+/// A test bed of hosts that stand.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestBed {
     /// Its name: letters, digits, `-`, `_` and `.`.
@@ -86,7 +101,7 @@ fn local() -> Place {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Device {
-    /// Where: local, netns:NAME, or ssh://[user@]host[:port]; not of kind none
+    /// Where: local, netns:NAME, or ssh://[user@]host[:port]; not of kind none. vm:IMAGE boots a virtual machine with tester and DUT in it
     pub host: Option<Place>,
     /// Of which kind it is
     #[serde(default)]
@@ -134,6 +149,8 @@ pub enum Place {
     Namespace(String),
     /// A machine that answers to SSH, as it was written: `ssh://root@router1`.
     Ssh(String),
+    /// A virtual machine that boots this image.
+    Image(String),
 }
 
 impl FromStr for Place {
@@ -144,11 +161,14 @@ impl FromStr for Place {
         match (text, namespace) {
             ("local", _) => Ok(Place::Local),
             (_, Some(name)) if is_netns(name) => Ok(Place::Namespace(name.into())),
+            _ if text.starts_with("vm:") && text.len() > "vm:".len() => {
+                Ok(Place::Image(text["vm:".len()..].into()))
+            }
             _ if text.starts_with("ssh://") && text.len() > "ssh://".len() => {
                 Ok(Place::Ssh(text.into()))
             }
             _ => Err(format!(
-                "`{text}` is no host; write local, netns:NAME, or ssh://[user@]host[:port]"
+                "`{text}` is no host; write local, netns:NAME, ssh://[user@]host[:port], or vm:IMAGE"
             )),
         }
     }
@@ -160,9 +180,9 @@ fn is_netns(name: &str) -> bool {
 }
 
 typed!(Place, Numbers::No, "a host in quotes, such as \"local\"", {
-    "description": "local, netns:NAME, or ssh://[user@]host[:port]",
+    "description": "local, netns:NAME, ssh://[user@]host[:port], or vm:IMAGE",
     "type": "string",
-    "pattern": "^(local|netns:[^/]+|ssh://.+)$"
+    "pattern": "^(local|netns:[^/]+|ssh://.+|vm:.+)$"
 });
 
 /// A MAC address.
@@ -213,8 +233,8 @@ pub struct Text {
     /// What it is, in one line
     #[serde(default)]
     about: String,
-    /// Who sends, and counts what comes back
-    generator: Generator,
+    /// Who sends, and counts what comes back; not with vm:IMAGE, where it is in the machine
+    generator: Option<Generator>,
     /// What is measured
     dut: Device,
     /// What joins their ports; by default a to a and b to b, with the networks for benchmarks
@@ -239,12 +259,12 @@ const NOT_YET: [(&str, &str); 3] = [
     ("reference", "reference endpoints"),
 ];
 
-impl TestBed {
+impl BedFile {
     /// Reads the text of a test bed. `file`: for errors.
     ///
     /// # Errors
     /// Says where in the file what is wrong.
-    pub fn parse(file: &str, text: &str) -> Result<TestBed, FileError> {
+    pub fn parse(file: &str, text: &str) -> Result<BedFile, FileError> {
         let origin = Origin {
             file: file.into(),
             text: text.into(),
@@ -258,17 +278,64 @@ impl TestBed {
         }
         let read = Text::deserialize(toml::de::Deserializer::from(root.clone()));
         let read = read.map_err(|error| origin.reading(&error))?;
+        if !crate::campaign::is_name(&read.bed) {
+            let why = "a name consists of at most 64 letters, digits, -, _ and .";
+            return Err(origin.error(&[Step::Key("bed")], why));
+        }
+        if let Some(Place::Image(image)) = &read.dut.host {
+            let is_alone = read.generator.is_none()
+                && read.link.is_empty()
+                && read.dut.ports.is_none()
+                && read.dut.macs.is_none()
+                && read.dut.ready.is_none()
+                && read.dut.kind == System::Linux;
+            return match is_alone {
+                true => Ok(BedFile::Image {
+                    name: read.bed,
+                    image: image.clone(),
+                }),
+                false => Err(origin.error(
+                    &[Step::Key("dut"), Step::Key("host")],
+                    "a virtual machine has tester, DUT and links in it; omit everything but bed, about, and host in [dut]",
+                )),
+            };
+        }
+        let Some(generator) = read.generator else {
+            let why = "there is no [generator]; add one with host and ports = { a = \"...\", b = \"...\" }";
+            return Err(origin.error(&[Step::Key("dut")], why));
+        };
+        if let Place::Image(_) = generator.host {
+            let why = "a virtual machine has tester and DUT in it; say vm:IMAGE in [dut], and omit [generator]";
+            return Err(origin.error(&[Step::Key("generator"), Step::Key("host")], why));
+        }
         let networks = networks(&read.link, &origin)?;
         let bed = TestBed {
             name: read.bed,
             about: read.about,
-            generator: read.generator,
+            generator,
             dut: read.dut,
             networks,
             origin,
         };
         bed.check()?;
-        Ok(bed)
+        Ok(BedFile::Hosts(Box::new(bed)))
+    }
+}
+
+impl TestBed {
+    /// The same of one that is of hosts.
+    ///
+    /// # Errors
+    /// As [`BedFile::parse`], and where it is a virtual machine.
+    pub fn parse(file: &str, text: &str) -> Result<TestBed, FileError> {
+        match BedFile::parse(file, text)? {
+            BedFile::Hosts(bed) => Ok(*bed),
+            BedFile::Image { .. } => Err(FileError {
+                file: file.into(),
+                place: None,
+                why: "it is a virtual machine, and here hosts are wanted".into(),
+            }),
+        }
     }
 
     /// An error about the value at the end of this way, or as near as there is one.
@@ -279,12 +346,6 @@ impl TestBed {
 
     fn check(&self) -> Result<(), FileError> {
         let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
-        if !crate::campaign::is_name(&self.name) {
-            return wrong(
-                &["bed"],
-                "a name consists of at most 64 letters, digits, -, _ and .",
-            );
-        }
         self.check_ports("generator", &self.generator.ports)?;
         if self.generator.engine == Engine::Sim {
             let why = "a simulated DUT needs no test bed; omit engine, or omit the test bed";
@@ -521,6 +582,34 @@ net = '10.1.0.0/24'
             let error = TestBed::parse("r1.toml", &text).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_virtual_machine_is_all_of_a_bed() {
+        let text = "bed = 'v'\n[dut]\nhost = 'vm:debian:linux-image-cloud-amd64'\n";
+        let expected = BedFile::Image {
+            name: "v".into(),
+            image: "debian:linux-image-cloud-amd64".into(),
+        };
+        assert_eq!(BedFile::parse("x", text).unwrap(), expected);
+        let error = BedFile::parse("x", &format!("{text}ports = {{ a = 'a', b = 'b' }}\n"));
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.starts_with("x:3:8: a virtual machine has tester, DUT and links"),
+            "{error}"
+        );
+        let error = BedFile::parse("x", &WHOLE.replace("netns:gen", "vm:x")).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("x:3:8: a virtual machine has tester and DUT"),
+            "{error}"
+        );
+        let error = BedFile::parse("x", "bed = 'v'\n[dut]\nhost = 'local'\n").unwrap_err();
+        assert!(
+            error.to_string().contains("there is no [generator]"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -36,6 +36,16 @@ pub struct HostChecks {
     pub checks: Vec<Check>,
 }
 
+/// All checks of a virtual machine as a test bed: whether it boots is shown by a run.
+pub fn image() -> Vec<HostChecks> {
+    let mut checks = super::emulator::checks();
+    checks.extend(super::images::checks());
+    vec![HostChecks {
+        host: "dut",
+        checks,
+    }]
+}
+
 /// All checks of a test bed, in the order in which a person would look. `program` is brought to hosts that need an agent.
 pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
     let mut all = Vec::new();
@@ -96,7 +106,9 @@ fn of_host(host: &dyn Host, place: &Place, ports: &Ends<String>) -> Vec<Check> {
                     format!("try by hand: ssh {}", text.trim_start_matches("ssh://"))
                 }
                 Place::Namespace(name) => format!("ip netns list; ip netns add {name}"),
-                Place::Local => "see what this machine lacks: fwdlab doctor".into(),
+                Place::Local | Place::Image(_) => {
+                    "see what this machine lacks: fwdlab doctor".into()
+                }
             };
             return vec![Check::fail("reached", error.to_string(), fix)];
         }

@@ -119,6 +119,7 @@ impl Way {
             Place::Local => Way::Here,
             Place::Namespace(name) => Way::Namespace(name.clone()),
             Place::Ssh(text) => Way::Ssh(text.parse().map_err(|e: BadTarget| e.to_string())?),
+            Place::Image(image) => return Err(format!("vm:{image} is no host that stands")),
         })
     }
 

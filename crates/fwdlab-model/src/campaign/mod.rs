@@ -363,6 +363,22 @@ impl Campaign {
         self.origin.error(&way, why)
     }
 
+    /// Has every test case boot this image, instead of a test bed that is this image.
+    ///
+    /// # Errors
+    /// A test case says an image of its own.
+    pub fn boot(&mut self, image: &str) -> Result<(), FileError> {
+        if self.cases.iter().any(|case| case.image.is_some()) {
+            let why = "the test bed is an image already; omit this, or omit bed";
+            return Err(self.error(&["matrix", "image"], why));
+        }
+        self.bed.file = None;
+        for case in &mut self.cases {
+            case.image = Some(image.to_owned());
+        }
+        Ok(())
+    }
+
     /// Is the DUT simulated?
     pub fn is_simulated(&self) -> bool {
         self.bed.engine == Engine::Sim

@@ -16,6 +16,7 @@ use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::{Campaign, Case, Engine};
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
+use fwdlab_model::test_bed::BedFile;
 use fwdlab_report::number::{counted, seconds};
 use serde_json::json;
 
@@ -187,13 +188,18 @@ fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<plan
     }
     let folder = file.parent().unwrap_or(Path::new(""));
     let (site, placement) = match &campaign.bed.file {
-        Some(name) => {
-            let bed = test_bed::find(folder, name)?;
-            if campaign.bed.engine == Engine::Auto {
-                campaign.bed.engine = bed.generator.engine;
+        Some(name) => match test_bed::find(folder, name)? {
+            BedFile::Hosts(bed) => {
+                if campaign.bed.engine == Engine::Auto {
+                    campaign.bed.engine = bed.generator.engine;
+                }
+                test_bed::host(&bed)?
             }
-            test_bed::host(&bed)?
-        }
+            BedFile::Image { image, .. } => {
+                campaign.boot(&image)?;
+                (Site::default(), Placement::choose(&[])?)
+            }
+        },
         None if campaign.is_simulated() => (Site::default(), Placement::default()),
         None => (Site::default(), Placement::choose(&campaign.bed.dut_cpus)?),
     };

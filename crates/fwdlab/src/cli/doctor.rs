@@ -10,6 +10,7 @@ use fwdlab_lab::preflight::{self, Check, Status};
 use fwdlab_lab::registry::Registry;
 use fwdlab_lab::user_namespace;
 use fwdlab_lab::witness::probe::Probes;
+use fwdlab_model::test_bed::BedFile;
 use fwdlab_report::number::counted;
 
 use super::{Global, test_bed};
@@ -39,7 +40,10 @@ impl Doctor {
 
 fn of_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
     let bed = test_bed::find(Path::new(""), name)?;
-    let all = preflight::beds::bed(&bed, &std::env::current_exe()?);
+    let all = match &bed {
+        BedFile::Hosts(bed) => preflight::beds::bed(bed, &std::env::current_exe()?),
+        BedFile::Image { .. } => preflight::beds::image(),
+    };
     let checks: Vec<Check> = all.iter().flat_map(|of| of.checks.clone()).collect();
     if global.json {
         output::json(&all)?;

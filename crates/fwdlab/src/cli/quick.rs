@@ -18,6 +18,7 @@ use fwdlab_model::campaign::{
 use fwdlab_model::file::Origin;
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::result::Summary;
+use fwdlab_model::test_bed::BedFile;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::{FrameSize, parse_duration};
 use fwdlab_model::variant::Variant;
@@ -170,7 +171,15 @@ impl Quick {
             }
         }
         let bed = match &self.bed {
-            Some(name) => Some(test_bed::find(Path::new(""), name)?),
+            Some(name) => match test_bed::find(Path::new(""), name)? {
+                BedFile::Hosts(bed) => Some(bed),
+                BedFile::Image { image, .. } => {
+                    return Err(Usage(format!(
+                        "the test bed {name} is a virtual machine, in which instructions are counted; say: fwdlab quick --vm {image}"
+                    ))
+                    .into());
+                }
+            },
             None => None,
         };
         let (site, placement) = match &bed {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::site::{Site, standing};
 use fwdlab_lab::user_namespace;
-use fwdlab_model::test_bed::{Place, TestBed};
+use fwdlab_model::test_bed::{BedFile, Place, TestBed};
 
 use crate::exit_code::Usage;
 
@@ -18,11 +18,11 @@ const FOLDER: &str = "beds";
 ///
 /// # Errors
 /// There is none of this name, or something is wrong with it.
-pub fn find(beside: &Path, name: &str) -> anyhow::Result<TestBed> {
+pub fn find(beside: &Path, name: &str) -> anyhow::Result<BedFile> {
     let path = path_of(beside, name).map_err(Usage)?;
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Usage(format!("cannot read {}: {error}", path.display())))?;
-    Ok(TestBed::parse(&path.display().to_string(), &text)?)
+    Ok(BedFile::parse(&path.display().to_string(), &text)?)
 }
 
 fn path_of(beside: &Path, name: &str) -> Result<PathBuf, String> {

@@ -198,3 +198,29 @@ fn mistakes_are_told_with_their_place() {
         "{said}"
     );
 }
+
+#[test]
+fn a_virtual_machine_is_a_test_bed_by_name() {
+    let lab = Lab::new();
+    std::fs::create_dir(lab.path().join("beds")).unwrap();
+    let bed = "bed = 'v'\n[dut]\nhost = 'vm:debian:linux-image-cloud-amd64'\n";
+    std::fs::write(lab.path().join("beds/v.toml"), bed).unwrap();
+    let campaign = |id: &str| {
+        let text = format!("campaign = 'c'\nbed = 'v'\n[procedure]\nid = '{id}'\n");
+        std::fs::write(lab.path().join("c.toml"), text).unwrap();
+        let mut command = lab.program(&["plan", "c.toml"]);
+        let output = command.current_dir(lab.path()).output().unwrap();
+        let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
+        (output.status.code(), format!("{out}{err}"))
+    };
+    let (code, said) = campaign("exact");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("plain/64B-2000flows-ipv4@debian:linux-image-cloud-amd64"),
+        "{said}"
+    );
+    assert!(said.contains("every DUT is a virtual machine"), "{said}");
+    let (code, said) = campaign("maxfwd");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("an emulated machine has no rates"), "{said}");
+}
