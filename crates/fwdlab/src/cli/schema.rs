@@ -34,6 +34,8 @@ enum Kind {
     Profile,
     /// A campaign
     Campaign,
+    /// set.toml of a configuration set
+    Set,
 }
 
 impl Schema {
@@ -49,6 +51,7 @@ impl Schema {
             Kind::Event => schemars::schema_for!(fwdlab_model::event::Event),
             Kind::Latency => schemars::schema_for!(fwdlab_model::latency::LatencySummary),
             Kind::Campaign => schemars::schema_for!(fwdlab_model::campaign::Campaign),
+            Kind::Set => schemars::schema_for!(fwdlab_model::set::SetFile),
             Kind::Profile => schemars::schema_for!(fwdlab_model::profile::Profile),
         };
         output::json(&schema)?;
