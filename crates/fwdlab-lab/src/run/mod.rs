@@ -322,18 +322,49 @@ impl<'a> Run<'a> {
 
     /// Tells what was done on the DUT, and keeps it with the run as `name.txt`; once, however often it is done.
     fn note(&mut self, name: &str, text: String) -> Result<(), LabError> {
-        let mut file = format!("{name}.txt");
+        match self.keep(name, ".txt", &text)? {
+            true => self.tell(EventKind::Note { text }),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps a text with the run under this name; once, however often it is the same. Says whether it is new.
+    fn keep(&mut self, name: &str, end: &str, text: &str) -> Result<bool, LabError> {
+        let mut file = format!("{name}{end}");
         let mut others = 1;
         while let Some(known) = self.notes.get(&file) {
             if *known == text {
-                return Ok(());
+                return Ok(false);
             }
             others += 1;
-            file = format!("{name}-{others}.txt");
+            file = format!("{name}-{others}{end}");
         }
         self.writer.input(&file, text.as_bytes())?;
-        self.notes.insert(file, text.clone());
-        self.tell(EventKind::Note { text })
+        self.notes.insert(file, text.to_owned());
+        Ok(true)
+    }
+
+    /// Keeps what of a configuration is in force, in the words of the DUT; the first time it is applied.
+    fn keep_in_force(
+        &mut self,
+        dut: &dyn crate::dut::Dut,
+        configuration: &Configuration,
+    ) -> Result<(), LabError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let name: String = configuration.name.chars().rev().take(60).collect();
+        let name: String = name
+            .chars()
+            .rev()
+            .map(|c| if allowed(c) { c } else { '-' })
+            .collect();
+        let folder = format!("in-force/{}/", name.trim_matches('-'));
+        if self.notes.keys().any(|file| file.starts_with(&folder)) {
+            return Ok(());
+        }
+        for (name, text) in dut.in_force(configuration)? {
+            self.keep(&format!("{folder}{name}"), "", &text)?;
+        }
+        Ok(())
     }
 
     /// Tells that the run starts, with how many steps it will probably take, and how long.
@@ -495,6 +526,7 @@ fn configure(
         );
         run.warn(text)?;
     }
+    run.keep_in_force(bed.dut(dut).as_ref(), configuration)?;
     let with = format!("configuration `{}`", configuration.name);
     let proof = does_forward(bed, dut, tester, stream, &with)?;
     if proof.received < proof.sent {
