@@ -1,12 +1,13 @@
 //! Devices under test: what can be asked of one, in words of measuring; how it is done, in words of its own system, is in its file.
 //!
-//! [`linux`] is a Linux machine or a part of one, over any [`Host`]; [`black_box`] is one that nobody can log into. [`set`] are the
+//! [`linux`] is a Linux machine or a part of one, over any [`Host`], [`freebsd`] a FreeBSD one; [`black_box`] is one that nobody can log into. [`set`] are the
 //! configurations that users apply, [`sweep`] what campaigns vary. A change that can be taken back gives a [`Change`], and the way back is
 //! written down first. Start with [`Dut`].
 //!
 //! [`Host`]: crate::host::Host
 
 pub mod black_box;
+pub mod freebsd;
 pub mod linux;
 pub mod set;
 pub(crate) mod sweep;
@@ -22,6 +23,7 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 pub use black_box::BlackBox;
+pub use freebsd::FreeBsd;
 pub use linux::Linux;
 pub use set::Configuration;
 pub use sweep::Swept;
