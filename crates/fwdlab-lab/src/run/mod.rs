@@ -344,24 +344,24 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Keeps what of a configuration is in force, in the words of the DUT; the first time it is applied.
+    /// Keeps what of a configuration is in force, as it says by itself; the first time it is applied.
     fn keep_in_force(
         &mut self,
-        dut: &dyn crate::dut::Dut,
-        configuration: &Configuration,
+        name: &str,
+        says: impl FnOnce() -> Result<BTreeMap<String, String>, LabError>,
     ) -> Result<(), LabError> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let name: String = configuration.name.chars().rev().take(60).collect();
         let name: String = name
             .chars()
-            .rev()
             .map(|c| if allowed(c) { c } else { '-' })
             .collect();
+        // of a path the end tells more
+        let name = &name[name.len().saturating_sub(60)..];
         let folder = format!("in-force/{}/", name.trim_matches('-'));
         if self.notes.keys().any(|file| file.starts_with(&folder)) {
             return Ok(());
         }
-        for (name, text) in dut.in_force(configuration)? {
+        for (name, text) in says()? {
             self.keep(&format!("{folder}{name}"), "", &text)?;
         }
         Ok(())
@@ -526,7 +526,7 @@ fn configure(
         );
         run.warn(text)?;
     }
-    run.keep_in_force(bed.dut(dut).as_ref(), configuration)?;
+    run.keep_in_force(&configuration.name, || bed.dut(dut).in_force(configuration))?;
     let with = format!("configuration `{}`", configuration.name);
     let proof = does_forward(bed, dut, tester, stream, &with)?;
     if proof.received < proof.sent {
