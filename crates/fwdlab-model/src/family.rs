@@ -345,7 +345,10 @@ impl Generated {
                 (Some((_, values)), _) => values.clone(),
                 (None, Some(default)) => vec![default.to_owned()],
                 (None, None) => {
-                    let why = format!("{name} needs {}: {}", key.name, key.values);
+                    let why = format!(
+                        "{name} needs {}, {} ({name}: {})",
+                        key.name, key.values, family.about
+                    );
                     return Err(Wrong::new(None, why));
                 }
             };
@@ -513,7 +516,10 @@ mod tests {
                 "nft-rule,n=1",
                 "there is no family `nft-rule`; did you mean `nft-rules`?",
             ),
-            ("nft-rules", "nft-rules needs n: a number from 0 to 100000"),
+            (
+                "nft-rules",
+                "nft-rules needs n, a number from 0 to 100000 (nft-rules: n nftables rules that match nothing, at the forward hook)",
+            ),
             (
                 "nft-rules,N=1",
                 "N: nft-rules has no `N`; did you mean `n`?",

@@ -209,13 +209,6 @@ impl Configuration {
     pub fn needs(&self) -> Vec<String> {
         let of = |step: &Step| match step {
             Step::Folder(folder) => folder.needs(),
-            Step::Generated(one) => {
-                let keys = one.family.keys.iter();
-                let said: Vec<String> = keys
-                    .map(|key| format!("{} = {}", key.name, one.value(key.name)))
-                    .collect();
-                vec![format!("{}: {}", one.family.about, said.join(", "))]
-            }
             _ => Vec::new(),
         };
         self.steps.iter().flat_map(of).collect()
