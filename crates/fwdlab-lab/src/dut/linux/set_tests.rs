@@ -11,7 +11,7 @@ use crate::dut::Configuration;
 use crate::host::scripted::{Fails, NAME, Scripted};
 use crate::host::ssh::tests::Server;
 use crate::host::undo::Left;
-use crate::host::{Address, Files, Local, Netns};
+use crate::host::{Address, Files, Local, Netns, Output, Ssh};
 
 fn control() -> Control {
     Control::default()
@@ -415,6 +415,120 @@ fn a_machine_of_its_own_is_as_it_was() {
     let made = host.ask("sh", &["-c", "ls /etc/made 2>&1 || :"]).unwrap();
     assert!(made.contains("No such file"), "{made}");
     assert!(!Path::new("/etc/fwdlab-test").exists());
+}
+
+/// A real machine over SSH but for one thing: what would restart it restarts its server instead, on files that stay and in a network that
+/// has forgotten everything.
+#[derive(Debug)]
+struct Restarting {
+    host: Ssh,
+    server: Mutex<ServerOf>,
+}
+
+/// A server, and what it is started behind: with this word for the boot.
+struct ServerOf(Server, Box<dyn Fn(&str) -> String + Send>);
+
+impl std::fmt::Debug for ServerOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a server")
+    }
+}
+
+impl Host for Restarting {
+    fn name(&self) -> &str {
+        self.host.name()
+    }
+    fn address(&self) -> Address {
+        self.host.address()
+    }
+    fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
+        if command.to_string() == "reboot" {
+            let mut server = self.server.lock().unwrap();
+            let ServerOf(server, boot) = &mut *server;
+            server.restart_with_files(&boot("second"));
+            return Err(HostError::new(
+                self.name(),
+                command,
+                Failure::Lost("it goes".into()),
+            ));
+        }
+        self.host.run(command, limit)
+    }
+    fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
+        self.host.start(command)
+    }
+    fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
+        self.host.read(path)
+    }
+    fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
+        self.host.write(path, content)
+    }
+    fn put(&self, ours: &Path) -> Result<String, HostError> {
+        self.host.put(ours)
+    }
+}
+
+/// It comes back, has loaded its files by itself, and is a router again; and then all is as it was.
+#[test]
+fn a_machine_that_restarts_has_its_set_in_force() {
+    let test = "a_machine_that_restarts_has_its_set_in_force";
+    if !crate::user_namespace::is_root() {
+        return println!("SKIPPED: {test}: not root");
+    }
+    let namespace = Namespace::new("restart");
+    let inside = Netns::bare(&namespace.0);
+    inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
+    let disk = tempfile::tempdir().unwrap();
+    let etc = disk.path().join("etc");
+    Local
+        .ask("cp", &["-a", "/etc", etc.to_str().unwrap()])
+        .unwrap();
+    fs::write(etc.join("sysctl.conf"), "").unwrap();
+    let _ = fs::remove_file(etc.join("nftables.conf"));
+    let at = disk.path().display().to_string();
+    let boot = move |identity: &str| {
+        format!(
+            "set -e; mount --make-rprivate /; mount --bind {at}/etc /etc; echo {identity} > {at}/boot; \
+             mount --bind {at}/boot /proc/sys/kernel/random/boot_id; nft flush ruleset; ip addr flush dev ens1; \
+             echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/ens1/rp_filter; \
+             while IFS='= ' read -r name value; do \
+                 file=$(echo \"$name\" | tr . /); [ -z \"$file\" ] || echo \"$value\" > \"/proc/sys/$file\"; \
+             done < /etc/sysctl.conf; \
+             [ ! -e /etc/nftables.conf ] || nft -f /etc/nftables.conf; exec \"$@\""
+        )
+    };
+    let Some(server) = Server::start_with_files(test, &namespace.0, &boot("first")) else {
+        return;
+    };
+    let host: Arc<dyn Host> = Arc::new(Restarting {
+        host: server.host(),
+        server: Mutex::new(ServerOf(server, Box::new(boot))),
+    });
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+    let ports = ["ens1", "ens2"];
+    let dut = Linux::new(host.clone(), host.clone(), ports, Networks::EMBEDDED, undo);
+    let look = "cat /etc/sysctl.conf; ls /etc/nftables.conf 2>&1; nft -s list ruleset; ip -o -4 addr show; \
+                cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/ens1/rp_filter";
+    let state = || host.ask("sh", &["-c", look]).unwrap();
+    let before = state();
+    dut.prepare().unwrap();
+    let whole = set(&[
+        (
+            "set.toml",
+            "reboot = true\nreboot-within = '20s'\nverify = [{ command = 'cat /proc/sys/kernel/random/boot_id', expect = 'second' }]\n",
+        ),
+        ("etc/sysctl.conf", "net.ipv4.conf.ens1.rp_filter = 2\n"),
+        ("etc/nftables.conf", "table inet fw { }\n"),
+    ]);
+    let one = configuration(&whole);
+    dut.apply(&one, &control()).unwrap();
+    let now = state();
+    for words in ["table inet fw", "198.18.0.1/30", "1\n2\n"] {
+        assert!(now.contains(words), "{words}: {now}");
+    }
+    assert_eq!(dut.undo(), ["x"; 0]);
+    assert_eq!(state(), before);
 }
 
 /// A recorded machine with files of its own: what it is told it keeps.

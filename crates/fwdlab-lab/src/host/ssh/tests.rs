@@ -157,6 +157,14 @@ impl Server {
         });
     }
 
+    /// Ends it and all that goes on over it, and starts it among other mounts, as after a restart of its machine.
+    pub fn restart_with_files(&mut self, mounts: &str) {
+        self.kill();
+        let before = ["unshare", "--mount", "sh", "-c", mounts, "sh"];
+        let namespace = self.namespace.clone();
+        self.child = Server::begin(self.folder.path(), namespace.as_deref(), &before);
+    }
+
     /// Starts it anew, on a machine that has been started anew.
     fn boot(&mut self, identity: &str) {
         self.kill();
