@@ -13,6 +13,7 @@ use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::latency::LatencySummary;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
+use fwdlab_model::set::SetFile;
 use schemars::{JsonSchema, schema_for};
 
 use crate::check::Finding;
@@ -37,6 +38,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
         ("profile", text::<Profile>()?),
         ("campaign", text::<Campaign>()?),
         ("bed", text::<fwdlab_model::test_bed::Text>()?),
+        ("set", text::<SetFile>()?),
     ]
     .map(|(name, text)| (format!("{name}.json"), text))
     .into())

@@ -1,15 +1,18 @@
 //! Devices under test: what can be asked of one, in words of measuring; how it is done, in words of its own system, is in its file.
 //!
-//! [`linux`] is a Linux machine or a part of one, over any [`Host`]; [`black_box`] is one that nobody can log into. [`set`] are the
+//! [`linux`] is a Linux machine or a part of one, over any [`Host`], [`freebsd`] a FreeBSD one; [`black_box`] is one that nobody can log into. [`set`] are the
 //! configurations that users apply, [`sweep`] what campaigns vary. A change that can be taken back gives a [`Change`], and the way back is
 //! written down first. Start with [`Dut`].
 //!
 //! [`Host`]: crate::host::Host
 
 pub mod black_box;
+pub mod freebsd;
 pub mod linux;
 pub mod set;
 pub(crate) mod sweep;
+mod upload;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +23,7 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 pub use black_box::BlackBox;
+pub use freebsd::FreeBsd;
 pub use linux::Linux;
 pub use set::Configuration;
 pub use sweep::Swept;
@@ -27,7 +31,7 @@ pub use sweep::Swept;
 use crate::bed::End;
 use crate::error::LabError;
 pub use crate::host::undo::Change;
-use crate::host::{Limit, Process};
+use crate::host::{Host, Limit, Process};
 use crate::run::Control;
 
 /// A device under test.
@@ -46,6 +50,17 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// # Errors
     /// A step failed, or took longer than a minute, or was stopped.
     fn apply(&self, configuration: &Configuration, control: &Control) -> Result<String, LabError>;
+
+    /// What of a configuration that was applied is in force, as the DUT says it: names, such as `sysctl.txt`, and texts.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn in_force(
+        &self,
+        _configuration: &Configuration,
+    ) -> Result<BTreeMap<String, String>, LabError> {
+        Ok(BTreeMap::new())
+    }
 
     /// Adds routes by next hops of the bed, for test frames that go further; returns its own words for them.
     ///
@@ -199,4 +214,14 @@ pub struct Agent<'a> {
     pub at: (Ipv4Addr, u16),
     /// On which CPUs it runs; none: on any.
     pub cpus: &'a [usize],
+}
+
+/// What a host answered is not what it answers to this.
+pub(crate) fn not_understood(host: &dyn Host, what: &str, said: &str) -> LabError {
+    let said: String = said.chars().take(80).collect();
+    LabError::Preflight(format!(
+        "`{what}` on {} gives \"{}\", which is not what it should look like. Try it there by hand",
+        host.name(),
+        said.escape_debug()
+    ))
 }

@@ -3,6 +3,7 @@
 //! Flows and frame sizes are the tester's, so that nothing is set for them. How a DUT sets a value is in its own file, for Linux
 //! `linux/tables.rs`. Start with [`Swept::of`] and [`Setting::set`].
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use fwdlab_model::campaign::Sweep;
@@ -184,6 +185,16 @@ impl Setting {
             None => Ok(()),
         }
     }
+}
+
+/// Addresses from 20.0.0.0 on: far from the benchmark's, and room for two million networks.
+pub(super) fn unused_v4(n: u64, step: u64) -> Ipv4Addr {
+    Ipv4Addr::from((20 << 24) + (n * step) as u32)
+}
+
+/// Addresses of 2001:db8::/32, which is for documentation.
+pub(super) fn unused_v6(n: u128) -> Ipv6Addr {
+    Ipv6Addr::from((0x2001_0db8_u128 << 96) + n)
 }
 
 #[cfg(test)]

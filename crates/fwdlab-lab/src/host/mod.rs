@@ -85,6 +85,15 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// There is no such thing here, it cannot be written there, or the host was lost.
     fn put(&self, ours: &Path) -> Result<String, HostError>;
 
+    /// Whose the files are that its commands write.
+    fn files(&self) -> Files {
+        match self.address() {
+            Address::Ssh(_) => Files::Machine,
+            Address::Agent(_) => Files::Guest,
+            Address::ThisMachine | Address::Namespace(_) => Files::Ours,
+        }
+    }
+
     /// What a command of ours prints, as text.
     ///
     /// # Errors
@@ -110,6 +119,19 @@ fn one_file<T>(of: Result<T, HostError>) -> Result<Result<T, HostError>, HostErr
         Err(error) if !matches!(error.failure, Failure::File(_)) => Err(error),
         of => Ok(of),
     }
+}
+
+/// Whose the files of a host are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// Those of a machine of its own: what is changed there stays, and it can be restarted.
+    Machine,
+    /// Those of a machine that goes when it has been measured.
+    Guest,
+    /// A view of this machine's, in which `/etc`, `/run` and `/var` are its own and go with it.
+    View,
+    /// This machine's: not to be touched.
+    Ours,
 }
 
 /// A command that goes on.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::confinement::Confinement;
 use super::local::{Going, Local, in_its_place, run_as};
-use super::{Address, Command, Failure, Host, HostError, Limit, Output, Process, of_file};
+use super::{Address, Command, Failure, Files, Host, HostError, Limit, Output, Process, of_file};
 use crate::error::LabError;
 use crate::registry;
 
@@ -197,6 +197,14 @@ impl Host for Netns {
 
     fn put(&self, ours: &Path) -> Result<String, HostError> {
         in_its_place(self.name(), ours)
+    }
+
+    fn files(&self) -> Files {
+        match self.apart {
+            Apart::Bare | Apart::Unconfined { .. } => Files::Ours,
+            Apart::Ours => Files::Guest,
+            Apart::Confined(_) => Files::View,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
+use super::{Address, Command, Failure, Files, Heard, Host, HostError, Limit, Output, Process};
 use crate::run::Control;
 
 /// What a scripted host is called that has no other name.
@@ -29,6 +29,7 @@ pub(crate) struct Scripted {
     answers: Answers,
     asked: Mutex<Vec<String>>,
     faults: Arc<Faults>,
+    files: Files,
 }
 
 /// When hosts fail that share this: what all of them are asked is counted together.
@@ -185,7 +186,13 @@ impl Scripted {
             answers: Box::new(answers),
             asked: Mutex::default(),
             faults: Arc::default(),
+            files: Files::View,
         }
+    }
+
+    /// The same with files of this kind.
+    pub fn with_files(self, files: Files) -> Scripted {
+        Scripted { files, ..self }
     }
 
     /// The same under this name.
@@ -301,6 +308,10 @@ impl Host for Scripted {
         let put = Command::new("tar", &[&path]);
         self.answer(&put, &format!("put {}", ours.display()))?;
         Ok(path)
+    }
+
+    fn files(&self) -> Files {
+        self.files
     }
 }
 

@@ -472,7 +472,11 @@ impl Running<'_> {
                 console,
                 profile,
                 generator: _,
+                in_force,
             }) => {
+                for (name, says) in in_force {
+                    run.keep_in_force(&name, || Ok(says))?;
+                }
                 let profile = match profile.transpose() {
                     Ok(profile) => profile,
                     Err(why) => {
@@ -552,6 +556,8 @@ struct Booted {
     profile: Option<Result<[Stacks; 2], String>>,
     /// What sent the bursts, in words.
     generator: String,
+    /// Configurations by name, and what of them was in force.
+    in_force: Vec<(String, BTreeMap<String, String>)>,
 }
 
 /// Has the emulator count by call path.
@@ -665,6 +671,12 @@ fn boot(
         }
     }
     let ticks_per_instruction = machine.per_instruction();
+    // when nothing is counted any more; of the first boot, as all are alike
+    let is_first = wanted.turn.iteration == 1 && !wanted.control && !is_dead(&made);
+    let configurations = wanted.configurations.iter().filter(|_| is_first);
+    let in_force = configurations
+        .map(|one| Ok((one.name.clone(), bed.dut(0).in_force(one)?)))
+        .collect::<Result<Vec<_>, LabError>>()?;
     let mut validity = Validity::default();
     if !TICKS.contains(&ticks_per_instruction) {
         validity.reasons.push(format!(
@@ -705,6 +717,7 @@ fn boot(
         console: machine.console(),
         profile: profiled,
         generator: bursts.generator().to_owned(),
+        in_force,
     })
 }
 

@@ -317,18 +317,49 @@ impl<'a> Run<'a> {
 
     /// Tells what was done on the DUT, and keeps it with the run as `name.txt`; once, however often it is done.
     fn note(&mut self, name: &str, text: String) -> Result<(), LabError> {
-        let mut file = format!("{name}.txt");
+        match self.keep(name, ".txt", &text)? {
+            true => self.tell(EventKind::Note { text }),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps a text with the run under this name; once, however often it is the same. Says whether it is new.
+    fn keep(&mut self, name: &str, end: &str, text: &str) -> Result<bool, LabError> {
+        let mut file = format!("{name}{end}");
         let mut others = 1;
         while let Some(known) = self.notes.get(&file) {
             if *known == text {
-                return Ok(());
+                return Ok(false);
             }
             others += 1;
-            file = format!("{name}-{others}.txt");
+            file = format!("{name}-{others}{end}");
         }
         self.writer.input(&file, text.as_bytes())?;
-        self.notes.insert(file, text.clone());
-        self.tell(EventKind::Note { text })
+        self.notes.insert(file, text.to_owned());
+        Ok(true)
+    }
+
+    /// Keeps what of a configuration is in force, as it says by itself; the first time it is applied.
+    fn keep_in_force(
+        &mut self,
+        name: &str,
+        says: impl FnOnce() -> Result<BTreeMap<String, String>, LabError>,
+    ) -> Result<(), LabError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let name: String = name
+            .chars()
+            .map(|c| if allowed(c) { c } else { '-' })
+            .collect();
+        // of a path the end tells more
+        let name = &name[name.len().saturating_sub(60)..];
+        let folder = format!("in-force/{}/", name.trim_matches('-'));
+        if self.notes.keys().any(|file| file.starts_with(&folder)) {
+            return Ok(());
+        }
+        for (name, text) in says()? {
+            self.keep(&format!("{folder}{name}"), "", &text)?;
+        }
+        Ok(())
     }
 
     /// Tells that the run starts, with how many steps it will probably take, and how long.
@@ -492,6 +523,7 @@ fn configure(
         );
         run.warn(text)?;
     }
+    run.keep_in_force(&configuration.name, || bed.dut(dut).in_force(configuration))?;
     let with = format!("configuration `{}`", configuration.name);
     let proof = does_forward(bed, dut, tester, stream, &with)?;
     if proof.received < proof.sent {

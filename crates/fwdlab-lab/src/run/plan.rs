@@ -16,6 +16,7 @@ use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{self, Campaign, Case, Engine, Method, Order, Procedure};
+use fwdlab_model::family::System;
 use fwdlab_model::file::{FileError, Origin};
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
 use fwdlab_model::test_case::{Iteration, TestCase};
@@ -122,6 +123,12 @@ impl Plan {
         let mut configurations = BTreeMap::new();
         for (name, parts) in &campaign.configurations {
             let read = Configuration::named(name, parts, folder);
+            let read = read.and_then(|read| {
+                if campaign.dut.kind == campaign::Kind::Linux {
+                    fits_linux(&read, &host)?;
+                }
+                Ok(read)
+            });
             let read =
                 read.map_err(|error| campaign.error(&["configuration", name], error.to_string()))?;
             configurations.insert(name.clone(), read);
@@ -164,6 +171,9 @@ impl Plan {
         command: Command,
         host: Host,
     ) -> Result<Plan, LabError> {
+        for one in configurations.iter().chain(&command.applied_to_all) {
+            fits_linux(one, &host)?;
+        }
         let named = configurations.into_iter();
         let plan = Plan {
             configurations: named.map(|one| (one.name.clone(), one)).collect(),
@@ -674,6 +684,15 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     })
 }
 
+/// Refuses what no Linux DUT of this site can have.
+fn fits_linux(configuration: &Configuration, host: &Host) -> Result<(), LabError> {
+    configuration.check_for(System::Linux)?;
+    match host.site.is_here() {
+        true => configuration.check_without_restart(),
+        false => Ok(()),
+    }
+}
+
 fn changes(plan: &Plan) -> Vec<String> {
     if plan.dut.is_some() {
         return vec!["nothing: DUT and tester are simulated, in simulated time".into()];
@@ -709,6 +728,9 @@ fn changes(plan: &Plan) -> Vec<String> {
                 "the DUT, configuration {name}: {}",
                 parts.join("; then ")
             ));
+            let needs = plan.configuration(name).map(Configuration::needs);
+            let needs = needs.unwrap_or_default().into_iter();
+            changes.extend(needs.map(|need| format!("the DUT, configuration {name}, {need}")));
         }
     }
     if let (Some(sweep), Some(words)) = (

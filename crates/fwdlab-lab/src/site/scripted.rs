@@ -98,6 +98,8 @@ pub(crate) struct Router {
     tables: BTreeMap<String, String>,
     /// What configurations did.
     applied: BTreeSet<String>,
+    /// Tables of files that were loaded.
+    loaded: BTreeSet<String>,
     is_down: bool,
     /// Frames that came in and that went out.
     counted: (u64, u64),
@@ -259,9 +261,31 @@ impl Router {
             }
             ["nft", "list", "table", "inet", name] => self.tables.get(*name).cloned()?,
             ["put", _] => String::new(),
-            ["nft", "add", ..] | ["exec", "nft", "-f", _] => {
+            ["nft", "add", ..] => {
                 self.applied.insert(command.to_owned());
                 String::new()
+            }
+            ["exec", "nft", "-f", path] => {
+                // a file of this machine's stands where it was put
+                let ours = path.strip_prefix("/tmp/fwdlab/")?;
+                let text = std::fs::read_to_string(ours).ok()?;
+                self.loaded.extend(
+                    text.lines()
+                        .filter_map(|line| line.strip_prefix("add table ").map(str::to_owned)),
+                );
+                self.applied.insert(command.to_owned());
+                String::new()
+            }
+            ["nft", "list", "tables"] => {
+                let all = self.loaded.iter().map(|table| format!("table {table}\n"));
+                all.collect()
+            }
+            ["nft", "-s", "list", "ruleset"] => {
+                let all = self
+                    .loaded
+                    .iter()
+                    .map(|table| format!("table {table} {{\n}}\n"));
+                all.collect()
             }
             ["ethtool", "-k", _] => "Features:\ngeneric-receive-offload: on\n".into(),
             _ => return None,
@@ -553,6 +577,7 @@ impl Builder for Rack {
             state.beds += 1;
             for router in &mut state.routers {
                 router.applied.clear();
+                router.loaded.clear();
                 router.is_down = false;
             }
         }

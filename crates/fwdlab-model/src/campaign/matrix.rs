@@ -2,7 +2,7 @@
 //!
 //! What a profile or a configuration is, is not known here. Start with [`Campaign::expand`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -118,25 +118,37 @@ impl Excluded {
 }
 
 impl Campaign {
-    /// Every combination that is not excluded.
-    pub(super) fn expand(&self, matrix: &Matrix) -> Result<Vec<Case>, FileError> {
-        let defined: Vec<String> = self.configurations.keys().cloned().collect();
+    /// Every combination that is not excluded. A name of `families` stands for those behind it.
+    pub(super) fn expand(
+        &self,
+        matrix: &Matrix,
+        families: &BTreeMap<String, Vec<String>>,
+    ) -> Result<Vec<Case>, FileError> {
+        let defined: Vec<String> = families.values().flatten().cloned().collect();
+        let named = families.keys().chain(&defined).cloned();
+        let known: Vec<String> = std::iter::once(PLAIN.to_owned()).chain(named).collect();
         let configurations = match (&matrix.configuration, defined.is_empty()) {
-            (Some(said), _) => said.0.clone(),
+            (Some(said), _) => {
+                for (n, name) in said.0.iter().enumerate() {
+                    if !known.contains(name) {
+                        let why = format!(
+                            "there is no configuration `{name}`; {}",
+                            or_which(name, &known)
+                        );
+                        return Err(self.item("configuration", n, why));
+                    }
+                }
+                // the name of several stands for all of them
+                let of = |name: &String| match families.get(name) {
+                    Some(all) => all.clone(),
+                    None => vec![name.clone()],
+                };
+                said.0.iter().flat_map(of).collect()
+            }
             (None, true) => vec![PLAIN.to_owned()],
-            (None, false) => defined.clone(),
+            (None, false) => defined,
         };
         self.check_product(self.combinations(matrix, configurations.len())?)?;
-        let known: Vec<String> = std::iter::once(PLAIN.to_owned()).chain(defined).collect();
-        for (n, name) in configurations.iter().enumerate() {
-            if !known.contains(name) {
-                let why = format!(
-                    "there is no configuration `{name}`; {}",
-                    or_which(name, &known)
-                );
-                return Err(self.item("configuration", n, why));
-            }
-        }
         let swept = |key: &str| {
             self.sweep
                 .as_ref()

@@ -20,6 +20,7 @@
 //! # Ok::<(), fwdlab_model::file::FileError>(())
 //! ```
 
+mod configurations;
 mod matrix;
 mod procedure;
 pub mod value;
@@ -36,7 +37,6 @@ use toml::de::DeTable;
 use crate::file::{FileError, Origin, Step};
 use crate::link::{LinkLoad, LinkSpeed};
 use crate::trial::Stream;
-use crate::typed::Several;
 use crate::units::{FrameSize, Load};
 use crate::variant::Variant;
 use matrix::Matrix;
@@ -247,9 +247,9 @@ struct Text {
     /// What is measured, where it is no namespace of this machine
     #[serde(default)]
     dut: Dut,
-    /// Configurations by name: a command, a file or a directory, or several, one after the other
+    /// Configurations by name: a command, a file, a directory or a generated one, or several, one after the other
     #[serde(default)]
-    configuration: BTreeMap<String, Several<String>>,
+    configuration: BTreeMap<String, configurations::Said>,
     /// Which test cases there are
     #[serde(default)]
     matrix: Matrix,
@@ -337,7 +337,7 @@ impl Campaign {
             Wrong::Reading(error) => origin.reading(&error),
             Wrong::Place(way, why) => origin.error(&way, why),
         })?;
-        let configurations = read.configuration.into_iter();
+        let expanded = configurations::expand(&origin, read.configuration)?;
         let mut campaign = Campaign {
             name: read.campaign,
             about: read.about,
@@ -346,14 +346,14 @@ impl Campaign {
             seed: read.seed,
             bed: read.bed,
             dut: read.dut,
-            configurations: configurations.map(|(name, all)| (name, all.0)).collect(),
+            configurations: expanded.configurations,
             cases: Vec::new(),
             procedure,
             sweep,
             origin,
         };
         campaign.check()?;
-        campaign.cases = campaign.expand(&read.matrix)?;
+        campaign.cases = campaign.expand(&read.matrix, &expanded.families)?;
         Ok(campaign)
     }
 

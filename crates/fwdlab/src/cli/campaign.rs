@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use fwdlab_lab::bed::Networks;
+use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::campaign::start;
 use fwdlab_lab::run::plan::{self, Host, agenda};
@@ -14,6 +15,7 @@ use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::{Campaign, Case, Engine};
+use fwdlab_model::family::System;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::test_bed::BedFile;
@@ -56,10 +58,10 @@ pub struct Plan {
     seed: Option<u64>,
 }
 
-/// Check campaign files and traffic profiles; changes nothing
+/// Check campaign files, traffic profiles and configuration sets; changes nothing
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The files
+    /// The files; of configuration sets the directories
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -235,8 +237,32 @@ fn text(file: &Path) -> anyhow::Result<String> {
         .context("read a file")
 }
 
-/// What a file is, in words.
+/// What a file is, in words, or a directory that is a configuration set.
 fn check(file: &Path) -> anyhow::Result<String> {
+    let is_set = file
+        .file_name()
+        .is_some_and(|name| name == fwdlab_model::set::NAME);
+    let folder = match (is_set, file.parent()) {
+        (true, Some(folder)) if folder.as_os_str().is_empty() => Path::new("."),
+        (true, Some(folder)) => folder,
+        _ => file,
+    };
+    if folder.is_dir() {
+        let set = Configuration::parse(&folder.display().to_string())?;
+        let of = |system| set.check_for(system).is_ok();
+        let system = match (of(System::Linux), of(System::FreeBsd)) {
+            (true, false) => " for Linux",
+            (false, true) => " for FreeBSD",
+            (true, true) => "",
+            (false, false) => " of parts for Linux and for FreeBSD, which no DUT takes",
+        };
+        let needs: Vec<String> = set
+            .needs()
+            .iter()
+            .map(|need| format!("\n  {need}"))
+            .collect();
+        return Ok(format!("configuration set{system}{}", needs.concat()));
+    }
     let text = text(file)?;
     let name = file.display().to_string();
     // streams make a profile, whatever else is wrong with it

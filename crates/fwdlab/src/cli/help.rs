@@ -75,6 +75,10 @@ const MORE: &[More] = &[
                 "fwdlab quick --vs 'nft add table ip t'",
                 "what does this cost?",
             ),
+            (
+                "fwdlab quick --vs generate:nft-rules,n=10+100",
+                "what do 10 rules cost, and 100?",
+            ),
         ],
         codes: MEASURING,
     },

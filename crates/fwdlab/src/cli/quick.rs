@@ -70,10 +70,11 @@ pub struct Quick {
     /// Emulate links of this speed, such as 1G: no more than their line rate is ever offered
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
-    /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
+    /// Configuration of the DUT: a command in quotes, a file, a directory (configuration set), or
+    /// generate:FAMILY,KEY=VALUE
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     set: Option<String>,
-    /// Compare this configuration with the plain router; may be repeated
+    /// Compare this configuration with the plain router; may be repeated; generate:nft-rules,n=10+100 is two
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     vs: Vec<String>,
     /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
@@ -138,10 +139,11 @@ impl Quick {
     fn plan(&self, privileged: bool) -> anyhow::Result<Plan> {
         let parse = |typed: &String| Configuration::parse(typed);
         let set = self.set.as_ref().map(parse).transpose()?;
-        let versus = self.vs.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        let several = self.vs.iter().map(|typed| Configuration::several(typed));
+        let versus = several.collect::<Result<Vec<_>, _>>()?.concat();
         if versus.len() > 14 {
             return Err(Usage(format!(
-                "--vs was given {} times; the maximum is 14",
+                "--vs gives {} configurations; the maximum is 14",
                 versus.len()
             ))
             .into());

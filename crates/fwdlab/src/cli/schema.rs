@@ -36,6 +36,8 @@ enum Kind {
     Campaign,
     /// A test bed
     Bed,
+    /// set.toml of a configuration set
+    Set,
 }
 
 impl Schema {
@@ -52,6 +54,7 @@ impl Schema {
             Kind::Latency => schemars::schema_for!(fwdlab_model::latency::LatencySummary),
             Kind::Campaign => schemars::schema_for!(fwdlab_model::campaign::Campaign),
             Kind::Bed => schemars::schema_for!(fwdlab_model::test_bed::Text),
+            Kind::Set => schemars::schema_for!(fwdlab_model::set::SetFile),
             Kind::Profile => schemars::schema_for!(fwdlab_model::profile::Profile),
         };
         output::json(&schema)?;

@@ -42,6 +42,7 @@ mod procedures;
 mod profile;
 mod rate;
 mod runs;
+mod sets;
 mod streams;
 mod support;
 mod sys;

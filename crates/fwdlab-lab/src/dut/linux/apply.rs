@@ -1,20 +1,35 @@
-//! Applying configurations to a Linux DUT: every step of one becomes a text for `sh`.
+//! Applying configurations to a Linux DUT: files where they belong, settings and rules loaded, commands run, and all of it seen to be in
+//! force.
 //!
-//! A configuration runs as root with the DUT's ports in `$FWDLAB_IN` and `$FWDLAB_OUT`. What it does is its own: fwdlab takes nothing of it
-//! back, but for what goes with the host. Start with [`Linux::apply_all`].
+//! A configuration runs as root with the DUT's ports in `$FWDLAB_IN` and `$FWDLAB_OUT`. What its commands do is its own, unless it says how
+//! to undo that; what fwdlab does for it (files, settings, rules) is taken back where it would stay: on a machine of its own. Families are
+//! in [`super::families`]. Start with [`Linux::apply_all`].
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Linux;
+use fwdlab_model::family::System;
+use fwdlab_model::set::Verify;
+
+use super::{Linux, not_understood};
+use crate::dut::set::folder::{Folder, Kind, Upload};
+use crate::dut::set::settings::{self, Setting};
 use crate::dut::set::{Configuration, Step};
+use crate::dut::upload::{Around, Uploads, upload};
+use crate::dut::{Dut, verify};
 use crate::error::LabError;
-use crate::host::{Command, Limit, quoted};
+use crate::host::reboot::reboot_and_wait;
+use crate::host::{Command, Failure, Files, Limit, quoted};
 use crate::run::Control;
 
 /// What users want to run on a DUT must end within this time, where nothing else is said.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Directories that a DUT which is a part of this machine has for itself.
+const OWN: [&str; 3] = ["/etc/", "/run/", "/var/"];
 
 impl Linux {
     /// Carries out all steps; returns what they printed.
@@ -23,13 +38,17 @@ impl Linux {
         configuration: &Configuration,
         control: &Control,
     ) -> Result<String, LabError> {
+        configuration.check_for(System::Linux)?;
+        if self.place.files() != Files::Machine {
+            configuration.check_without_restart()?;
+        }
         let limit = Limit {
             time: self.patience,
             is_stopped: &|| control.is_stopped(),
         };
         let mut said = String::new();
         for step in configuration.steps() {
-            let output = self.script(step).and_then(|text| self.shell(&text, limit));
+            let output = self.carry_out(step, &configuration.name, limit);
             said += &output.map_err(|error| match error {
                 LabError::Interrupted => LabError::Interrupted,
                 source => LabError::NotApplied {
@@ -41,14 +60,181 @@ impl Linux {
         Ok(said)
     }
 
-    fn script(&self, step: &Step) -> Result<String, LabError> {
-        let put = |path: &Path| Ok::<_, LabError>(quoted(&self.place.put(path)?).into_owned());
-        Ok(match step {
-            Step::Shell(text) => text.clone(),
-            Step::Execute(path) => format!("exec {}", put(path)?),
-            Step::Nft(path) => format!("exec nft -f {}", put(path)?),
-            Step::Sysctl(path) => sysctl_script(path)?,
-        })
+    fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {
+        match step {
+            Step::Shell(text) => self.shell(text, limit),
+            Step::Execute(path) => self.execute(path, limit),
+            Step::Nft(path) => {
+                self.keep_rules()?;
+                let said = self.load(path, limit)?;
+                self.has_tables(&[path]).map(|()| said)
+            }
+            Step::Sysctl(path) => {
+                let wanted = settings::read(path)?;
+                self.keep_settings(&wanted)?;
+                let said = self.shell(&sysctl_script(&wanted), limit)?;
+                self.has_settings(&wanted).map(|()| said)
+            }
+            Step::Folder(folder) => self.apply_folder(folder, name, limit),
+            Step::Generated(generated) => self.generate(generated).map(|()| String::new()),
+        }
+    }
+
+    fn apply_folder(
+        &self,
+        folder: &Folder,
+        name: &str,
+        limit: Limit<'_>,
+    ) -> Result<String, LabError> {
+        let says = &folder.says;
+        self.has_packages(&says.packages)?;
+        if !says.undo.is_empty() {
+            let back = self.users_command(&says.undo.join("\n"));
+            self.undo
+                .before(&self.place, &format!("what the set {name} did"), back)?;
+        }
+        let mut said = String::new();
+        for text in &says.before {
+            said += &self.shell(text, limit)?;
+        }
+        let wanted = folder.settings()?;
+        let rules: Vec<&Upload> = folder.of(Kind::Nft).collect();
+        // the last goes back first: rules, settings, then files, and what loads them
+        self.place_files(folder)?;
+        self.keep_settings(&wanted)?;
+        if !rules.is_empty() {
+            self.keep_rules()?;
+        }
+        if folder.reboots() {
+            let limit = Limit {
+                time: says.patience(),
+                ..limit
+            };
+            reboot_and_wait(self.place.as_ref(), limit)?;
+            // what a restart forgets
+            self.prepare()?;
+        } else {
+            if !wanted.is_empty() {
+                said += &self.shell(&sysctl_script(&wanted), limit)?;
+            }
+            for file in &rules {
+                said += &self.load(&file.ours, limit)?;
+            }
+            for reload in &says.reload {
+                said += &self.shell(&reload.command, limit)?;
+            }
+        }
+        self.has_settings(&wanted)?;
+        self.has_tables(
+            &rules
+                .iter()
+                .map(|file| file.ours.as_path())
+                .collect::<Vec<_>>(),
+        )?;
+        for text in &says.after {
+            said += &self.shell(text, limit)?;
+        }
+        if let Some(apply) = &folder.apply {
+            said += &self.execute(apply, limit)?;
+        }
+        for verify in &says.verify {
+            self.is_verified(verify, limit)?;
+        }
+        Ok(said)
+    }
+
+    /// Files of a set, where they belong; see [`Files`] for where that is.
+    fn place_files(&self, folder: &Folder) -> Result<(), LabError> {
+        let is_loaded = |file: &&Upload| matches!(file.kind, Kind::Sysctl | Kind::Nft);
+        match self.place.files() {
+            Files::Machine => {
+                let uploads = Uploads::look(&self.place, folder, Around::default())?;
+                let reloads = folder
+                    .says
+                    .reload
+                    .iter()
+                    .map(|reload| reload.command.clone());
+                let back = uploads.way_back(&reloads.collect::<Vec<_>>());
+                let what = format!("files of {}", folder.path.display());
+                let work = || uploads.carry_out(&self.place);
+                match folder.files.is_empty() {
+                    true => Ok(()),
+                    false => self.changing(&self.place, &what, back, work).map(drop),
+                }
+            }
+            Files::Guest => {
+                let all: Vec<&Upload> = folder.files.iter().collect();
+                upload(&self.place, folder, &all, Around::default())
+            }
+            Files::View => {
+                let others = || folder.files.iter().filter(|file| !is_loaded(file));
+                let is_own = |file: &&Upload| OWN.iter().any(|own| file.theirs.starts_with(own));
+                if let Some(file) = others().find(|file| !is_own(file)) {
+                    return Err(LabError::Preflight(format!(
+                        "{} has no place on {}, which is a part of this machine: of its own are only /etc, /run and /var. Leave it out of \
+                         the set, or measure the set on a machine of its own",
+                        file.theirs,
+                        self.place.name()
+                    )));
+                }
+                upload(
+                    &self.place,
+                    folder,
+                    &others().collect::<Vec<_>>(),
+                    Around::default(),
+                )
+            }
+            Files::Ours => match folder.files.iter().find(|file| !is_loaded(file)) {
+                None => Ok(()),
+                Some(file) => Err(LabError::Preflight(format!(
+                    "{} would be a file of this machine, on which {} is without isolation. Omit --set-unconfined",
+                    file.theirs,
+                    self.place.name()
+                ))),
+            },
+        }
+    }
+
+    /// fwdlab installs nothing on a DUT.
+    fn has_packages(&self, packages: &[String]) -> Result<(), LabError> {
+        if packages.is_empty() {
+            return Ok(());
+        }
+        let mut script = String::from(HAS);
+        for package in packages {
+            let _ = writeln!(script, "has {0} || echo missing: {0}", quoted(package));
+        }
+        let command = Command::shell(&format!("{script}echo looked\n")).called("look for packages");
+        let said = self.place.run(&command, Limit::OURS)?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let mut lines: Vec<&str> = said.lines().collect();
+        let missing = |line: &&str| line.strip_prefix("missing: ").map(str::to_owned);
+        if lines.pop() != Some("looked") || lines.iter().any(|line| missing(line).is_none()) {
+            return Err(not_understood(
+                self.place.as_ref(),
+                "look for packages",
+                &said,
+            ));
+        }
+        let missing: Vec<String> = lines.iter().filter_map(missing).collect();
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(LabError::Preflight(format!(
+                "{} has not all packages that the set needs. Install there: {}",
+                self.place.name(),
+                missing.join(" ")
+            ))),
+        }
+    }
+
+    fn execute(&self, path: &Path, limit: Limit<'_>) -> Result<String, LabError> {
+        let there = self.place.put(path)?;
+        self.shell(&format!("exec {}", quoted(&there)), limit)
+    }
+
+    fn load(&self, path: &Path, limit: Limit<'_>) -> Result<String, LabError> {
+        let there = self.place.put(path)?;
+        self.shell(&format!("exec nft -f {}", quoted(&there)), limit)
     }
 
     /// Has `sh` carry out a text of the user's; returns what it printed.
@@ -62,33 +248,300 @@ impl Linux {
         let ports = format!("export FWDLAB_IN={input} FWDLAB_OUT={output}\n");
         Command::shell(&format!("{ports}{script}")).called(script.trim())
     }
+
+    /// Writes down what these settings are, where they would stay.
+    fn keep_settings(&self, wanted: &[Setting]) -> Result<(), LabError> {
+        if self.place.files() != Files::Machine {
+            return Ok(());
+        }
+        let mut back = String::new();
+        let names: BTreeSet<String> = wanted
+            .iter()
+            .map(|setting| file_of(&setting.name))
+            .collect();
+        for file in names {
+            match self.text_of(&file)? {
+                // what cannot be read could not be put back; that it cannot be set is told when it is
+                None => {}
+                Some(value) => {
+                    let _ = writeln!(
+                        back,
+                        "printf '%s\\n' {} > {}",
+                        quoted(&value),
+                        quoted(&file)
+                    );
+                }
+            }
+        }
+        if !back.is_empty() {
+            let back = Command::shell(&back).called("put settings of a set back");
+            self.undo.before(&self.place, "settings of a set", back)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down which rules there are, where they would stay.
+    fn keep_rules(&self) -> Result<(), LabError> {
+        if self.place.files() != Files::Machine {
+            return Ok(());
+        }
+        let rules = self.place.ask("nft", &["-s", "list", "ruleset"])?;
+        let is_rules = |line: &str| line.starts_with("table ") || line.starts_with('#');
+        if !rules.trim().is_empty() && !rules.lines().next().is_some_and(is_rules) {
+            return Err(not_understood(
+                self.place.as_ref(),
+                "nft -s list ruleset",
+                &rules,
+            ));
+        }
+        let back = Command::new("nft", &["-f", "-"]).with_input(format!("flush ruleset\n{rules}"));
+        self.undo.before(&self.place, "rules of a set", back)?;
+        Ok(())
+    }
+
+    /// A setting's value; `None`: it is not there, or cannot be read.
+    pub(super) fn text_of(&self, file: &str) -> Result<Option<String>, LabError> {
+        match self.place.read(file) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+                let is_plain = |c: char| c == ' ' || c == '\t' || c == '\n' || c.is_ascii_graphic();
+                match text.chars().all(is_plain) {
+                    true => Ok(Some(text)),
+                    false => Err(not_understood(
+                        self.place.as_ref(),
+                        &format!("read {file}"),
+                        &text,
+                    )),
+                }
+            }
+            Err(error) => match error.failure {
+                Failure::File(_) => Ok(None),
+                Failure::Exit { ref said, .. } if is_no_value(said) => Ok(None),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Are these settings as they were set?
+    fn has_settings(&self, wanted: &[Setting]) -> Result<(), LabError> {
+        for setting in settings::in_force(wanted) {
+            let file = file_of(&setting.name);
+            let found = match self.text_of(&file)? {
+                Some(found) => found,
+                // one that is only written to says nothing (net.ipv4.route.flush)
+                None => continue,
+            };
+            if !settings::says(&found, &setting.value) && !setting.optional {
+                let Setting {
+                    file,
+                    line,
+                    name,
+                    value,
+                    ..
+                } = setting;
+                return Err(self.otherwise(format!(
+                    "{}, line {line}: {name} should be {value}, and is {found}",
+                    file.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Are the tables there that these files make?
+    fn has_tables(&self, files: &[&Path]) -> Result<(), LabError> {
+        let mut wanted: BTreeMap<String, &Path> = BTreeMap::new();
+        for file in files {
+            let what = || format!("read {}", file.display());
+            let text = fs::read_to_string(file).map_err(|e| LabError::system(what(), e))?;
+            for (table, is_there) in tables(&text) {
+                match is_there {
+                    true => wanted.insert(table, file),
+                    false => wanted.remove(&table),
+                };
+            }
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let there = self.place.ask("nft", &["list", "tables"])?;
+        let there: Vec<String> = there.lines().map(words).collect();
+        match wanted
+            .iter()
+            .find(|(table, _)| !there.contains(&format!("table {table}")))
+        {
+            None => Ok(()),
+            Some((table, file)) => {
+                let found = match there.is_empty() {
+                    true => "none".to_owned(),
+                    false => there.join(", "),
+                };
+                let file = file.display();
+                Err(self.otherwise(format!(
+                    "{file} makes table {table}, and the kernel lists {found}"
+                )))
+            }
+        }
+    }
+
+    fn is_verified(&self, verify: &Verify, limit: Limit<'_>) -> Result<(), LabError> {
+        let command = self.users_command(&verify::command(verify));
+        let output = self
+            .place
+            .run(&command.called(verify.command.trim()), limit)?;
+        verify::look(verify, &output, self.place.as_ref())?.map_err(|why| self.otherwise(why))
+    }
+
+    /// What of a configuration is in force, as the DUT says it: a name and a text each.
+    pub(super) fn snapshot(
+        &self,
+        configuration: &Configuration,
+    ) -> Result<BTreeMap<String, String>, LabError> {
+        let mut kept = BTreeMap::new();
+        let mut named: Vec<Setting> = Vec::new();
+        let mut shows: BTreeSet<(&str, &str)> = BTreeSet::new();
+        for step in configuration.steps() {
+            match step {
+                Step::Shell(_) | Step::Execute(_) => {}
+                Step::Nft(_) => drop(shows.insert(NFT)),
+                Step::Sysctl(path) => named.extend(settings::read(path)?),
+                Step::Generated(one) => shows.extend(super::families::shows(one)),
+                Step::Folder(folder) => {
+                    named.extend(folder.settings()?);
+                    let mut rules = folder.of(Kind::Nft);
+                    shows.extend(rules.next().map(|_| NFT));
+                    let is_uploaded = |file: &&Upload| match self.place.files() {
+                        Files::Machine | Files::Guest => true,
+                        Files::View => !matches!(file.kind, Kind::Sysctl | Kind::Nft),
+                        Files::Ours => false,
+                    };
+                    for file in folder.files.iter().filter(is_uploaded) {
+                        let text = self.place.read(&file.theirs)?;
+                        let text = String::from_utf8_lossy(&text).into_owned();
+                        kept.insert(format!("files{}", file.theirs), text);
+                    }
+                }
+            }
+        }
+        let mut text = String::new();
+        for setting in settings::in_force(&named) {
+            if let Some(value) = self.text_of(&file_of(&setting.name))? {
+                let _ = writeln!(text, "{} = {value}", setting.name);
+            }
+        }
+        if !text.is_empty() {
+            kept.insert("sysctl.txt".into(), text);
+        }
+        for (name, line) in shows {
+            let output = self.host.run(&self.users_command(line), Limit::OURS)?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            kept.insert(format!("{name}.txt"), text);
+        }
+        Ok(kept)
+    }
 }
 
-/// `net.ipv4.ip_forward = 1` becomes a write below `/proc/sys`; a leading `-` means that failing is fine (sysctl.d(5)).
-fn sysctl_script(path: &Path) -> Result<String, LabError> {
-    let what = || format!("read {}", path.display());
-    let text = fs::read_to_string(path).map_err(|e| LabError::system(what(), e))?;
+/// Shows all rules of nftables, without what they counted.
+pub(super) const NFT: (&str, &str) = ("nft-ruleset", "nft -s list ruleset");
+
+/// Is a package there? By the word of whatever knows packages.
+const HAS: &str = "\
+has() {
+    if command -v dpkg-query >/dev/null; then dpkg-query -W -f='${Status}\\n' \"$1\" 2>/dev/null | grep -q '^install ok installed'
+    elif command -v rpm >/dev/null; then rpm -q \"$1\" >/dev/null 2>&1
+    elif command -v apk >/dev/null; then apk info -e \"$1\" >/dev/null 2>&1
+    else command -v \"$1\" >/dev/null
+    fi
+}
+";
+
+/// Says a system that a file is not there, or says nothing?
+fn is_no_value(said: &str) -> bool {
+    let reasons = [
+        "No such file",
+        "Permission denied",
+        "Invalid argument",
+        "Operation not permitted",
+    ];
+    reasons.iter().any(|reason| said.contains(reason))
+}
+
+/// Where the kernel has a setting. Names with slashes may have dots that are no slashes (sysctl.d(5)).
+pub(super) fn file_of(name: &str) -> String {
+    let name = match name.find(['/', '.']) {
+        Some(at) if name[at..].starts_with('/') => name.to_owned(),
+        _ => name
+            .chars()
+            .map(|c| match c {
+                '.' => '/',
+                '/' => '.',
+                c => c,
+            })
+            .collect(),
+    };
+    format!("/proc/sys/{name}")
+}
+
+/// Sets settings; a kernel that has an optional one not is fine.
+fn sysctl_script(settings: &[Setting]) -> String {
     let mut script = String::from("set -e\n");
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', ';']) {
-            continue;
-        }
-        let Some((name, value)) = line.split_once('=') else {
-            return Err(LabError::Configuration {
-                name: path.display().to_string(),
-                reason: format!("line {} is not `name = value`: {line}", number + 1),
-            });
-        };
-        let (optional, name) = match name.trim().strip_prefix('-') {
-            Some(rest) => (" || :", rest.trim()),
-            None => ("", name.trim()),
-        };
-        let file = name.replace('.', "/").replace('\'', "");
-        let value = value.trim().replace('\'', r"'\''");
-        script += &format!("echo '{value}' > '/proc/sys/{file}'{optional}\n");
+    for setting in settings {
+        let optional = if setting.optional { " || :" } else { "" };
+        let value = setting.value.replace('\'', r"'\''");
+        let file = file_of(&setting.name).replace('\'', "");
+        let _ = writeln!(script, "echo '{value}' > '{file}'{optional}");
     }
-    Ok(script)
+    script
+}
+
+/// Words with one space between them.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Tables that a file for nft makes (true) and removes (false), in its order: `inet filter`. Of those with a variable in their name nothing
+/// is known, nor of what it includes.
+fn tables(text: &str) -> Vec<(String, bool)> {
+    let families = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
+    let mut found: Vec<(String, bool)> = Vec::new();
+    let mut depth = 0_usize;
+    let statements = text.lines().flat_map(|line| {
+        let line = line.split('#').next().unwrap_or_default();
+        line.split(';')
+    });
+    for statement in statements {
+        let spaced = statement.replace('{', " { ").replace('}', " } ");
+        let all: Vec<&str> = spaced.split_whitespace().collect();
+        if depth == 0 {
+            let (is_there, rest) = match &all[..] {
+                ["add" | "create", "table", rest @ ..] | ["table", rest @ ..] => (true, rest),
+                ["delete" | "destroy", "table", rest @ ..] => (false, rest),
+                ["flush", "ruleset", ..] => {
+                    for (_, is_there) in &mut found {
+                        *is_there = false;
+                    }
+                    (false, &[][..])
+                }
+                _ => (false, &[][..]),
+            };
+            let table = match rest {
+                [family, name, ..] if families.contains(family) => Some(format!("{family} {name}")),
+                [name, ..] => Some(format!("ip {name}")),
+                [] => None,
+            };
+            if let Some(table) = table.filter(|table| !table.contains('$')) {
+                found.push((table, is_there));
+            }
+        }
+        for c in statement.chars() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -96,29 +549,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sysctl_files_become_writes() {
+    fn settings_become_writes() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("x.conf");
         fs::write(
             &file,
-            "# comment\n net.ipv4.tcp_mem = 1 2 3\n-net.x.y=it's\n\n",
+            "# comment\n net.ipv4.tcp_mem = 1 2 3\n-net.x.y=it's\n\nnet/ipv4/conf/eth0.7/rp_filter=1\n",
         )
         .unwrap();
-        let script = sysctl_script(&file).unwrap();
-        assert!(
-            script.contains("echo '1 2 3' > '/proc/sys/net/ipv4/tcp_mem'\n"),
-            "{script}"
+        let script = sysctl_script(&settings::read(&file).unwrap());
+        for line in [
+            "echo '1 2 3' > '/proc/sys/net/ipv4/tcp_mem'\n",
+            r"echo 'it'\''s' > '/proc/sys/net/x/y' || :",
+            "echo '1' > '/proc/sys/net/ipv4/conf/eth0.7/rp_filter'\n",
+        ] {
+            assert!(script.contains(line), "{script}");
+        }
+        assert_eq!(
+            file_of("net.ipv4.conf.eth0/7.rp_filter"),
+            "/proc/sys/net/ipv4/conf/eth0.7/rp_filter"
         );
-        assert!(
-            script.contains(r"echo 'it'\''s' > '/proc/sys/net/x/y' || :"),
-            "{script}"
-        );
-        fs::write(&file, "no equals sign\n").unwrap();
-        assert!(
-            sysctl_script(&file)
-                .unwrap_err()
-                .to_string()
-                .contains("line 1")
+    }
+
+    #[test]
+    fn tables_of_a_file_are_found() {
+        let text = "flush ruleset\ntable inet filter { # table ip not_this\n chain c { ip saddr 1.2.3.4 drop; }\n}\nadd table ip nat;add table plain\n\
+                    delete table ip nat\ntable ip $name { }\n";
+        let tables = tables(text);
+        let expect = [
+            ("inet filter", true),
+            ("ip nat", true),
+            ("ip plain", true),
+            ("ip nat", false),
+        ];
+        assert_eq!(tables, expect.map(|(table, is)| (table.to_owned(), is)));
+        assert_eq!(
+            super::tables("table ip a\nflush ruleset"),
+            [("ip a".to_owned(), false)]
         );
     }
 }

@@ -1,11 +1,14 @@
 //! A Linux machine, or a part of one, as a DUT: its kernel forwards, `ip`, `nft` and `/proc` say and set what there is.
 //!
 //! It works over any [`Host`]. What is set is read back; before anything is changed the way back is written down, and what fails half done
-//! is taken back at once. Every subject is a file: [`apply`] configurations, [`tables`] rules and routes, [`reset`]. Start with
+//! is taken back at once. Every subject is a file: [`apply`] configurations, [`families`] those that are generated, [`tables`] rules and routes, [`reset`]. Start with
 //! [`Linux::new`].
 
 mod apply;
+mod families;
 mod reset;
+#[cfg(test)]
+mod set_tests;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -18,6 +21,7 @@ use std::time::Duration;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
+use super::not_understood;
 use super::{
     Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
 };
@@ -26,6 +30,7 @@ use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, HostError, Limit, Process};
 use crate::run::Control;
+use tables::Whose;
 
 /// What is set, and why. The rest keeps what the kernel has.
 const SYSCTLS: &[(&str, &str)] = &[
@@ -287,6 +292,13 @@ impl Dut for Linux {
         self.apply_all(configuration, control)
     }
 
+    fn in_force(
+        &self,
+        configuration: &Configuration,
+    ) -> Result<BTreeMap<String, String>, LabError> {
+        self.snapshot(configuration)
+    }
+
     fn route(&self, routes: &[Route]) -> Result<String, LabError> {
         self.add_routes(routes)
     }
@@ -301,8 +313,8 @@ impl Dut for Linux {
         match swept {
             Swept::Stream | Swept::Units => Ok(None),
             Swept::Cores => self.steer(value as usize).map(Some),
-            Swept::Rules => self.set_rules(version, value).map(Some),
-            Swept::Routes => self.set_routes(version, value).map(Some),
+            Swept::Rules => self.set_rules(Whose::Swept, version, value).map(Some),
+            Swept::Routes => self.set_routes(Whose::Swept, version, value).map(Some),
             Swept::Command { apply, undo } => {
                 let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
@@ -474,16 +486,6 @@ fn read_settings(
         }
     });
     all.collect()
-}
-
-/// What a host answered is not what it answers to this.
-fn not_understood(host: &dyn Host, what: &str, said: &str) -> LabError {
-    let said: String = said.chars().take(80).collect();
-    LabError::Preflight(format!(
-        "`{what}` on {} gives \"{}\", which is not what it should look like. Try it there by hand",
-        host.name(),
-        said.escape_debug()
-    ))
 }
 
 /// What is told of a setting that the kernel does not have.

@@ -4,25 +4,47 @@
 //! the filters, whose last rule permits them. Start with [`Linux::set_rules`].
 
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use fwdlab_model::trial::IpVersion;
 
 use super::{Linux, family, not_understood};
 use crate::bed::End;
+use crate::dut::sweep::{unused_v4, unused_v6};
 use crate::dut::{Change, Route, Updates};
 use crate::error::LabError;
 use crate::host::{Command, Limit};
 use crate::placement::Placement;
 
-/// The table of a sweep's rules.
-const SWEPT: &str = "fwdlab";
+/// For whom rules or routes are there: both can be at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// A sweep's.
+    Swept,
+    /// A configuration's that was generated.
+    Generated,
+}
+
+impl Whose {
+    /// Their table.
+    fn table(self) -> &'static str {
+        match self {
+            Whose::Swept => "fwdlab",
+            Whose::Generated => "fwdlab_rules",
+        }
+    }
+
+    /// Their routes, to be told from all others (rtnetlink's `protocol`).
+    fn protocol(self) -> &'static str {
+        match self {
+            Whose::Swept => "198",
+            Whose::Generated => "197",
+        }
+    }
+}
 
 /// The table of a modifier's filters.
 const FILTERS: &str = "fwdlab_filters";
-
-/// Routes of a sweep, to be told from all others (rtnetlink's `protocol`).
-const SWEPT_ROUTES: &str = "198";
 
 /// Routes that are updated.
 const UPDATED_ROUTES: &str = "199";
@@ -72,28 +94,50 @@ impl Linux {
     }
 
     /// Rules that match nothing, in front of what passes.
-    pub(super) fn set_rules(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
-        self.changing(
-            &self.host,
-            &format!("{count} rules of nftables"),
-            without(SWEPT),
-            || {
-                self.host
-                    .feed("nft", &["-f", "-"], &swept_rules(version, count))?;
-                let there = self.host.ask("nft", &["list", "table", "inet", SWEPT])?;
-                let there = there.lines().filter(|line| line.trim().ends_with(" drop"));
-                self.same(count, there.count(), "nftables rules")
-            },
-        )
+    pub(super) fn set_rules(
+        &self,
+        whose: Whose,
+        version: IpVersion,
+        count: u64,
+    ) -> Result<Change, LabError> {
+        let table = whose.table();
+        let what = format!("{count} rules of nftables");
+        self.load_table(table, &what, &idle_rules(table, version, count), |there| {
+            let rules = there.lines().filter(|line| line.trim().ends_with(" drop"));
+            self.same(count, rules.count(), "nftables rules")
+        })
+    }
+
+    /// A table of ours by this text, which is looked at when it is there.
+    pub(super) fn load_table(
+        &self,
+        table: &str,
+        what: &str,
+        text: &str,
+        look: impl FnOnce(&str) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.changing(&self.host, what, without(table), || {
+            self.host.feed("nft", &["-f", "-"], text)?;
+            look(&self.host.ask("nft", &["list", "table", "inet", table])?)
+        })
     }
 
     /// Routes that no frame takes.
-    pub(super) fn set_routes(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
-        let back = without_routes(version, SWEPT_ROUTES);
+    pub(super) fn set_routes(
+        &self,
+        whose: Whose,
+        version: IpVersion,
+        count: u64,
+    ) -> Result<Change, LabError> {
+        let protocol = whose.protocol();
+        let back = without_routes(version, protocol);
         self.changing(&self.host, &format!("{count} routes"), back, || {
-            self.host
-                .feed("ip", &["-batch", "-"], &self.swept_routes(version, count))?;
-            let show = [family(version), "route", "show", "proto", SWEPT_ROUTES];
+            self.host.feed(
+                "ip",
+                &["-batch", "-"],
+                &self.idle_routes(protocol, version, count),
+            )?;
+            let show = [family(version), "route", "show", "proto", protocol];
             let there = self.host.ask("ip", &show)?;
             let port = format!(" dev {}", self.port(End::Output));
             let there = there.lines().filter(|line| line.contains(&port));
@@ -102,7 +146,7 @@ impl Linux {
     }
 
     /// Does the kernel have as many as were asked for?
-    fn same(&self, asked: u64, there: usize, what: &str) -> Result<(), LabError> {
+    pub(super) fn same(&self, asked: u64, there: usize, what: &str) -> Result<(), LabError> {
         match asked == there as u64 {
             true => Ok(()),
             false => Err(self.otherwise(format!("the kernel lists {there} {what}, not {asked}"))),
@@ -110,7 +154,7 @@ impl Linux {
     }
 
     /// It has not taken what was set.
-    fn otherwise(&self, why: String) -> LabError {
+    pub(super) fn otherwise(&self, why: String) -> LabError {
         LabError::Preflight(format!(
             "{} has not taken what was set: {why}. See whether something else changes it",
             self.host.name()
@@ -118,20 +162,20 @@ impl Linux {
     }
 
     /// Networks that no frame goes to, by the way that test frames take.
-    fn swept_routes(&self, version: IpVersion, count: u64) -> String {
+    fn idle_routes(&self, protocol: &str, version: IpVersion, count: u64) -> String {
         let (out, port) = (self.networks.side(End::Output), self.port(End::Output));
         let mut text = String::new();
         for n in 0..count {
             let _ = match version {
                 IpVersion::Ipv4 => writeln!(
                     text,
-                    "route add {}/24 via {} dev {port} proto {SWEPT_ROUTES}",
+                    "route add {}/24 via {} dev {port} proto {protocol}",
                     unused_v4(n, 256),
                     out.ipv4.next_hop
                 ),
                 IpVersion::Ipv6 => writeln!(
                     text,
-                    "route add {}/64 dev {port} proto {SWEPT_ROUTES}",
+                    "route add {}/64 dev {port} proto {protocol}",
                     unused_v6(u128::from(n) << 64)
                 ),
             };
@@ -256,9 +300,9 @@ fn without_routes(version: IpVersion, protocol: &str) -> Command {
 
 /// A chain that every frame passes, with rules for sources that no frame has. Without rules the chain is there as well, so that
 /// only rules differ.
-fn swept_rules(version: IpVersion, count: u64) -> String {
+fn idle_rules(table: &str, version: IpVersion, count: u64) -> String {
     let mut text = format!(
-        "add table inet {SWEPT}\ndelete table inet {SWEPT}\ntable inet {SWEPT} {{\n chain rules {{\n  type filter hook forward priority \
+        "add table inet {table}\ndelete table inet {table}\ntable inet {table} {{\n chain rules {{\n  type filter hook forward priority \
          0; policy accept;\n"
     );
     for n in 0..count {
@@ -314,18 +358,10 @@ fn updated(version: IpVersion) -> Vec<(String, u32)> {
     networks.into_iter().zip(0..).collect()
 }
 
-/// Addresses from 20.0.0.0 on: far from the benchmark's, and room for two million networks.
-fn unused_v4(n: u64, step: u64) -> Ipv4Addr {
-    Ipv4Addr::from((20 << 24) + (n * step) as u32)
-}
-
-/// Addresses of 2001:db8::/32, which is for documentation.
-fn unused_v6(n: u128) -> Ipv6Addr {
-    Ipv6Addr::from((0x2001_0db8_u128 << 96) + n)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::super::tests::linux;
     use super::*;
     use crate::dut::sweep::MOST_ROUTES;
@@ -339,10 +375,16 @@ mod tests {
             Ipv4Addr::new(50, 132, 127, 0)
         );
         let (dut, _, _) = linux(Scripted::new(|_, _| String::new()));
-        assert_eq!(dut.swept_routes(IpVersion::Ipv4, 3).lines().count(), 3);
-        let text = swept_rules(IpVersion::Ipv6, 2);
+        assert_eq!(
+            dut.idle_routes("198", IpVersion::Ipv4, 3).lines().count(),
+            3
+        );
+        let text = idle_rules("x", IpVersion::Ipv6, 2);
         assert!(text.contains("ip6 saddr 2001:db8::1 drop"), "{text}");
-        assert_eq!(swept_rules(IpVersion::Ipv4, 0).matches("drop").count(), 0);
+        assert_eq!(
+            idle_rules("x", IpVersion::Ipv4, 0).matches("drop").count(),
+            0
+        );
     }
 
     #[test]

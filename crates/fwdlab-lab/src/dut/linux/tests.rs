@@ -374,10 +374,10 @@ fn counters_of_the_kernel_are_read_by_column() {
 }
 
 /// A network namespace of its own with two ports; it goes with the value.
-struct Namespace(String);
+pub(super) struct Namespace(pub(super) String);
 
 impl Namespace {
-    fn new(of: &str) -> Namespace {
+    pub(super) fn new(of: &str) -> Namespace {
         let namespace = Namespace(format!("undo-{of}-{}", std::process::id()));
         let name = &namespace.0;
         Local.ask("ip", &["netns", "add", name]).unwrap();
@@ -388,7 +388,7 @@ impl Namespace {
     }
 
     /// All that a router is made of.
-    fn state(&self) -> Vec<String> {
+    pub(super) fn state(&self) -> Vec<String> {
         let host = Netns::bare(&self.0);
         let names: Vec<&str> = SYSCTLS.iter().map(|(name, _)| *name).collect();
         let found = read_settings(&host, &names).unwrap().into_iter();

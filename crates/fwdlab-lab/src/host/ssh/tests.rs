@@ -26,6 +26,16 @@ impl Server {
 
     /// The same in a network namespace.
     pub fn start_within(test: &str, namespace: Option<&str>) -> Option<Server> {
+        Server::start_behind(test, namespace, &[])
+    }
+
+    /// The same in a network namespace and among mounts of its own, which this text for `sh` makes before it goes on with `exec "$@"`.
+    pub fn start_with_files(test: &str, namespace: &str, mounts: &str) -> Option<Server> {
+        let before = ["unshare", "--mount", "sh", "-c", mounts, "sh"];
+        Server::start_behind(test, Some(namespace), &before)
+    }
+
+    fn start_behind(test: &str, namespace: Option<&str>, behind: &[&str]) -> Option<Server> {
         let missing = ["sshd", "ssh", "ssh-keygen"].into_iter().find(|program| {
             let look = format!("PATH=$PATH:/usr/sbin; command -v {program}");
             Local.ask("sh", &["-c", &look]).is_err()
@@ -63,7 +73,7 @@ impl Server {
         );
         std::fs::write(path("sshd"), config).unwrap();
         let mut server = Server {
-            child: Server::begin(folder.path(), namespace),
+            child: Server::begin(folder.path(), namespace, behind),
             folder,
             port,
             namespace: namespace.map(str::to_owned),
@@ -73,9 +83,10 @@ impl Server {
         Some(server)
     }
 
-    fn begin(folder: &Path, namespace: Option<&str>) -> Child {
+    fn begin(folder: &Path, namespace: Option<&str>, behind: &[&str]) -> Child {
         let enter = ["ip", "netns", "exec"].into_iter().chain(namespace);
-        let before: Vec<&str> = namespace.map(|_| enter.collect()).unwrap_or_default();
+        let mut before: Vec<&str> = namespace.map(|_| enter.collect()).unwrap_or_default();
+        before.extend(behind);
         Server::begin_behind(folder, &before)
     }
 
@@ -144,6 +155,14 @@ impl Server {
             }
             self.log().contains(part)
         });
+    }
+
+    /// Ends it and all that goes on over it, and starts it among other mounts, as after a restart of its machine.
+    pub fn restart_with_files(&mut self, mounts: &str) {
+        self.kill();
+        let before = ["unshare", "--mount", "sh", "-c", mounts, "sh"];
+        let namespace = self.namespace.clone();
+        self.child = Server::begin(self.folder.path(), namespace.as_deref(), &before);
     }
 
     /// Starts it anew, on a machine that has been started anew.
@@ -300,7 +319,7 @@ fn a_host_that_takes_few_commands_at_the_same_time_is_named() {
     let file = server.folder.path().join("sshd");
     let config = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, config.replace("MaxSessions 30", "MaxSessions 3")).unwrap();
-    server.child = Server::begin(server.folder.path(), None);
+    server.child = Server::begin(server.folder.path(), None, &[]);
     let listening = "Server listening";
     until("it is back", || {
         server.log().matches(listening).count() == 2
@@ -352,7 +371,7 @@ fn what_runs_on_a_host_ends_when_its_connection_is_lost() {
     assert!(error.contains("nothing listens there"), "{error}");
     assert!(error.contains("See that its SSH server runs"), "{error}");
     // and when it answers again, it takes commands again
-    server.child = Server::begin(server.folder.path(), None);
+    server.child = Server::begin(server.folder.path(), None, &[]);
     until("it is back", || {
         server.log().matches("Server listening").count() == 2
     });

@@ -17,7 +17,7 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
         "ip" | "tc" | "bridge" | "ss" | "nstat" => "iproute2",
         "nft" => "nftables",
         "iptables" | "ip6tables" | "iptables-save" | "iptables-restore" | "iptables-legacy"
-        | "ebtables" => "iptables",
+        | "iptables-nft" | "ebtables" => "iptables",
         "ipset" => "ipset",
         "conntrack" => "conntrack",
         "ipvsadm" => "ipvsadm",

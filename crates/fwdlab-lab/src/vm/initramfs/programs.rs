@@ -32,6 +32,8 @@ pub(super) const USUAL: &[&str] = &[
     "iptables-legacy-save",
     "iptables-legacy-restore",
     "iptables-nft",
+    "iptables-nft-save",
+    "iptables-nft-restore",
     "ip6tables",
     "ip6tables-save",
     "ip6tables-restore",

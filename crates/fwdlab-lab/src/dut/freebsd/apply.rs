@@ -1,0 +1,427 @@
+//! Configurations and images on a FreeBSD DUT: files where they belong, a restart where they need one, and what is in force seen.
+//!
+//! `loader.conf` and `rc.conf` take effect by a restart: `service netif restart` would cut our own way. Sets for netbenches are applied as
+//! they are. Start with [`FreeBsd::apply_all`].
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use fwdlab_model::family::System;
+use fwdlab_model::set::Verify;
+
+use super::{FreeBsd, Making, not_understood, read};
+use crate::dut::set::folder::{Folder, Kind, Upload};
+use crate::dut::set::settings;
+use crate::dut::set::{Configuration, Step};
+use crate::dut::upload::{Around, Uploads};
+use crate::dut::{Dut, verify};
+use crate::error::LabError;
+use crate::host::reboot::reboot_and_wait;
+use crate::host::{Command, Files, Limit, quoted};
+use crate::run::Control;
+
+/// What users want to run on a DUT must end within this time, where nothing else is said.
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Writing an image may take so long.
+const UPGRADE: Duration = Duration::from_secs(30 * 60);
+
+/// The disk of a nanobsd image is read-only but for this time.
+const WRITABLE: Around = Around {
+    before: "mount -uw /\ntrap 'mount -ur /' EXIT\n",
+    after: "",
+};
+
+impl FreeBsd {
+    /// Carries out all steps; returns what they printed.
+    pub(super) fn apply_all(
+        &self,
+        configuration: &Configuration,
+        control: &Control,
+    ) -> Result<String, LabError> {
+        configuration.check_for(System::FreeBsd)?;
+        if self.host.files() != Files::Machine {
+            configuration.check_without_restart()?;
+        }
+        let limit = Limit {
+            time: self.patience,
+            is_stopped: &|| control.is_stopped(),
+        };
+        let mut said = String::new();
+        for step in configuration.steps() {
+            let output = self.carry_out(step, &configuration.name, limit);
+            said += &output.map_err(|error| match error {
+                LabError::Interrupted => LabError::Interrupted,
+                source => LabError::NotApplied {
+                    name: configuration.name.clone(),
+                    source: Box::new(source),
+                },
+            })?;
+        }
+        Ok(said)
+    }
+
+    fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {
+        match step {
+            Step::Shell(text) => self.shell(text, limit),
+            Step::Execute(path) => self.execute(path, limit),
+            Step::Nft(_) => self.refuse("load rules of nftables", "write them for ipfw or pf"),
+            Step::Sysctl(path) => self
+                .settings_of(&settings::read(path)?)
+                .map(|()| String::new()),
+            Step::Folder(folder) => self.apply_folder(folder, name, limit),
+            Step::Generated(one) => self.generate(one).map(|()| String::new()),
+        }
+    }
+
+    fn execute(&self, path: &Path, limit: Limit<'_>) -> Result<String, LabError> {
+        let there = self.host.put(path)?;
+        self.shell(&format!("exec {}", quoted(&there)), limit)
+    }
+
+    fn settings_of(&self, all: &[settings::Setting]) -> Result<(), LabError> {
+        let wanted = settings::in_force(all);
+        let pairs: Vec<(String, String)> = wanted
+            .iter()
+            .map(|one| (one.name.clone(), one.value.clone()))
+            .collect();
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let optional = |name: &str| all.iter().any(|one| one.name == name && one.optional);
+        self.set_settings("settings of a set", &pairs, &optional)
+            .map(drop)
+    }
+
+    fn apply_folder(
+        &self,
+        folder: &Folder,
+        name: &str,
+        limit: Limit<'_>,
+    ) -> Result<String, LabError> {
+        let says = &folder.says;
+        self.has_packages(&says.packages)?;
+        if !says.undo.is_empty() {
+            let back = self.users_command(&says.undo.join("\n"));
+            self.undo
+                .before(&self.host, &format!("what the set {name} did"), back)?;
+        }
+        let mut said = String::new();
+        for text in &says.before {
+            said += &self.shell(text, limit)?;
+        }
+        let reboots = folder.reboots();
+        let around = match self.making {
+            Making::Bsdrp => WRITABLE,
+            Making::Plain => Around::default(),
+        };
+        let save = (self.making == Making::Bsdrp).then_some("config save");
+        let mut reload: Vec<String> = says.reload.iter().map(|one| one.command.clone()).collect();
+        reload.extend(self.firewalls_back(folder)?);
+        reload.extend(save.filter(|_| reboots).map(str::to_owned));
+        let all = folder.settings()?;
+        if !folder.files.is_empty() {
+            let uploads = Uploads::look(&self.host, folder, around)?;
+            let what = format!("files of {}", folder.path.display());
+            let back = uploads.way_back(&reload);
+            self.changing(&what, back, || uploads.carry_out(&self.host))?;
+        }
+        if reboots {
+            if let Some(save) = save {
+                self.host.run(&Command::shell(save), limit)?;
+            }
+            let limit = Limit {
+                time: says.patience(),
+                ..limit
+            };
+            reboot_and_wait(self.host.as_ref(), limit)?;
+            // what a restart forgets
+            self.prepare()?;
+            said += "files are put back at the end; what the loader and rc have read of them is as before only after the next restart\n";
+            self.has_settings(&all)?;
+        } else {
+            self.settings_of(&all)?;
+            if folder.of(Kind::Pf).next().is_some() {
+                said += &self.shell("kldstat -q -m pf || kldload pf\npfctl -f /etc/pf.conf\npfctl -e 2>/dev/null || :", limit)?;
+            }
+            if folder.of(Kind::Ipfw).next().is_some() {
+                said += &self.shell("service ipfw onerestart", limit)?;
+            }
+            for one in &says.reload {
+                said += &self.shell(&one.command, limit)?;
+            }
+        }
+        self.is_loaded(folder)?;
+        for text in &says.after {
+            said += &self.shell(text, limit)?;
+        }
+        if let Some(apply) = &folder.apply {
+            said += &self.execute(apply, limit)?;
+        }
+        for verify in &says.verify {
+            self.is_verified(verify, limit)?;
+        }
+        Ok(said)
+    }
+
+    /// What has the firewalls as they are now, when their files are back.
+    fn firewalls_back(&self, folder: &Folder) -> Result<Vec<String>, LabError> {
+        let mut back = Vec::new();
+        if folder.of(Kind::Pf).next().is_some() {
+            back.push(match self.is_pf_enabled()? {
+                true => "pfctl -f /etc/pf.conf".to_owned(),
+                false => {
+                    "kldstat -q -m pf || exit 0; pfctl -d 2>/dev/null; pfctl -F all".to_owned()
+                }
+            });
+        }
+        if folder.of(Kind::Ipfw).next().is_some() {
+            back.push(match self.setting("net.inet.ip.fw.enable")?.as_deref() {
+                Some("1") => "service ipfw onerestart".to_owned(),
+                _ => "service ipfw onestop".to_owned(),
+            });
+        }
+        Ok(back)
+    }
+
+    fn is_pf_enabled(&self) -> Result<bool, LabError> {
+        let look = Command::shell("pfctl -s info 2>&1 || :").called("pfctl -s info");
+        let said = self.host.run(&look, Limit::OURS)?.text();
+        match said {
+            said if said.contains("Status: Enabled") => Ok(true),
+            said if said.contains("Status: Disabled") || said.contains("/dev/pf") => Ok(false),
+            said => Err(not_understood(self.host.as_ref(), "pfctl -s info", &said)),
+        }
+    }
+
+    /// Are these settings as the system has set them by itself?
+    fn has_settings(&self, all: &[settings::Setting]) -> Result<(), LabError> {
+        for one in settings::in_force(all) {
+            let found = self.setting(&one.name)?.unwrap_or_default();
+            if !settings::says(&found, &one.value) && !one.optional {
+                return Err(self.otherwise(format!(
+                    "{}, line {}: {} should be {}, and is {found}",
+                    one.file.display(),
+                    one.line,
+                    one.name,
+                    one.value
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the system read its files as they were written?
+    fn is_loaded(&self, folder: &Folder) -> Result<(), LabError> {
+        let rc = assignments_of(folder, Kind::Rc)?;
+        let loader = assignments_of(folder, Kind::Loader)?;
+        self.says_so(&rc, "sysrc -n")?;
+        if folder.reboots() {
+            self.says_so(&loader, "kenv -q")?;
+        }
+        let yes = |name: &str| rc.get(name).is_some_and(|(value, _)| read::is_yes(value));
+        for (variable, setting) in [
+            ("gateway_enable", "net.inet.ip.forwarding"),
+            ("ipv6_gateway_enable", "net.inet6.ip6.forwarding"),
+            ("firewall_enable", "net.inet.ip.fw.enable"),
+        ] {
+            if yes(variable) && self.setting(setting)?.as_deref() != Some("1") {
+                return Err(self.otherwise(format!("{variable} is YES, and {setting} is not 1")));
+            }
+        }
+        let has_rules = folder.of(Kind::Pf).next().is_some();
+        if (yes("pf_enable") || has_rules) && !self.is_pf_enabled()? {
+            return Err(self.otherwise(
+                "pf should be enabled, and `pfctl -s info` says that it is not".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Does a program of its say these values?
+    fn says_so(
+        &self,
+        wanted: &BTreeMap<String, (String, String)>,
+        program: &str,
+    ) -> Result<(), LabError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut script = String::new();
+        for name in wanted.keys() {
+            let _ = writeln!(script, "echo \"{name}=$({program} {name} 2>/dev/null)\"");
+        }
+        let what = format!("{program} of {} names", wanted.len());
+        let said = self.host.run(&self.script(&what, &script), Limit::OURS)?;
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let mut found = BTreeMap::new();
+        for line in said.lines() {
+            let Some((name, value)) = line.split_once('=') else {
+                return Err(not_understood(self.host.as_ref(), &what, &said));
+            };
+            found.insert(name, value.trim());
+        }
+        for (name, (value, file)) in wanted {
+            match found.get(name.as_str()) {
+                None => return Err(not_understood(self.host.as_ref(), &what, &said)),
+                Some(is) if is == value => {}
+                Some(is) => {
+                    return Err(self.otherwise(format!(
+                        "{file}: {name} should be \"{value}\", and `{program} {name}` says \"{is}\""
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn has_packages(&self, packages: &[String]) -> Result<(), LabError> {
+        for package in packages {
+            let look = format!("pkg info -e {} && echo yes || echo no", quoted(package));
+            let look = Command::shell(&look).called(format!("pkg info -e {package}"));
+            let said = self.host.run(&look, Limit::OURS)?;
+            match String::from_utf8_lossy(&said.stdout).trim() {
+                "yes" => {}
+                "no" => {
+                    return Err(LabError::Preflight(format!(
+                        "{} has not the package {package}, which the set needs. Install it there: pkg install {package}",
+                        self.host.name()
+                    )));
+                }
+                other => return Err(not_understood(self.host.as_ref(), &look.to_string(), other)),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_verified(&self, verify: &Verify, limit: Limit<'_>) -> Result<(), LabError> {
+        let command = self.users_command(&verify::command(verify));
+        let output = self
+            .host
+            .run(&command.called(verify.command.trim()), limit)?;
+        verify::look(verify, &output, self.host.as_ref())?.map_err(|why| self.otherwise(why))
+    }
+
+    /// What of a configuration is in force, as the DUT says it.
+    pub(super) fn snapshot(
+        &self,
+        configuration: &Configuration,
+    ) -> Result<BTreeMap<String, String>, LabError> {
+        let mut kept =
+            BTreeMap::from([("note.txt".to_owned(), format!("{}\n", super::NOT_YET_RUN))]);
+        let mut named = Vec::new();
+        let mut shows: Vec<(&str, &str)> = Vec::new();
+        for step in configuration.steps() {
+            match step {
+                Step::Folder(folder) => {
+                    named.extend(folder.settings()?);
+                    for file in &folder.files {
+                        let text = self.host.read(&file.theirs)?;
+                        kept.insert(
+                            format!("files{}", file.theirs),
+                            String::from_utf8_lossy(&text).into_owned(),
+                        );
+                    }
+                    if folder.of(Kind::Pf).next().is_some() {
+                        shows.push(("pf-rules", "pfctl -sr"));
+                    }
+                    if folder.of(Kind::Ipfw).next().is_some() {
+                        shows.push(("ipfw-rules", "ipfw list"));
+                    }
+                    if folder.of(Kind::Loader).next().is_some() {
+                        shows.push(("kenv", "kenv"));
+                    }
+                }
+                Step::Sysctl(path) => named.extend(settings::read(path)?),
+                Step::Generated(one) if one.family.name.starts_with("pf") => {
+                    shows.push(("pf-rules", "pfctl -sr"))
+                }
+                Step::Generated(_) => shows.push(("ipfw-rules", "ipfw list")),
+                Step::Shell(_) | Step::Execute(_) | Step::Nft(_) => {}
+            }
+        }
+        let mut text = String::new();
+        for one in settings::in_force(&named) {
+            if let Some(value) = self.setting(&one.name)? {
+                let _ = writeln!(text, "{} = {value}", one.name);
+            }
+        }
+        if !text.is_empty() {
+            kept.insert("sysctl.txt".into(), text);
+        }
+        for (name, command) in shows {
+            let said = self.host.run(&Command::shell(command), Limit::OURS)?;
+            kept.insert(
+                format!("{name}.txt"),
+                String::from_utf8_lossy(&said.stdout).into_owned(),
+            );
+        }
+        Ok(kept)
+    }
+
+    /// Replaces the image of a nanobsd system, restarts it, and looks that this version runs then. The image before stays on the other part
+    /// of its disk; it is not taken back.
+    ///
+    /// # Errors
+    /// It is no nanobsd, the image is not taken, the machine does not come back, or comes back as another.
+    pub fn upgrade(&self, image: &Path, version: &str, control: &Control) -> Result<(), LabError> {
+        if self.making != Making::Bsdrp {
+            return self.refuse(
+                "replace its image",
+                "it is no nanobsd; install what shall run there by hand",
+            );
+        }
+        let limit = Limit {
+            time: UPGRADE,
+            is_stopped: &|| control.is_stopped(),
+        };
+        let there = self.host.put(image)?;
+        let unpack = match image.extension().is_some_and(|end| end == "xz") {
+            true => "xzcat",
+            false => "cat",
+        };
+        // what a pipe ends with is what its last command ends with; the first must not fail unseen
+        let there = quoted(&there).into_owned();
+        let test = match unpack {
+            "xzcat" => format!("xz -t {there}\n"),
+            _ => String::new(),
+        };
+        let script = format!("set -e\n{test}{unpack} {there} | upgrade\n");
+        self.host.run(&self.script("upgrade", &script), limit)?;
+        reboot_and_wait(self.host.as_ref(), limit)?;
+        let said = self.host.ask("cat", &["/etc/version"])?;
+        match said.split_whitespace().any(|word| word.contains(version)) {
+            true => self.prepare().map(drop),
+            false => Err(self.otherwise(format!(
+                "after the upgrade it should run {version}, and /etc/version says {}",
+                said.trim()
+                    .chars()
+                    .take(80)
+                    .collect::<String>()
+                    .escape_debug()
+            ))),
+        }
+    }
+}
+
+/// What files of a kind assign, the last of every name: its value, and the file.
+fn assignments_of(
+    folder: &Folder,
+    kind: Kind,
+) -> Result<BTreeMap<String, (String, String)>, LabError> {
+    let mut all = BTreeMap::new();
+    let mut files: Vec<&Upload> = folder.of(kind).collect();
+    // device.hints first, NAME.local last
+    files.sort_by_key(|file| (file.theirs.len(), file.theirs.clone()));
+    for file in files {
+        let what = || format!("read {}", file.ours.display());
+        let text = fs::read_to_string(&file.ours).map_err(|e| LabError::system(what(), e))?;
+        for (name, value) in read::assignments(&text) {
+            all.insert(name, (value, file.theirs.clone()));
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,474 @@
+//! A FreeBSD machine, or BSDRP and other nanobsd images of it, as a DUT: **not yet run on the real thing**.
+//!
+//! It is built from FreeBSD's manuals and sources and from recorded output, and tested against a scripted machine. What is set is read back;
+//! before anything is changed the way back is written down. [`apply`] is for configurations and images, [`tables`] for rules, tables and
+//! routes, [`read`] for what its programs print. What it cannot do it refuses. Start with [`FreeBsd::new`].
+
+mod apply;
+mod read;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fwdlab_model::reset::Reset;
+use fwdlab_model::trial::IpVersion;
+
+use super::not_understood;
+use super::{
+    Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
+};
+use crate::bed::{End, Networks, Side, mac};
+use crate::error::LabError;
+use crate::host::undo::Undo;
+use crate::host::{Command, Host, Limit, Process, quoted};
+use crate::run::Control;
+
+/// What is said of every result.
+pub const NOT_YET_RUN: &str = "this kind of DUT has not yet been run on the real thing: it is built from FreeBSD's documentation";
+
+/// What is set, and why. The rest keeps what the kernel has.
+const SYSCTLS: &[(&str, &str)] = &[
+    ("net.inet.ip.forwarding", "1"),
+    ("net.inet6.ip6.forwarding", "1"),
+    // no frames of the DUT's own
+    ("net.inet.ip.redirect", "0"),
+    ("net.inet6.ip6.redirect", "0"),
+    ("net.inet6.ip6.dad_count", "0"),
+];
+
+/// Runs a command that removes something, which may be gone already.
+const GONE: &str = "\
+gone() {
+    said=$(\"$@\" 2>&1) && return 0
+    case $said in
+    *'not in table'*|*'not been found'*|*'requested address'*|*'annot locate'*|*'o entry'*|*'does not exist'*|*'not found'*) return 0 ;;
+    esac
+    echo \"$said\" >&2
+    return 1
+}
+";
+
+/// Of which making it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Making {
+    /// As it is installed, on a disk that can be written.
+    #[default]
+    Plain,
+    /// BSDRP, a nanobsd: its disk is read-only, what shall outlast a restart is saved (`config save`), and images are upgraded as a whole.
+    Bsdrp,
+}
+
+/// A DUT that runs FreeBSD.
+#[derive(Debug)]
+pub struct FreeBsd {
+    host: Arc<dyn Host>,
+    making: Making,
+    /// Input and output.
+    ports: [String; 2],
+    networks: Networks,
+    /// What users want to run there must end within this time.
+    patience: Duration,
+    undo: Arc<Undo>,
+}
+
+impl FreeBsd {
+    /// One on this host with these ports, input and output, between these networks.
+    pub fn new(
+        host: Arc<dyn Host>,
+        making: Making,
+        ports: [&str; 2],
+        networks: Networks,
+        undo: Arc<Undo>,
+    ) -> FreeBsd {
+        FreeBsd {
+            host,
+            making,
+            ports: ports.map(str::to_owned),
+            networks,
+            patience: apply::LIMIT,
+            undo,
+        }
+    }
+
+    fn port(&self, end: End) -> &str {
+        let [input, output] = &self.ports;
+        match end {
+            End::Input => input,
+            End::Output => output,
+        }
+    }
+
+    fn sides(&self) -> [(&Side, &str); 2] {
+        [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
+    }
+
+    /// Writes down the way back, and then does it; what fails half done is taken back.
+    fn changing(
+        &self,
+        what: &str,
+        back: Command,
+        work: impl FnOnce() -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let change = self.undo.before(&self.host, what, back)?;
+        let Err(error) = work() else {
+            return Ok(change);
+        };
+        match self.undo.take_back(change, Limit::OURS) {
+            Err(left) if !matches!(error, LabError::Interrupted) => Err(LabError::HalfDone {
+                source: Box::new(error),
+                what: what.to_owned(),
+                left: Box::new(left.into()),
+            }),
+            _ => Err(error),
+        }
+    }
+
+    /// It has not taken what was set.
+    fn otherwise(&self, why: String) -> LabError {
+        LabError::Preflight(format!(
+            "{} has not taken what was set: {why}. See whether something else changes it",
+            self.host.name()
+        ))
+    }
+
+    fn refuse<T>(&self, what: &str, instead: &str) -> Result<T, LabError> {
+        Err(LabError::Preflight(format!(
+            "{} cannot {what}: fwdlab does not do that on FreeBSD; {instead}",
+            self.host.name()
+        )))
+    }
+
+    /// A setting of the kernel; `None`: it has no such.
+    fn setting(&self, name: &str) -> Result<Option<String>, LabError> {
+        // an unknown name is said on standard error, and nothing on standard output
+        let ask = Command::shell(&format!(
+            "sysctl -n {} 2>/dev/null || [ $? -eq 1 ]",
+            quoted(name)
+        ));
+        let ask = ask.called(format!("sysctl -n {name}"));
+        let said = self.host.run(&ask, Limit::OURS)?;
+        let text = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+        let is_plain = |c: char| c == ' ' || c == '\t' || c.is_ascii_graphic();
+        match text.chars().all(is_plain) {
+            false => Err(not_understood(self.host.as_ref(), &ask.to_string(), &text)),
+            true => Ok((!text.is_empty()).then_some(text)),
+        }
+    }
+
+    /// Sets settings, and reads them back. Those that may be missing are told apart by their value then: none.
+    fn set_settings(
+        &self,
+        what: &str,
+        wanted: &[(String, String)],
+        may_miss: &dyn Fn(&str) -> bool,
+    ) -> Result<BTreeMap<String, String>, LabError> {
+        let mut set = BTreeMap::new();
+        let (mut back, mut script) = (String::new(), String::new());
+        for (name, value) in wanted {
+            match self.setting(name)? {
+                Some(before) => {
+                    if before != *value {
+                        // the last that was set is the first to go back
+                        back = format!("sysctl {}\n{back}", quoted(&format!("{name}={before}")));
+                    }
+                    let _ = writeln!(script, "sysctl {}", quoted(&format!("{name}={value}")));
+                    set.insert(name.clone(), value.clone());
+                }
+                None if may_miss(name) => {
+                    set.insert(
+                        name.clone(),
+                        "not set: the kernel has no such setting".into(),
+                    );
+                }
+                None => {
+                    return Err(LabError::Preflight(format!(
+                        "{} has no setting {name}: look for it there with `sysctl -a`, or leave it out",
+                        self.host.name()
+                    )));
+                }
+            }
+        }
+        let back = self.script(&format!("put {what} back"), &format!("set -e\n{back}"));
+        let script = self.script(&format!("set {what}"), &format!("set -e\n{script}"));
+        self.changing(what, back, || {
+            self.host.run(&script, Limit::OURS)?;
+            for (name, value) in wanted
+                .iter()
+                .filter(|(name, _)| set.get(name).is_some_and(|v| !v.starts_with("not set")))
+            {
+                let found = self.setting(name)?.unwrap_or_default();
+                if !super::set::settings::says(&found, value) {
+                    return Err(self.otherwise(format!("{name} should be {value}, and is {found}")));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(set)
+    }
+
+    /// A text for `sh`, under a name; of any length.
+    fn script(&self, name: &str, text: &str) -> Command {
+        Command::new("sh", &["-s"]).with_input(text).called(name)
+    }
+
+    /// Addresses, next hops and routes of the bed: what sets them, and what takes them back.
+    fn addressing(&self, has_ipv6: bool) -> (String, String) {
+        let (mut script, mut back) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
+        for (side, port) in self.sides() {
+            let lladdr = mac(side.tester_mac);
+            let (v4, v6) = (&side.ipv4, &side.ipv6);
+            let behind = side.prefix(IpVersion::Ipv4);
+            let _ = write!(
+                script,
+                "ifconfig {port} inet {}/{} alias\nifconfig {port} up\narp -S {next} {lladdr}\n\
+                 route -n add -net {behind} {next} || route -n change -net {behind} {next}\n",
+                v4.dut,
+                v4.length,
+                next = v4.next_hop
+            );
+            let _ = write!(
+                back,
+                "gone route -n delete -net {behind} {next}\ngone arp -d {next}\ngone ifconfig {port} inet {} -alias\n",
+                v4.dut,
+                next = v4.next_hop
+            );
+            if has_ipv6 {
+                let behind = side.prefix(IpVersion::Ipv6);
+                let _ = write!(
+                    script,
+                    "ifconfig {port} inet6 -ifdisabled\nifconfig {port} inet6 {}/{} alias\nndp -s {next} {lladdr}\n\
+                     route -n add -6 -net {behind} {next} || route -n change -6 -net {behind} {next}\n",
+                    v6.dut,
+                    v6.length,
+                    next = v6.next_hop
+                );
+                let _ = write!(
+                    back,
+                    "gone route -n delete -6 -net {behind} {next}\ngone ndp -d {next}\ngone ifconfig {port} inet6 {} -alias\n",
+                    v6.dut,
+                    next = v6.next_hop
+                );
+            }
+        }
+        (script, back)
+    }
+
+    fn has_ipv6(&self) -> Result<bool, LabError> {
+        Ok(self.setting("net.inet6.ip6.forwarding")?.is_some())
+    }
+
+    fn users_command(&self, text: &str) -> Command {
+        let [input, output] = &self.ports;
+        let ports = format!("FWDLAB_IN={input} FWDLAB_OUT={output}\nexport FWDLAB_IN FWDLAB_OUT\n");
+        Command::shell(&format!("{ports}{text}")).called(text.trim())
+    }
+
+    fn shell(&self, text: &str, limit: Limit<'_>) -> Result<String, LabError> {
+        Ok(self.host.run(&self.users_command(text), limit)?.text())
+    }
+}
+
+impl Dut for FreeBsd {
+    fn name(&self) -> &str {
+        self.host.name()
+    }
+
+    fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
+        let wanted = SYSCTLS
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let wanted: Vec<(String, String)> = wanted.collect();
+        let mut set = self.set_settings("settings of a router", &wanted, &|name| {
+            name.contains("inet6")
+        })?;
+        let has_ipv6 = set["net.inet6.ip6.forwarding"] == "1";
+        let (script, back) = self.addressing(has_ipv6);
+        let what = "addresses and routes of the bed";
+        let back = self.script("take addresses and routes of the bed back", &back);
+        self.changing(what, back, || {
+            self.host
+                .run(&self.script(&format!("set {what}"), &script), Limit::OURS)?;
+            Ok(())
+        })?;
+        set.insert("note".into(), NOT_YET_RUN.into());
+        Ok(set)
+    }
+
+    fn apply(&self, configuration: &Configuration, control: &Control) -> Result<String, LabError> {
+        self.apply_all(configuration, control)
+    }
+
+    fn in_force(
+        &self,
+        configuration: &Configuration,
+    ) -> Result<BTreeMap<String, String>, LabError> {
+        self.snapshot(configuration)
+    }
+
+    fn route(&self, routes: &[Route]) -> Result<String, LabError> {
+        self.add_routes(routes)
+    }
+
+    fn set(
+        &self,
+        swept: &Swept,
+        version: IpVersion,
+        value: u64,
+        control: &Control,
+    ) -> Result<Option<Change>, LabError> {
+        match swept {
+            Swept::Stream | Swept::Units => Ok(None),
+            Swept::Cores => self.refuse(
+                "sweep cores",
+                "set net.isr.maxthreads in loader.conf of a configuration set for every number",
+            ),
+            Swept::Rules => self.set_rules(version, value).map(Some),
+            Swept::Routes => self.set_routes(version, value).map(Some),
+            Swept::Command { apply, undo } => {
+                let text = |of: &str| of.replace("{}", &value.to_string());
+                let limit = Limit {
+                    time: self.patience,
+                    is_stopped: &|| control.is_stopped(),
+                };
+                let work = || self.shell(&text(apply), limit).map(drop);
+                match undo {
+                    None => work().map(|()| None),
+                    Some(undo) => {
+                        let what = format!("what `{}` did", text(apply));
+                        self.changing(&what, self.users_command(&text(undo)), work)
+                            .map(Some)
+                    }
+                }
+            }
+        }
+    }
+
+    fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
+        let how = match reset {
+            Reset::Forwarding => "\
+sysctl net.inet.ip.forwarding=0; sysctl net.inet6.ip6.forwarding=0 2>/dev/null
+sleep 1
+sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
+"
+            .into(),
+            Reset::Interface => {
+                let port = self.port(End::Output);
+                let (again, _) = self.addressing(self.has_ipv6()?);
+                format!("ifconfig {port} down\nsleep 1\nifconfig {port} up\n{again}")
+            }
+            Reset::Command(command) => command.clone(),
+        };
+        Ok(PlannedReset {
+            reset: reset.clone(),
+            how,
+        })
+    }
+
+    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<(), LabError> {
+        match self.shell(&planned.how, limit) {
+            Ok(_) => Ok(()),
+            Err(LabError::Interrupted) => Err(LabError::Interrupted),
+            Err(source) => Err(LabError::NotReset {
+                what: planned.reset.to_string(),
+                source: Box::new(source),
+            }),
+        }
+    }
+
+    fn filter(
+        &self,
+        permitted: &[(String, String)],
+        rules: u32,
+        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.set_filters(permitted, rules, tell)
+    }
+
+    fn begin_updates(
+        &self,
+        _: IpVersion,
+        _: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.refuse("update routes", "leave this modifier out")
+    }
+
+    fn update(&self, _: IpVersion, _: Updates) -> Result<(), LabError> {
+        self.refuse("update routes", "leave this modifier out")
+    }
+
+    fn start_agent(&self, agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
+        let at = format!("start bsnmpd there, listening at {}", agent.at.0);
+        self.refuse("start an SNMP agent", &at)
+    }
+
+    fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
+        let of = |end| {
+            let port = self.port(end);
+            let words = ["-I", port, "-b", "-n", "-d", "--libxo", "json"];
+            let said = self.host.ask("netstat", &words)?;
+            read::counters(&said, port).ok_or_else(|| {
+                not_understood(
+                    self.host.as_ref(),
+                    &format!("netstat {}", words.join(" ")),
+                    &said,
+                )
+            })
+        };
+        Ok(Some(PortPair {
+            input: of(End::Input)?,
+            output: of(End::Output)?,
+        }))
+    }
+
+    fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+        let mut amiss = Vec::new();
+        for port in &self.ports {
+            let look = format!("ifconfig {port} 2>&1 || :");
+            let look = Command::shell(&look).called(format!("ifconfig {port}"));
+            let said = self.host.run(&look, Limit::OURS)?.text();
+            let state = match said.starts_with(&format!("{port}: ")) {
+                true => read::amiss(&said),
+                false if said.contains("does not exist") => Some("is gone"),
+                false => return Err(not_understood(self.host.as_ref(), &look.to_string(), &said)),
+            };
+            amiss.extend(state.map(|state| format!("{port} in {} {state}", self.host.name())));
+        }
+        Ok(amiss)
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        None
+    }
+
+    fn offloads(&self) -> BTreeMap<String, String> {
+        let mut offloads = BTreeMap::new();
+        for port in &self.ports {
+            let Ok(said) = self.host.ask("ifconfig", &[port]) else {
+                continue;
+            };
+            let on = read::options(&said);
+            for name in ["rxcsum", "txcsum", "tso4", "tso6", "lro"] {
+                let state = if on.iter().any(|one| one == name) {
+                    "on"
+                } else {
+                    "off"
+                };
+                offloads.insert(format!("{port}:{name}"), state.to_owned());
+            }
+        }
+        offloads
+    }
+
+    fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
+        Ok(self.undo.take_back(change, limit)?)
+    }
+
+    fn undo(&self) -> Vec<String> {
+        self.undo.take_all_back(Limit::OURS)
+    }
+}

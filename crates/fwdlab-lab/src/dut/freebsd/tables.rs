@@ -1,0 +1,336 @@
+//! Rules, tables and routes of a FreeBSD DUT: ipfw, pf, and what sweeps and modifiers need.
+//!
+//! Rules of ipfw are in sets of their own, so that they are counted and removed whole; pf has one set of rules, which is ours only where it
+//! has none. Start with [`FreeBsd::generate`].
+
+use std::fmt::Write;
+
+use fwdlab_model::family::Generated;
+use fwdlab_model::trial::IpVersion;
+
+use super::{FreeBsd, GONE, read};
+use crate::bed::End;
+use crate::dut::sweep::{unused_v4, unused_v6};
+use crate::dut::{Change, Route, not_understood};
+use crate::error::LabError;
+use crate::host::{Command, Limit};
+
+/// Sets of ipfw: 31 is its own.
+const SWEPT: u8 = 30;
+const GENERATED: u8 = 29;
+const FILTERS: u8 = 28;
+
+/// The table of ipfw and of pf.
+const TABLE: &str = "fwdlab";
+
+/// Loads ipfw so that it passes what no rule is for: our own connection among it.
+const LOAD_IPFW: &str =
+    "kldstat -q -m ipfw || { kenv net.inet.ip.fw.default_to_accept=1 >/dev/null; kldload ipfw; }\n";
+
+impl FreeBsd {
+    /// Sets what a family says, and looks that it is there.
+    pub(super) fn generate(&self, one: &Generated) -> Result<(), LabError> {
+        let n = one.count("n");
+        match one.family.name {
+            "ipfw-rules" => self.ipfw(GENERATED, "", &idle(IpVersion::Ipv4, GENERATED, n), n),
+            "ipfw-table" => self.ipfw_table(n),
+            "ipfw-stateful" => {
+                let rules = match one.is_on() {
+                    true => format!(
+                        "add 100 set {GENERATED} check-state\nadd 110 set {GENERATED} allow ip from any to any keep-state\n"
+                    ),
+                    false => format!("add 110 set {GENERATED} allow ip from any to any\n"),
+                };
+                self.ipfw(GENERATED, "", &rules, rules.lines().count() as u64)
+            }
+            "pf-rules" => {
+                let mut rules = String::from("set ruleset-optimization none\n");
+                for k in 0..n {
+                    let _ = writeln!(rules, "block drop quick from {} to any", unused_v4(k, 1));
+                }
+                self.pf(&(rules + "pass all no state\n"), "", &|there| {
+                    let there = there.lines().filter(|line| line.starts_with("block drop quick"));
+                    self.same(n, there.count() as u64, "rules of pf")
+                })
+            }
+            "pf-table" => self.pf_table(n),
+            "pf-stateful" => {
+                let state = if one.is_on() { "keep state" } else { "no state" };
+                self.pf(&format!("pass all {state}\n"), "", &|there| match there.contains(state) {
+                    true => Ok(()),
+                    false => Err(self.otherwise(format!("`pfctl -sr` lists no rule with {state}: {}", there.trim()))),
+                })
+            }
+            other => return self.refuse(&format!("do {other}"), "leave it out"),
+        }
+        .map(drop)
+    }
+
+    fn same(&self, asked: u64, there: u64, what: &str) -> Result<(), LabError> {
+        match asked == there {
+            true => Ok(()),
+            false => Err(self.otherwise(format!("the kernel lists {there} {what}, not {asked}"))),
+        }
+    }
+
+    /// Is a module of the kernel loaded?
+    fn has_module(&self, name: &str) -> Result<bool, LabError> {
+        let look = format!("kldstat -q -m {name} && echo yes || echo no");
+        let look = Command::shell(&look).called(format!("kldstat -q -m {name}"));
+        let said = self.host.run(&look, Limit::OURS)?;
+        match String::from_utf8_lossy(&said.stdout).trim() {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            other => Err(not_understood(self.host.as_ref(), &look.to_string(), other)),
+        }
+    }
+
+    /// Rules of ipfw in a set; `more` is done before they are loaded, and these are then so many.
+    fn ipfw(&self, set: u8, more: &str, rules: &str, count: u64) -> Result<Change, LabError> {
+        let was_loaded = self.has_module("ipfw")?;
+        let unload = match was_loaded {
+            true => "",
+            false => "kldunload ipfw\n",
+        };
+        let mut back =
+            format!("set -e\n{GONE}kldstat -q -m ipfw || exit 0\nipfw -q delete set {set}\n");
+        if !more.is_empty() {
+            let _ = writeln!(back, "gone ipfw table {TABLE} destroy");
+        }
+        let back = self.script(&format!("remove set {set} of ipfw"), &(back + unload));
+        let what = format!("{count} rules of ipfw");
+        let script = format!(
+            "set -e\n{LOAD_IPFW}ipfw -q delete set {set}\n{more}ipfw -q /dev/stdin <<'END'\n{rules}END\n"
+        );
+        self.changing(&what, back, || {
+            self.host
+                .run(&self.script(&format!("set {what}"), &script), Limit::OURS)?;
+            let set = set.to_string();
+            let there = self.host.ask("ipfw", &["set", &set, "list"])?;
+            let is_rule = |line: &&str| {
+                line.split_whitespace()
+                    .next()
+                    .is_some_and(|n| n.parse::<u32>().is_ok())
+            };
+            self.same(
+                count,
+                there.lines().filter(is_rule).count() as u64,
+                "rules of ipfw",
+            )
+        })
+    }
+
+    fn ipfw_table(&self, count: u64) -> Result<Change, LabError> {
+        let mut more = format!(
+            "ipfw table {TABLE} destroy 2>/dev/null || :\nipfw table {TABLE} create type addr\nipfw -q /dev/stdin <<'END'\n"
+        );
+        for k in 0..count {
+            let _ = writeln!(more, "table {TABLE} add {}", unused_v4(k, 1));
+        }
+        more += "END\n";
+        let rule = format!("add 100 set {GENERATED} deny ip from 'table({TABLE})' to any\n");
+        let change = self.ipfw(GENERATED, &more, &rule.replace('\'', ""), 1)?;
+        let said = self.host.ask("ipfw", &["table", TABLE, "info"])?;
+        // `  items: 100, size: 12345`
+        let items = said
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("items: "));
+        let items = items
+            .and_then(|rest| rest.split(',').next())
+            .and_then(|n| n.trim().parse().ok());
+        match items {
+            Some(there) => self.same(count, there, "entries of the table")?,
+            None => {
+                return Err(not_understood(
+                    self.host.as_ref(),
+                    &format!("ipfw table {TABLE} info"),
+                    &said,
+                ));
+            }
+        }
+        Ok(change)
+    }
+
+    /// Rules of pf, which must have none; `more` is done when they are loaded.
+    fn pf(
+        &self,
+        rules: &str,
+        more: &str,
+        look: &dyn Fn(&str) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let was_loaded = self.has_module("pf")?;
+        if was_loaded {
+            let there = self.host.ask("pfctl", &["-sr"])?;
+            if !there.trim().is_empty() {
+                return self.refuse(
+                    &format!("generate rules of pf while it has others ({} lines)", there.lines().count()),
+                    "remove those with `pfctl -F rules`, or write a configuration set with a pf.conf of its own",
+                );
+            }
+        }
+        let unload = match was_loaded {
+            true => "",
+            false => "kldunload pf\n",
+        };
+        // one that is disabled already says so, and that is no failure
+        let back = format!(
+            "set -e\nkldstat -q -m pf || exit 0\npfctl -q -d 2>/dev/null || :\npfctl -q -F all\n{unload}"
+        );
+        let back = self.script("take rules of pf back", &back);
+        let script = format!(
+            "set -e\nkldstat -q -m pf || kldload pf\npfctl -q -f - <<'END'\n{rules}END\n{more}pfctl -s info | grep -q '^Status: Enabled' || pfctl -q -e\n"
+        );
+        self.changing("rules of pf", back, || {
+            self.host
+                .run(&self.script("set rules of pf", &script), Limit::OURS)?;
+            look(&self.host.ask("pfctl", &["-sr"])?)
+        })
+    }
+
+    fn pf_table(&self, count: u64) -> Result<Change, LabError> {
+        let rules = format!(
+            "table <{TABLE}> persist\nblock drop quick from <{TABLE}> to any\npass all no state\n"
+        );
+        let mut more = format!("pfctl -q -t {TABLE} -T add -f - <<'END'\n");
+        for k in 0..count {
+            let _ = writeln!(more, "{}", unused_v4(k, 1));
+        }
+        more += "END\n";
+        self.pf(&rules, &more, &|there| {
+            if !there.contains(&format!("from <{TABLE}> ")) {
+                let there = there.trim();
+                return Err(self.otherwise(format!(
+                    "`pfctl -sr` lists no rule with the table: {}",
+                    there.escape_debug()
+                )));
+            }
+            let there = self.host.ask("pfctl", &["-t", TABLE, "-T", "show"])?;
+            let there = there
+                .lines()
+                .filter(|line| line.trim().parse::<std::net::Ipv4Addr>().is_ok());
+            self.same(count, there.count() as u64, "entries of the table")
+        })
+    }
+
+    /// Rules of a sweep, which match nothing.
+    pub(super) fn set_rules(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
+        self.ipfw(SWEPT, "", &idle(version, SWEPT, count), count)
+    }
+
+    /// Filters, of which the last permits the test frames. They are for what comes in by the ports of the test, and not for us.
+    pub(super) fn set_filters(
+        &self,
+        permitted: &[(String, String)],
+        rules: u32,
+        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let is_ipv6 = permitted
+            .first()
+            .is_some_and(|(from, _)| from.contains(':'));
+        let ports = self.ports.clone();
+        let mut text = String::new();
+        let mut count = 0;
+        for port in &ports {
+            let mut add = |rule: String| {
+                count += 1;
+                let _ = writeln!(
+                    text,
+                    "add {} set {FILTERS} {rule} in recv {port}",
+                    1000 + count
+                );
+            };
+            for n in 1..rules {
+                add(match is_ipv6 {
+                    false => format!("deny ip4 from 192.0.2.{n} to 192.0.2.{}", 100 + n),
+                    true => format!("deny ip6 from 2001:db8::{n:x} to 2001:db8:1::{n:x}"),
+                });
+            }
+            for (from, to) in permitted {
+                add(format!("allow ip from {from} to {to}"));
+            }
+            add("deny ip from any to any".into());
+        }
+        tell(format!("filters on the DUT, ipfw:\n{text}"))?;
+        self.ipfw(FILTERS, "", &text, count)
+    }
+
+    /// Routes of a sweep, which no frame takes.
+    pub(super) fn set_routes(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
+        let side = self.networks.side(End::Output);
+        let next = side.next_hop(version).to_string();
+        let (family, flag, begin) = match version {
+            IpVersion::Ipv4 => ("inet", "", "20."),
+            IpVersion::Ipv6 => ("inet6", "-6 ", "2001:db8:"),
+        };
+        let (mut script, mut back) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
+        for n in 0..count {
+            let network = match version {
+                IpVersion::Ipv4 => format!("{}/24", unused_v4(n, 256)),
+                IpVersion::Ipv6 => format!("{}/64", unused_v6(u128::from(n) << 64)),
+            };
+            let _ = writeln!(script, "route -qn add {flag}-net {network} {next}");
+            let _ = writeln!(back, "gone route -qn delete {flag}-net {network} {next}");
+        }
+        let what = format!("{count} routes");
+        let back = self.script(&format!("take {what} back"), &back);
+        self.changing(&what, back, || {
+            self.host
+                .run(&self.script(&format!("set {what}"), &script), Limit::OURS)?;
+            let table = self.host.ask("netstat", &["-rnW", "-f", family])?;
+            self.same(count, read::routes(&table, begin, &next) as u64, "routes")
+        })
+    }
+
+    /// Routes by next hops of the bed.
+    pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
+        let (mut script, mut back) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
+        let mut words = String::new();
+        for route in routes {
+            let (network, length) = route.network;
+            let (version, flag) = match network.is_ipv4() {
+                true => (IpVersion::Ipv4, ""),
+                false => (IpVersion::Ipv6, "-6 "),
+            };
+            let next = self.networks.side(route.out).next_hop(version);
+            let of = format!("{flag}-net {network}/{length} {next}");
+            let _ = writeln!(script, "route -n add {of} || route -n change {of}");
+            let _ = writeln!(back, "gone route -n delete {of}");
+            let _ = writeln!(words, "route add {of}");
+        }
+        if !routes.is_empty() {
+            let back = self.script("take routes for test frames back", &back);
+            self.changing("routes for test frames", back, || {
+                self.host.run(
+                    &self.script("set routes for test frames", &script),
+                    Limit::OURS,
+                )?;
+                Ok(())
+            })?;
+        }
+        Ok(words)
+    }
+}
+
+/// Rules that match nothing.
+fn idle(version: IpVersion, set: u8, count: u64) -> String {
+    let mut text = String::new();
+    for n in 0..count {
+        let _ = match version {
+            IpVersion::Ipv4 => writeln!(
+                text,
+                "add {} set {set} deny ip4 from {} to any",
+                100 + n,
+                unused_v4(n, 1)
+            ),
+            IpVersion::Ipv6 => {
+                writeln!(
+                    text,
+                    "add {} set {set} deny ip6 from {} to any",
+                    100 + n,
+                    unused_v6(u128::from(n))
+                )
+            }
+        };
+    }
+    text
+}

@@ -1,0 +1,749 @@
+//! A FreeBSD DUT over a scripted machine that answers as its manuals say: what it is asked, what is refused, and what becomes of every failure
+//! at every command.
+//!
+//! Nothing here has met a FreeBSD. Start with [`Machine`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::*;
+use crate::host::Files;
+use crate::host::scripted::{Fails, NAME, Scripted};
+use crate::host::undo::Left;
+
+/// A machine as its tables have it.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Machine {
+    settings: BTreeMap<String, String>,
+    /// Addresses, ARP and NDP entries, routes.
+    lines: BTreeSet<String>,
+    modules: BTreeSet<String>,
+    /// Rules of ipfw: set, text.
+    ipfw: BTreeSet<(String, String)>,
+    table: BTreeSet<String>,
+    pf: Vec<String>,
+    pf_table: BTreeSet<String>,
+    pf_enabled: bool,
+    files: BTreeMap<String, String>,
+    boot: u32,
+    saved: u32,
+    version: String,
+    /// Where files of this machine are that were put there.
+    put: Option<PathBuf>,
+    /// It takes nothing that it is told by sysctl.
+    stubborn: bool,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let settings = [
+            ("net.inet.ip.forwarding", "0"),
+            ("net.inet6.ip6.forwarding", "0"),
+            ("net.inet.ip.redirect", "1"),
+            ("net.inet6.ip6.redirect", "1"),
+            ("net.inet6.ip6.dad_count", "1"),
+            ("hw.pci.do_power_nodriver", "0"),
+            ("net.inet.ip.fw.enable", "1"),
+        ];
+        Machine {
+            settings: settings.map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
+            boot: 1,
+            version: "1.96".into(),
+            ..Machine::default()
+        }
+    }
+
+    /// A line of a script, or a command of its own, with what it reads.
+    fn line(&mut self, line: &str, input: &[&str]) -> String {
+        let line = line.trim().trim_start_matches("gone ");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match &words[..] {
+            ["sysctl", "-n", name, ..] => {
+                return self
+                    .settings
+                    .get(*name)
+                    .map_or(String::new(), |value| format!("{value}\n"));
+            }
+            ["sysctl", pair, ..] => {
+                let (name, value) = pair.trim_matches('\'').split_once('=').unwrap();
+                if let Some(is) = self.settings.get_mut(name).filter(|_| !self.stubborn) {
+                    value.clone_into(is);
+                }
+            }
+            ["ifconfig", port, _, "-alias"] | ["ifconfig", port, "inet" | "inet6", _, "-alias"] => {
+                let address = words[words.len() - 2];
+                self.lines
+                    .retain(|line| !line.starts_with(&format!("{port} {address}/")));
+            }
+            ["ifconfig", port, "inet" | "inet6", address, "alias"] => {
+                self.lines.insert(format!("{port} {address}"));
+            }
+            ["ifconfig", ..] => {}
+            ["arp", "-S", address, lladdr] | ["ndp", "-s", address, lladdr] => {
+                self.lines.insert(format!("neighbour {address} {lladdr}"));
+            }
+            ["arp" | "ndp", "-d", address] => {
+                self.lines
+                    .retain(|line| !line.starts_with(&format!("neighbour {address} ")));
+            }
+            ["route", "-n" | "-qn", verb, rest @ ..] => {
+                let rest: Vec<&&str> = rest.iter().take_while(|word| **word != "||").collect();
+                let at = rest.iter().position(|word| **word == "-net").unwrap();
+                let line = format!("{} {}", rest[at + 1], rest[at + 2]);
+                match *verb {
+                    "add" => self.lines.insert(line),
+                    "delete" => self.lines.remove(&line),
+                    other => panic!("route {other}"),
+                };
+            }
+            ["netstat", "-rnW", ..] => {
+                let head = "Routing tables\n\nInternet:\nDestination        Gateway            Flags     Netif Expire\n";
+                let routes = self.lines.iter().map(|line| format!("{line} UGS igb2\n"));
+                return head.to_owned() + &routes.collect::<String>();
+            }
+            ["netstat", "-I", port, ..] => {
+                return format!(
+                    "{{\"statistics\":{{\"interface\":[{{\"name\":\"{port}\",\"network\":\"<Link#2>\",\"received-packets\":10,\
+                     \"received-errors\":0,\"dropped-packets\":1,\"sent-packets\":20,\"send-errors\":0,\"collisions\":0,\"dropped-packets\":2}}]}}}}\n"
+                );
+            }
+            ["kldstat", "-q", "-m", module, "&&", ..] => {
+                return if self.modules.contains(*module) {
+                    "yes\n"
+                } else {
+                    "no\n"
+                }
+                .into();
+            }
+            ["kldstat", "-q", "-m", module, "||", rest @ ..] if rest.contains(&"kldload") => {
+                self.modules.insert((*module).to_owned());
+            }
+            ["kldstat", ..] => {}
+            ["kldunload", module] => {
+                self.modules.remove(*module);
+                if *module == "ipfw" {
+                    self.ipfw.clear();
+                }
+            }
+            ["ipfw", "-q", "delete", "set", set] => self.ipfw.retain(|(of, _)| of != set),
+            ["ipfw", "set", set, "list"] => {
+                let rules = self.ipfw.iter().filter(|(of, _)| of == set);
+                return rules.map(|(_, rule)| format!("{rule}\n")).collect();
+            }
+            ["ipfw", "table", "fwdlab", "destroy", ..] => self.table.clear(),
+            ["ipfw", "table", "fwdlab", "create", ..] => {}
+            ["ipfw", "table", "fwdlab", "info"] => {
+                return format!(
+                    "--- table(fwdlab), set(0) ---\n kindex: 1, type: addr\n references: 1, valtype: legacy\n algorithm: addr:radix\n \
+                     items: {}, size: 296\n",
+                    self.table.len()
+                );
+            }
+            ["ipfw", "-q", "/dev/stdin", ..] => {
+                for rule in input {
+                    match &rule.split_whitespace().collect::<Vec<_>>()[..] {
+                        ["add", number, "set", set, rest @ ..] => {
+                            let number: u32 = number.parse().unwrap();
+                            let rule = format!("{number:05} {}", rest.join(" "));
+                            self.ipfw.insert(((*set).to_owned(), rule));
+                        }
+                        ["table", "fwdlab", "add", address] => {
+                            self.table.insert((*address).to_owned());
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            ["pfctl", "-sr"] => return self.pf.iter().map(|rule| format!("{rule}\n")).collect(),
+            ["pfctl", "-q", "-f", "-", ..] => {
+                let rules = input
+                    .iter()
+                    .filter(|rule| !rule.starts_with("set ") && !rule.starts_with("table "));
+                self.pf = rules.map(|rule| (*rule).to_owned()).collect();
+            }
+            ["pfctl", "-q", "-t", "fwdlab", "-T", "add", ..] => {
+                self.pf_table
+                    .extend(input.iter().map(|address| (*address).to_owned()));
+            }
+            ["pfctl", "-t", "fwdlab", "-T", "show"] => {
+                return self
+                    .pf_table
+                    .iter()
+                    .map(|address| format!("   {address}\n"))
+                    .collect();
+            }
+            ["pfctl", "-s", "info", "|", ..] | ["pfctl", "-e", ..] | ["pfctl", "-f", ..] => {
+                self.pf_enabled = true
+            }
+            ["pfctl", "-s", "info", ..] => {
+                let state = if self.pf_enabled {
+                    "Enabled"
+                } else {
+                    "Disabled"
+                };
+                return format!("Status: {state} for 0 days 00:00:05           Debug: Urgent\n");
+            }
+            ["pfctl", "-q", "-d", ..] | ["pfctl", "-d", ..] => self.pf_enabled = false,
+            ["pfctl", "-q", "-F", "all"] | ["pfctl", "-F", "all"] => {
+                self.pf.clear();
+                self.pf_table.clear();
+            }
+            ["config", "save"] => self.saved += 1,
+            ["cat", "/etc/version"] => return format!("{}\n", self.version),
+            _ => {}
+        }
+        String::new()
+    }
+
+    /// What a script does, line by line; what stands in a here-document is read by the line before it.
+    fn script(&mut self, text: &str) -> String {
+        let mut said = String::new();
+        let lines: Vec<&str> = text.lines().collect();
+        let mut at = 0;
+        while at < lines.len() {
+            let line = lines[at];
+            let mut input = Vec::new();
+            if line.ends_with("<<'END'") {
+                let end = (at..lines.len()).find(|n| lines[*n] == "END").unwrap();
+                input.extend(&lines[at + 1..end]);
+                at = end;
+            }
+            said += &self.line(line, &input);
+            at += 1;
+        }
+        said
+    }
+
+    fn answer(&mut self, command: &str, input: &str) -> String {
+        let path = |line: &str| line.split_whitespace().nth(1).unwrap().to_owned();
+        match command {
+            "which boot is this?" => return format!("{{ sec = {}, usec = 0 }}\n", self.boot),
+            "reboot" => {
+                self.boot += 1;
+                // what the system reads when it starts
+                self.settings
+                    .insert("hw.pci.do_power_nodriver".into(), "3".into());
+                self.lines.clear();
+                return String::new();
+            }
+            "upgrade" => {
+                self.version = "1.97".into();
+                return String::new();
+            }
+            _ => {}
+        }
+        if command.starts_with("look at the files") {
+            let of = |line: &str| match line.strip_prefix("look ") {
+                Some(path) if self.files.contains_key(path) => Some("file 644 0:0\n"),
+                Some(_) => Some("nothing\n"),
+                None => line.starts_with("[ -d ").then_some("there\n"),
+            };
+            return input.lines().filter_map(of).collect();
+        }
+        if command.starts_with("upload the files") {
+            for line in input.lines().filter(|line| line.starts_with("place ")) {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let ours = words[1].strip_prefix("/tmp/fwdlab/").unwrap();
+                let text = fs::read_to_string(ours).unwrap_or_default();
+                self.files.insert(words[2].to_owned(), text);
+            }
+            return String::new();
+        }
+        if command.starts_with("put back the files") {
+            for line in input.lines() {
+                if line.starts_with("rm -f ") {
+                    let path = line.split_whitespace().nth(2).unwrap();
+                    self.files.remove(path);
+                }
+                if line.contains("| back ") {
+                    let (_, rest) = line.split_once("| back ").unwrap();
+                    let path = rest.split_whitespace().next().unwrap().to_owned();
+                    self.files.insert(path, "before".into());
+                }
+                self.line(line, &[]);
+            }
+            return String::new();
+        }
+        if command.starts_with("sysrc -n of") || command.starts_with("kenv -q of") {
+            let names = input
+                .lines()
+                .filter_map(|line| line.strip_prefix("echo \"")?.split_once('='));
+            let files: Vec<(String, String)> = self
+                .files
+                .values()
+                .flat_map(|text| read::assignments(text))
+                .collect();
+            let value = |name: &str| {
+                let mut all = files.iter().filter(|(of, _)| of == name);
+                all.next_back().map_or("", |(_, value)| value)
+            };
+            return names
+                .map(|(name, _)| format!("{name}={}\n", value(name)))
+                .collect();
+        }
+        if let Some(read) = command.strip_prefix("read ") {
+            return self.files.get(read).cloned().unwrap_or_default();
+        }
+        if command.starts_with("ifconfig ") && !command.contains("alias") {
+            let port = path(command);
+            return format!(
+                "{port}: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500\n\toptions=2<RXCSUM,LRO>\n\tstatus: active\n"
+            );
+        }
+        match input.is_empty() || command.starts_with("sysctl -n") || command.starts_with("kldstat")
+        {
+            true => self.script(match command.starts_with("kldstat") {
+                true => input,
+                false => command,
+            }),
+            false => self.script(input),
+        }
+    }
+}
+
+/// A DUT on such a machine, the machine, its host and the record of its changes.
+fn freebsd(
+    making: Making,
+    machine: Machine,
+    with: impl FnOnce(Scripted) -> Scripted,
+) -> (
+    FreeBsd,
+    Arc<Mutex<Machine>>,
+    Arc<Scripted>,
+    tempfile::NamedTempFile,
+) {
+    let machine = Arc::new(Mutex::new(machine));
+    let shared = machine.clone();
+    let host = Scripted::new(move |command, input| shared.lock().unwrap().answer(command, input));
+    let host = Arc::new(with(host.with_files(Files::Machine)));
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+    let dut = FreeBsd::new(
+        host.clone(),
+        making,
+        ["igb1", "igb2"],
+        Networks::EMBEDDED,
+        undo,
+    );
+    (dut, machine, host, record)
+}
+
+fn generated(dut: &FreeBsd, family: &str) -> Result<(), LabError> {
+    let one = Configuration::parse(&format!("generate:{family}"))?;
+    dut.apply(&one, &Control::default()).map(drop)
+}
+
+fn set(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    directory
+}
+
+fn applied(dut: &FreeBsd, set: &Path) -> Result<String, LabError> {
+    dut.apply(
+        &Configuration::parse(set.to_str().unwrap())?,
+        &Control::default(),
+    )
+}
+
+/// As netbenches has them.
+const TREE: [(&str, &str); 3] = [
+    ("etc/sysctl.conf", "hw.pci.do_power_nodriver=3\n"),
+    (
+        "etc/rc.conf",
+        "gateway_enable=\"YES\"\nifconfig_igb1=\"inet 198.18.0.1/30 -tso4 -lro\"\n",
+    ),
+    (
+        "boot/loader.conf.local",
+        "net.fibs=\"16\"\t\t# Numbers of FIB\nhw.igb.rx_process_limit=\"-1\"\n",
+    ),
+];
+
+type Asked = fn(&FreeBsd) -> Result<(), LabError>;
+
+/// Everything that can be asked of it.
+const ALL: [(&str, Asked); 15] = [
+    ("prepare", |dut| dut.prepare().map(drop)),
+    ("route", |dut| {
+        let network = ("48.0.0.0".parse().unwrap(), 22);
+        dut.route(&[Route {
+            network,
+            out: End::Output,
+        }])
+        .map(drop)
+    }),
+    ("rules", |dut| {
+        dut.set(&Swept::Rules, IpVersion::Ipv4, 3, &Control::default())
+            .map(drop)
+    }),
+    ("routes", |dut| {
+        dut.set(&Swept::Routes, IpVersion::Ipv4, 3, &Control::default())
+            .map(drop)
+    }),
+    ("filter", |dut| {
+        let permitted = [("198.18.0.0/16".to_owned(), "198.19.0.0/16".to_owned())];
+        dut.filter(&permitted, 25, &mut |_| Ok(())).map(drop)
+    }),
+    ("reset", |dut| {
+        let planned = dut.plan_reset(&Reset::Interface)?;
+        dut.reset(&planned, Limit::OURS)
+    }),
+    ("ipfw-rules", |dut| generated(dut, "ipfw-rules,n=4")),
+    ("ipfw-table", |dut| generated(dut, "ipfw-table,n=5")),
+    ("ipfw-stateful", |dut| {
+        generated(dut, "ipfw-stateful,state=on")
+    }),
+    ("pf-rules", |dut| generated(dut, "pf-rules,n=4")),
+    ("pf-table", |dut| generated(dut, "pf-table,n=5")),
+    ("pf-stateful", |dut| generated(dut, "pf-stateful,state=off")),
+    ("counters", |dut| dut.counters().map(drop)),
+    ("ports", |dut| dut.ports_amiss().map(drop)),
+    ("set", |dut| {
+        // who waits for a machine that does not come back waits no longer than it has to
+        let says = ("set.toml", "reboot = true\nreboot-within = '1s'\n");
+        let files = [&TREE[..], &[says]].concat();
+        applied(dut, set(&files).path()).map(drop)
+    }),
+];
+
+#[test]
+fn what_is_asked_is_done_read_back_and_taken_back() {
+    for (what, ask) in ALL {
+        let (dut, machine, host, record) = freebsd(Making::Plain, Machine::new(), |host| host);
+        let before = machine.lock().unwrap().clone();
+        ask(&dut).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let is_reading = ["counters", "ports", "reset"].contains(&what);
+        assert_eq!(
+            *machine.lock().unwrap() == before,
+            is_reading && what != "reset",
+            "{what}: {:#?}",
+            host.asked()
+        );
+        assert_eq!(dut.undo(), ["x"; 0], "{what}");
+        let text = fs::read_to_string(record.path()).unwrap();
+        assert_eq!(Left::of(&text), Left::default(), "{what}");
+        let mut after = machine.lock().unwrap().clone();
+        match what {
+            // a reset sets again what the bed has set before, and a restart is what it is
+            "reset" => after.lines.clear(),
+            "set" => {
+                assert_eq!(after.boot, 2);
+                after.boot = 1;
+                after
+                    .settings
+                    .insert("hw.pci.do_power_nodriver".into(), "0".into());
+            }
+            _ => {}
+        }
+        assert_eq!(after, before, "{what}: {:#?}", host.asked());
+    }
+    let (dut, machine, _, _) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let set = dut.prepare().unwrap();
+    assert!(set["note"].contains("not yet been run on the real thing"));
+    let lines = machine.lock().unwrap().lines.clone();
+    for line in [
+        "igb1 198.18.0.1/30",
+        "igb2 2001:2:0:8000::1/64",
+        "neighbour 198.19.0.2 02:00:02:5a:17:02",
+        "198.18.0.0/16 198.18.0.2",
+        "2001:2:0:8000::/49 2001:2:0:8000::2",
+    ] {
+        assert!(lines.contains(line), "{line}: {lines:#?}");
+    }
+    let counted = dut.counters().unwrap().unwrap();
+    assert_eq!(
+        (counted.input.rx_packets, counted.input.rx_dropped),
+        (10, 1)
+    );
+    assert_eq!(
+        (counted.output.tx_packets, counted.output.tx_dropped),
+        (20, 2)
+    );
+    assert_eq!(dut.ports_amiss().unwrap(), ["x"; 0]);
+    assert_eq!(dut.offloads()["igb1:lro"], "on");
+    assert_eq!(dut.offloads()["igb1:tso4"], "off");
+}
+
+/// Every failure at every command: an error that says where and what, or it does no harm; and what was begun is taken back, or said to be
+/// there still.
+#[test]
+fn whatever_fails_wherever_is_said_and_taken_back() {
+    let mut tried = 0;
+    for (what, ask) in ALL {
+        let (dut, _, host, _) = freebsd(Making::Plain, Machine::new(), |host| host);
+        ask(&dut).unwrap();
+        for at in 0..host.asked().len() {
+            let is_restart = ["reboot", "which boot is this?"].contains(&host.asked()[at].as_str());
+            for how in Fails::ALL {
+                // each of them waits for a second, and they are alike
+                if is_restart && how != Fails::Lost {
+                    continue;
+                }
+                tried += 1;
+                let (dut, _, host, record) =
+                    freebsd(Making::Plain, Machine::new(), |host| host.failing(at, how));
+                let result = ask(&dut);
+                let asked = host.asked();
+                let failed = asked[at].lines().next().unwrap().to_owned();
+                let case = format!("{what}, command {at}, {failed}, {how:?}");
+                match &result {
+                    Err(error) => {
+                        let said = error.to_string();
+                        assert!(said.contains(NAME), "{case}: {said}");
+                        // a restart waits for a machine that is lost, and says so
+                        let waits = what == "set" && failed.starts_with("reboot");
+                        for words in how.words() {
+                            assert!(waits || said.contains(words), "{case}: {said}");
+                        }
+                    }
+                    Ok(()) => {
+                        // what sets says nothing that is used, and is seen in what is read
+                        let sets = [
+                            "set ",
+                            "put",
+                            "upload",
+                            "reboot",
+                            "FWDLAB",
+                            "read ",
+                            "ifconfig igb2 down",
+                        ];
+                        let is_unused = how == Fails::Garbage
+                            && sets.iter().any(|begin| failed.starts_with(begin));
+                        assert!(is_unused, "{case}: nobody noticed");
+                        continue;
+                    }
+                }
+                let text = fs::read_to_string(record.path()).unwrap();
+                let changed = text.contains("\"undo\"");
+                let amiss = dut.undo();
+                if how == Fails::Lost {
+                    assert_eq!(amiss.is_empty(), !changed, "{case}: {amiss:?}");
+                    assert!(
+                        amiss.iter().all(|said| said.contains(NAME)),
+                        "{case}: {amiss:?}"
+                    );
+                } else {
+                    assert_eq!(amiss, ["x"; 0], "{case}");
+                    let text = fs::read_to_string(record.path()).unwrap();
+                    assert_eq!(Left::of(&text), Left::default(), "{case}");
+                }
+            }
+        }
+    }
+    assert!(tried > 400, "only {tried} failures");
+}
+
+/// What it says is not what was set: it is refused, and said what was wanted and found.
+#[test]
+fn what_is_not_taken_is_said() {
+    let stubborn = Machine {
+        stubborn: true,
+        ..Machine::new()
+    };
+    let (dut, ..) = freebsd(Making::Plain, stubborn, |host| host);
+    let error = dut.prepare().unwrap_err().to_string();
+    assert!(
+        error.contains("net.inet.ip.forwarding should be 1, and is 0"),
+        "{error}"
+    );
+
+    // a line of loader.conf that the loader has not read
+    let whole = set(&[
+        ("boot/loader.conf", "net.fibs=\"16\"\n"),
+        ("etc/rc.conf", "pf_enable=YES\n"),
+    ]);
+    let (dut, ..) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let error = applied(&dut, whole.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("pf should be enabled, and `pfctl -s info` says that it is not"),
+        "{error}"
+    );
+    let (dut, ..) = freebsd(Making::Plain, Machine::new(), |_| {
+        let machine = Mutex::new(Machine::new());
+        Scripted::new(move |command, input| match command {
+            _ if command.starts_with("kenv -q of") => "net.fibs=1\n".into(),
+            _ => machine.lock().unwrap().answer(command, input),
+        })
+        .with_files(Files::Machine)
+    });
+    let error = applied(&dut, whole.path()).unwrap_err().to_string();
+    assert!(
+        error.contains(
+            "/boot/loader.conf: net.fibs should be \"16\", and `kenv -q net.fibs` says \"1\""
+        ),
+        "{error}"
+    );
+    // rules of somebody else's are not thrown away
+    let others = Machine {
+        modules: ["pf".to_owned()].into(),
+        pf: vec!["pass all".into()],
+        ..Machine::new()
+    };
+    let (dut, machine, ..) = freebsd(Making::Plain, others.clone(), |host| host);
+    let error = generated(&dut, "pf-rules,n=4").unwrap_err().to_string();
+    assert!(
+        error.contains("cannot generate rules of pf while it has others"),
+        "{error}"
+    );
+    assert_eq!(*machine.lock().unwrap(), others);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let (dut, _, host, _) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let control = Control::default();
+    let agent = Agent {
+        community: "public",
+        from: [169, 254, 11, 2].into(),
+        at: ([169, 254, 11, 1].into(), 161),
+        cpus: &[],
+    };
+    let nft = set(&[("etc/nftables.conf", "")]);
+    for (error, words) in [
+        (
+            dut.set(&Swept::Cores, IpVersion::Ipv4, 2, &control)
+                .map(drop),
+            "cannot sweep cores",
+        ),
+        (
+            dut.begin_updates(IpVersion::Ipv4, &mut |_| Ok(()))
+                .map(drop),
+            "cannot update routes",
+        ),
+        (dut.start_agent(&agent).map(drop), "start bsnmpd there"),
+        (
+            applied(&dut, nft.path()).map(drop),
+            "etc/nftables.conf is of Linux, and this DUT runs FreeBSD",
+        ),
+        (generated(&dut, "nft-rules,n=1"), "nft-rules is of Linux"),
+        (
+            dut.upgrade(Path::new("/x.img"), "1.97", &control),
+            "it is no nanobsd",
+        ),
+    ] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    assert_eq!(host.asked(), ["x"; 0]);
+}
+
+/// A nanobsd: writable for as long as it is written to, saved before it is restarted, and saved again when all is back.
+#[test]
+fn a_nanobsd_is_saved_restarted_and_upgraded() {
+    let mut machine = Machine::new();
+    machine.files.insert("/etc/rc.conf".into(), "before".into());
+    let (dut, machine, host, _) = freebsd(Making::Bsdrp, machine, |host| host);
+    let said = applied(&dut, set(&TREE).path()).unwrap();
+    assert!(said.contains("only after the next restart"), "{said}");
+    let asked = host.asked();
+    let at = |words: &str| {
+        asked
+            .iter()
+            .position(|command| command.starts_with(words))
+            .unwrap()
+    };
+    assert!(at("upload") < at("config save") && at("config save") < at("reboot"));
+    assert!(asked[at("upload")].contains("mount -uw /\ntrap 'mount -ur /' EXIT"));
+    assert_eq!(machine.lock().unwrap().saved, 1);
+    assert_eq!(dut.undo(), ["x"; 0]);
+    let now = machine.lock().unwrap().clone();
+    assert_eq!(
+        (
+            now.saved,
+            now.files["/etc/rc.conf"].as_str(),
+            now.files.len()
+        ),
+        (2, "before", 1)
+    );
+
+    let image = set(&[("BSDRP-1.97-upgrade-amd64.img.xz", "")]);
+    let image = image.path().join("BSDRP-1.97-upgrade-amd64.img.xz");
+    dut.upgrade(&image, "1.97", &Control::default()).unwrap();
+    let upgrade = host
+        .asked()
+        .into_iter()
+        .find(|command| command.starts_with("upgrade\n"))
+        .unwrap();
+    assert!(
+        upgrade.contains("xz -t") && upgrade.contains("xzcat") && upgrade.contains("| upgrade"),
+        "{upgrade}"
+    );
+    assert_eq!(machine.lock().unwrap().boot, 3);
+    let error = dut
+        .upgrade(&image, "1.98", &Control::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("it should run 1.98, and /etc/version says 1.97"),
+        "{error}"
+    );
+}
+
+/// Every set of the archive: as it is, it becomes a plan.
+#[test]
+fn sets_of_netbenches_are_taken_as_they_are() {
+    let test = "sets_of_netbenches_are_taken_as_they_are";
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/netbenches");
+    let archive = std::env::var_os("FWDLAB_NETBENCHES").map_or(beside, PathBuf::from);
+    let mut sets = Vec::new();
+    let mut folders = vec![archive.clone()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+        {
+            match entry.join("etc").is_dir() || entry.join("boot").is_dir() {
+                true => sets.push(entry),
+                false => folders.push(entry),
+            }
+        }
+    }
+    if sets.is_empty() {
+        return println!(
+            "SKIPPED: {test}: the sample of the netbenches archive is not here (FWDLAB_NETBENCHES)"
+        );
+    }
+    for path in &sets {
+        let one = Configuration::parse(path.to_str().unwrap()).unwrap();
+        one.check_for(fwdlab_model::family::System::FreeBsd)
+            .unwrap();
+        let needs = one.needs();
+        assert!(
+            needs.contains(&"/etc/rc.conf: restart of the DUT".to_owned()),
+            "{needs:#?}"
+        );
+        assert_eq!(needs.last().unwrap(), "the DUT is restarted");
+        let error = one
+            .check_for(fwdlab_model::family::System::Linux)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("boot/loader.conf.local, etc/rc.conf and "),
+            "{error}"
+        );
+        assert!(
+            error.contains("of FreeBSD, and this DUT runs Linux"),
+            "{error}"
+        );
+        // and is applied
+        let (dut, machine, _, _) = freebsd(Making::Bsdrp, Machine::new(), |host| host);
+        dut.apply(&one, &Control::default()).unwrap();
+        let kept = dut.in_force(&one).unwrap();
+        let ours = fs::read_to_string(path.join("boot/loader.conf.local")).unwrap();
+        assert_eq!(kept["files/boot/loader.conf.local"], ours);
+        assert_eq!(kept["sysctl.txt"], "hw.pci.do_power_nodriver = 3\n");
+        assert!(kept["note.txt"].contains("not yet been run"));
+        assert_eq!(dut.undo(), ["x"; 0]);
+        assert_eq!(machine.lock().unwrap().files.len(), 0);
+    }
+}

@@ -1,0 +1,612 @@
+//! Configurations of families on a Linux DUT: rules, sets, states, queues, affinities, offloads and settings, each counted or read back.
+//!
+//! What sweeps set, too, is in [`super::tables`]. Everything is in tables and chains of its own, so that it is found again and taken back
+//! whole. Start with [`Linux::generate`].
+
+use std::fmt::Write;
+
+use fwdlab_model::family::Generated;
+use fwdlab_model::trial::IpVersion;
+
+use super::apply::{NFT, file_of};
+use super::tables::Whose;
+use super::{Linux, not_understood};
+use crate::dut::set::settings;
+use crate::dut::sweep::unused_v4;
+use crate::error::LabError;
+use crate::host::{Command, Failure, Files, Limit, quoted};
+
+/// Tables of nftables.
+const SET: &str = "fwdlab_set";
+const STATE: &str = "fwdlab_state";
+
+/// The set of ipset.
+const IPSET: &str = "fwdlab_known";
+
+/// Chains of iptables.
+const RULES_CHAIN: &str = "FWDLAB_RULES";
+const STATE_CHAIN: &str = "FWDLAB_STATE";
+const IPSET_CHAIN: &str = "FWDLAB_IPSET";
+
+/// Names of offloads that `ethtool -k` writes out.
+const WRITTEN_OUT: [(&str, &str); 8] = [
+    ("gro", "generic-receive-offload"),
+    ("gso", "generic-segmentation-offload"),
+    ("tso", "tcp-segmentation-offload"),
+    ("lro", "large-receive-offload"),
+    ("rx", "rx-checksumming"),
+    ("tx", "tx-checksumming"),
+    ("sg", "scatter-gather"),
+    ("ntuple", "ntuple-filters"),
+];
+const RXHASH: (&str, &str) = ("rxhash", "receive-hashing");
+
+/// What shows that one is in force: a name and a command.
+pub(super) fn shows(one: &Generated) -> Vec<(&'static str, &'static str)> {
+    let iptables = match one.value("backend") {
+        "legacy" => ("iptables-legacy", "iptables-legacy-save"),
+        _ => ("iptables-nft", "iptables-nft-save"),
+    };
+    match one.family.name {
+        "nft-rules" | "nft-set" | "nft-stateful" => vec![NFT],
+        "iptables-rules" | "iptables-stateful" => vec![iptables],
+        "ipset" => vec![iptables, ("ipset", "ipset list -t")],
+        "routes" => vec![(
+            "routes",
+            "ip -4 route show proto 197; ip -6 route show proto 197",
+        )],
+        "queues" => vec![("queues", "ethtool -l $FWDLAB_IN; ethtool -l $FWDLAB_OUT")],
+        "offload" => vec![("offloads", "ethtool -k $FWDLAB_IN; ethtool -k $FWDLAB_OUT")],
+        "packet-steering" => vec![(
+            "packet-steering",
+            "cat /sys/class/net/$FWDLAB_IN/queues/rx-*/rps_cpus",
+        )],
+        "threaded-napi" => vec![(
+            "threaded-napi",
+            "cat /sys/class/net/$FWDLAB_IN/threaded /sys/class/net/$FWDLAB_OUT/threaded",
+        )],
+        "irq-affinity" => vec![("interrupts", "grep . /proc/irq/*/smp_affinity_list")],
+        _ => Vec::new(),
+    }
+}
+
+impl Linux {
+    /// Sets what a family says, and looks that it is there.
+    pub(super) fn generate(&self, one: &Generated) -> Result<(), LabError> {
+        let n = one.count("n");
+        let version = match one.value("ip") {
+            "ipv6" => IpVersion::Ipv6,
+            _ => IpVersion::Ipv4,
+        };
+        match one.family.name {
+            "nft-rules" => self.set_rules(Whose::Generated, version, n).map(drop),
+            "routes" => self.set_routes(Whose::Generated, version, n).map(drop),
+            "nft-set" => self.nft_set(n),
+            "nft-stateful" => self.nft_stateful(one.is_on()),
+            "iptables-rules" => self.chain(one, RULES_CHAIN, &iptables_rules(n), n),
+            "iptables-stateful" => {
+                let rules = iptables_state(one.is_on());
+                self.chain(one, STATE_CHAIN, &rules, rules.lines().count() as u64)
+            }
+            "ipset" => self.ipset(one, n),
+            "queues" => self.queues(n),
+            "packet-steering" if n as usize > self.cpus.len() => Err(self.cannot(&format!(
+                "spread flows over {n} CPUs: {} of its CPUs are known to fwdlab",
+                self.cpus.len()
+            ))),
+            "packet-steering" => self.steer(n as usize).map(drop),
+            "irq-affinity" => self.irq_affinity(&one.cpus()),
+            "threaded-napi" => self.ports.iter().try_for_each(|port| {
+                let file = format!("/sys/class/net/{port}/threaded");
+                self.can_be_threaded(&file)?;
+                self.set_file(&file, if one.is_on() { "1" } else { "0" })
+            }),
+            "napi-affinity" => self.napi_affinity(&one.cpus()),
+            "offload" => self
+                .ports
+                .iter()
+                .try_for_each(|port| self.offload(port, one.value("feature"), one.value("state"))),
+            "sysctl" => self.sysctl(one.value("name"), one.value("value")),
+            other => Err(self.cannot(&format!("do {other}"))),
+        }
+    }
+
+    fn cannot(&self, what: &str) -> LabError {
+        LabError::Preflight(format!("{} cannot {what}. Leave it out", self.host.name()))
+    }
+
+    fn nft_set(&self, count: u64) -> Result<(), LabError> {
+        let what = format!("a set of {count} addresses");
+        let look = |there: &str| {
+            let (_, elements) = there.split_once("elements = {").unwrap_or_default();
+            let (elements, _) = elements.split_once('}').unwrap_or_default();
+            let elements = elements.split(',').filter(|one| !one.trim().is_empty());
+            self.same(count, elements.count(), "elements of the set")
+        };
+        self.load_table(SET, &what, &set_of(count), look).map(drop)
+    }
+
+    fn nft_stateful(&self, is_on: bool) -> Result<(), LabError> {
+        let text = state_table(is_on);
+        let is_rule = |line: &&str| line.trim().ends_with(" accept") || line.trim() == "accept";
+        let wanted = text.lines().filter(is_rule).count();
+        let look = |there: &str| {
+            self.same(
+                wanted as u64,
+                there.lines().filter(is_rule).count(),
+                "nftables rules",
+            )
+        };
+        self.load_table(STATE, "a stateful firewall", &text, look)
+            .map(drop)
+    }
+
+    /// Rules of iptables in a chain of their own, to which FORWARD leads.
+    fn chain(&self, one: &Generated, chain: &str, rules: &str, count: u64) -> Result<(), LabError> {
+        let iptables = match one.value("backend") {
+            "legacy" => "iptables-legacy",
+            _ => "iptables-nft",
+        };
+        let text = format!("*filter\n:{chain} - [0:0]\n{rules}-A FORWARD -j {chain}\nCOMMIT\n");
+        let what = format!("{count} rules of iptables");
+        let tables = self
+            .host
+            .ask("sh", &["-c", "nft list tables 2>/dev/null || :"])?;
+        let is_first = iptables == "iptables-nft"
+            && !tables
+                .lines()
+                .any(|table| table.trim() == "table ip filter");
+        self.changing(
+            &self.host,
+            &what,
+            without_chain(iptables, chain, is_first),
+            || {
+                self.host.feed(
+                    &format!("{iptables}-restore"),
+                    &["-w", "60", "--noflush"],
+                    &text,
+                )?;
+                let there = self.host.ask(iptables, &["-w", "60", "-S", chain])?;
+                let there = there.lines().filter(|line| line.starts_with("-A "));
+                self.same(count, there.count(), &format!("rules of {iptables}"))
+            },
+        )
+        .map(drop)
+    }
+
+    fn ipset(&self, one: &Generated, count: u64) -> Result<(), LabError> {
+        let gone =
+            format!("ipset list -n {IPSET} >/dev/null 2>&1 || exit 0\nipset destroy {IPSET}\n");
+        let back = Command::shell(&gone).called(format!("ipset destroy {IPSET}"));
+        self.changing(
+            &self.host,
+            &format!("an ipset of {count} addresses"),
+            back,
+            || {
+                self.host.feed("ipset", &["restore"], &ipset_of(count))?;
+                let there = self.host.ask("ipset", &["list", "-t", IPSET])?;
+                let entries = there
+                    .lines()
+                    .find_map(|line| line.strip_prefix("Number of entries: "));
+                let Some(entries) = entries.and_then(|n| n.trim().parse().ok()) else {
+                    return Err(not_understood(self.host.as_ref(), "ipset list -t", &there));
+                };
+                self.same(count, entries, "entries of the ipset")
+            },
+        )?;
+        let rule = format!("-A {IPSET_CHAIN} -m set --match-set {IPSET} src -j DROP\n");
+        self.chain(one, IPSET_CHAIN, &rule, 1)
+    }
+
+    fn queues(&self, wanted: u64) -> Result<(), LabError> {
+        for port in &self.ports {
+            let read = || -> Result<Vec<(String, u64)>, LabError> {
+                let said = self.host.ask("ethtool", &["-l", port])?;
+                channels(&said).ok_or_else(|| {
+                    not_understood(self.host.as_ref(), &format!("ethtool -l {port}"), &said)
+                })
+            };
+            let before = read()?;
+            let words = |value: &dyn Fn(u64) -> u64| {
+                let pairs = before
+                    .iter()
+                    .map(|(kind, n)| format!("{kind} {}", value(*n)));
+                pairs.collect::<Vec<_>>().join(" ")
+            };
+            if before.is_empty() {
+                return Err(self.cannot(&format!(
+                    "set queues of {port}: its driver knows no number of them"
+                )));
+            }
+            if before.iter().all(|(_, n)| *n == wanted) {
+                continue;
+            }
+            // that nothing changes is an error of some versions
+            let back = format!("ethtool -L {port} {} || [ $? -eq 80 ]", words(&|n| n));
+            let what = format!("queues of {port}");
+            self.changing(&self.host, &what, Command::shell(&back), || {
+                let set = format!("ethtool -L {port} {}", words(&|_| wanted));
+                self.host.run(&Command::shell(&set), Limit::OURS)?;
+                match read()?.iter().find(|(_, n)| *n != wanted) {
+                    None => Ok(()),
+                    Some((kind, n)) => {
+                        Err(self.otherwise(format!("{port} has {n} {kind} queues, not {wanted}")))
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Interrupts of a port, one after the other, on these CPUs.
+    fn irq_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
+        for port in &self.ports {
+            let list = format!("ls /sys/class/net/{port}/device/msi_irqs 2>/dev/null || :");
+            let said = self.host.ask("sh", &["-c", &list])?;
+            let numbers: Result<Vec<u64>, _> = said.split_whitespace().map(str::parse).collect();
+            let Ok(mut numbers) = numbers else {
+                let what = format!("ls /sys/class/net/{port}/device/msi_irqs");
+                return Err(not_understood(self.host.as_ref(), &what, &said));
+            };
+            numbers.sort_unstable();
+            if numbers.is_empty() {
+                return Err(self.cannot(&format!(
+                    "set the interrupts of {port}: it has none of its own, as ports of namespaces have none"
+                )));
+            }
+            for (irq, cpu) in numbers.iter().zip(cpus.iter().cycle()) {
+                self.set_file(
+                    &format!("/proc/irq/{irq}/smp_affinity_list"),
+                    &cpu.to_string(),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A port that nothing polls takes not even the value that it has.
+    fn can_be_threaded(&self, file: &str) -> Result<(), LabError> {
+        let same = Command::shell(&format!("value=$(cat {file}) && echo $value > {file}"));
+        match self.host.run(&same, Limit::OURS) {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.failure, Failure::Exit { .. }) => {
+                Err(LabError::Preflight(format!(
+                    "{error}. A port that nothing polls has no threads; a port of veth is polled when its GRO is on: generate \
+                 \"offload\", feature = \"gro\", state = \"on\" before"
+                )))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Threads that poll the ports, one after the other, on these CPUs.
+    fn napi_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
+        if !matches!(self.place.files(), Files::Machine | Files::Guest) {
+            return Err(self.cannot(
+                "move the threads of its ports: threads of all namespaces of this machine have the same names, and those of the DUT run on \
+                 the CPUs of dut-cpus",
+            ));
+        }
+        for port in &self.ports {
+            let list = format!("grep -l '^napi/{port}-' /proc/[0-9]*/comm || :");
+            let said = self.host.ask("sh", &["-c", &list])?;
+            let of = |line: &str| {
+                let number = line.strip_prefix("/proc/")?.strip_suffix("/comm")?;
+                number.parse::<u32>().ok()
+            };
+            let threads: Option<Vec<u32>> = said.lines().map(of).collect();
+            let Some(mut threads) = threads else {
+                let what = format!("find the threads of {port}");
+                return Err(not_understood(self.host.as_ref(), &what, &said));
+            };
+            threads.sort_unstable();
+            if threads.is_empty() {
+                return Err(self.cannot(&format!(
+                    "move the threads of {port}: it has none; generate threaded-napi, state = \"on\" before"
+                )));
+            }
+            for (thread, cpu) in threads.iter().zip(cpus.iter().cycle()) {
+                self.pin(*thread, port, *cpu)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pin(&self, thread: u32, port: &str, cpu: usize) -> Result<(), LabError> {
+        let read = || -> Result<String, LabError> {
+            let said = self.host.ask("taskset", &["-pc", &thread.to_string()])?;
+            let list = said
+                .trim()
+                .rsplit(": ")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            let is_list = |c: char| c.is_ascii_digit() || matches!(c, ',' | '-');
+            match !list.is_empty() && list.chars().all(is_list) {
+                true => Ok(list),
+                false => Err(not_understood(
+                    self.host.as_ref(),
+                    &format!("taskset -pc {thread}"),
+                    &said,
+                )),
+            }
+        };
+        let before = read()?;
+        // another may have its number by then
+        let back = format!(
+            "grep -q '^napi/{port}-' /proc/{thread}/comm 2>/dev/null || exit 0\ntaskset -pc {before} {thread}"
+        );
+        let what = format!("the CPU of a thread of {port}");
+        self.changing(&self.host, &what, Command::shell(&back), || {
+            self.host
+                .ask("taskset", &["-pc", &cpu.to_string(), &thread.to_string()])?;
+            match read()? {
+                found if found == cpu.to_string() => Ok(()),
+                found => Err(self.otherwise(format!(
+                    "thread {thread} of {port} runs on CPUs {found}, not {cpu}"
+                ))),
+            }
+        })
+        .map(drop)
+    }
+
+    fn offload(&self, port: &str, feature: &str, wanted: &str) -> Result<(), LabError> {
+        let read = || -> Result<(String, bool), LabError> {
+            let said = self.host.ask("ethtool", &["-k", port])?;
+            offload_of(&said, feature).ok_or_else(|| {
+                self.cannot(&format!(
+                    "set {feature} of {port}: `ethtool -k {port}` does not name it"
+                ))
+            })
+        };
+        let (before, is_fixed) = read()?;
+        if before == wanted {
+            return Ok(());
+        }
+        if is_fixed {
+            return Err(self.cannot(&format!(
+                "set {feature} of {port} {wanted}: its driver has it {before} for good"
+            )));
+        }
+        let back = Command::new("ethtool", &["-K", port, feature, &before]);
+        self.changing(&self.host, &format!("{feature} of {port}"), back, || {
+            self.host.ask("ethtool", &["-K", port, feature, wanted])?;
+            match read()?.0 {
+                found if found == wanted => Ok(()),
+                found => {
+                    Err(self.otherwise(format!("{feature} of {port} is {found}, not {wanted}")))
+                }
+            }
+        })
+        .map(drop)
+    }
+
+    fn sysctl(&self, name: &str, value: &str) -> Result<(), LabError> {
+        let file = file_of(name);
+        // all others are of the whole machine
+        if matches!(self.place.files(), Files::View | Files::Ours)
+            && !file.starts_with("/proc/sys/net/")
+        {
+            return Err(self.cannot(&format!(
+                "set {name}: it is a part of this machine, and of its own are only settings that begin with net."
+            )));
+        }
+        self.set_file(&file, value)
+    }
+
+    /// Makes this the value of a file that is a setting.
+    fn set_file(&self, file: &str, value: &str) -> Result<(), LabError> {
+        let read = || -> Result<String, LabError> {
+            let said = self
+                .host
+                .ask("sh", &["-c", &format!("cat {}", quoted(file))])?;
+            let said = said.trim().to_owned();
+            let is_plain = |c: char| c == ' ' || c == '\t' || c.is_ascii_graphic();
+            match !said.is_empty() && said.chars().all(is_plain) {
+                true => Ok(said),
+                false => Err(not_understood(
+                    self.host.as_ref(),
+                    &format!("cat {file}"),
+                    &said,
+                )),
+            }
+        };
+        let write = |value: &str| {
+            Command::shell(&format!(
+                "printf '%s\\n' {} > {}",
+                quoted(value),
+                quoted(file)
+            ))
+        };
+        let before = read()?;
+        if settings::says(&before, value) {
+            return Ok(());
+        }
+        self.changing(&self.host, file, write(&before), || {
+            self.host.run(&write(value), Limit::OURS)?;
+            match read()? {
+                found if settings::says(&found, value) => Ok(()),
+                found => Err(self.otherwise(format!("{file} says {found}, not {value}"))),
+            }
+        })
+        .map(drop)
+    }
+}
+
+/// A rule that looks every source up in a set that has none of them.
+fn set_of(count: u64) -> String {
+    let mut text = format!(
+        "add table inet {SET}\ndelete table inet {SET}\ntable inet {SET} {{\n set known {{\n  type ipv4_addr\n  size {count}\n  elements = {{\n"
+    );
+    for n in 0..count {
+        let _ = writeln!(text, "   {},", unused_v4(n, 1));
+    }
+    text + "  }\n }\n chain sources {\n  type filter hook forward priority 0; policy accept;\n  ip saddr @known drop\n }\n}\n"
+}
+
+/// A firewall that passes what it knows the connection of and what is new, or that passes all.
+fn state_table(is_on: bool) -> String {
+    let rules = match is_on {
+        true => "  ct state established,related accept\n  ct state new accept\n",
+        false => "  accept\n",
+    };
+    format!(
+        "add table inet {STATE}\ndelete table inet {STATE}\ntable inet {STATE} {{\n chain forward {{\n  type filter hook forward priority 0; \
+         policy drop;\n{rules} }}\n}}\n"
+    )
+}
+
+fn iptables_rules(count: u64) -> String {
+    let mut text = String::new();
+    for n in 0..count {
+        let _ = writeln!(text, "-A {RULES_CHAIN} -s {}/32 -j DROP", unused_v4(n, 1));
+    }
+    text
+}
+
+fn iptables_state(is_on: bool) -> String {
+    match is_on {
+        true => format!(
+            "-A {STATE_CHAIN} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A {STATE_CHAIN} -m conntrack --ctstate NEW -j ACCEPT\n\
+             -A {STATE_CHAIN} -j DROP\n"
+        ),
+        false => format!("-A {STATE_CHAIN} -j ACCEPT\n"),
+    }
+}
+
+fn ipset_of(count: u64) -> String {
+    let mut text = format!("create {IPSET} hash:ip family inet maxelem {count}\n");
+    for n in 0..count {
+        let _ = writeln!(text, "add {IPSET} {}", unused_v4(n, 1));
+    }
+    text
+}
+
+/// Removes a chain of iptables, and all that leads to it; it may be gone. Where it was the first of all, the table that came with it goes, too,
+/// unless somebody has put something into it.
+fn without_chain(iptables: &str, chain: &str, is_first: bool) -> Command {
+    let mut text = format!(
+        "{iptables} -w 60 -S {chain} >/dev/null 2>&1 || exit 0\n\
+         while {iptables} -w 60 -D FORWARD -j {chain} 2>/dev/null; do :; done\n\
+         {iptables} -w 60 -F {chain} && {iptables} -w 60 -X {chain} || exit\n"
+    );
+    if is_first {
+        text += "iptables-nft -w 60 -S | grep -q '^-[AN]' || nft delete table ip filter\n";
+    }
+    Command::shell(&text).called(format!("{iptables} -X {chain}"))
+}
+
+/// What of `ethtool -l` can be set, and how it is: `combined`, 4.
+fn channels(text: &str) -> Option<Vec<(String, u64)>> {
+    let (most, now) = text.split_once("Current hardware settings:")?;
+    let value = |text: &str, name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:")))?;
+        // n/a: the driver has no such
+        Some(line.trim().parse::<u64>().unwrap_or(0))
+    };
+    let all = ["Combined", "RX", "TX"];
+    let can = |name: &&str| value(most, name).is_some_and(|most| most > 0);
+    let settable: Vec<&str> = all.into_iter().filter(can).collect();
+    let chosen: Vec<&str> = match settable.first() {
+        Some(&"Combined") => vec!["Combined"],
+        _ => settable,
+    };
+    let of = |name: &str| Some((name.to_lowercase(), value(now, name)?));
+    chosen.into_iter().map(of).collect()
+}
+
+/// `on` or `off`, and whether the driver lets it be changed.
+fn offload_of(text: &str, feature: &str) -> Option<(String, bool)> {
+    let mut names = WRITTEN_OUT.iter().chain([&RXHASH]);
+    let name = names
+        .find(|(short, _)| *short == feature)
+        .map_or(feature, |(_, long)| *long);
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, state) = lines.into_iter().find(|(of, _)| of.trim() == name)?;
+    let mut words = state.split_whitespace();
+    let state = words.next().filter(|state| ["on", "off"].contains(state))?;
+    Some((state.to_owned(), words.next() == Some("[fixed]")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::linux;
+    use super::*;
+    use crate::bed::End;
+    use crate::host::scripted::Scripted;
+
+    /// Output of ethtool 6.1.
+    #[test]
+    fn what_ethtool_says_is_read() {
+        let text = "Channel parameters for ens1:\nPre-set maximums:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t63\n\
+                    Current hardware settings:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t4\n";
+        assert_eq!(channels(text), Some(vec![("combined".to_owned(), 4)]));
+        let apart = text.replace("n/a", "2").replace("63", "0");
+        assert_eq!(
+            channels(&apart),
+            Some(vec![("rx".to_owned(), 2), ("tx".to_owned(), 2)])
+        );
+        assert_eq!(channels(&text.replace("63", "0")), Some(vec![]));
+        assert_eq!(channels("nonsense"), None);
+
+        let text = "Features for ens1:\nrx-checksumming: on\ngeneric-receive-offload: off [requested on]\nlarge-receive-offload: off [fixed]\n\
+                    \ttx-tcp-segmentation: on\n";
+        assert_eq!(offload_of(text, "gro"), Some(("off".into(), false)));
+        assert_eq!(offload_of(text, "lro"), Some(("off".into(), true)));
+        assert_eq!(
+            offload_of(text, "tx-tcp-segmentation"),
+            Some(("on".into(), false))
+        );
+        assert_eq!(offload_of(text, "rxhash"), None);
+    }
+
+    /// A machine whose offloads are as they were told.
+    #[test]
+    fn what_cannot_be_set_is_refused_and_nothing_is_changed() {
+        let said = "generic-receive-offload: off\nlarge-receive-offload: off [fixed]\n";
+        let (dut, host, _) = linux(Scripted::new(move |command, _| match command {
+            _ if command.starts_with("ethtool -k") => said.into(),
+            _ => String::new(),
+        }));
+        for (text, expect) in [
+            (
+                "offload,feature=lro,state=on",
+                "its driver has it off for good",
+            ),
+            ("offload,feature=tso,state=on", "does not name it"),
+            (
+                "offload,feature=gro,state=on",
+                "router1 has not taken what was set: gro of ens1 is off, not on",
+            ),
+            ("irq-affinity,cpus=2", "it has none of its own"),
+            ("napi-affinity,cpus=2", "have the same names"),
+            ("packet-steering,n=4", "3 of its CPUs are known"),
+            (
+                "sysctl,name=vm.swappiness,value=1",
+                "of its own are only settings that begin with net.",
+            ),
+        ] {
+            let one = &Generated::parse(text).unwrap()[0];
+            let error = dut.generate(one).unwrap_err().to_string();
+            assert!(error.contains(expect), "{text}: {error}");
+        }
+        let offload = &Generated::parse("offload,feature=gro,state=off").unwrap()[0];
+        dut.generate(offload).unwrap();
+        let asked = host.asked();
+        let changes: Vec<&String> = asked
+            .iter()
+            .filter(|command| command.contains("ethtool -K"))
+            .collect();
+        // the one that was not taken, and its way back
+        let input = dut.port(End::Input);
+        assert_eq!(
+            changes,
+            [
+                &format!("ethtool -K {input} gro on"),
+                &format!("ethtool -K {input} gro off")
+            ]
+        );
+    }
+}

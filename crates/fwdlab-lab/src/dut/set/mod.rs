@@ -1,0 +1,394 @@
+//! Configurations of a DUT: a command, a file, a directory of files, or a family by its name, as people type them.
+//!
+//! Here they are read; how a DUT applies them is in its own file, for Linux `linux/apply.rs`. Directories are in [`folder`], files of
+//! settings in [`settings`]. Start with [`Configuration::parse`].
+
+pub(crate) mod folder;
+pub(crate) mod settings;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fwdlab_model::family::{Generated, PREFIX, System};
+
+pub(crate) use folder::Folder;
+
+use crate::error::LabError;
+
+/// Something to apply to a DUT.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Configuration {
+    /// As typed.
+    pub name: String,
+    steps: Vec<Step>,
+    inputs: Vec<PathBuf>,
+}
+
+/// One step, in the order of application.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// A text for `sh`.
+    Shell(String),
+    /// A program or script to run.
+    Execute(PathBuf),
+    /// Rules for `nft -f`.
+    Nft(PathBuf),
+    /// `name = value` lines, as in sysctl.d.
+    Sysctl(PathBuf),
+    /// A directory of files, and what it says of them.
+    Folder(Box<Folder>),
+    /// One of a family.
+    Generated(Generated),
+}
+
+impl Configuration {
+    /// Reads what was typed: the path of a file or directory if there is one of that name, else a shell command.
+    ///
+    /// - `generate:FAMILY,KEY=VALUE` is one of a family;
+    /// - a file `*.nft` or `nftables.conf` is loaded by `nft -f`, `*.conf` with `name = value` lines is sysctls, anything
+    ///   else that can be executed is run, and the rest is given to `sh`;
+    /// - a directory is a configuration set, see [`Folder`].
+    ///
+    /// # Errors
+    /// An empty text, a path that does not exist, a directory that is no configuration set, or a family with lists of values.
+    pub fn parse(typed: &str) -> Result<Configuration, LabError> {
+        let mut all = Configuration::several(typed)?;
+        match (all.pop(), all.len()) {
+            (Some(one), 0) => Ok(one),
+            (_, others) => Err(LabError::Configuration {
+                name: typed.to_owned(),
+                reason: format!(
+                    "these are {} configurations, and one is needed here; give one value for each key",
+                    others + 1
+                ),
+            }),
+        }
+    }
+
+    /// The same, where lists of values may stand for as many configurations.
+    ///
+    /// # Errors
+    /// As [`Configuration::parse`].
+    pub fn several(typed: &str) -> Result<Vec<Configuration>, LabError> {
+        let bad = |reason: String| LabError::Configuration {
+            name: typed.to_owned(),
+            reason,
+        };
+        if typed.trim().is_empty() {
+            return Err(bad(
+                "it is empty; give a command in quotes, a file, or a directory".into(),
+            ));
+        }
+        if let Some(family) = typed.trim().strip_prefix(PREFIX) {
+            let all = Generated::parse(family).map_err(|wrong| bad(wrong.to_string()))?;
+            let of = |one: Generated| Configuration {
+                name: one.name(),
+                steps: vec![Step::Generated(one)],
+                inputs: Vec::new(),
+            };
+            return Ok(all.into_iter().map(of).collect());
+        }
+        let path = Path::new(typed);
+        let looks_like_path = !typed.contains(char::is_whitespace) && typed.contains('/');
+        let (steps, inputs) = match fs::metadata(path) {
+            Ok(kind) if kind.is_dir() => {
+                let folder = Folder::read(path)?;
+                (vec![Step::Folder(Box::new(folder))], vec![path.to_owned()])
+            }
+            Ok(_) => (
+                vec![step_of_file(path).map_err(|e| bad(e.to_string()))?],
+                vec![path.to_owned()],
+            ),
+            Err(e) if looks_like_path => return Err(bad(format!("{e}"))),
+            Err(_) => (vec![Step::Shell(typed.to_owned())], Vec::new()),
+        };
+        Ok(vec![Configuration {
+            name: typed.to_owned(),
+            steps,
+            inputs,
+        }])
+    }
+
+    /// Several things under one name, one after the other. Files and directories that are there in `folder` are taken from there.
+    ///
+    /// # Errors
+    /// As [`Configuration::parse`], of the first that is wrong; two of one family, which would be in each other's place.
+    pub fn named(name: &str, parts: &[String], folder: &Path) -> Result<Configuration, LabError> {
+        let mut whole = Configuration {
+            name: name.to_owned(),
+            steps: Vec::new(),
+            inputs: Vec::new(),
+        };
+        for part in parts {
+            let beside = folder.join(part);
+            let is_family = part.trim().starts_with(PREFIX);
+            let looks_like_path = !part.contains(char::is_whitespace) && part.contains('/');
+            let typed = match beside.to_str() {
+                Some(path) if !is_family && (looks_like_path || beside.exists()) => path,
+                _ => part,
+            };
+            let one = Configuration::parse(typed)?;
+            whole.steps.extend(one.steps);
+            whole.inputs.extend(one.inputs);
+        }
+        let generated: Vec<&Generated> = whole.generated().collect();
+        for (n, one) in generated.iter().enumerate() {
+            // settings and offloads are many; all else is there once
+            let same = |other: &&&Generated| {
+                let keys = ["name", "feature"];
+                other.family == one.family
+                    && keys.iter().all(|key| other.value(key) == one.value(key))
+            };
+            if generated[..n].iter().any(|other| same(&other)) {
+                return Err(LabError::Configuration {
+                    name: name.to_owned(),
+                    reason: format!(
+                        "it has {} twice, and the second would be in the place of the first; omit one",
+                        one.family.name
+                    ),
+                });
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Files and directories it came from, to be kept with the run.
+    pub fn inputs(&self) -> &[PathBuf] {
+        &self.inputs
+    }
+
+    /// Refuses what is of another system than the DUT's.
+    ///
+    /// # Errors
+    /// Names what is of the other.
+    pub fn check_for(&self, system: System) -> Result<(), LabError> {
+        let other = match system {
+            System::Linux => System::FreeBsd,
+            System::FreeBsd => System::Linux,
+        };
+        let of = |step: &Step| match step {
+            Step::Folder(folder) => folder.is_of(other),
+            Step::Generated(one) if one.family.system == other => vec![one.family.name.to_owned()],
+            Step::Nft(path) if other == System::Linux => vec![path.display().to_string()],
+            _ => Vec::new(),
+        };
+        let foreign: Vec<String> = self.steps.iter().flat_map(of).collect();
+        let shown = match &foreign[..] {
+            [] => return Ok(()),
+            [one] => format!("{one} is"),
+            [first, second] => format!("{first} and {second} are"),
+            [first, second, rest @ ..] => format!("{first}, {second} and {} more are", rest.len()),
+        };
+        Err(LabError::Configuration {
+            name: self.name.clone(),
+            reason: format!(
+                "{shown} of {other}, and this DUT runs {system}; measure it on a DUT that runs {other}, or leave that out"
+            ),
+        })
+    }
+
+    /// Refuses what only a machine of its own can do, for one that is not.
+    ///
+    /// # Errors
+    /// It has to be restarted.
+    pub fn check_without_restart(&self) -> Result<(), LabError> {
+        let needs = |step: &&Step| matches!(step, Step::Folder(folder) if folder.reboots());
+        match self.steps.iter().find(needs) {
+            None => Ok(()),
+            Some(_) => Err(LabError::Configuration {
+                name: self.name.clone(),
+                reason: "it needs a restart of the DUT, which is no machine of its own here but a part of this one; omit reboot from its set.toml, \
+                         or measure it on a machine that can be restarted"
+                    .into(),
+            }),
+        }
+    }
+
+    /// What would be done to the DUT, in lines; nothing for what its name says already.
+    pub fn needs(&self) -> Vec<String> {
+        let of = |step: &Step| match step {
+            Step::Folder(folder) => folder.needs(),
+            _ => Vec::new(),
+        };
+        self.steps.iter().flat_map(of).collect()
+    }
+
+    /// The words of its scripts and commands, which name programs and modules among other things. Comments do not count.
+    pub(crate) fn words(&self) -> BTreeSet<String> {
+        // what is no text names nothing that could be found in it
+        let script = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let mut found = BTreeSet::new();
+        for step in &self.steps {
+            let text = match step {
+                Step::Shell(text) => text.clone(),
+                Step::Execute(path) => script(path),
+                Step::Nft(_) => "nft".into(),
+                Step::Sysctl(_) => continue,
+                Step::Folder(folder) => {
+                    let says = &folder.says;
+                    let reloads = says.reload.iter().map(|reload| reload.command.clone());
+                    let verify = says.verify.iter().map(|verify| verify.command.clone());
+                    let commands = says.before.iter().chain(&says.after).cloned();
+                    let apply = folder.apply.iter().map(|path| script(path));
+                    let nft = folder.of(folder::Kind::Nft).map(|_| "nft".to_owned());
+                    let all = commands
+                        .chain(reloads)
+                        .chain(verify)
+                        .chain(apply)
+                        .chain(nft);
+                    all.collect::<Vec<_>>().join("\n")
+                }
+                Step::Generated(one) => match one.family.name {
+                    "iptables-rules" | "iptables-stateful" => "iptables-nft iptables-legacy".into(),
+                    "ipset" => "ipset iptables-nft iptables-legacy".into(),
+                    "queues" | "offload" => "ethtool".into(),
+                    "napi-affinity" => "taskset".into(),
+                    name if name.starts_with("nft") => "nft".into(),
+                    _ => continue,
+                },
+            };
+            let lines = text.lines().filter(|line| !line.trim().starts_with('#'));
+            let words = lines.flat_map(|line| {
+                line.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_' | '.')))
+            });
+            found.extend(words.map(str::to_owned));
+        }
+        found
+    }
+
+    /// What is done one after the other.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    fn generated(&self) -> impl Iterator<Item = &Generated> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Generated(one) => Some(one),
+            _ => None,
+        })
+    }
+}
+
+fn step_of_file(path: &Path) -> std::io::Result<Step> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(if name.ends_with(".nft") || name == "nftables.conf" {
+        Step::Nft(path.to_owned())
+    } else if name.ends_with(".conf") {
+        Step::Sysctl(path.to_owned())
+    } else if is_executable(path) {
+        Step::Execute(path.to_owned())
+    } else {
+        Step::Shell(fs::read_to_string(path)?)
+    })
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_people_type_is_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let parse = |p: &Path| Configuration::parse(p.to_str().unwrap());
+        let steps = |p: &Path| parse(p).unwrap().steps;
+        fs::write(at("a.nft"), "").unwrap();
+        fs::write(at("b.conf"), "net.ipv4.ip_forward=1\n").unwrap();
+        fs::write(at("plain"), "true\n").unwrap();
+        fs::write(at("script"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(at("script"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(steps(&at("a.nft")), [Step::Nft(at("a.nft"))]);
+        assert_eq!(steps(&at("b.conf")), [Step::Sysctl(at("b.conf"))]);
+        assert_eq!(steps(&at("plain")), [Step::Shell("true\n".into())]);
+        assert_eq!(steps(&at("script")), [Step::Execute(at("script"))]);
+        assert_eq!(
+            Configuration::parse("nft add table ip t").unwrap().steps,
+            [Step::Shell("nft add table ip t".into())]
+        );
+
+        for bad in [
+            "",
+            "  ",
+            "/no/such/file",
+            directory.path().to_str().unwrap(),
+        ] {
+            let error = Configuration::parse(bad).unwrap_err().to_string();
+            assert!(error.starts_with("configuration `"), "{error}");
+        }
+        fs::write(at("plain"), "# not ipset\nx=$(wg genkey); nft-x\n").unwrap();
+        let names = |program: &str| parse(&at("plain")).unwrap().words().contains(program);
+        assert!(names("wg") && !names("ipset") && !names("nft") && !names("gen"));
+        assert!(parse(&at("a.nft")).unwrap().words().contains("nft"));
+
+        fs::create_dir_all(at("etc/sysctl.d")).unwrap();
+        for file in ["20.conf", "10.conf", "x.bak"] {
+            fs::write(at("etc/sysctl.d").join(file), "").unwrap();
+        }
+        fs::write(at("etc/nftables.conf"), "").unwrap();
+        let set = steps(directory.path());
+        let [Step::Folder(folder)] = &set[..] else {
+            panic!("{set:?}");
+        };
+        let loaded = |kind| {
+            folder
+                .of(kind)
+                .map(|file| file.ours.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            loaded(folder::Kind::Sysctl),
+            [at("etc/sysctl.d/10.conf"), at("etc/sysctl.d/20.conf")]
+        );
+        assert_eq!(loaded(folder::Kind::Nft), [at("etc/nftables.conf")]);
+        assert!(parse(directory.path()).unwrap().words().contains("nft"));
+    }
+
+    #[test]
+    fn families_are_configurations_and_lists_of_values_several() {
+        let all = Configuration::several("generate:nft-rules,n=10+100").unwrap();
+        let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["nft-rules-10", "nft-rules-100"]);
+        let error = Configuration::parse("generate:nft-rules,n=10+100").unwrap_err();
+        assert!(
+            error.to_string().contains("these are 2 configurations"),
+            "{error}"
+        );
+        let error = Configuration::parse("generate:nft-rule,n=10").unwrap_err();
+        assert!(
+            error.to_string().contains("did you mean `nft-rules`?"),
+            "{error}"
+        );
+        assert!(all[0].words().contains("nft"));
+
+        let of = |parts: &[&str]| {
+            let parts: Vec<String> = parts.iter().map(|part| format!("{PREFIX}{part}")).collect();
+            Configuration::named("x", &parts, Path::new("."))
+        };
+        let twice = of(&["nft-rules,n=1", "nft-rules,n=2"])
+            .unwrap_err()
+            .to_string();
+        assert!(twice.contains("it has nft-rules twice"), "{twice}");
+        let both = of(&[
+            "offload,feature=gro,state=on",
+            "offload,feature=lro,state=on",
+        ])
+        .unwrap();
+        assert_eq!(both.steps.len(), 2);
+
+        // whose it is
+        let error = Configuration::parse("generate:pf-rules,n=1").unwrap();
+        let error = error.check_for(System::Linux).unwrap_err().to_string();
+        assert!(
+            error.contains("pf-rules is of FreeBSD, and this DUT runs Linux"),
+            "{error}"
+        );
+        assert!(both.check_for(System::Linux).is_ok() && both.check_for(System::FreeBsd).is_err());
+    }
+}

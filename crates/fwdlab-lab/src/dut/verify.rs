@@ -1,0 +1,51 @@
+//! Commands that show whether a configuration set is in force: what is run, and whether it said what it should.
+//!
+//! In the words of any `sh`. Start with [`command`].
+
+use fwdlab_model::set::Verify;
+
+use super::not_understood;
+use crate::error::LabError;
+use crate::host::{Host, Output};
+
+/// The text for `sh`: how the command ends is told behind what it says, so that every other end is a failure.
+pub(super) fn command(verify: &Verify) -> String {
+    format!("({}\n); echo \"fwdlab: $?\"", verify.command)
+}
+
+/// Did it say what it should? If not, why in words.
+///
+/// # Errors
+/// It said nothing that could be judged.
+pub(super) fn look(
+    verify: &Verify,
+    output: &Output,
+    host: &dyn Host,
+) -> Result<Result<(), String>, LabError> {
+    let Verify {
+        command,
+        expect,
+        exit,
+    } = verify;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let at = stdout.rfind("fwdlab: ").unwrap_or(stdout.len());
+    let (said, ended) = stdout.split_at(at);
+    let Some(ended) = ended.strip_prefix("fwdlab: ") else {
+        return Err(not_understood(host, command, &output.text()));
+    };
+    let said = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    let shown: String = said.trim().chars().take(200).collect();
+    if ended.trim() != exit.to_string() {
+        let ended = ended.trim();
+        return Ok(Err(format!(
+            "`{command}` should end with exit code {exit}, and ends with {ended}: {shown}"
+        )));
+    }
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    Ok(match expect {
+        Some(text) if !words(&said).contains(&words(text)) => Err(format!(
+            "`{command}` should say `{text}`, and says: {shown}"
+        )),
+        _ => Ok(()),
+    })
+}

@@ -1,0 +1,293 @@
+//! `set.toml`: what a configuration set says beside its files: commands, what is reloaded, how to see that it is in force, the way back.
+//!
+//! Which files there are, and what is done with all of it, is for those who carry it out. Start with [`SetFile::parse`].
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toml::de::DeTable;
+
+use crate::campaign::value::Period;
+use crate::file::{FileError, Origin, Step};
+use crate::typed::several;
+
+/// Its name in the directory of a set.
+pub const NAME: &str = "set.toml";
+
+/// Largest file, in bytes.
+const LARGEST_FILE: usize = 1 << 20;
+
+/// What a set says beside its files
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SetFile {
+    /// What it is for, in one line
+    pub description: String,
+    /// Packages that must be installed on the DUT; fwdlab looks, and installs none
+    #[serde(deserialize_with = "several")]
+    pub packages: Vec<String>,
+    /// Commands before the files are there
+    #[serde(deserialize_with = "several")]
+    pub before: Vec<String>,
+    /// Commands when the files are there and have been loaded
+    #[serde(deserialize_with = "several")]
+    pub after: Vec<String>,
+    /// The DUT is restarted when the files are there
+    pub reboot: bool,
+    /// For how long a restart may last
+    pub reboot_within: Option<Period>,
+    /// What loads files that fwdlab cannot load by itself
+    pub reload: Vec<Reload>,
+    /// How to see that the set is in force, beside what fwdlab sees by itself
+    pub verify: Vec<Verify>,
+    /// Commands that take back what its commands did
+    #[serde(deserialize_with = "several")]
+    pub undo: Vec<String>,
+}
+
+/// What loads files.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reload {
+    /// For these files, as the DUT has them; * stands for any letters: /etc/frr/*
+    #[serde(deserialize_with = "several")]
+    #[schemars(with = "Vec<String>")]
+    pub files: Vec<String>,
+    /// The command that has them loaded
+    pub command: String,
+}
+
+/// A command that shows whether a set is in force.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Verify {
+    /// The command
+    pub command: String,
+    /// What stands somewhere in what it prints
+    #[serde(default)]
+    pub expect: Option<String>,
+    /// How it ends
+    #[serde(default)]
+    pub exit: u8,
+}
+
+impl Reload {
+    /// Is it for this file?
+    pub fn is_for(&self, file: &str) -> bool {
+        self.files.iter().any(|pattern| matches(pattern, file))
+    }
+}
+
+impl SetFile {
+    /// Reads the text of one. `file`: for errors.
+    ///
+    /// # Errors
+    /// Says where in the file what is wrong.
+    pub fn parse(file: &str, text: &str) -> Result<(SetFile, Origin), FileError> {
+        let origin = Origin {
+            file: file.into(),
+            text: text.into(),
+        };
+        if text.len() > LARGEST_FILE {
+            let why = format!("{} bytes; it has at most {LARGEST_FILE}", text.len());
+            return Err(FileError {
+                file: file.into(),
+                place: None,
+                why,
+            });
+        }
+        let root = DeTable::parse(text).map_err(|error| origin.reading(&error))?;
+        let read = SetFile::deserialize(toml::de::Deserializer::from(root));
+        let read = read.map_err(|error| origin.reading(&error))?;
+        read.check(&origin)?;
+        Ok((read, origin))
+    }
+
+    /// For how long a restart may last.
+    pub fn patience(&self) -> Duration {
+        self.reboot_within
+            .map_or(Duration::from_secs(300), |Period(time)| time)
+    }
+
+    fn check(&self, origin: &Origin) -> Result<(), FileError> {
+        let wrong = |way: &[Step<'_>], why: &str| Err(origin.error(way, why));
+        for (key, commands) in [
+            ("packages", &self.packages),
+            ("before", &self.before),
+            ("after", &self.after),
+            ("undo", &self.undo),
+        ] {
+            if let Some(n) = commands.iter().position(|text| text.trim().is_empty()) {
+                return wrong(&[key.into(), n.into()], "it is empty; omit it");
+            }
+        }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "+-._:@/".contains(c);
+        for (n, name) in self.packages.iter().enumerate() {
+            if !name.chars().all(is_name) || name.starts_with('-') {
+                let way = ["packages".into(), n.into()];
+                return wrong(&way, "this is no name of a package");
+            }
+        }
+        for (n, reload) in self.reload.iter().enumerate() {
+            let way = |key| ["reload".into(), n.into(), Step::Key(key)];
+            if reload.command.trim().is_empty() {
+                return wrong(
+                    &way("command"),
+                    "it is empty; give the command that loads them",
+                );
+            }
+            if reload.files.is_empty() || reload.files.iter().any(|file| !file.starts_with('/')) {
+                let why = "give files as the DUT has them, from the root on: /etc/frr/frr.conf";
+                return wrong(&way("files"), why);
+            }
+        }
+        for (n, verify) in self.verify.iter().enumerate() {
+            let way = |key| ["verify".into(), n.into(), Step::Key(key)];
+            if verify.command.trim().is_empty() {
+                return wrong(
+                    &way("command"),
+                    "it is empty; give the command that shows it",
+                );
+            }
+            if verify
+                .expect
+                .as_ref()
+                .is_some_and(|text| text.trim().is_empty())
+            {
+                let why =
+                    "everything contains an empty text; omit it to look at the exit code only";
+                return wrong(&way("expect"), why);
+            }
+        }
+        if self.reboot_within.is_some() && !self.reboot {
+            let why = "this is for a set with reboot = true; add that, or omit this";
+            return wrong(&["reboot-within".into()], why);
+        }
+        if self.reboot && !self.reload.is_empty() {
+            let why = "a DUT that is restarted loads its files by itself: omit reload, or reboot";
+            return wrong(&["reload".into()], why);
+        }
+        Ok(())
+    }
+}
+
+/// `*` stands for any letters.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((begin, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(text) = text.strip_prefix(begin) else {
+        return false;
+    };
+    let ends = (0..=text.len()).filter(|at| text.is_char_boundary(*at));
+    ends.into_iter().any(|at| matches(rest, &text[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"description = "a stateful firewall"
+packages = "nftables"
+before = "systemctl stop ufw"
+after = ["ip link set eth0 mtu 1500", "true"]
+undo = "systemctl start ufw"
+
+[[reload]]
+files = "/etc/frr/*.conf"
+command = "systemctl reload frr"
+
+[[verify]]
+command = "nft list ruleset"
+expect = "ct state established"
+
+[[verify]]
+command = "false"
+exit = 1
+"#;
+
+    #[test]
+    fn a_set_is_read() {
+        let (set, _) = SetFile::parse("set.toml", WHOLE).unwrap();
+        assert_eq!(set.after.len(), 2);
+        assert_eq!(set.verify[1].exit, 1);
+        assert_eq!(set.patience(), Duration::from_secs(300));
+        assert!(set.reload[0].is_for("/etc/frr/bgpd.conf"));
+        assert!(!set.reload[0].is_for("/etc/frr/daemons"));
+        assert_eq!(SetFile::parse("x", "").unwrap().0, SetFile::default());
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place_and_what_was_meant() {
+        for (was, is, expect) in [
+            (
+                "packages",
+                "package",
+                "set.toml:2:1: unknown key `package`; did you mean `packages`?",
+            ),
+            (
+                "exit = 1",
+                "exit = 300",
+                "set.toml:17:8: found integer `300`, expected a number from 0 to 255",
+            ),
+            (
+                "expect",
+                "expects",
+                "set.toml:13:1: unknown key `expects`; did you mean `expect`?",
+            ),
+            (
+                "\"/etc/frr/*.conf\"",
+                "\"etc/frr\"",
+                "set.toml:8:9: give files as the DUT has them",
+            ),
+            ("\"true\"", "\" \"", "set.toml:4:39: it is empty; omit it"),
+            (
+                "\"ct state established\"",
+                "\"\"",
+                "set.toml:13:10: everything contains an empty text",
+            ),
+            (
+                "command = \"false\"",
+                "",
+                "set.toml:15:1: missing key `command`",
+            ),
+            (
+                "undo =",
+                "reboot = true\nundo =",
+                "set.toml:8:3: a DUT that is restarted loads",
+            ),
+            (
+                "undo =",
+                "reboot-within = \"2min\"\nundo =",
+                "set.toml:5:17: this is for a set with reboot",
+            ),
+            (
+                "\"nftables\"",
+                "\"a b\"",
+                "set.toml:2:12: this is no name of a package",
+            ),
+            ("[[verify]]", "[[verify]", "set.toml:11:"),
+        ] {
+            assert!(WHOLE.contains(was));
+            let text = WHOLE.replacen(was, is, 1);
+            let error = SetFile::parse("set.toml", &text).unwrap_err().to_string();
+            assert!(error.starts_with(expect), "{was}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_any_letters() {
+        for (pattern, text, is) in [
+            ("/etc/*", "/etc/a/b", true),
+            ("/etc/*.conf", "/etc/x.conf", true),
+            ("/etc/*.conf", "/etc/x.conf.bak", false),
+            ("/a*b*c", "/axbyc", true),
+            ("/a", "/a", true),
+            ("/a", "/ab", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, text), is, "{pattern} {text}");
+        }
+    }
+}
