@@ -499,6 +499,7 @@ mod tests {
                 ..Ledger::default()
             },
             counters: fwdlab_model::loss::Counters::default(),
+            work: None,
             asked: None,
             validity: fwdlab_model::result::Validity::default(),
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fwdlab_engine::sim::{Dut, Simulation};
 use fwdlab_measure::campaign::{self as order, Turn, failure_of, seed_of};
+use fwdlab_measure::efficiency;
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, wants_overload};
 use fwdlab_measure::meters::{self, Meters};
@@ -299,12 +300,10 @@ impl Running<'_> {
             Err(error) if run.has_bed => return Ok((Vec::new(), Some(error))),
             Err(error) => return Err(error),
         };
-        if !run.has_bed {
-            if !routes.is_empty() {
-                run.info.facts.placement.insert("routes".into(), routes);
-            }
-            run.bed_ready(&bed, &words)?;
+        if !run.has_bed && !routes.is_empty() {
+            run.info.facts.placement.insert("routes".into(), routes);
         }
+        run.bed_stands(&bed, &words, common.dut.kind)?;
         let swept = self.plan.swept.clone();
         let is_set = |swept: &Swept| !matches!(swept, Swept::Stream | Swept::Units);
         let parameter = asked.sweep.as_ref().map_or("", |sweep| &sweep.parameter);
@@ -362,7 +361,8 @@ impl Running<'_> {
         let mut limits = Vec::new();
         let (bounds, procedure) = (self.plan.bounds(), &self.plan.campaign.procedure);
         for stream in &common.streams {
-            let id = frames.id(stream);
+            // what overloads one kind of DUT says nothing of another
+            let id = format!("{}@{}", frames.id(stream), common.dut.kind);
             if let Some(known) = self.limits.get(&id) {
                 limits.push(known.clone());
                 continue;
@@ -442,6 +442,7 @@ impl Running<'_> {
             let found: Vec<Outcome> = found.filter(|one| one.answered).cloned().collect();
             case.outcomes.extend(found);
         }
+        efficiency::keep(&mut cases, trials);
         if let Procedure::Exact(p) = &campaign.procedure {
             fwdlab_measure::exact::compare(&mut cases, &p.reference, &self.again);
         }

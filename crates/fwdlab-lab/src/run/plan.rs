@@ -15,7 +15,7 @@ use fwdlab_measure::campaign::{self as order, Turn, sequence};
 use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::value::Rate;
-use fwdlab_model::campaign::{self, Campaign, Case, Engine, Method, Order, Procedure};
+use fwdlab_model::campaign::{self, Campaign, Case, Engine, Kind, Method, Order, Procedure};
 use fwdlab_model::file::{FileError, Origin};
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
 use fwdlab_model::test_case::{Iteration, TestCase};
@@ -206,7 +206,7 @@ impl Plan {
                     max: max.map(Rate),
                     ..campaign::Bed::default()
                 },
-                dut: campaign::Dut::default(),
+                dut: common.dut.clone(),
                 configurations: BTreeMap::new(),
                 cases: suite.cases(),
                 procedure: suite.asked.procedure.clone(),
@@ -383,7 +383,7 @@ impl Plan {
             Method::Slices | Method::Instructions
         );
         match self.is_command() && !compares {
-            true => case.variant.id(&case.stream),
+            true => case.series(),
             false => case.id(),
         }
     }
@@ -492,6 +492,10 @@ impl Plan {
             line: self.line(),
             configuration: self.configurations.get(&case.configuration).cloned(),
             unconfined: self.host.unconfined,
+            dut: campaign::Dut {
+                kind: case.dut,
+                ..self.campaign.dut.clone()
+            },
             engine: match (
                 Mode::ALL.into_iter().find(|mode| mode.name() == engine),
                 bursts,
@@ -698,6 +702,13 @@ fn changes(plan: &Plan) -> Vec<String> {
         }
         .to_owned(),
     ];
+    if plan.campaign.cases.iter().any(|case| case.dut == Kind::Vpp) {
+        changes.push(
+            "the DUT, VPP: started in the DUT's namespace on its two ports, with a folder of its own in the folder for temporary files; \
+             ended with the bed"
+                .into(),
+        );
+    }
     let used = |name: &str| {
         let mut cases = plan.campaign.cases.iter();
         cases.any(|case| case.configuration == name)

@@ -303,9 +303,7 @@ impl Running<'_> {
         }
         let (bed, _) = erect(common)?;
         let (mut tester, words) = open_tester(&bed, common)?;
-        if !run.has_bed {
-            run.bed_ready(&bed, &words)?;
-        }
+        run.bed_stands(&bed, &words, common.dut.kind)?;
         if let Some(configuration) = &common.configuration {
             let (stream, control) = (&common.streams[0], self.control);
             let tester = tester.as_mut();
@@ -551,6 +549,7 @@ fn of_windows(
         duration_s: windows.last().map_or(0.0, |w| w.start_s + w.duration_s),
         intended_load_pps: load,
         validity: Validity { reasons },
+        work: counted.work.clone().map(Box::new),
         ..record
     }
 }

@@ -198,6 +198,7 @@ impl Quick {
                     stream: stream.clone(),
                     variant: Variant::default(),
                     image,
+                    dut: fwdlab_model::campaign::Kind::default(),
                 };
                 images.clone().into_iter().map(case)
             })

@@ -48,6 +48,12 @@ impl Linux {
             Step::Execute(path) => format!("exec {}", put(path)?),
             Step::Nft(path) => format!("exec nft -f {}", put(path)?),
             Step::Sysctl(path) => sysctl_script(path)?,
+            Step::Vpp(path) => {
+                return Err(LabError::Configuration {
+                    name: path.display().to_string(),
+                    reason: "these are lines of VPP's command line, and this DUT is Linux".into(),
+                });
+            }
         })
     }
 
