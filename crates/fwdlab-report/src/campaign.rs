@@ -3,7 +3,6 @@
 //! For the terminal and for the page alike; what a procedure found in a test case is told by [`crate::procedures`]. Start with
 //! [`cases`] and [`text`].
 
-use fwdlab_model::campaign::Kind;
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::outcome::{Better, Found, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
@@ -106,13 +105,7 @@ pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
         }
     }
     if differ(&|other| other.case.dut == case.case.dut) {
-        parts.push(
-            match case.case.dut {
-                Kind::Linux => "Linux",
-                Kind::Vpp => "VPP",
-            }
-            .into(),
-        );
+        parts.push(words::dut(case.case.dut).into());
     }
     if differ(&|other| other.case.image == case.case.image) {
         parts.extend(case.case.image.clone());
@@ -401,7 +394,7 @@ pub(crate) fn efficiency_text(info: &RunInfo, all: &[TestCase]) -> String {
     for dropped in efficiency::drops(all) {
         text.push_str(&paragraph("dropped", &dropped));
     }
-    text.push_str(&paragraph("efficiency", efficiency::METHOD));
+    text.push_str(&paragraph("took", efficiency::METHOD));
     text
 }
 
@@ -421,7 +414,7 @@ pub(crate) fn efficiency_markdown(info: &RunInfo, all: &[TestCase]) -> String {
     for dropped in efficiency::drops(all) {
         text += &format!("- dropped: {}\n", markdown::escaped(&dropped));
     }
-    text + &format!("- efficiency: {}\n", markdown::escaped(efficiency::METHOD))
+    text + &format!("- took: {}\n", markdown::escaped(efficiency::METHOD))
 }
 
 /// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.

@@ -80,7 +80,7 @@ impl StoredRun {
             let configuration = case.case.configuration.clone();
             let mut labels = with(labels, "configuration", configuration);
             if !case.case.dut.is_linux() {
-                labels.insert("dut".into(), case.case.dut.to_string());
+                labels.insert("dut_kind".into(), case.case.dut.to_string());
             }
             if let Some(image) = &case.case.image {
                 labels.insert("image".into(), image.clone());

@@ -239,9 +239,14 @@ impl Screen {
                 }
             }
             EventKind::BedReady { facts } => {
-                self.line(
-                    "test bed  [generator]==veth==[DUT: Linux kernel forwarding]==veth==[receiver]",
-                );
+                // a campaign of both tells of the first bed of each
+                let dut = match facts.placement.contains_key("vpp") {
+                    true => "VPP",
+                    false => "Linux kernel",
+                };
+                self.line(&format!(
+                    "test bed  [generator]==veth==[DUT: {dut} forwarding]==veth==[receiver]"
+                ));
                 if let Some(link) = &facts.link {
                     self.line(&format!("link      {link}"));
                 }

@@ -73,8 +73,8 @@ pub(super) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileE
         return wrong(&["matrix"], why.into());
     }
     if campaign.cases.iter().any(|case| !case.dut.is_linux()) {
-        let why = "slices compare DUTs that stand beside each other, and VPP takes the whole CPU even when it has nothing to do: measure \
-                   VPP with mrr, maxfwd or a search";
+        let why = "slices compare DUTs that stand beside each other on the same CPUs, and threads of VPP poll there while it is another one's \
+                   turn: measure VPP with mrr, maxfwd or a search";
         return wrong(&["procedure", "id"], why.into());
     }
     if let Some(Swept::Stream) = parameters.swept() {

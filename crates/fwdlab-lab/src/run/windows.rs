@@ -70,10 +70,11 @@ pub(super) fn estimate(p: &campaign::Maxfwd, cases: &[Case]) -> (u32, Duration) 
     (1, p.duration.0 + OVERHEAD + BED / on_one_bed as u32)
 }
 
-/// May all test cases of an iteration be measured on one bed? Those of several configurations may not, and other series than plain ones
+/// May all test cases of an iteration be measured on one bed? Those of several configurations or kinds of DUT may not, and other series than plain ones
 /// have routes of their own.
 fn share_beds(cases: &[Case]) -> bool {
-    let same = |case: &Case| case.configuration == cases[0].configuration;
+    let same =
+        |case: &Case| case.configuration == cases[0].configuration && case.dut == cases[0].dut;
     cases
         .iter()
         .all(|case| same(case) && case.variant.is_plain())

@@ -692,7 +692,11 @@ fn test_bed(m: &mut Markup, info: &RunInfo) {
             true => "simulated".into(),
             false => format!("Linux {}", facts.kernel),
         };
-        host("DUT", [&dut, placed("dut")]);
+        match (placed("dut"), placed("vpp")) {
+            (linux, "") => host("DUT", [&dut, linux]),
+            ("", vpp) => host("DUT", [vpp, ""]),
+            (linux, vpp) => host("DUT", [&format!("{dut}, {linux}"), vpp]),
+        }
         host("receiver", ["", placed("receiver")]);
     });
 }

@@ -572,6 +572,7 @@ fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
         }],
         iterations: iterations.collect(),
         doubt: None,
+        work: None,
     }
 }
 

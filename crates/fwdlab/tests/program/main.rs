@@ -45,5 +45,6 @@ mod runs;
 mod streams;
 mod support;
 mod sys;
+mod vpp;
 mod wire;
 mod words;

@@ -4,7 +4,7 @@
 //! it refused, and why is in what it answers to that line alone. Start with [`Cli::exec`].
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::LabError;
 use crate::host::{Command, Failure, Host, HostError, Limit};
@@ -82,6 +82,45 @@ impl Cli {
         Err(self.refused(line, &why))
     }
 
+    /// Has VPP carry out lines of a user's one by one, up to the first that it refuses; returns what it was asked for. What stands behind a
+    /// leading `-` may be refused.
+    ///
+    /// # Errors
+    /// As [`Cli::exec`], or it was stopped, or all took longer than the limit.
+    pub fn each_of(&self, lines: &str, limit: Limit<'_>) -> Result<String, LabError> {
+        let began = Instant::now();
+        let mut said = String::new();
+        for line in lines.lines().map(str::trim) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if (limit.is_stopped)() {
+                return Err(LabError::Interrupted);
+            }
+            if began.elapsed() > limit.time {
+                return Err(LabError::Vpp {
+                    dut: self.host.name().to_owned(),
+                    why: format!(
+                        "it had {:.0} s and has not come to `{line}`: put much of the same into one line, such as ip route add ... count N",
+                        limit.time.as_secs_f64()
+                    ),
+                });
+            }
+            let (line, may_fail) = match line.strip_prefix('-') {
+                Some(rest) => (rest.trim(), true),
+                None => (line, false),
+            };
+            let answer = self.answer(line)?;
+            if !may_fail && is_refusal(line, &answer) {
+                return Err(self.refused(line, &answer));
+            }
+            if is_asking(line) {
+                said += &answer;
+            }
+        }
+        Ok(said)
+    }
+
     /// A command that has VPP carry out lines, whatever it answers to them: to take back what is there.
     pub fn each(&self, lines: &str) -> Command {
         self.shell(EACH, lines)
@@ -135,6 +174,28 @@ impl Cli {
     }
 }
 
+/// Is it a refusal? `vppctl` has no other way to tell, and what VPP calls no error is often one: it answers `Invalid prefix len: 33` and
+/// has done nothing. Who sets something and succeeds is answered nothing, a name, a number of what was made, or a rate.
+fn is_refusal(line: &str, answer: &str) -> bool {
+    let answer = answer.trim();
+    if answer.starts_with(UNKNOWN) {
+        return true;
+    }
+    let is_good = |answer: &str| {
+        !answer.contains(char::is_whitespace)
+            || answer.starts_with("ACL index:")
+            || answer.starts_with("Deleted ACL index:")
+            || answer.ends_with(" routes/sec")
+    };
+    !is_asking(line) && !answer.lines().map(str::trim).all(is_good)
+}
+
+/// Does a line want an answer?
+fn is_asking(line: &str) -> bool {
+    let verb = line.split_whitespace().next().unwrap_or_default();
+    ["show", "clear", "ping", "test", "trace"].contains(&verb)
+}
+
 /// The lines as people want to see them in an error: one, or how many.
 fn shown(lines: &str) -> String {
     let mut all = lines.lines().filter(|line| !line.trim().is_empty());
@@ -162,7 +223,7 @@ mod tests {
     use super::*;
     use crate::host::scripted::Scripted;
 
-    fn cli(answer: fn(&str) -> &'static str) -> (Cli, Arc<Scripted>) {
+    fn asked_of(answer: fn(&str) -> &'static str) -> (Cli, Arc<Scripted>) {
         let host = Arc::new(Scripted::new(move |command, _| answer(command).into()));
         (Cli::new(host.clone(), "vppctl", "/run/cli.sock"), host)
     }
@@ -176,7 +237,7 @@ mod tests {
     /// `vppctl` ended with success in all of them.
     #[test]
     fn what_vpp_refuses_is_an_error_with_the_line_and_its_reason() {
-        let (cli, host) = cli(|command| match command.starts_with("vppctl exec") {
+        let (cli, host) = asked_of(|command| match command.starts_with("vppctl exec") {
             true => "exec: CLI line error: ip route add 1.2.3.0/33 via 1.2.3.4\r\n",
             false => "Invalid prefix len: 33\r\n",
         });
@@ -188,11 +249,55 @@ mod tests {
         );
         assert_eq!(host.asked().len(), 2, "the file, and the line alone");
 
-        let (cli, _) = super::tests::cli(|_| "unknown input `nonsense foo'\r\n");
+        let (cli, _) = asked_of(|_| "unknown input `nonsense foo'\r\n");
         let error = cli.ask("nonsense foo").unwrap_err().to_string();
         assert!(error.contains("`nonsense foo`: unknown input"), "{error}");
-        let (cli, _) = super::tests::cli(|_| "vpp v26.10\r\n");
+        let (cli, _) = asked_of(|_| "vpp v26.10\r\n");
         assert_eq!(cli.ask("show version").unwrap(), "vpp v26.10\n");
         cli.exec("show version", Limit::OURS).unwrap();
+    }
+
+    /// As VPP 26.10 answered.
+    #[test]
+    fn what_vpp_answers_to_a_users_line_tells_whether_it_was_taken() {
+        for (line, answer, is_refused) in [
+            ("set interface state host-eth0 up", "", false),
+            ("create host-interface name eth0", "host-eth0\n", false),
+            ("set acl-plugin acl permit", "ACL index:0\n", false),
+            (
+                "delete acl-plugin acl index 0",
+                "Deleted ACL index:0\n",
+                false,
+            ),
+            (
+                "ip route add 20.0.0.0/24 count 9 via x",
+                "6.657357e5 routes/sec\n",
+                false,
+            ),
+            ("show version", "vpp v26.10.0 built by root\n", false),
+            ("show nonsense", "unknown input `nonsense'\n", true),
+            (
+                "ip route add 1.2.3.0/33 via x",
+                "Invalid prefix len: 33\n",
+                true,
+            ),
+            (
+                "delete acl-plugin acl index 0",
+                "delete acl-plugin acl: failed\n",
+                true,
+            ),
+            ("nonsense", "unknown input `nonsense'\n", true),
+        ] {
+            assert_eq!(is_refusal(line, answer), is_refused, "{line}: {answer}");
+        }
+        let (cli, host) = asked_of(|_| "Invalid prefix len: 33\r\n");
+        let lines = "# a comment\n\n-ip route add 1.2.3.0/33 via x\nip route add 1.2.3.0/34 via x\nshow version\n";
+        let error = cli.each_of(lines, Limit::OURS).unwrap_err().to_string();
+        assert!(error.contains("1.2.3.0/34"), "{error}");
+        assert_eq!(
+            host.asked().len(),
+            2,
+            "a comment is no line, and none comes after a refusal"
+        );
     }
 }

@@ -32,9 +32,11 @@ const WORDS: usize = 10;
 /// Longest path of a socket, with the zero at its end (sun_path of sockaddr_un).
 const LONGEST_SOCKET: usize = 108;
 
-/// What its shell does first: shared memory in mounts of its own goes with it. It competes with the kernel's thread that hands it frames,
-/// which is at -20, too.
-const START: &str = "mount -t tmpfs tmpfs /dev/shm && exec nice -n -20 \"$@\"";
+/// What its shell does first: shared memory in mounts of its own goes with it.
+const START: &str = "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"";
+
+/// What forwards competes with the kernel's thread that hands it frames, and has the same niceness.
+const NICENESS: i32 = -20;
 
 /// Plugins that are loaded, as far as they are there.
 const PLUGINS: [&str; 3] = ["af_packet", "acl", "ping"];
@@ -167,6 +169,10 @@ impl Instance {
             cli,
         };
         instance.wait(namespace, &socket)?;
+        for thread in forwarding(&instance.cli.ask("show threads")?) {
+            // without the privilege it is as others are
+            let _ = crate::sys::set_nice(thread, NICENESS);
+        }
         Ok(instance)
     }
 
@@ -235,6 +241,19 @@ impl Going {
             patience = Duration::ZERO;
         }
     }
+}
+
+/// The threads that forward: the workers, or the main thread where there are none. ` 1 vpp_wk_0 32319 1 other (0) 5629456 ...`
+fn forwarding(text: &str) -> Vec<u32> {
+    let rows = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (name, thread) = (words.next()?, words.next()?.parse().ok()?);
+        Some((name.starts_with("vpp_wk"), thread))
+    });
+    let rows: Vec<(bool, u32)> = rows.collect();
+    let workers = rows.iter().any(|(is_worker, _)| *is_worker);
+    let own = rows.iter().filter(|(is_worker, _)| *is_worker == workers);
+    own.map(|(_, thread)| *thread).collect()
 }
 
 /// The program of VPP: as said, or of the environment, or in PATH.
@@ -346,6 +365,18 @@ mod tests {
             "{error}"
         );
         assert_eq!(Cpus::choose(0, &[], &[]).unwrap().section(), "");
+    }
+
+    /// As VPP 26.10 said it, but for the colours.
+    #[test]
+    fn the_threads_that_forward_are_the_workers_or_the_main_one() {
+        let head = "ID   Name   LWP  CPU  Sched   Loops  Epolls Sleeps FdWakeups WakeReq Wakeups\n";
+        let main =
+            " 0 vpp_main 32317   0 other (0)   88672  88673  88673         5       0       0\n";
+        let worker =
+            " 1 vpp_wk_0 32319   1 other (0) 5629456   5569     76         1       1       1\n";
+        assert_eq!(forwarding(&format!("{head}{main}")), [32317]);
+        assert_eq!(forwarding(&format!("{head}{main}{worker}")), [32319]);
     }
 
     #[test]

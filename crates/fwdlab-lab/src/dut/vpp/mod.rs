@@ -287,11 +287,12 @@ impl Dut for Vpp {
             time: LIMIT,
             is_stopped: &|| control.is_stopped(),
         };
+        let mut said = String::new();
         for step in configuration.steps() {
             let done = self
                 .lines(step)
-                .and_then(|lines| self.cli.exec(&lines, limit));
-            done.map_err(|error| match error {
+                .and_then(|lines| self.cli.each_of(&lines, limit));
+            said += &done.map_err(|error| match error {
                 LabError::Interrupted => LabError::Interrupted,
                 source => LabError::NotApplied {
                     name: configuration.name.clone(),
@@ -299,7 +300,7 @@ impl Dut for Vpp {
                 },
             })?;
         }
-        Ok(String::new())
+        Ok(said)
     }
 
     fn route(&self, routes: &[Route]) -> Result<String, LabError> {
@@ -327,7 +328,7 @@ impl Dut for Vpp {
                     time: LIMIT,
                     is_stopped: &|| control.is_stopped(),
                 };
-                let work = || self.cli.exec(&text(apply), limit);
+                let work = || self.cli.each_of(&text(apply), limit).map(drop);
                 match undo {
                     None => work().map(|()| None),
                     Some(undo) => {
@@ -406,7 +407,7 @@ impl Dut for Vpp {
         Ok(amiss)
     }
 
-    /// Its threads poll: they wait for nothing else.
+    /// It has threads of its own, and shares their CPU with the kernel's that brings it frames: waiting for that is no disturbance.
     fn waited(&self) -> Option<Duration> {
         None
     }
