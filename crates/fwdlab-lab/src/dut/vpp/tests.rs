@@ -41,7 +41,9 @@ fn answers(loses: u64) -> Scripted {
             count.map_or(0, |count| count.parse().unwrap())
         };
         match command {
-            _ if command.starts_with("vppctl exec: ip route add") => *routes = count(command) - loses,
+            _ if command.starts_with("vppctl exec: ip route add") => {
+                *routes = count(command) - loses
+            }
             "vppctl show ip fib summary" => {
                 return format!(
                     "    Prefix length         Count\n                  24            {}\n",
