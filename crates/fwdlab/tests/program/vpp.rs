@@ -3,7 +3,7 @@
 //!
 //! The build of VPP beside the repository is unpacked once; where it is not, or does not start here, the tests are skipped.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, PATIENCE, list, passed, root, skipped, try_tool};
+use crate::support::{Ended, Lab, PATIENCE, list, passed, root, skipped};
 
-/// Where the build is, for those who have it elsewhere.
-const BUILD: &str = "FWDLAB_VPP_BUILD";
+#[path = "../../../fwdlab-lab/tests/vpp_build/mod.rs"]
+mod build;
 
 /// The program of VPP that the program under test is told.
 const PROGRAM: &str = "FWDLAB_VPP";
@@ -24,39 +24,8 @@ fn vpp(test: &str) -> Option<PathBuf> {
     if !root(test) {
         return None;
     }
-    let found = unpacked();
+    let found = build::unpacked();
     found.map_err(|why| skipped(test, &why)).ok()
-}
-
-/// Unpacked once for all tests, and for those of the next run.
-fn unpacked() -> Result<PathBuf, String> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vpp");
-    let folder = std::env::var_os(BUILD).map_or(beside, PathBuf::from);
-    let archive = fs::read_dir(&folder)
-        .ok()
-        .and_then(|entries| {
-            let mut all = entries.flatten().map(|entry| entry.path());
-            all.find(|path| path.to_string_lossy().ends_with("x86_64.tar.xz"))
-        })
-        .ok_or_else(|| format!("no build of VPP in {}", folder.display()))?;
-    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let lock = File::create(tmp.join("vpp.lock")).map_err(|e| e.to_string())?;
-    lock.lock().map_err(|e| e.to_string())?;
-    let whole = tmp.join(archive.file_stem().unwrap_or_default());
-    if !whole.exists() {
-        let part = tmp.join("vpp.part");
-        let _ = fs::remove_dir_all(&part);
-        fs::create_dir_all(&part).map_err(|e| e.to_string())?;
-        let words = ["tar", "-xf", archive.to_str().unwrap_or_default(), "-C"];
-        try_tool(&[&words[..], &[part.to_str().unwrap_or_default()]].concat())?;
-        fs::rename(&part, &whole).map_err(|e| e.to_string())?;
-    }
-    let program = whole.join("vpp/bin/vpp");
-    let libraries = try_tool(&["ldd", program.to_str().unwrap_or_default()])?;
-    match libraries.lines().find(|line| line.contains("not found")) {
-        None => Ok(program),
-        Some(missing) => Err(format!("a library of VPP is missing: {}", missing.trim())),
-    }
 }
 
 /// The program with a VPP, whose files are in the folder of the test.

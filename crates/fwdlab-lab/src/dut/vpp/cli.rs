@@ -45,6 +45,14 @@ impl Cli {
         }
     }
 
+    /// The same with another `vppctl`.
+    pub fn with_program(self, program: &str) -> Cli {
+        Cli {
+            program: program.to_owned(),
+            ..self
+        }
+    }
+
     /// Its host.
     pub fn host(&self) -> &Arc<dyn Host> {
         &self.host

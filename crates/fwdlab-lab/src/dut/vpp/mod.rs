@@ -78,6 +78,14 @@ impl Vpp {
         }
     }
 
+    /// The same with `vppctl` in another place than in PATH.
+    pub fn with_program(self, vppctl: &str) -> Vpp {
+        Vpp {
+            cli: self.cli.with_program(vppctl),
+            ..self
+        }
+    }
+
     /// One of ours on ports of the kernel, input and output.
     ///
     /// # Errors
