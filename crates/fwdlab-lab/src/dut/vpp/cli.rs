@@ -75,7 +75,6 @@ impl Cli {
     /// # Errors
     /// It does not answer, or refuses one: which, and why.
     pub fn exec(&self, lines: &str, limit: Limit<'_>) -> Result<(), LabError> {
-        // its own parser ends a line at the end of the file, too, but loses the last character then
         let command = self
             .shell(EXEC, &format!("{}\n", lines.trim_end()))
             .called(shown(lines));
@@ -131,7 +130,8 @@ impl Cli {
 
     /// A command that has VPP carry out lines, whatever it answers to them: to take back what is there.
     pub fn each(&self, lines: &str) -> Command {
-        self.shell(EACH, lines)
+        // `read` does not take a last line that has no end
+        self.shell(EACH, &format!("{}\n", lines.trim_end()))
     }
 
     /// A text for `sh` that knows `vppctl` as `$0`, and where VPP listens as `$1`.
