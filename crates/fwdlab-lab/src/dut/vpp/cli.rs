@@ -84,6 +84,10 @@ impl Cli {
             return Ok(());
         };
         let line = line.lines().next().unwrap_or_default().trim();
+        if line.is_empty() {
+            // it had read the line to its end before it failed
+            return Err(self.refused(&shown(lines), ""));
+        }
         // refused, it changed nothing, and is refused again
         let why = self.answer(line)?;
         Err(self.refused(line, &why))
@@ -175,7 +179,9 @@ impl Cli {
         LabError::Vpp {
             dut: self.host.name().to_owned(),
             why: match said.is_empty() {
-                true => format!("it refuses `{line}` and does not say why"),
+                true => {
+                    format!("it refuses `{line}` and does not say why; `vppctl show logging` may")
+                }
                 false => format!("it refuses `{line}`: {said}. Try it there with vppctl"),
             },
         }

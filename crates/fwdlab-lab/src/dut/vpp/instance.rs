@@ -217,8 +217,10 @@ impl Instance {
         })
     }
 
-    fn said(&self) -> String {
-        let going = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What it said last, as far as it has been heard.
+    pub fn said(&self) -> String {
+        let mut going = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        going.listen(Duration::ZERO);
         let said: Vec<&str> = going.said.iter().map(String::as_str).collect();
         said.join("; ")
     }

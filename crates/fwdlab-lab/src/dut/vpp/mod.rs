@@ -100,7 +100,17 @@ impl Vpp {
         for port in kernel_ports {
             lines += &format!("create host-interface name {port}\n");
         }
-        instance.cli.exec(&lines, Limit::OURS)?;
+        let made = instance.cli.each_of(&lines, Limit::OURS);
+        made.map_err(|error| match error {
+            LabError::Vpp { dut, why } => LabError::Vpp {
+                dut,
+                why: format!(
+                    "{why}. It said: {}. Its ring of frames is locked in memory: run fwdlab as root, or see ulimit -l",
+                    instance.said()
+                ),
+            },
+            other => other,
+        })?;
         Ok(Vpp {
             cli: instance.cli.clone(),
             ports: kernel_ports.map(|port| format!("host-{port}")),
