@@ -31,3 +31,75 @@ pub fn keep(cases: &mut [TestCase], trials: &[TrialRecord]) {
 fn rate_pps(work: &Work) -> f64 {
     work.frames as f64 / work.duration_s.max(f64::MIN_POSITIVE)
 }
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::campaign::{Case, Kind};
+    use fwdlab_model::result::Validity;
+    use fwdlab_model::test_case::Iteration;
+    use fwdlab_model::trial::{IpVersion, Stream};
+    use fwdlab_model::units::FrameSize;
+    use fwdlab_model::variant::Variant;
+
+    use super::*;
+    use crate::campaign::summarise;
+
+    fn trial(number: u32, frames: u64, reasons: &[&str]) -> TrialRecord {
+        TrialRecord {
+            trial: number,
+            validity: Validity {
+                reasons: reasons.iter().map(|why| (*why).to_owned()).collect(),
+            },
+            work: Some(Box::new(Work {
+                duration_s: 1.0,
+                frames,
+                cpu_ns: Some(frames * 100),
+                ..Work::default()
+            })),
+            ..crate::maxfwd::tests::trial(1, &[])
+        }
+    }
+
+    #[test]
+    fn the_busiest_valid_trial_of_each_good_iteration_counts() {
+        let case = Case {
+            configuration: "plain".into(),
+            stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1).unwrap(),
+            variant: Variant::default(),
+            image: None,
+            dut: Kind::Linux,
+        };
+        let iteration = |iteration, trials: &[u32], failure: Option<&str>| Iteration {
+            iteration,
+            trials: trials.to_vec(),
+            failure: failure.map(str::to_owned),
+            ..Iteration::default()
+        };
+        let iterations = vec![
+            iteration(1, &[1, 2, 3], None),
+            iteration(2, &[4], None),
+            iteration(3, &[5], Some("it went wrong")),
+        ];
+        let trials = [
+            trial(1, 10, &[]),
+            trial(2, 30, &[]),
+            trial(3, 900, &["disturbed"]),
+            trial(4, 5, &[]),
+            trial(5, 7, &[]),
+            // of another test case
+            trial(6, 1000, &[]),
+        ];
+        let mut cases = [summarise("plain".into(), &case, iterations)];
+        keep(&mut cases, &trials);
+        let work = cases[0].work.as_ref().unwrap();
+        assert_eq!((work.frames, work.cpu_ns), (35, Some(3500)));
+        assert_eq!(work.duration_s, 2.0);
+        // where nobody counted, nothing is said
+        let silent = trials.map(|trial| TrialRecord {
+            work: None,
+            ..trial
+        });
+        keep(&mut cases, &silent);
+        assert_eq!(cases[0].work, None);
+    }
+}

@@ -457,7 +457,7 @@ fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
     assert_eq!(ids("[matrix]\ndut = ['linux', 'vpp']"), both);
     assert_eq!(ids("[dut]\nkind = 'vpp'\nworkers = 2"), both[1..]);
     assert_eq!(
-        ids("[matrix]\ndut = ['linux', 'vpp']\nsize = [64, 512]\nexclude = { dut = 'vpp', size = 512 }").len(),
+        ids("[matrix]\ndut = ['linux', 'vpp']\nsize = [64, 512]\nexclude = [{ dut = 'vpp', size = 512 }]").len(),
         3
     );
     for (text, told) in [
@@ -483,13 +483,13 @@ fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
         ),
         (
             "[bed]\nengine = 'sim'\n[matrix]\ndut = ['linux', 'vpp']",
-            "5:7: VPP is measured in a namespace of this machine",
+            "5:1: VPP is measured in a namespace of this machine",
         ),
         (
             "[dut]\nkind = 'vpp'\nworkers = 65",
             "4:11: VPP has at most 64",
         ),
-        ("[matrix]\ndut = ['vpp', 'vpp']", "3:7: vpp is listed twice"),
+        ("[matrix]\ndut = ['vpp', 'vpp']", "3:1: vpp is listed twice"),
     ] {
         let error = parse(&least(text)).unwrap_err().to_string();
         assert!(

@@ -247,9 +247,12 @@ impl Linux {
             let ns = text.split_whitespace().next()?.parse().ok()?;
             return Some((ns, "the kernel's thread that forwards".into()));
         }
+        if self.cpus.is_empty() {
+            return None;
+        }
         let text = read("/proc/stat")?;
         let times: Option<Vec<u64>> = self.cpus.iter().map(|cpu| busy_ns(&text, *cpu)).collect();
-        let ns = times.filter(|times| !times.is_empty())?.iter().sum();
+        let ns = times?.iter().sum();
         let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
         Some((ns, format!("CPU {}", cpus.join(", "))))
     }

@@ -170,3 +170,39 @@ fn an_account_is_the_difference_of_two_readings() {
         "{error}"
     );
 }
+
+/// The kernel's port counted 1,000 frames, of which VPP fetched 960.
+#[test]
+fn what_vpp_never_fetched_from_the_kernel_has_a_name() {
+    let asked: Mutex<u64> = Mutex::default();
+    let (mut dut, _, _record) = vpp(Scripted::new(move |command, _| {
+        let mut asked = asked.lock().unwrap();
+        match command {
+            "read /proc/thread-self/net/dev" => {
+                *asked += 1;
+                let rx = 7 + 1000 * (*asked - 1);
+                format!(
+                    "  k0: 1 {rx} 0 0 0 0 0 0 4 0 0 0 0 0 0 0\n  k1: 1 3 0 0 0 0 0 0 4 9 0 0 0 0 0 0\n"
+                )
+            }
+            "vppctl show interface" => {
+                let rx = 40 + 960 * *asked;
+                INTERFACES.replace("                    40", &format!(" {rx}"))
+            }
+            "vppctl show runtime" => include_str!("recorded/runtime-main.txt").into(),
+            _ => String::new(),
+        }
+    }));
+    dut.kernel_ports = Some(["k0", "k1"].map(str::to_owned));
+    let work = dut.account().unwrap().unwrap()().unwrap();
+    let told: Vec<(&str, u64)> = work
+        .drops
+        .iter()
+        .map(|drop| (&*drop.reason, drop.frames))
+        .collect();
+    assert_eq!(
+        told,
+        [("af-packet-input: the kernel's ring to VPP was full", 40)]
+    );
+    assert_eq!(dut.counters().unwrap().unwrap().output.tx_packets, 9);
+}
