@@ -13,7 +13,7 @@ mod tables;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use fwdlab_model::efficiency::Work;
@@ -56,6 +56,8 @@ pub struct Vpp {
     undo: Arc<Undo>,
     /// It ends with us.
     instance: Option<Instance>,
+    /// The clock in which it counts, once it was asked: that does not change.
+    clock_hz: OnceLock<Option<f64>>,
 }
 
 impl Vpp {
@@ -75,6 +77,7 @@ impl Vpp {
             networks,
             undo,
             instance: None,
+            clock_hz: OnceLock::new(),
         }
     }
 
@@ -119,6 +122,7 @@ impl Vpp {
             networks,
             undo,
             instance: Some(instance),
+            clock_hz: OnceLock::new(),
         })
     }
 
@@ -237,11 +241,19 @@ impl Vpp {
         drops.extend(self.not_fetched(before, &after));
         Ok(Work {
             duration_s: after.at.duration_since(before.at).as_secs_f64(),
-            clock_hz: base_frequency(&self.cli.ask("show cpu")?),
+            clock_hz: self.clock_hz()?,
             nodes: runtime::nodes(&threads),
             drops,
             ..Work::default()
         })
+    }
+
+    fn clock_hz(&self) -> Result<Option<f64>, LabError> {
+        if let Some(known) = self.clock_hz.get() {
+            return Ok(*known);
+        }
+        let told = base_frequency(&self.cli.ask("show cpu")?);
+        Ok(*self.clock_hz.get_or_init(|| told))
     }
 
     /// Frames that the kernel's ports received and VPP did not: its ring of them was full.
