@@ -3,8 +3,6 @@
 //! The build of VPP beside the repository is unpacked once; where it is not, or does not start here, the test is skipped. What is measured
 //! with VPP is tested with the program.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 mod vpp_build;
 
 use std::process::Command;
