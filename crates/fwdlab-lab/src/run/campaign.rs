@@ -14,7 +14,7 @@ use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, wants_overload};
 use fwdlab_measure::meters::{self, Meters};
 use fwdlab_measure::trust;
-use fwdlab_model::campaign::{Case, Method, Procedure};
+use fwdlab_model::campaign::{Case, Kind, Method, Procedure};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::outcome::Outcome;
@@ -34,6 +34,7 @@ use super::{
     windows,
 };
 use crate::dut::sweep::{Setting, Swept};
+use crate::dut::vpp::instance;
 use crate::error::LabError;
 
 /// Carries the campaign out. The run directory is made first; on success the caller adds the report and calls [`Run::finish`].
@@ -48,6 +49,10 @@ pub fn start<'a>(
 ) -> Result<(Run<'a>, Measured), LabError> {
     let agenda = agenda(plan)?;
     let campaign = &plan.campaign;
+    // in random order, it would be missed some time
+    if campaign.cases.iter().any(|case| case.dut == Kind::Vpp) {
+        instance::find(campaign.dut.program.as_deref())?;
+    }
     let first = campaign.streams(&campaign.cases[0])?;
     // what test cases are of is kept below, with their names
     let mut common = plan.common(first, &campaign.cases[0]);

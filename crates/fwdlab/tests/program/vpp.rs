@@ -375,3 +375,31 @@ fn rules_and_filters_are_set_on_vpp_and_updates_refused() {
         "{failure}"
     );
 }
+
+/// In random order it would be missed in the middle of a campaign.
+#[test]
+fn a_campaign_without_its_vpp_ends_before_any_traffic() {
+    let test = "a_campaign_without_its_vpp_ends_before_any_traffic";
+    if !root(test) {
+        return;
+    }
+    let lab = Lab::new();
+    let path = file(
+        &lab,
+        "campaign = 'c'\n[matrix]\ndut = ['linux', 'vpp']\n[procedure]\nid = 'mrr'",
+    );
+    let mut command = lab.program(&["run", &path]);
+    command.env(PROGRAM, "/no/such/vpp");
+    crate::support::ended(command)
+        .code(3)
+        .says(&["there is no program `/no/such/vpp`, which $FWDLAB_VPP names"]);
+    let mut command = lab.program(&["run", &path]);
+    command.env_remove(PROGRAM).env("PATH", lab.path());
+    crate::support::ended(command).code(3).says(&[
+        "there is no program `vpp` in PATH",
+        "program = ",
+        "FWDLAB_VPP=",
+    ]);
+    assert!(!lab.runs().exists(), "nothing was begun");
+    lab.assert_clean(test);
+}

@@ -259,7 +259,10 @@ fn forwarding(text: &str) -> Vec<u32> {
 }
 
 /// The program of VPP: as said, or of the environment, or in PATH.
-fn find(said: Option<&str>) -> Result<PathBuf, LabError> {
+///
+/// # Errors
+/// It is not there: where it was sought, and how to say where it is.
+pub(crate) fn find(said: Option<&str>) -> Result<PathBuf, LabError> {
     let (named, whence) = match (said, std::env::var_os(PROGRAM)) {
         (Some(said), _) => (Some(PathBuf::from(said)), "program in [dut]"),
         (None, Some(named)) => (Some(PathBuf::from(named)), "$FWDLAB_VPP"),
