@@ -145,6 +145,24 @@ pub enum LabError {
         /// What to do instead.
         instead: &'static str,
     },
+    /// VPP does not answer, or refuses what it was told.
+    #[error("VPP on {dut}: {why}")]
+    Vpp {
+        /// Its host.
+        dut: String,
+        /// What was tried, and what it said.
+        why: String,
+    },
+    /// Something was asked of a VPP that fwdlab cannot do there.
+    #[error("cannot {what} on {dut}, which is VPP; {instead}")]
+    NotOnVpp {
+        /// The DUT.
+        dut: String,
+        /// What was asked.
+        what: String,
+        /// What to do instead.
+        instead: &'static str,
+    },
     /// A file of the user's is wrong.
     #[error(transparent)]
     File(#[from] fwdlab_model::file::FileError),

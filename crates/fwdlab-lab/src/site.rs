@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fwdlab_engine::Choice;
+use fwdlab_model::campaign::{self, Kind};
 use fwdlab_model::facts::Facts;
 
 use crate::bed::Bed;
@@ -36,18 +37,21 @@ pub(crate) struct Wanted<'a> {
     pub is_managed: bool,
     /// What is applied to a DUT runs as processes of the host, on the host's files.
     pub is_unconfined: bool,
+    /// Of which kind the DUTs are, and what is to be known of them.
+    pub dut: &'a campaign::Dut,
     /// Who runs where.
     pub placement: &'a Placement,
 }
 
 impl Wanted<'_> {
     /// With one DUT, and nothing special.
-    pub fn of_one(placement: &Placement) -> Wanted<'_> {
+    pub fn of_one<'a>(dut: &'a campaign::Dut, placement: &'a Placement) -> Wanted<'a> {
         Wanted {
             duts: 1,
             both_ways: false,
             is_managed: false,
             is_unconfined: false,
+            dut,
             placement,
         }
     }
@@ -132,9 +136,10 @@ struct ThisMachine;
 
 impl Builder for ThisMachine {
     fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
-        let bed = match wanted.both_ways {
-            true => Bed::up_both_ways(wanted.placement)?,
-            false => Bed::up(wanted.duts, wanted.placement, false)?,
+        let bed = match (wanted.dut.kind, wanted.both_ways) {
+            (Kind::Vpp, both_ways) => Bed::up_vpp(wanted.dut, both_ways, wanted.placement)?,
+            (Kind::Linux, true) => Bed::up_both_ways(wanted.placement)?,
+            (Kind::Linux, false) => Bed::up(wanted.duts, wanted.placement, false)?,
         };
         let bed = bed.unconfined(wanted.is_unconfined);
         if wanted.is_managed {

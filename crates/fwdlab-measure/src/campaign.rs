@@ -109,6 +109,7 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
         outcomes,
         iterations,
         doubt: None,
+        work: None,
     };
     summary.doubt = match (summary.windows(), summary.slices()) {
         (Some(found), _) => trust::of_rates(found, summary.rates()),
@@ -327,6 +328,7 @@ mod tests {
             stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 1).unwrap(),
             variant: fwdlab_model::variant::Variant::default(),
             image: None,
+            dut: fwdlab_model::campaign::Kind::Linux,
         };
         let values = [Some(3.0), Some(1.0), None, Some(10.0), Some(2.0), Some(4.0)];
         let iterations = values

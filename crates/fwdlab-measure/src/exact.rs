@@ -525,6 +525,7 @@ mod tests {
                 stream: boot(&PLAIN, &PAST).stream,
                 variant: Variant::default(),
                 image: Some("debian:a".into()),
+                dut: campaign::Kind::Linux,
             };
             crate::campaign::summarise(case.id(), &case, vec![iteration(more)])
         };

@@ -4,7 +4,7 @@
 //! recorded. The same code judges a simulated DUT, namespaces and real hardware. Start with [`maxfwd`] (the maximum
 //! forwarding rate) or [`paired`] (comparing configurations); both rest on [`gate`] and [`conservation`]. The others share
 //! the machine of [`procedure`]: [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`], [`sweep`];
-//! [`machine`] makes them from what people ask for, [`ahead`] says how long they take, [`bisect`] finds which of many images changed a figure, and [`campaign`] orders and sums up their iterations. How far any of them can be
+//! [`machine`] makes them from what people ask for, [`ahead`] says how long they take, [`bisect`] finds which of many images changed a figure, [`campaign`] orders and sums up their iterations, and [`efficiency`] what they took of the DUT. How far any of them can be
 //! trusted is decided in [`trust`].
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod campaign;
 pub mod compliance;
 pub mod conservation;
 pub mod cost;
+pub mod efficiency;
 pub mod equilibrium;
 pub mod exact;
 pub mod forwarding_rate;

@@ -397,7 +397,7 @@ pub(crate) fn compared(configuration: &str, ln_ratios: &[f64], allowance: f64) -
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn window(rate: f64, offered: f64, probe: f64) -> Window {
@@ -458,7 +458,7 @@ mod tests {
     }
 
     /// A trial of one test case with what its windows say.
-    fn trial(iteration: u32, windows: &[Window]) -> TrialRecord {
+    pub(crate) fn trial(iteration: u32, windows: &[Window]) -> TrialRecord {
         let strata = judge(windows, Some(&gate()), None);
         let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum();
         let (sent, received): (u64, u64) = (sum(|w| w.sent), sum(|w| w.received));
@@ -499,6 +499,7 @@ mod tests {
                 ..Ledger::default()
             },
             counters: fwdlab_model::loss::Counters::default(),
+            work: None,
             asked: None,
             validity: fwdlab_model::result::Validity::default(),
         }

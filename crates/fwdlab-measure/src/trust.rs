@@ -597,6 +597,7 @@ mod tests {
             stream: fwdlab_model::trial::Stream::new(ipv4, FrameSize::MIN, 1).unwrap(),
             variant: Default::default(),
             image: None,
+            dut: Default::default(),
         }
     }
 

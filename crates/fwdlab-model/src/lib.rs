@@ -9,6 +9,7 @@
 pub mod bisect;
 pub mod campaign;
 pub mod comparison;
+pub mod efficiency;
 pub mod energy;
 pub mod event;
 pub mod facts;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
+use crate::efficiency::Work;
 use crate::facts::Facts;
 use crate::import::ImportedCase;
 use crate::loss::{Counters, Ledger};
@@ -118,6 +119,9 @@ pub struct TrialRecord {
     pub ledger: Ledger,
     /// The counters behind the ledger.
     pub counters: Counters,
+    /// What forwarding took of the DUT, where it tells that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Box<Work>>,
     /// Of a trial that a procedure asked for: the question, the answer, and what was made of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,

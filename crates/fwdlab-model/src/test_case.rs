@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::campaign::Case;
 use crate::comparison::Comparison;
+use crate::efficiency::Work;
 use crate::outcome::{Better, FORWARDING_RATE, Found, Maxfwd, Outcome, Paired, Unit};
 
 /// A test case with all its iterations.
@@ -27,6 +28,9 @@ pub struct TestCase {
     /// Why its figures are not to be relied on: its own trials were too noisy, or its rates vary too much. Absent when they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
+    /// What forwarding took of the DUT: in every iteration that counts, in the trial that forwarded most frames per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
 }
 
 /// A figure over the good iterations of a test case.

@@ -9,6 +9,7 @@ use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::variant::Variant;
 
+use crate::efficiency;
 use crate::markdown;
 use crate::number::{count, delay, percent, rate, seconds};
 use crate::procedures::{self, tables};
@@ -102,6 +103,9 @@ pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
                 parts.push(stream.ip_version.to_string());
             }
         }
+    }
+    if differ(&|other| other.case.dut == case.case.dut) {
+        parts.push(words::dut(case.case.dut).into());
     }
     if differ(&|other| other.case.image == case.case.image) {
         parts.extend(case.case.image.clone());
@@ -369,10 +373,48 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
             }
         }
     }
+    text.push_str(&efficiency_text(info, all));
     for (name, sentence) in sentences(info, summary) {
         text.push_str(&paragraph(name, &sentence));
     }
     text.replace(|c: char| c.is_control() && c != '\n', "?")
+}
+
+/// What forwarding took of the DUTs, for the terminal.
+pub(crate) fn efficiency_text(info: &RunInfo, all: &[TestCase]) -> String {
+    let mut text = String::new();
+    if !efficiency::are_asked_for(info, all) {
+        return text;
+    }
+    for (title, table) in efficiency::tables(all) {
+        text.push_str(&wrap(title, width(), " "));
+        text.push_str(&table.text(width()));
+        text.push('\n');
+    }
+    for dropped in efficiency::drops(all) {
+        text.push_str(&paragraph("dropped", &dropped));
+    }
+    text.push_str(&paragraph("took", efficiency::METHOD));
+    text
+}
+
+/// The same as Markdown.
+pub(crate) fn efficiency_markdown(info: &RunInfo, all: &[TestCase]) -> String {
+    let mut text = String::new();
+    if !efficiency::are_asked_for(info, all) {
+        return text;
+    }
+    for (title, table) in efficiency::tables(all) {
+        text += &format!(
+            "{}\n\n{}\n",
+            markdown::escaped(title),
+            markdown::table(&table)
+        );
+    }
+    for dropped in efficiency::drops(all) {
+        text += &format!("- dropped: {}\n", markdown::escaped(&dropped));
+    }
+    text + &format!("- took: {}\n", markdown::escaped(efficiency::METHOD))
 }
 
 /// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.
@@ -406,6 +448,7 @@ pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
             functions.markdown()
         );
     }
+    text += &efficiency_markdown(info, all);
     for (name, sentence) in sentences(info, summary) {
         text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
     }

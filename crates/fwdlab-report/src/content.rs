@@ -32,6 +32,7 @@ pub(crate) fn cases(summary: &Summary) -> Table {
     let labels = Labels::of(&all);
     for (head, is_shown) in [
         ("configuration", labels.configuration),
+        ("DUT", labels.dut),
         (
             "profile",
             all.iter()
@@ -66,11 +67,16 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
         Column::right("loss", &["frame_loss_ratio"]),
         Column::right("used", &["iterations", "iterations_invalid"]),
     ]);
+    // before there were other kinds, there was no such column
+    let has_kinds = all.iter().any(|case| !case.case.case.dut.is_linux());
+    if has_kinds {
+        table.columns.insert(1, Column::left("DUT", &["dut"]));
+    }
     for case in &all {
         let (stream, found) = (case.stream, &case.found);
         let ip_version = stream.ip_version.to_string();
         let (used, failed) = (case.rates.len(), case.case.failures().count());
-        let cells = vec![
+        let mut cells = vec![
             Cell::text(case.case.case.configuration.clone()),
             Cell::text(case.case.case.variant.profile.clone().unwrap_or_default()),
             Cell::number(
@@ -90,6 +96,14 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
                 raw: vec![used.to_string(), failed.to_string()],
             },
         ];
+        if has_kinds {
+            let kind = case.case.case.dut;
+            let cell = Cell {
+                text: words::dut(kind).into(),
+                raw: vec![kind.to_string()],
+            };
+            cells.insert(1, cell);
+        }
         table.push(Mark::None, cells);
     }
     table

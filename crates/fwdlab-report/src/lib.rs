@@ -10,6 +10,7 @@ pub mod campaign;
 pub mod compare;
 mod content;
 pub mod csv;
+mod efficiency;
 mod exact;
 pub mod flame;
 mod glossary;

@@ -40,6 +40,7 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
         text.push_str(&table(&content::cases(summary)));
         text.push('\n');
     }
+    text += &crate::campaign::efficiency_markdown(info, &summary.test_cases);
     let mut item = |name: &str, sentence: &str| {
         text.push_str(&format!("- {name}: {}\n", escaped(sentence)));
     };

@@ -76,6 +76,7 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
             text.push('\n');
         }
     }
+    text.push_str(&crate::campaign::efficiency_text(info, &summary.test_cases));
     if !noise_first(summary) {
         for (name, sentence) in words::noise(summary).skip(1) {
             text.push_str(&paragraph(name, &sentence));

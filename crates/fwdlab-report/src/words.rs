@@ -3,6 +3,7 @@
 //! Every format uses these, so that the terminal and the page never say different things. Numbers are formatted by
 //! [`number`](crate::number), tables are in `content`. Start with [`headline`].
 
+use fwdlab_model::campaign::Kind;
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::outcome::Maxfwd;
@@ -52,6 +53,7 @@ impl Shape {
             }
             () if crate::exact::is_in(cases) => Shape::Campaign,
             () if cases.iter().any(|case| case.iterations.len() > 1) => Shape::Campaign,
+            () if !same(|a, b| a.case.dut == b.case.dut) => Shape::Campaign,
             () if same(|a, b| a.case.configuration == b.case.configuration) => Shape::Procedures,
             () => Shape::Campaign,
         }
@@ -93,6 +95,7 @@ pub(crate) fn rated(summary: &Summary) -> Vec<Rated<'_>> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Labels {
     pub configuration: bool,
+    pub dut: bool,
     pub flows: bool,
     pub ip_version: bool,
 }
@@ -104,6 +107,7 @@ impl Labels {
         };
         Labels {
             configuration: differ(|a, b| a.case.case.configuration == b.case.case.configuration),
+            dut: differ(|a, b| a.case.case.dut == b.case.case.dut),
             flows: differ(|a, b| a.stream.flows == b.stream.flows),
             ip_version: differ(|a, b| a.stream.ip_version == b.stream.ip_version),
         }
@@ -125,7 +129,18 @@ impl Labels {
         if self.ip_version {
             text.push_str(&format!(", {}", case.stream.ip_version));
         }
+        if self.dut {
+            text.push_str(&format!(", {}", dut(case.case.case.dut)));
+        }
         text
+    }
+}
+
+/// A kind of DUT for people.
+pub(crate) fn dut(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Linux => "Linux",
+        Kind::Vpp => "VPP",
     }
 }
 
@@ -291,6 +306,9 @@ fn forwarding(summary: &Summary) -> String {
     }
     if Labels::of(&all).configuration {
         what = format!("{what} with configuration {}", case.case.case.configuration);
+    }
+    if Labels::of(&all).dut {
+        what = format!("{what}, {},", dut(case.case.case.dut));
     }
     if does_not_forward(&found.ledger) {
         return format!("The DUT does not forward: all of the {what} were lost");

@@ -79,6 +79,9 @@ impl StoredRun {
             let labels = self.figure_labels(&case.case.stream, &case.case.variant);
             let configuration = case.case.configuration.clone();
             let mut labels = with(labels, "configuration", configuration);
+            if !case.case.dut.is_linux() {
+                labels.insert("dut_kind".into(), case.case.dut.to_string());
+            }
             if let Some(image) = &case.case.image {
                 labels.insert("image".into(), image.clone());
                 // the DUT's, and not that of the host which emulated it

@@ -5,7 +5,7 @@
 //! version 2 there were four lists of results: test cases of windows, comparisons, outcomes of procedures, and test cases of campaigns;
 //! since version 3 there is one. Start with [`searched`] and [`summary`].
 
-use fwdlab_model::campaign::{Case, PLAIN};
+use fwdlab_model::campaign::{Case, Kind, PLAIN};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::outcome::{
@@ -181,11 +181,13 @@ fn test_case(name: String, stream: Stream, variant: Variant, info: &RunInfo) -> 
             stream,
             variant,
             image: None,
+            dut: Kind::Linux,
         },
         figures: Vec::new(),
         outcomes: Vec::new(),
         iterations: Vec::new(),
         doubt: None,
+        work: None,
     }
 }
 

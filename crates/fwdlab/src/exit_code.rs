@@ -128,6 +128,8 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::NotReset { .. }
         | LabError::HalfDone { .. }
         | LabError::BlackBox { .. }
+        | LabError::NotOnVpp { .. }
+        | LabError::Vpp { .. }
         | LabError::Disturbed { .. }
         | LabError::NotBack { .. }
         | LabError::NotUp { .. }

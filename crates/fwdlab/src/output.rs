@@ -239,10 +239,17 @@ impl Screen {
                 }
             }
             EventKind::BedReady { facts } => {
+                // a campaign of both tells of the first bed of each
+                let dut = match facts.placement.contains_key("vpp") {
+                    true => "VPP",
+                    false => "Linux kernel",
+                };
                 // of hosts that stand, their name says what they are
                 self.line(&match facts.placement.get("test bed") {
                     Some(bed) => format!("test bed  {bed}"),
-                    None => "test bed  [generator]==veth==[DUT: Linux kernel forwarding]==veth==[receiver]".into(),
+                    None => format!(
+                        "test bed  [generator]==veth==[DUT: {dut} forwarding]==veth==[receiver]"
+                    ),
                 });
                 if let Some(link) = &facts.link {
                     self.line(&format!("link      {link}"));

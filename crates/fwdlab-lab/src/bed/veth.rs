@@ -15,10 +15,12 @@ use std::fs;
 use std::sync::Arc;
 
 use fwdlab_engine::{PathSpec, PortSpec};
+use fwdlab_model::campaign;
 
 use super::networks::{Management, mac};
 use super::{Bed, Ground, Networks};
-use crate::dut::{Dut, Linux};
+use crate::dut::vpp::instance::{Cpus, Instance};
+use crate::dut::{Dut, Linux, Vpp};
 use crate::error::LabError;
 use crate::host::netns::within;
 use crate::host::{Command, Failure, Host, Limit, Local, Netns, netns};
@@ -34,10 +36,19 @@ pub(super) struct Built {
     dut_cpus: Vec<usize>,
     /// Kernel threads of each DUT's inputs, where they were found.
     threads: Vec<Vec<Option<u32>>>,
+    /// Its DUT is VPP: nothing is applied to it by programs of the host.
+    is_vpp: bool,
 }
 
 /// The generator's namespace only carries ports: no protocol shall speak there.
 const GENERATOR_SYSCTLS: &[(&str, &str)] = &[
+    ("net/ipv6/conf/all/disable_ipv6", "1"),
+    ("net/ipv6/conf/default/disable_ipv6", "1"),
+];
+
+/// What the kernel below VPP does: nothing of its own.
+const VPP_SYSCTLS: &[(&str, &str)] = &[
+    ("net/ipv4/ip_forward", "0"),
     ("net/ipv6/conf/all/disable_ipv6", "1"),
     ("net/ipv6/conf/default/disable_ipv6", "1"),
 ];
@@ -50,7 +61,7 @@ impl Bed {
     /// # Errors
     /// No permission, no veth, or a program that is missing.
     pub fn up(duts: usize, placement: &Placement, keep: bool) -> Result<Bed, LabError> {
-        Bed::with(duts, false, placement, keep)
+        Bed::with(duts, false, placement, keep, None)
     }
 
     /// Builds a bed with one DUT through which frames go both ways: the second path is that from its output to its input.
@@ -58,7 +69,19 @@ impl Bed {
     /// # Errors
     /// As [`Bed::up`].
     pub fn up_both_ways(placement: &Placement) -> Result<Bed, LabError> {
-        Bed::with(1, true, placement, false)
+        Bed::with(1, true, placement, false, None)
+    }
+
+    /// Builds a bed with one DUT, which is a VPP of ours on the ports of its namespace, through which frames go one way or both.
+    ///
+    /// # Errors
+    /// As [`Bed::up`], or there is no VPP, or it does not come up.
+    pub fn up_vpp(
+        dut: &campaign::Dut,
+        both_ways: bool,
+        placement: &Placement,
+    ) -> Result<Bed, LabError> {
+        Bed::with(1, both_ways, placement, false, Some(dut))
     }
 
     fn with(
@@ -66,6 +89,7 @@ impl Bed {
         both_ways: bool,
         placement: &Placement,
         keep: bool,
+        vpp: Option<&campaign::Dut>,
     ) -> Result<Bed, LabError> {
         let registry = Registry::open()?;
         registry.sweep(false)?;
@@ -83,12 +107,18 @@ impl Bed {
             built: Built {
                 dut_cpus: placement.dut_cpus.clone(),
                 threads: vec![Vec::new(); duts],
+                is_vpp: vpp.is_some(),
             },
             changes: registration.changes().clone(),
             ground: Ground::Here(registration),
         };
         bed.make_links(duts)?;
         bed.silence_generator()?;
+        if let Some(vpp) = vpp {
+            bed.add_vpp(vpp, placement)?;
+            bed.configure_generator()?;
+            return Ok(bed);
+        }
         for dut in 0..duts {
             let before = threads_by_name();
             bed.open_ports(dut, placement)?;
@@ -108,10 +138,58 @@ impl Bed {
 
     /// Configurations of its DUTs run as processes of the host, on the host's files.
     pub fn unconfined(mut self, is_unconfined: bool) -> Bed {
+        if self.built.is_vpp {
+            return self;
+        }
         let duts = 0..self.built.threads.len();
         let linux = |dut| Arc::new(self.linux(dut, is_unconfined)) as Arc<dyn Dut>;
         self.duts = duts.map(linux).collect();
         self
+    }
+
+    /// Makes the DUT a VPP. The kernel below it hands it every frame, and neither forwards nor answers.
+    fn add_vpp(&mut self, dut: &campaign::Dut, placement: &Placement) -> Result<(), LabError> {
+        let namespace = self.namespace_of(0).to_owned();
+        let host = Netns::bare(&namespace);
+        for (name, value) in VPP_SYSCTLS {
+            match host.write(&format!("/proc/sys/{name}"), value.as_bytes()) {
+                Ok(()) => {
+                    self.sysctls
+                        .insert(format!("dut:{name}"), (*value).to_owned());
+                }
+                Err(error) => match error.failure {
+                    Failure::File(_) if name.contains("ipv6") => {}
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+        let cpus = Cpus::choose(dut.workers, &placement.dut_cpus, &placement.generator_cpus)?;
+        // one thread of the kernel brings all frames: who spreads them is VPP
+        let first = Placement {
+            dut_cpus: placement.dut_cpus.iter().take(1).copied().collect(),
+            ..placement.clone()
+        };
+        let before = threads_by_name();
+        self.open_ports(0, &first)?;
+        self.built.threads[0] = self.input_threads(0, &before);
+        let instance = Instance::start(&namespace, self.id(), dut, &cpus, &self.changes)?;
+        let undo = self.changes.clone();
+        let vpp = Vpp::on_kernel_ports(instance, DUT_PORTS, self.networks, undo)?;
+        let told = vpp.prepare()?;
+        self.duts = vec![Arc::new(vpp)];
+        self.pin_threads(&first);
+        let below = self.notes.remove("dut").unwrap_or_default();
+        let version: Vec<String> = told.into_values().collect();
+        self.notes.insert(
+            "vpp".into(),
+            format!(
+                "{}; {}; below it, the kernel: {}",
+                version.join(", "),
+                cpus.words(),
+                below.replace(" alone on CPU", " on CPU")
+            ),
+        );
+        Ok(())
     }
 
     /// A DUT in its namespace.

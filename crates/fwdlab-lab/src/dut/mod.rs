@@ -1,7 +1,8 @@
 //! Devices under test: what can be asked of one, in words of measuring; how it is done, in words of its own system, is in its file.
 //!
-//! [`linux`] is a Linux machine or a part of one, over any [`Host`], [`freebsd`] a FreeBSD one; [`black_box`] is one that nobody can log into. [`set`] are the
-//! configurations that users apply, [`sweep`] what campaigns vary. A change that can be taken back gives a [`Change`], and the way back is
+//! [`linux`] is a Linux machine or a part of one, over any [`Host`], [`freebsd`] a FreeBSD one, and [`vpp`] a VPP there; [`black_box`] is one
+//! that nobody can log into. [`set`] are the configurations that users apply, [`sweep`] what campaigns vary. A change that can be taken back
+//! gives a [`Change`], and the way back is
 //! written down first. Start with [`Dut`].
 //!
 //! [`Host`]: crate::host::Host
@@ -13,12 +14,14 @@ pub mod set;
 pub(crate) mod sweep;
 mod upload;
 mod verify;
+pub mod vpp;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use fwdlab_model::efficiency::Work;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
@@ -27,6 +30,7 @@ pub use freebsd::FreeBsd;
 pub use linux::Linux;
 pub use set::Configuration;
 pub use sweep::Swept;
+pub use vpp::Vpp;
 
 use crate::bed::End;
 use crate::error::LabError;
@@ -141,6 +145,19 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// For how long what forwards has waited for its CPU so far; `None`: nobody can read that.
     fn waited(&self) -> Option<Duration>;
 
+    /// Begins to count what forwarding takes of it; who closes the account gets what it took since. `None`: nobody can read that.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn account(&self) -> Result<Option<Account<'_>>, LabError> {
+        Ok(None)
+    }
+
+    /// Is it the kernel that forwards, so that the kernel knows why it dropped a frame?
+    fn is_kernel(&self) -> bool {
+        true
+    }
+
     /// Offloads of its ports, as far as they can be read: `eth0:feature`, `on` or `off`.
     fn offloads(&self) -> BTreeMap<String, String>;
 
@@ -153,6 +170,9 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// Takes all changes back, the last first; says which ones could not be, and why.
     fn undo(&self) -> Vec<String>;
 }
+
+/// Counts what forwarding takes of a DUT until it is called; of the frames it knows nothing.
+pub type Account<'a> = Box<dyn FnOnce() -> Result<Work, LabError> + 'a>;
 
 /// Something of both ports of the test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fwdlab_engine::{Choice, Mode};
-use fwdlab_model::campaign::Engine;
+use fwdlab_model::campaign::{self, Engine};
 use fwdlab_model::test_bed::{Ends, Place, TestBed};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
@@ -232,7 +232,8 @@ fn of_path(bed: &TestBed, site: &Site) -> Vec<Check> {
 
 fn try_path(file: &TestBed, site: &Site) -> Result<Vec<Check>, LabError> {
     let placement = standing::placement(file)?;
-    let wanted = Wanted::of_one(&placement);
+    let dut = campaign::Dut::default();
+    let wanted = Wanted::of_one(&dut, &placement);
     let bed = site.build(&wanted)?;
     let mut checks = Vec::new();
     std::thread::sleep(SETTLE);

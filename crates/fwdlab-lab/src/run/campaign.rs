@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use fwdlab_engine::sim::{Dut, Simulation};
 use fwdlab_measure::campaign::{self as order, Turn, failure_of, seed_of};
+use fwdlab_measure::efficiency;
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, wants_overload};
 use fwdlab_measure::meters::{self, Meters};
 use fwdlab_measure::trust;
-use fwdlab_model::campaign::{Case, Method, Procedure};
+use fwdlab_model::campaign::{Case, Kind, Method, Procedure};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::outcome::Outcome;
@@ -33,6 +34,7 @@ use super::{
     windows,
 };
 use crate::dut::sweep::{Setting, Swept};
+use crate::dut::vpp::instance;
 use crate::error::LabError;
 
 /// Carries the campaign out. The run directory is made first; on success the caller adds the report and calls [`Run::finish`].
@@ -47,6 +49,10 @@ pub fn start<'a>(
 ) -> Result<(Run<'a>, Measured), LabError> {
     let agenda = agenda(plan)?;
     let campaign = &plan.campaign;
+    // in random order, it would be missed some time
+    if campaign.cases.iter().any(|case| case.dut == Kind::Vpp) {
+        instance::find(campaign.dut.program.as_deref())?;
+    }
     let first = campaign.streams(&campaign.cases[0])?;
     // what test cases are of is kept below, with their names
     let mut common = plan.common(first, &campaign.cases[0]);
@@ -299,12 +305,10 @@ impl Running<'_> {
             Err(error) if run.has_bed => return Ok((Vec::new(), Some(error))),
             Err(error) => return Err(error),
         };
-        if !run.has_bed {
-            if !routes.is_empty() {
-                run.info.facts.placement.insert("routes".into(), routes);
-            }
-            run.bed_ready(&bed, &words)?;
+        if !run.has_bed && !routes.is_empty() {
+            run.info.facts.placement.insert("routes".into(), routes);
         }
+        run.bed_stands(&bed, &words, common.dut.kind)?;
         let swept = self.plan.swept.clone();
         let is_set = |swept: &Swept| !matches!(swept, Swept::Stream | Swept::Units);
         let parameter = asked.sweep.as_ref().map_or("", |sweep| &sweep.parameter);
@@ -362,7 +366,8 @@ impl Running<'_> {
         let mut limits = Vec::new();
         let (bounds, procedure) = (self.plan.bounds(), &self.plan.campaign.procedure);
         for stream in &common.streams {
-            let id = frames.id(stream);
+            // what overloads one kind of DUT says nothing of another
+            let id = format!("{}@{}", frames.id(stream), common.dut.kind);
             if let Some(known) = self.limits.get(&id) {
                 limits.push(known.clone());
                 continue;
@@ -442,6 +447,7 @@ impl Running<'_> {
             let found: Vec<Outcome> = found.filter(|one| one.answered).cloned().collect();
             case.outcomes.extend(found);
         }
+        efficiency::keep(&mut cases, trials);
         if let Procedure::Exact(p) = &campaign.procedure {
             fwdlab_measure::exact::compare(&mut cases, &p.reference, &self.again);
         }

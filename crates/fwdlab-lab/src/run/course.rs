@@ -378,6 +378,7 @@ impl Course<'_> {
             offered_load_pps: per_second(answer.frames_sent + answer.frames_beside),
             forwarding_rate_ungated_pps: Some(per_second(answer.frames_received)),
             probes: made.probes.clone(),
+            work: made.work.clone().map(Box::new),
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
             validity,
             ..record(

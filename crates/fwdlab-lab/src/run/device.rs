@@ -13,6 +13,7 @@ use fwdlab_engine::traffic::Kind;
 use fwdlab_engine::{Histogram, LoadPlan};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::meters::Meters;
+use fwdlab_model::efficiency::Work;
 use fwdlab_model::latency::Bucket;
 use fwdlab_model::loss::{Counters, Stage};
 use fwdlab_model::probe::Reading;
@@ -104,6 +105,8 @@ pub(super) struct Made {
     pub probes: Vec<Reading>,
     /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
     pub is_broken: bool,
+    /// What forwarding took of the DUT, where it tells that.
+    pub work: Option<Work>,
 }
 
 impl Made {
@@ -168,6 +171,7 @@ impl Device for Simulated<'_> {
             took: Duration::from_nanos(answer.took_ns),
             answer,
             is_broken: false,
+            work: None,
             probes: Vec::new(),
         }))
     }
@@ -834,6 +838,7 @@ impl Device for Real<'_> {
                 took,
                 probes: before.into_iter().chain(after).collect(),
                 is_broken,
+                work: counted.work,
             }
         }))
     }

@@ -24,7 +24,7 @@ mod trial;
 pub mod verify;
 mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +70,8 @@ pub struct Parameters {
     pub configuration: Option<Configuration>,
     /// What is applied to the DUT runs as processes of the host, on the host's files.
     pub unconfined: bool,
+    /// Of which kind the DUT is, and what is to be known of it.
+    pub dut: fwdlab_model::campaign::Dut,
     /// Engine to use; `None` takes the fastest that proves itself.
     pub engine: Option<Mode>,
     /// Where test beds are built.
@@ -145,6 +147,8 @@ pub struct Run<'a> {
     notes: BTreeMap<String, String>,
     /// A bed has been told of.
     has_bed: bool,
+    /// Of DUTs of these kinds.
+    kinds: BTreeSet<fwdlab_model::campaign::Kind>,
     /// This machine measures and is measured.
     is_here: bool,
     began: Instant,
@@ -246,6 +250,7 @@ impl<'a> Run<'a> {
             writer,
             notes: BTreeMap::new(),
             has_bed: false,
+            kinds: BTreeSet::new(),
             is_here,
             began: Instant::now(),
             listener,
@@ -372,6 +377,19 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// Tells of the first bed of every kind of DUT.
+    fn bed_stands(
+        &mut self,
+        bed: &Bed,
+        engine: &Chosen,
+        kind: fwdlab_model::campaign::Kind,
+    ) -> Result<(), LabError> {
+        match self.kinds.insert(kind) {
+            true => self.bed_ready(bed, engine),
+            false => Ok(()),
+        }
+    }
+
     fn bed_ready(&mut self, bed: &Bed, engine: &Chosen) -> Result<(), LabError> {
         self.has_bed = true;
         let facts = &mut self.info.facts;
@@ -382,8 +400,8 @@ impl<'a> Run<'a> {
                 format!("namespaces {}*", bed.generator().trim_end_matches("gen")),
             );
         }
-        facts.sysctls.clone_from(bed.sysctls());
-        facts.offloads = bed.offloads();
+        facts.sysctls.extend(bed.sysctls().clone());
+        facts.offloads.extend(bed.offloads());
         facts.engine.clone_from(&engine.words);
         facts.engines_rejected.clone_from(&engine.rejected);
         let facts = Box::new(facts.clone());
@@ -422,6 +440,7 @@ impl Parameters {
             both_ways: duts == 1 && self.traffic.both_ways(),
             is_managed: self.traffic.is_managed(),
             is_unconfined: self.unconfined,
+            dut: &self.dut,
             placement: &self.placement,
         })
     }
@@ -457,6 +476,10 @@ impl Parameters {
         }
         if self.unconfined {
             set("set_unconfined", true.into());
+        }
+        if !self.dut.kind.is_linux() {
+            set("dut_kind", self.dut.kind.name().into());
+            set("dut_workers", self.dut.workers.into());
         }
         values
     }

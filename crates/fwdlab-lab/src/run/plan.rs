@@ -15,7 +15,7 @@ use fwdlab_measure::campaign::{self as order, Turn, sequence};
 use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::value::Rate;
-use fwdlab_model::campaign::{self, Campaign, Case, Engine, Method, Order, Procedure};
+use fwdlab_model::campaign::{self, Campaign, Case, Engine, Kind, Method, Order, Procedure};
 use fwdlab_model::family::System;
 use fwdlab_model::file::{FileError, Origin};
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
@@ -124,7 +124,7 @@ impl Plan {
         for (name, parts) in &campaign.configurations {
             let read = Configuration::named(name, parts, folder);
             let read = read.and_then(|read| {
-                if campaign.dut.kind == campaign::Kind::Linux {
+                if campaign.dut.kind == Kind::Linux {
                     fits_linux(&read, &host)?;
                 }
                 Ok(read)
@@ -216,7 +216,7 @@ impl Plan {
                     max: max.map(Rate),
                     ..campaign::Bed::default()
                 },
-                dut: campaign::Dut::default(),
+                dut: common.dut.clone(),
                 configurations: BTreeMap::new(),
                 cases: suite.cases(),
                 procedure: suite.asked.procedure.clone(),
@@ -393,7 +393,7 @@ impl Plan {
             Method::Slices | Method::Instructions
         );
         match self.is_command() && !compares {
-            true => case.variant.id(&case.stream),
+            true => case.series(),
             false => case.id(),
         }
     }
@@ -502,6 +502,10 @@ impl Plan {
             line: self.line(),
             configuration: self.configurations.get(&case.configuration).cloned(),
             unconfined: self.host.unconfined,
+            dut: campaign::Dut {
+                kind: case.dut,
+                ..self.campaign.dut.clone()
+            },
             engine: match (
                 Mode::ALL.into_iter().find(|mode| mode.name() == engine),
                 bursts,
@@ -718,6 +722,13 @@ fn changes(plan: &Plan) -> Vec<String> {
         vec![words.to_owned()]
     };
     let mut changes = plan.host.site.changes().unwrap_or_else(embedded);
+    if plan.campaign.cases.iter().any(|case| case.dut == Kind::Vpp) {
+        changes.push(
+            "the DUT, VPP: started in the DUT's namespace on its two ports, with a folder of its own in the folder for temporary files; \
+             ended with the bed"
+                .into(),
+        );
+    }
     let used = |name: &str| {
         let mut cases = plan.campaign.cases.iter();
         cases.any(|case| case.configuration == name)

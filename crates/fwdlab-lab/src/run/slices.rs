@@ -72,6 +72,11 @@ pub(super) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileE
         let why = "slices send test frames one way: leave profiles, destinations, directions and modifiers out";
         return wrong(&["matrix"], why.into());
     }
+    if campaign.cases.iter().any(|case| !case.dut.is_linux()) {
+        let why = "slices compare DUTs that stand beside each other on the same CPUs, and threads of VPP poll there while it is another one's \
+                   turn: measure VPP with mrr, maxfwd or a search";
+        return wrong(&["procedure", "id"], why.into());
+    }
     if let Some(Swept::Stream) = parameters.swept() {
         let why = "slices compare DUTs under the same traffic; say sizes and flows in the matrix";
         return wrong(&["procedure", "sweep", "parameter"], why.into());

@@ -50,6 +50,7 @@ impl Suite {
                 stream: variant.stream(stream),
                 variant: variant.clone(),
                 image: None,
+                dut: common.dut.kind,
             }));
         }
         cases

@@ -33,6 +33,7 @@ fn common(scene: &Scene) -> Parameters {
         line: None,
         configuration: None,
         unconfined: false,
+        dut: fwdlab_model::campaign::Dut::default(),
         engine: None,
         site: scene.site.clone(),
         placement: placement(),
@@ -493,6 +494,7 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
             stream: common(scene).streams.remove(0),
             variant: Variant::default(),
             image: None,
+            dut: fwdlab_model::campaign::Kind::Linux,
         }],
         procedure: match is_comparison {
             true => Procedure::Paired(Paired::default()),

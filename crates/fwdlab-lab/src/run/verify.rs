@@ -3,6 +3,7 @@
 //! It measures nothing and knows no file. What cannot be derived is said, with the reason. Start with [`derive()`].
 
 use fwdlab_measure::campaign::{divide, failure_of, summarise};
+use fwdlab_measure::efficiency;
 use fwdlab_measure::exact;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
@@ -80,6 +81,7 @@ fn compare_cases(
     mut derived: Vec<TestCase>,
     again: &mut Again,
 ) {
+    efficiency::keep(&mut derived, &run.trials);
     for (kept, derived) in kept.iter().zip(&mut derived) {
         if run.state == RunState::Interrupted {
             // noise is not judged then: the interruption is why there are too few values

@@ -70,10 +70,11 @@ pub(super) fn estimate(p: &campaign::Maxfwd, cases: &[Case]) -> (u32, Duration) 
     (1, p.duration.0 + OVERHEAD + BED / on_one_bed as u32)
 }
 
-/// May all test cases of an iteration be measured on one bed? Those of several configurations may not, and other series than plain ones
+/// May all test cases of an iteration be measured on one bed? Those of several configurations or kinds of DUT may not, and other series than plain ones
 /// have routes of their own.
 fn share_beds(cases: &[Case]) -> bool {
-    let same = |case: &Case| case.configuration == cases[0].configuration;
+    let same =
+        |case: &Case| case.configuration == cases[0].configuration && case.dut == cases[0].dut;
     cases
         .iter()
         .all(|case| same(case) && case.variant.is_plain())
@@ -303,9 +304,7 @@ impl Running<'_> {
         }
         let (bed, _) = erect(common)?;
         let (mut tester, words) = open_tester(&bed, common)?;
-        if !run.has_bed {
-            run.bed_ready(&bed, &words)?;
-        }
+        run.bed_stands(&bed, &words, common.dut.kind)?;
         if let Some(configuration) = &common.configuration {
             let (stream, control) = (&common.streams[0], self.control);
             let tester = tester.as_mut();
@@ -551,6 +550,7 @@ fn of_windows(
         duration_s: windows.last().map_or(0.0, |w| w.start_s + w.duration_s),
         intended_load_pps: load,
         validity: Validity { reasons },
+        work: counted.work.clone().map(Box::new),
         ..record
     }
 }

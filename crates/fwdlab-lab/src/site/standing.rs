@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::{Choice, PathSpec, PortSpec};
+use fwdlab_model::campaign::Kind;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
 use fwdlab_model::test_bed::{Ends, Mac, Place, TestBed};
@@ -309,6 +310,12 @@ impl Builder for Standing {
             return refuse(
                 "has one DUT, and a comparison side by side needs several that are alike",
                 "Measure configurations one after the other, with a campaign of maxfwd, or compare on the embedded bed",
+            );
+        }
+        if wanted.dut.kind != Kind::Linux {
+            return refuse(
+                &format!("says itself what its DUT is, and not {}", wanted.dut.kind),
+                "Omit dut in the matrix, or measure on the embedded bed",
             );
         }
         if wanted.is_managed {

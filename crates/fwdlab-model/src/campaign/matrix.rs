@@ -8,7 +8,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Campaign, Case, FLOWS, PLAIN, first_twice};
+use super::{Campaign, Case, FLOWS, Kind, PLAIN, first_twice};
 use crate::file::{FileError, Step, or_which};
 use crate::trial::{IpVersion, Stream};
 use crate::typed::Several;
@@ -40,6 +40,8 @@ pub(super) struct Matrix {
     modifier: Option<Several<Modifiers>>,
     /// Images that the DUT boots, as a virtual machine: debian:PACKAGE, a bzImage
     image: Option<Several<String>>,
+    /// Kinds of DUTs; by default that of [dut]
+    dut: Option<Several<Kind>>,
     /// Combinations to leave out: { configuration = "a", size = 64 }
     exclude: Vec<Excluded>,
 }
@@ -86,6 +88,8 @@ struct Excluded {
     modifier: Option<Modifiers>,
     /// This image
     image: Option<String>,
+    /// This kind of DUT
+    dut: Option<Kind>,
 }
 
 impl Excluded {
@@ -109,6 +113,7 @@ impl Excluded {
             && (self.profile.is_none() || self.profile == variant.profile)
             && agrees(self.destinations.as_ref(), &variant.destinations)
             && (self.image.is_none() || self.image == case.image)
+            && agrees(self.dut.as_ref(), &case.dut)
             && agrees(self.directions.as_ref(), &directions)
             && agrees(
                 self.modifier.as_ref().map(|said| &said.0),
@@ -165,20 +170,24 @@ impl Campaign {
         }
         self.unique("configuration", &configurations)?;
         let images = self.images(matrix)?;
+        let kinds = self.kinds(matrix)?;
         let mut cases: Vec<Case> = Vec::new();
         let mut ids = BTreeSet::new();
         for configuration in &configurations {
             for (stream, variant) in self.offers(matrix)? {
                 for image in &images {
-                    let case = Case {
-                        configuration: configuration.clone(),
-                        stream: stream.clone(),
-                        variant: variant.clone(),
-                        image: image.clone(),
-                    };
-                    // one address pair is one, however many flows there are otherwise
-                    if ids.insert(case.id()) {
-                        cases.push(case);
+                    for kind in &kinds {
+                        let case = Case {
+                            configuration: configuration.clone(),
+                            stream: stream.clone(),
+                            variant: variant.clone(),
+                            image: image.clone(),
+                            dut: *kind,
+                        };
+                        // one address pair is one, however many flows there are otherwise
+                        if ids.insert(case.id()) {
+                            cases.push(case);
+                        }
                     }
                 }
             }
@@ -229,6 +238,7 @@ impl Campaign {
             ("directions", of(matrix.directions.as_ref())),
             ("modifier", of(matrix.modifier.as_ref())),
             ("image", of(matrix.image.as_ref())),
+            ("dut", of(matrix.dut.as_ref())),
         ];
         let count = lists
             .iter()
@@ -269,6 +279,43 @@ impl Campaign {
             }
         }
         Ok(images.0.iter().cloned().map(Some).collect())
+    }
+
+    /// The kinds of DUTs that are measured: those of the matrix, or the one of the DUT.
+    fn kinds(&self, matrix: &Matrix) -> Result<Vec<Kind>, FileError> {
+        let kinds = match &matrix.dut {
+            None => vec![self.dut.kind],
+            Some(kinds) => kinds.0.clone(),
+        };
+        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        if matrix.dut.is_some() {
+            self.unique("dut", &texts(&kinds))?;
+            if !self.dut.kind.is_linux() {
+                return wrong(
+                    &["matrix", "dut"],
+                    "the matrix says kinds of DUTs, and dut.kind one: omit one of them",
+                );
+            }
+        }
+        let has_vpp = kinds.contains(&Kind::Vpp);
+        for (key, is_said) in [
+            ("program", self.dut.program.is_some()),
+            ("workers", self.dut.workers > 0),
+        ] {
+            if is_said && !has_vpp {
+                return wrong(
+                    &["dut", key],
+                    "this is of VPP: say kind = \"vpp\", or dut = [\"linux\", \"vpp\"] in [matrix]",
+                );
+            }
+        }
+        if has_vpp && (self.is_simulated() || self.dut.host.is_some() || matrix.image.is_some()) {
+            return wrong(
+                &["matrix", "dut"],
+                "VPP is measured in a namespace of this machine: omit engine = \"sim\", host and image, or vpp",
+            );
+        }
+        Ok(kinds)
     }
 
     /// What is sent in the test cases of a configuration.

@@ -56,6 +56,9 @@ pub const FLOWS: u32 = 2000;
 /// Largest file, in bytes.
 pub const LARGEST_FILE: usize = 1 << 20;
 
+/// More workers are a mistake.
+const MOST_WORKERS: u32 = 64;
+
 /// More trials are a mistake: of a second each, they would take twelve days.
 const MOST_TRIALS: u64 = 1_000_000;
 
@@ -110,15 +113,27 @@ pub struct Case {
     /// The image that the DUT boots, where it is a virtual machine: `debian:linux-image-...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Of which kind the DUT is.
+    #[serde(default, skip_serializing_if = "Kind::is_linux")]
+    pub dut: Kind,
 }
 
 impl Case {
-    /// A name for tables, files and filters: `nft-stateful/64B-2000flows-ipv4`.
+    /// A name for tables, files and filters: `nft-stateful/64B-2000flows-ipv4`, of a DUT that is not Linux with `@vpp`.
     pub fn id(&self) -> String {
-        let id = format!("{}/{}", self.configuration, self.variant.id(&self.stream));
+        let id = format!("{}/{}", self.configuration, self.series());
         match &self.image {
             Some(image) => format!("{id}@{image}"),
             None => id,
+        }
+    }
+
+    /// The same without the configuration and the image: `64B-2000flows-ipv4@vpp`.
+    pub fn series(&self) -> String {
+        let id = self.variant.id(&self.stream);
+        match self.dut {
+            Kind::Linux => id,
+            kind => format!("{id}@{kind}"),
         }
     }
 }
@@ -160,15 +175,48 @@ pub struct Dut {
     pub kind: Kind,
     /// Where it is: vm:IMAGE boots a virtual machine, IMAGE being debian:PACKAGE or a bzImage
     pub host: Option<String>,
+    /// The program of VPP; by default $FWDLAB_VPP, or vpp in PATH
+    pub program: Option<String>,
+    /// Workers of VPP, each on one of the DUT's CPUs; with 0 its main thread forwards
+    #[schemars(range(max = 64))]
+    pub workers: u32,
 }
 
 /// Kinds of DUTs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Linux
     #[default]
     Linux,
+    /// VPP, which fwdlab starts in the DUT's namespace
+    Vpp,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 2] = [Kind::Linux, Kind::Vpp];
+
+    /// As people type it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Linux => "linux",
+            Kind::Vpp => "vpp",
+        }
+    }
+
+    /// Is it what all DUTs were before there were others?
+    pub fn is_linux(&self) -> bool {
+        *self == Kind::Linux
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 impl Dut {
@@ -444,6 +492,7 @@ impl Campaign {
             );
             return wrong(&["dut", "host"], &why);
         }
+        self.check_kind()?;
         let counts = self.procedure.check_counts();
         counts.map_err(|(key, why)| self.error(&["procedure", key], why))?;
         self.check_sweep()
@@ -537,6 +586,29 @@ impl Campaign {
                 &["configuration"],
                 "configurations are for the test bed; a simulated DUT is described by dut in [bed]",
             ),
+        }
+    }
+
+    fn check_kind(&self) -> Result<(), FileError> {
+        let wrong = |key: &str, why: &str| Err(self.error(&["dut", key], why));
+        if self.dut.workers > MOST_WORKERS {
+            return wrong("workers", "VPP has at most 64 workers here");
+        }
+        if self.dut.kind.is_linux() {
+            return Ok(());
+        }
+        if self.is_simulated() {
+            return wrong(
+                "kind",
+                "a simulated DUT is of no kind: omit kind, or engine = \"sim\"",
+            );
+        }
+        match self.dut.host {
+            Some(_) => wrong(
+                "host",
+                "VPP is measured in a namespace of this machine: omit host",
+            ),
+            None => Ok(()),
         }
     }
 

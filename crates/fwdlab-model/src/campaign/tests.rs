@@ -453,3 +453,56 @@ fn counts_have_bounds_and_so_have_their_products() {
         parse(&text).unwrap();
     }
 }
+
+/// Kinds are a dimension as any other: Linux has the name that it always had.
+#[test]
+fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
+    let ids = |text: &str| -> Vec<String> {
+        let campaign = parse(&least(text)).unwrap();
+        campaign.cases.iter().map(Case::id).collect()
+    };
+    let both = ["plain/64B-2000flows-ipv4", "plain/64B-2000flows-ipv4@vpp"];
+    assert_eq!(ids("[matrix]\ndut = ['linux', 'vpp']"), both);
+    assert_eq!(ids("[dut]\nkind = 'vpp'\nworkers = 2"), both[1..]);
+    assert_eq!(
+        ids("[matrix]\ndut = ['linux', 'vpp']\nsize = [64, 512]\nexclude = [{ dut = 'vpp', size = 512 }]").len(),
+        3
+    );
+    for (text, told) in [
+        (
+            "[dut]\nkind = 'vqp'",
+            "3:8: unknown name `vqp`; did you mean `vpp`?",
+        ),
+        (
+            "[dut]\nworkers = 2",
+            "3:11: this is of VPP: say kind = \"vpp\"",
+        ),
+        (
+            "[dut]\nkind = 'vpp'\n[matrix]\ndut = 'linux'",
+            "5:7: the matrix says kinds of DUTs, and dut.kind one",
+        ),
+        (
+            "[dut]\nkind = 'vpp'\nhost = 'vm:debian:x'",
+            "4:8: VPP is measured in a namespace of this machine",
+        ),
+        (
+            "[bed]\nengine = 'sim'\n[dut]\nkind = 'vpp'",
+            "5:8: a simulated DUT is of no kind",
+        ),
+        (
+            "[bed]\nengine = 'sim'\n[matrix]\ndut = ['linux', 'vpp']",
+            "5:1: VPP is measured in a namespace of this machine",
+        ),
+        (
+            "[dut]\nkind = 'vpp'\nworkers = 65",
+            "4:11: VPP has at most 64",
+        ),
+        ("[matrix]\ndut = ['vpp', 'vpp']", "3:1: vpp is listed twice"),
+    ] {
+        let error = parse(&least(text)).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("c.toml:{told}")),
+            "{text}: {error}"
+        );
+    }
+}

@@ -20,6 +20,7 @@ use fwdlab_model::stacks::Profile;
 
 use crate::campaign;
 use crate::content;
+use crate::efficiency;
 use crate::exact;
 use crate::flame;
 use crate::glossary::{self, TERMS};
@@ -374,8 +375,30 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
     }
 }
 
+/// What forwarding took of the DUTs.
+fn what_it_took(m: &mut Markup, summary: &Summary) {
+    let all = &summary.test_cases;
+    let tables = efficiency::tables(all);
+    if tables.is_empty() {
+        return;
+    }
+    section(m, "Efficiency", |m| {
+        m.within("figure", &[], |m| {
+            for (title, shown) in &tables {
+                m.leaf("h3", &[], &words::capital(title));
+                table(m, shown);
+            }
+        });
+        for dropped in efficiency::drops(all) {
+            m.leaf("p", &[], &note(&format!("dropped: {dropped}")));
+        }
+        m.leaf("p", &[], &note(efficiency::METHOD));
+    });
+}
+
 fn results(m: &mut Markup, summary: &Summary) {
     campaign_cases(m, summary);
+    what_it_took(m, summary);
     let found = procedures::outcomes(summary);
     let methods = match Shape::of(summary) {
         Shape::Procedures => {
@@ -669,7 +692,11 @@ fn test_bed(m: &mut Markup, info: &RunInfo) {
             true => "simulated".into(),
             false => format!("Linux {}", facts.kernel),
         };
-        host("DUT", [&dut, placed("dut")]);
+        match (placed("dut"), placed("vpp")) {
+            (linux, "") => host("DUT", [&dut, linux]),
+            ("", vpp) => host("DUT", [vpp, ""]),
+            (linux, vpp) => host("DUT", [&format!("{dut}, {linux}"), vpp]),
+        }
         host("receiver", ["", placed("receiver")]);
     });
 }

@@ -343,6 +343,7 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
     for group in groups(&outcomes) {
         text += &tables_text(&group, &outcomes);
     }
+    text += &crate::campaign::efficiency_text(info, &summary.test_cases);
     for failure in failures(summary) {
         text.push_str(&paragraph("failed", &failure));
     }
@@ -397,6 +398,7 @@ pub(crate) fn markdown(info: &RunInfo, summary: &Summary) -> String {
             text.push('\n');
         }
     }
+    text += &crate::campaign::efficiency_markdown(info, &summary.test_cases);
     for (name, sentence) in sentences(info, summary) {
         text += &format!("- {name}: {}\n", markdown::escaped(&sentence));
     }

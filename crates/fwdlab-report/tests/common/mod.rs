@@ -257,6 +257,7 @@ fn trial(
             not_exact: Vec::new(),
         },
         counters: Counters::default(),
+        work: None,
         asked: None,
         validity: Validity::default(),
     }
@@ -294,6 +295,7 @@ fn case_of(stream: &Stream, records: &[TrialRecord]) -> TestCase {
         stream: stream.clone(),
         variant: Variant::default(),
         image: None,
+        dut: fwdlab_model::campaign::Kind::Linux,
     };
     let iterations = iterations(records.iter().filter(own));
     TestCase {
@@ -538,6 +540,7 @@ fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
         stream: stream.clone(),
         variant: Variant::default(),
         image: None,
+        dut: fwdlab_model::campaign::Kind::Linux,
     };
     let iterations = (1..=rebuilds as u32).map(|iteration| Iteration {
         iteration,
@@ -569,6 +572,7 @@ fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
         }],
         iterations: iterations.collect(),
         doubt: None,
+        work: None,
     }
 }
 

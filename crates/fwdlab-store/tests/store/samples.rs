@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fwdlab_model::campaign::Case;
+use fwdlab_model::campaign::{Case, Kind};
 use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::facts::Facts;
 use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
@@ -104,6 +104,7 @@ pub fn trial(number: u32) -> TrialRecord {
         frame_loss_ratio: 0.1,
         ledger: ledger(),
         counters: fwdlab_model::loss::Counters::default(),
+        work: None,
         asked: None,
         validity: Validity {
             reasons: vec!["a \"quoted\"\nreason".into()],
@@ -184,6 +185,7 @@ fn case(name: &str) -> TestCase {
             stream: stream(),
             variant: Variant::default(),
             image: None,
+            dut: Kind::Linux,
         },
         figures: vec![CaseFigure {
             name: "forwarding rate".into(),
@@ -197,6 +199,7 @@ fn case(name: &str) -> TestCase {
         outcomes: vec![found(815_000.0)],
         iterations: iterations.collect(),
         doubt: None,
+        work: None,
     }
 }
 

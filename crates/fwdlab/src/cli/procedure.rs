@@ -191,6 +191,7 @@ impl Arrangement {
             line: self.line(dut),
             configuration: configuration.transpose()?,
             unconfined: self.set_unconfined,
+            dut: fwdlab_model::campaign::Dut::default(),
             engine: Mode::ALL
                 .into_iter()
                 .find(|mode| mode.name() == self.engine),

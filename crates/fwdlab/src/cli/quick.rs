@@ -13,7 +13,7 @@ use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::value::{Period, Rate};
 use fwdlab_model::campaign::{
-    Bed, Campaign, Case, Dut, Engine, Exact, Maxfwd, Order, PLAIN, Paired, Procedure,
+    Bed, Campaign, Case, Dut, Engine, Exact, Kind, Maxfwd, Order, PLAIN, Paired, Procedure,
 };
 use fwdlab_model::file::Origin;
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
@@ -92,6 +92,9 @@ pub struct Quick {
     /// Frames of a burst in a virtual machine
     #[arg(long, value_name = "N", default_value_t = 20_000, requires = "vm")]
     frames: u32,
+    /// Kinds of DUTs: linux, vpp, or both, one after the other; VPP is $FWDLAB_VPP, or vpp in PATH
+    #[arg(long, value_delimiter = ',', value_name = "KIND", default_value = "linux", value_parser = parse_kind, conflicts_with_all = ["vs", "vm"])]
+    dut_kind: Vec<Kind>,
     /// Rebuilds of a comparison; its interval is computed over them
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]
     rebuilds: u32,
@@ -147,6 +150,9 @@ impl Quick {
                 versus.len()
             ))
             .into());
+        }
+        if (1..self.dut_kind.len()).any(|n| self.dut_kind[..n].contains(&self.dut_kind[n])) {
+            return Err(Usage("--dut-kind: a kind is listed twice".into()).into());
         }
         let versions: &[IpVersion] = match (self.ipv4, self.ipv6) {
             (_, false) => &[IpVersion::Ipv4],
@@ -223,13 +229,18 @@ impl Quick {
             };
             streams.flat_map(move |stream| {
                 let name = name.clone();
-                let case = move |image| Case {
-                    configuration: name.clone(),
-                    stream: stream.clone(),
-                    variant: Variant::default(),
-                    image,
+                let kinds = self.dut_kind.clone();
+                let of_image = move |image: Option<String>| {
+                    let (name, stream) = (name.clone(), stream.clone());
+                    kinds.clone().into_iter().map(move |dut| Case {
+                        configuration: name.clone(),
+                        stream: stream.clone(),
+                        variant: Variant::default(),
+                        image: image.clone(),
+                        dut,
+                    })
                 };
-                images.clone().into_iter().map(case)
+                images.clone().into_iter().flat_map(of_image)
             })
         };
         let load = self.load.map(Rate);
@@ -340,6 +351,10 @@ impl Quick {
         if self.set_unconfined {
             values.insert("set_unconfined", json!(true));
         }
+        if self.dut_kind != [Kind::Linux] {
+            let kinds: Vec<&str> = self.dut_kind.iter().map(|kind| kind.name()).collect();
+            values.insert("dut_kind", json!(kinds));
+        }
         values.extend(match versus {
             _ if !self.vm.is_empty() => vec![
                 ("procedure", json!("exact")),
@@ -404,6 +419,14 @@ impl Quick {
         }
         Ok(streams)
     }
+}
+
+/// A kind of DUT as people type it.
+fn parse_kind(typed: &str) -> Result<Kind, String> {
+    let known = || Kind::ALL.map(Kind::name).join(", ");
+    let mut all = Kind::ALL.into_iter();
+    all.find(|kind| kind.name() == typed)
+        .ok_or_else(|| format!("there is no such kind; known are {}", known()))
 }
 
 fn next_steps(summary: &Summary) -> String {

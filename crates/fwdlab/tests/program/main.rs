@@ -47,5 +47,6 @@ mod streams;
 mod support;
 mod sys;
 mod test_beds;
+mod vpp;
 mod wire;
 mod words;

@@ -69,6 +69,7 @@ impl FreeBsd {
             Step::Shell(text) => self.shell(text, limit),
             Step::Execute(path) => self.execute(path, limit),
             Step::Nft(_) => self.refuse("load rules of nftables", "write them for ipfw or pf"),
+            Step::Vpp(_) => self.refuse("apply lines of VPP's", "measure them on a VPP"),
             Step::Sysctl(path) => self
                 .settings_of(&settings::read(path)?)
                 .map(|()| String::new()),
@@ -340,7 +341,7 @@ impl FreeBsd {
                     shows.push(("pf-rules", "pfctl -sr"))
                 }
                 Step::Generated(_) => shows.push(("ipfw-rules", "ipfw list")),
-                Step::Shell(_) | Step::Execute(_) | Step::Nft(_) => {}
+                Step::Shell(_) | Step::Execute(_) | Step::Nft(_) | Step::Vpp(_) => {}
             }
         }
         let mut text = String::new();

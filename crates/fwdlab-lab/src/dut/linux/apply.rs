@@ -77,6 +77,10 @@ impl Linux {
             }
             Step::Folder(folder) => self.apply_folder(folder, name, limit),
             Step::Generated(generated) => self.generate(generated).map(|()| String::new()),
+            Step::Vpp(path) => Err(LabError::Configuration {
+                name: path.display().to_string(),
+                reason: "these are lines of VPP's command line, and this DUT is Linux".into(),
+            }),
         }
     }
 
@@ -402,7 +406,7 @@ impl Linux {
         let mut shows: BTreeSet<(&str, &str)> = BTreeSet::new();
         for step in configuration.steps() {
             match step {
-                Step::Shell(_) | Step::Execute(_) => {}
+                Step::Shell(_) | Step::Execute(_) | Step::Vpp(_) => {}
                 Step::Nft(_) => drop(shows.insert(NFT)),
                 Step::Sysctl(path) => named.extend(settings::read(path)?),
                 Step::Generated(one) => shows.extend(super::families::shows(one)),

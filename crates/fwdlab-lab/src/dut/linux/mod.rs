@@ -16,14 +16,16 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use fwdlab_model::efficiency::Work;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 use super::not_understood;
 use super::{
-    Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept, Updates,
+    Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept,
+    Updates,
 };
 use crate::bed::{End, Networks, Side, mac};
 use crate::error::LabError;
@@ -266,6 +268,39 @@ impl Linux {
         Ok(())
     }
 
+    /// CPU time so far of what forwards, in nanoseconds, and of what that is: its thread, where one does that alone, or its CPUs.
+    fn cpu_time(&self) -> Option<(u64, String)> {
+        let read = |file: &str| String::from_utf8(self.host.read(file).ok()?).ok();
+        if let (Some(thread), [_] | []) = (self.thread, &self.cpus[..]) {
+            let text = read(&format!("/proc/{thread}/schedstat"))?;
+            let ns = text.split_whitespace().next()?.parse().ok()?;
+            return Some((ns, "the kernel's thread that forwards".into()));
+        }
+        if self.cpus.is_empty() {
+            return None;
+        }
+        let text = read("/proc/stat")?;
+        let times: Option<Vec<u64>> = self.cpus.iter().map(|cpu| busy_ns(&text, *cpu)).collect();
+        let ns = times?.iter().sum();
+        let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
+        Some((ns, format!("CPU {}", cpus.join(", "))))
+    }
+
+    /// The clock of its first CPU, as the kernel tells it.
+    fn clock_hz(&self) -> Option<f64> {
+        let text = String::from_utf8(self.host.read("/proc/cpuinfo").ok()?).ok()?;
+        let wanted = self.cpus.first()?.to_string();
+        let mut is_meant = false;
+        for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            match name.trim() {
+                "processor" => is_meant = value.trim() == wanted,
+                "cpu MHz" if is_meant => return Some(value.trim().parse::<f64>().ok()? * 1e6),
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// Where a program is.
     fn find(&self, program: &str) -> Result<Option<String>, LabError> {
         let look = format!("PATH=$PATH:{SBIN}; command -v {program} || true");
@@ -430,6 +465,23 @@ impl Dut for Linux {
         Some(Duration::from_nanos(delay))
     }
 
+    fn account(&self) -> Result<Option<Account<'_>>, LabError> {
+        let Some(before) = self.cpu_time() else {
+            return Ok(None);
+        };
+        let began = Instant::now();
+        Ok(Some(Box::new(move || {
+            let after = self.cpu_time();
+            Ok(Work {
+                duration_s: began.elapsed().as_secs_f64(),
+                cpu_ns: after.map(|(ns, _)| ns.saturating_sub(before.0)),
+                cpu_of: before.1,
+                clock_hz: self.clock_hz(),
+                ..Work::default()
+            })
+        })))
+    }
+
     fn offloads(&self) -> BTreeMap<String, String> {
         let mut offloads = BTreeMap::new();
         for port in &self.ports {
@@ -453,6 +505,21 @@ impl Dut for Linux {
     fn undo(&self) -> Vec<String> {
         self.undo.take_all_back(Limit::OURS)
     }
+}
+
+/// How long a CPU was busy so far, by `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, in hundredths of a
+/// second.
+fn busy_ns(stat: &str, cpu: usize) -> Option<u64> {
+    let name = format!("cpu{cpu} ");
+    let line = stat.lines().find(|line| line.starts_with(&name))?;
+    let ticks: Vec<u64> = line
+        .split_whitespace()
+        .skip(1)
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let of = |at: usize| ticks.get(at).copied();
+    let busy = of(0)? + of(1)? + of(2)? + of(5)? + of(6)?;
+    Some(busy * 10_000_000)
 }
 
 /// Option of `ip` for a family.

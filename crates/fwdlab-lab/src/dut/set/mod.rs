@@ -40,14 +40,16 @@ pub(super) enum Step {
     Folder(Box<Folder>),
     /// One of a family.
     Generated(Generated),
+    /// Lines for the command line of VPP.
+    Vpp(PathBuf),
 }
 
 impl Configuration {
     /// Reads what was typed: the path of a file or directory if there is one of that name, else a shell command.
     ///
     /// - `generate:FAMILY,KEY=VALUE` is one of a family;
-    /// - a file `*.nft` or `nftables.conf` is loaded by `nft -f`, `*.conf` with `name = value` lines is sysctls, anything
-    ///   else that can be executed is run, and the rest is given to `sh`;
+    /// - a file `*.nft` or `nftables.conf` is loaded by `nft -f`, `*.conf` with `name = value` lines is sysctls, `*.vpp` is lines
+    ///   of VPP's command line, anything else that can be executed is run, and the rest is given to `sh`;
     /// - a directory is a configuration set, see [`Folder`].
     ///
     /// # Errors
@@ -224,7 +226,7 @@ impl Configuration {
                 Step::Shell(text) => text.clone(),
                 Step::Execute(path) => script(path),
                 Step::Nft(_) => "nft".into(),
-                Step::Sysctl(_) => continue,
+                Step::Sysctl(_) | Step::Vpp(_) => continue,
                 Step::Folder(folder) => {
                     let says = &folder.says;
                     let reloads = says.reload.iter().map(|reload| reload.command.clone());
@@ -276,6 +278,8 @@ fn step_of_file(path: &Path) -> std::io::Result<Step> {
         Step::Nft(path.to_owned())
     } else if name.ends_with(".conf") {
         Step::Sysctl(path.to_owned())
+    } else if name.ends_with(".vpp") {
+        Step::Vpp(path.to_owned())
     } else if is_executable(path) {
         Step::Execute(path.to_owned())
     } else {
@@ -301,11 +305,13 @@ mod tests {
         let steps = |p: &Path| parse(p).unwrap().steps;
         fs::write(at("a.nft"), "").unwrap();
         fs::write(at("b.conf"), "net.ipv4.ip_forward=1\n").unwrap();
+        fs::write(at("c.vpp"), "show version\n").unwrap();
         fs::write(at("plain"), "true\n").unwrap();
         fs::write(at("script"), "#!/bin/sh\n").unwrap();
         fs::set_permissions(at("script"), fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(steps(&at("a.nft")), [Step::Nft(at("a.nft"))]);
         assert_eq!(steps(&at("b.conf")), [Step::Sysctl(at("b.conf"))]);
+        assert_eq!(steps(&at("c.vpp")), [Step::Vpp(at("c.vpp"))]);
         assert_eq!(steps(&at("plain")), [Step::Shell("true\n".into())]);
         assert_eq!(steps(&at("script")), [Step::Execute(at("script"))]);
         assert_eq!(

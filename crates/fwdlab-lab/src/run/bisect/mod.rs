@@ -377,6 +377,7 @@ impl Bisection<'_> {
             stream: began.stream.clone(),
             variant: Variant::default(),
             image: Some((*image).to_owned()),
+            dut: campaign::Kind::Linux,
         };
         let asked = match &began.campaign {
             Some(of) => of.procedure.clone(),

@@ -61,6 +61,7 @@ fn on_bed<T>(
         line: None,
         configuration: None,
         unconfined: false,
+        dut: fwdlab_model::campaign::Dut::default(),
         engine: None,
         site: Site::default(),
         placement: Placement::choose(&[])?,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use fwdlab_model::campaign;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
@@ -94,7 +95,9 @@ fn parsed(text: &str) -> TestBed {
 fn forwards(site: &Site, rack: &Rack) {
     let before = rack.state();
     let placement = Placement::default();
-    let bed = site.build(&Wanted::of_one(&placement)).unwrap();
+    let bed = site
+        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+        .unwrap();
     assert_eq!(bed.networks().input.ipv4.dut, Ipv4Addr::new(10, 77, 1, 1));
     let choice = Choice {
         mode: Some(fwdlab_engine::Mode::AfPacket),
@@ -177,7 +180,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     let fails = |text: &str| {
         let site = Site::standing(parsed(text), Path::new("/nowhere")).unwrap();
         let error = site
-            .build(&Wanted::of_one(&placement))
+            .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
             .unwrap_err()
             .to_string();
         rack.is_as(&before);
@@ -204,7 +207,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     let before = rack.state();
     let site = Site::standing(parsed(&near), Path::new("/nowhere")).unwrap();
     let error = site
-        .build(&Wanted::of_one(&placement))
+        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
     assert!(
@@ -219,7 +222,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     let batch = "addr add 192.0.2.1/24 dev da\nroute add default via 192.0.2.2 dev da\n";
     dut.feed("ip", &["-batch", "-"], batch).unwrap();
     let error = site
-        .build(&Wanted::of_one(&placement))
+        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
     assert!(
@@ -230,7 +233,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     // and two at a time are one too many
     let other = Site::standing(parsed(&near), Path::new("/nowhere")).unwrap();
     let error = other
-        .build(&Wanted::of_one(&placement))
+        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
     assert!(
@@ -239,7 +242,7 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     );
     drop(site);
     let error = other
-        .build(&Wanted::of_one(&placement))
+        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
     assert!(error.contains("default route is there"), "{error}");

@@ -1,0 +1,317 @@
+//! The command line of VPP: `vppctl` on its host, and what that does not say of errors.
+//!
+//! `vppctl` ends with success whatever VPP answers; only where nobody answers it does not. Of the lines of a file VPP itself says which one
+//! it refused, and why is in what it answers to that line alone. Start with [`Cli::exec`].
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::LabError;
+use crate::host::{Command, Failure, Host, HostError, Limit};
+
+/// A VPP that forwards all it can answers late, but it answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How VPP begins to tell which line of a file it refused.
+const REFUSED: &str = "exec: CLI line error: ";
+
+/// How it begins to answer a line that it does not know.
+const UNKNOWN: &str = "unknown input ";
+
+/// Has VPP carry out lines that come on standard input: `sh -c EXEC vppctl socket`.
+const EXEC: &str =
+    "f=$(mktemp) && cat > \"$f\" && \"$0\" -s \"$1\" exec \"$f\"; r=$?; rm -f \"$f\"; exit $r";
+
+/// The same line by line, whatever VPP answers. Nothing is to be taken back of a VPP that has ended.
+const EACH: &str = "\"$0\" -s \"$1\" show version > /dev/null 2>&1 || exit 0\n\
+                    while read -r line; do \"$0\" -s \"$1\" \"$line\"; done";
+
+/// The command line of a VPP.
+#[derive(Debug, Clone)]
+pub(crate) struct Cli {
+    host: Arc<dyn Host>,
+    /// `vppctl`, or where that is.
+    program: String,
+    /// Where VPP listens.
+    socket: String,
+}
+
+impl Cli {
+    pub fn new(host: Arc<dyn Host>, program: &str, socket: &str) -> Cli {
+        Cli {
+            host,
+            program: program.to_owned(),
+            socket: socket.to_owned(),
+        }
+    }
+
+    /// The same with another `vppctl`.
+    pub fn with_program(self, program: &str) -> Cli {
+        Cli {
+            program: program.to_owned(),
+            ..self
+        }
+    }
+
+    /// Its host.
+    pub fn host(&self) -> &Arc<dyn Host> {
+        &self.host
+    }
+
+    /// What VPP answers to one line that only shows or clears.
+    ///
+    /// # Errors
+    /// It does not answer, or does not know this line.
+    pub fn ask(&self, line: &str) -> Result<String, LabError> {
+        let text = self.answer(line)?;
+        match text.trim_start().starts_with(UNKNOWN) {
+            true => Err(self.refused(line, &text)),
+            false => Ok(text),
+        }
+    }
+
+    /// Has VPP carry out lines, up to the first that it refuses. A line that begins with `#` is none.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses one: which, and why.
+    pub fn exec(&self, lines: &str, limit: Limit<'_>) -> Result<(), LabError> {
+        let command = self
+            .shell(EXEC, &format!("{}\n", lines.trim_end()))
+            .called(shown(lines));
+        let output = self.host.run(&command, limit)?;
+        let said = plain(&output.stdout);
+        let Some((_, line)) = said.split_once(REFUSED) else {
+            return Ok(());
+        };
+        let line = line.lines().next().unwrap_or_default().trim();
+        if line.is_empty() {
+            // it had read the line to its end before it failed
+            return Err(self.refused(&shown(lines), ""));
+        }
+        // refused, it changed nothing, and is refused again
+        let why = self.answer(line)?;
+        Err(self.refused(line, &why))
+    }
+
+    /// Has VPP carry out lines of a user's one by one, up to the first that it refuses; returns what it was asked for. What stands behind a
+    /// leading `-` may be refused.
+    ///
+    /// # Errors
+    /// As [`Cli::exec`], or it was stopped, or all took longer than the limit.
+    pub fn each_of(&self, lines: &str, limit: Limit<'_>) -> Result<String, LabError> {
+        let began = Instant::now();
+        let mut said = String::new();
+        for line in lines.lines().map(str::trim) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if (limit.is_stopped)() {
+                return Err(LabError::Interrupted);
+            }
+            if began.elapsed() > limit.time {
+                return Err(LabError::Vpp {
+                    dut: self.host.name().to_owned(),
+                    why: format!(
+                        "it had {:.0} s and has not come to `{line}`: put much of the same into one line, such as ip route add ... count N",
+                        limit.time.as_secs_f64()
+                    ),
+                });
+            }
+            let (line, may_fail) = match line.strip_prefix('-') {
+                Some(rest) => (rest.trim(), true),
+                None => (line, false),
+            };
+            let answer = self.answer(line)?;
+            if !may_fail && is_refusal(line, &answer) {
+                return Err(self.refused(line, &answer));
+            }
+            if is_asking(line) {
+                said += &answer;
+            }
+        }
+        Ok(said)
+    }
+
+    /// A command that has VPP carry out lines, whatever it answers to them: to take back what is there.
+    pub fn each(&self, lines: &str) -> Command {
+        // `read` does not take a last line that has no end
+        self.shell(EACH, &format!("{}\n", lines.trim_end()))
+    }
+
+    /// A text for `sh` that knows `vppctl` as `$0`, and where VPP listens as `$1`.
+    pub fn shell(&self, text: &str, input: &str) -> Command {
+        let words = ["-c", text, &self.program, &self.socket];
+        Command::new("sh", &words).with_input(input)
+    }
+
+    /// What VPP answers to one line.
+    pub fn answer(&self, line: &str) -> Result<String, LabError> {
+        let words = ["-s", &self.socket, line];
+        let command = Command::new(&self.program, &words).called(format!("vppctl {line}"));
+        let limit = Limit {
+            time: PATIENCE,
+            ..Limit::OURS
+        };
+        match self.host.run(&command, limit) {
+            Ok(output) => Ok(plain(&output.stdout)),
+            Err(error) => Err(self.silent(error)),
+        }
+    }
+
+    /// Nobody answers.
+    fn silent(&self, error: HostError) -> LabError {
+        match &error.failure {
+            Failure::Exit { said, .. } => LabError::Vpp {
+                dut: self.host.name().to_owned(),
+                why: format!(
+                    "nobody answers at {}: {}. See that VPP runs there, and that its startup.conf says unix {{ cli-listen {} }}",
+                    self.socket,
+                    said.trim(),
+                    self.socket
+                ),
+            },
+            _ => error.into(),
+        }
+    }
+
+    fn refused(&self, line: &str, said: &str) -> LabError {
+        let said = said.trim();
+        LabError::Vpp {
+            dut: self.host.name().to_owned(),
+            why: match said.is_empty() {
+                true => {
+                    format!("it refuses `{line}` and does not say why; `vppctl show logging` may")
+                }
+                false => format!("it refuses `{line}`: {said}. Try it there with vppctl"),
+            },
+        }
+    }
+}
+
+/// Is it a refusal? `vppctl` has no other way to tell, and what VPP calls no error is often one: it answers `Invalid prefix len: 33` and
+/// has done nothing. Who sets something and succeeds is answered nothing, a name, a number of what was made, or a rate.
+fn is_refusal(line: &str, answer: &str) -> bool {
+    let answer = answer.trim();
+    if answer.starts_with(UNKNOWN) {
+        return true;
+    }
+    let is_good = |answer: &str| {
+        !answer.contains(char::is_whitespace)
+            || answer.starts_with("ACL index:")
+            || answer.starts_with("Deleted ACL index:")
+            || answer.ends_with(" routes/sec")
+    };
+    !is_asking(line) && !answer.lines().map(str::trim).all(is_good)
+}
+
+/// Does a line want an answer?
+fn is_asking(line: &str) -> bool {
+    let verb = line.split_whitespace().next().unwrap_or_default();
+    ["show", "clear", "ping", "test", "trace"].contains(&verb)
+}
+
+/// The lines as people want to see them in an error: one, or how many.
+fn shown(lines: &str) -> String {
+    let mut all = lines.lines().filter(|line| !line.trim().is_empty());
+    match (all.next(), all.count()) {
+        (Some(first), 0) => format!("vppctl exec: {}", first.trim()),
+        (Some(first), more) => format!("vppctl exec: {} and {more} more", first.trim()),
+        (None, _) => "vppctl exec".into(),
+    }
+}
+
+/// Without what colours it, and with the ends of lines of this world.
+fn plain(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).replace('\r', "");
+    let mut parts = text.split('\u{1b}');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // `[33m`
+        plain.push_str(part.split_once('m').map_or("", |(_, rest)| rest));
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::scripted::Scripted;
+
+    fn asked_of(answer: fn(&str) -> &'static str) -> (Cli, Arc<Scripted>) {
+        let host = Arc::new(Scripted::new(move |command, _| answer(command).into()));
+        (Cli::new(host.clone(), "vppctl", "/run/cli.sock"), host)
+    }
+
+    #[test]
+    fn colours_and_carriage_returns_are_not_text() {
+        let text = plain(b"\x1b[33mID\x1b[0m  Name\x1b[0m\r\n 0\r\n");
+        assert_eq!(text, "ID  Name\n 0\n");
+    }
+
+    /// `vppctl` ended with success in all of them.
+    #[test]
+    fn what_vpp_refuses_is_an_error_with_the_line_and_its_reason() {
+        let (cli, host) = asked_of(|command| match command.starts_with("vppctl exec") {
+            true => "exec: CLI line error: ip route add 1.2.3.0/33 via 1.2.3.4\r\n",
+            false => "Invalid prefix len: 33\r\n",
+        });
+        let lines = "set interface state host-eth0 up\nip route add 1.2.3.0/33 via 1.2.3.4\n";
+        let error = cli.exec(lines, Limit::OURS).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "VPP on router1: it refuses `ip route add 1.2.3.0/33 via 1.2.3.4`: Invalid prefix len: 33. Try it there with vppctl"
+        );
+        assert_eq!(host.asked().len(), 2, "the file, and the line alone");
+
+        let (cli, _) = asked_of(|_| "unknown input `nonsense foo'\r\n");
+        let error = cli.ask("nonsense foo").unwrap_err().to_string();
+        assert!(error.contains("`nonsense foo`: unknown input"), "{error}");
+        let (cli, _) = asked_of(|_| "vpp v26.10\r\n");
+        assert_eq!(cli.ask("show version").unwrap(), "vpp v26.10\n");
+        cli.exec("show version", Limit::OURS).unwrap();
+    }
+
+    /// As VPP 26.10 answered.
+    #[test]
+    fn what_vpp_answers_to_a_users_line_tells_whether_it_was_taken() {
+        for (line, answer, is_refused) in [
+            ("set interface state host-eth0 up", "", false),
+            ("create host-interface name eth0", "host-eth0\n", false),
+            ("set acl-plugin acl permit", "ACL index:0\n", false),
+            (
+                "delete acl-plugin acl index 0",
+                "Deleted ACL index:0\n",
+                false,
+            ),
+            (
+                "ip route add 20.0.0.0/24 count 9 via x",
+                "6.657357e5 routes/sec\n",
+                false,
+            ),
+            ("show version", "vpp v26.10.0 built by root\n", false),
+            ("show nonsense", "unknown input `nonsense'\n", true),
+            (
+                "ip route add 1.2.3.0/33 via x",
+                "Invalid prefix len: 33\n",
+                true,
+            ),
+            (
+                "delete acl-plugin acl index 0",
+                "delete acl-plugin acl: failed\n",
+                true,
+            ),
+            ("nonsense", "unknown input `nonsense'\n", true),
+        ] {
+            assert_eq!(is_refusal(line, answer), is_refused, "{line}: {answer}");
+        }
+        let (cli, host) = asked_of(|_| "Invalid prefix len: 33\r\n");
+        let lines = "# a comment\n\n-ip route add 1.2.3.0/33 via x\nip route add 1.2.3.0/34 via x\nshow version\n";
+        let error = cli.each_of(lines, Limit::OURS).unwrap_err().to_string();
+        assert!(error.contains("1.2.3.0/34"), "{error}");
+        assert_eq!(
+            host.asked().len(),
+            2,
+            "a comment is no line, and none comes after a refusal"
+        );
+    }
+}

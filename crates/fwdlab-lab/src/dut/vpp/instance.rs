@@ -1,0 +1,405 @@
+//! A VPP that fwdlab starts itself, in a namespace of a bed: its files, its process, and what it said last.
+//!
+//! What it leaves on this machine is one folder, written down before it is made; its shared memory is in mounts of its own. It ends when
+//! the [`Instance`] goes, or whoever made it dies. A VPP that others run is not known here. Start with [`Instance::start`].
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fwdlab_model::campaign;
+
+use super::cli::Cli;
+use crate::error::LabError;
+use crate::host::undo::Undo;
+use crate::host::{Command, Heard, Host, Local, Netns, Process};
+
+/// Where its program is, for those who do not say it elsewhere.
+const PROGRAM: &str = "FWDLAB_VPP";
+
+/// It answers within a second; on a busy host later.
+const STARTS: Duration = Duration::from_secs(60);
+
+/// How often it is asked whether it answers.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// So many lines that it said are remembered.
+const WORDS: usize = 10;
+
+/// Longest path of a socket, with the zero at its end (sun_path of sockaddr_un).
+const LONGEST_SOCKET: usize = 108;
+
+/// What its shell does first: shared memory in mounts of its own goes with it.
+const START: &str = "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"";
+
+/// What forwards competes with the kernel's thread that hands it frames, and has the same niceness.
+const NICENESS: i32 = -20;
+
+/// Plugins that are loaded, as far as they are there.
+const PLUGINS: [&str; 3] = ["af_packet", "acl", "ping"];
+
+/// CPUs of its threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cpus {
+    /// Of the main thread, which forwards where there are no workers.
+    pub main: Option<usize>,
+    /// Of the workers, one each.
+    pub workers: Vec<usize>,
+}
+
+impl Cpus {
+    /// Chooses them among those of the DUT: a worker has one for itself, and the main thread one that is left, or else one of the
+    /// generator's: it sleeps while workers forward.
+    ///
+    /// # Errors
+    /// More workers than the DUT has CPUs.
+    pub fn choose(workers: u32, dut: &[usize], generator: &[usize]) -> Result<Cpus, LabError> {
+        let wanted = workers as usize;
+        if wanted == 0 {
+            return Ok(Cpus {
+                main: dut.first().copied(),
+                workers: Vec::new(),
+            });
+        }
+        let Some(own) = dut.get(..wanted) else {
+            let them: Vec<String> = dut.iter().map(ToString::to_string).collect();
+            return Err(LabError::Preflight(format!(
+                "{wanted} workers of VPP need {wanted} CPUs, and the DUT has {}: give it more with dut-cpus in [bed], or take fewer workers",
+                match them.is_empty() {
+                    true => "none of its own".into(),
+                    false => format!("CPU {}", them.join(", ")),
+                }
+            )));
+        };
+        Ok(Cpus {
+            main: dut.get(wanted).or(generator.first()).copied(),
+            workers: own.to_vec(),
+        })
+    }
+
+    /// In its own words.
+    fn section(&self) -> String {
+        let mut section = String::new();
+        if let Some(main) = self.main {
+            section += &format!(" main-core {main}");
+        }
+        if !self.workers.is_empty() {
+            let workers: Vec<String> = self.workers.iter().map(ToString::to_string).collect();
+            section += &format!(" corelist-workers {}", workers.join(","));
+        }
+        section
+    }
+
+    /// For people.
+    pub fn words(&self) -> String {
+        let main = self
+            .main
+            .map_or("any CPU".into(), |cpu| format!("CPU {cpu}"));
+        match &self.workers[..] {
+            [] => format!("VPP: its main thread forwards, on {main}"),
+            workers => {
+                let cpus: Vec<String> = workers.iter().map(ToString::to_string).collect();
+                format!(
+                    "VPP: {} workers, on CPU {}; its main thread on {main}",
+                    workers.len(),
+                    cpus.join(", ")
+                )
+            }
+        }
+    }
+}
+
+/// A VPP of ours.
+pub(crate) struct Instance {
+    process: Mutex<Going>,
+    pub cli: Cli,
+}
+
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instance")
+            .field("cli", &self.cli)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Going {
+    process: Box<dyn Process>,
+    said: VecDeque<String>,
+    /// How it ended.
+    ended: Option<String>,
+}
+
+impl Instance {
+    /// Starts one in the namespace of a lab, and waits until it answers.
+    ///
+    /// # Errors
+    /// There is no VPP, or it does not come up: what it said.
+    pub fn start(
+        namespace: &str,
+        lab: &str,
+        dut: &campaign::Dut,
+        cpus: &Cpus,
+        undo: &Undo,
+    ) -> Result<Instance, LabError> {
+        let program = find(dut.program.as_deref())?;
+        let folder = folder(namespace, undo)?;
+        let socket = folder.join("cli.sock");
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let file = folder.join("startup.conf");
+        let written = fs::write(&file, startup(&program, &folder, cpus));
+        written.map_err(|e| LabError::system(format!("write {}", file.display()), e))?;
+        // what it starts is the lab's, and ends with it
+        let place = Netns::place(namespace, lab, true);
+        let (vpp, file) = (text(&program), text(&file));
+        let words = ["-c", START, "sh", &vpp, "-c", &file];
+        let process =
+            place.start(&Command::new("sh", &words).called(format!("{vpp} -c {file}")))?;
+        let control = control_of(&program);
+        let cli = Cli::new(Arc::new(Netns::bare(namespace)), &control, &text(&socket));
+        let instance = Instance {
+            process: Mutex::new(Going {
+                process,
+                said: VecDeque::new(),
+                ended: None,
+            }),
+            cli,
+        };
+        instance.wait(namespace, &socket)?;
+        for thread in forwarding(&instance.cli.ask("show threads")?) {
+            // without the privilege it is as others are
+            let _ = crate::sys::set_nice(thread, NICENESS);
+        }
+        Ok(instance)
+    }
+
+    /// Until it answers.
+    fn wait(&self, namespace: &str, socket: &Path) -> Result<(), LabError> {
+        let began = Instant::now();
+        let not_up = |why: String| LabError::Vpp {
+            dut: namespace.to_owned(),
+            why,
+        };
+        loop {
+            if let Some(words) = self.last_words(LOOK) {
+                return Err(not_up(format!("it does not come up: it {words}")));
+            }
+            if socket.exists() && self.cli.ask("show version").is_ok() {
+                return Ok(());
+            }
+            if began.elapsed() > STARTS {
+                let said = self.said();
+                return Err(not_up(format!(
+                    "it does not answer {} s after it was started{}. Try it by hand: fwdlab bed up builds the same bed",
+                    STARTS.as_secs(),
+                    match said.is_empty() {
+                        true => ", and said nothing".into(),
+                        false => format!(". It said: {said}"),
+                    }
+                )));
+            }
+        }
+    }
+
+    /// How it ended, and what it said last; `None` while it runs. Waits so long for something to hear.
+    pub fn last_words(&self, patience: Duration) -> Option<String> {
+        let mut going = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        going.listen(patience);
+        let how = going.ended.clone()?;
+        drop(going);
+        let said = self.said();
+        Some(match said.is_empty() {
+            true => format!("has ended ({how}) and said nothing"),
+            false => format!("has ended ({how}); its last words: {said}"),
+        })
+    }
+
+    /// What it said last, as far as it has been heard.
+    pub fn said(&self) -> String {
+        let mut going = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        going.listen(Duration::ZERO);
+        let said: Vec<&str> = going.said.iter().map(String::as_str).collect();
+        said.join("; ")
+    }
+}
+
+impl Going {
+    fn listen(&mut self, mut patience: Duration) {
+        while self.ended.is_none() {
+            match self.process.next(patience) {
+                Ok(Heard::Line(line)) => {
+                    if self.said.len() == WORDS {
+                        self.said.pop_front();
+                    }
+                    self.said.push_back(line.trim().to_owned());
+                }
+                Ok(Heard::Silence) => return,
+                Ok(Heard::End(how)) => self.ended = Some(how),
+                Err(error) => self.ended = Some(error.to_string()),
+            }
+            patience = Duration::ZERO;
+        }
+    }
+}
+
+/// The threads that forward: the workers, or the main thread where there are none. ` 1 vpp_wk_0 32319 1 other (0) 5629456 ...`
+fn forwarding(text: &str) -> Vec<u32> {
+    let rows = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (name, thread) = (words.next()?, words.next()?.parse().ok()?);
+        Some((name.starts_with("vpp_wk"), thread))
+    });
+    let rows: Vec<(bool, u32)> = rows.collect();
+    let workers = rows.iter().any(|(is_worker, _)| *is_worker);
+    let own = rows.iter().filter(|(is_worker, _)| *is_worker == workers);
+    own.map(|(_, thread)| *thread).collect()
+}
+
+/// The program of VPP: as said, or of the environment, or in PATH.
+///
+/// # Errors
+/// It is not there: where it was sought, and how to say where it is.
+pub(crate) fn find(said: Option<&str>) -> Result<PathBuf, LabError> {
+    let (named, whence) = match (said, std::env::var_os(PROGRAM)) {
+        (Some(said), _) => (Some(PathBuf::from(said)), "program in [dut]"),
+        (None, Some(named)) => (Some(PathBuf::from(named)), "$FWDLAB_VPP"),
+        (None, None) => (None, "PATH"),
+    };
+    let Some(named) = named else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut all = std::env::split_paths(&path).map(|folder| folder.join("vpp"));
+        return all.find(|program| program.is_file()).ok_or_else(|| {
+            LabError::Preflight(
+                "there is no program `vpp` in PATH. Install VPP (packages for Debian and Ubuntu: packagecloud.io/fdio), or say where it \
+                 is: program = \"/.../bin/vpp\" in [dut], or FWDLAB_VPP=/.../bin/vpp"
+                    .into(),
+            )
+        });
+    };
+    match named.is_file() {
+        // it is started with another folder as its own
+        true => fs::canonicalize(&named)
+            .map_err(|e| LabError::system(format!("find {}", named.display()), e)),
+        false => Err(LabError::Preflight(format!(
+            "there is no program `{}`, which {whence} names: it is the file vpp itself, such as /usr/bin/vpp",
+            named.display()
+        ))),
+    }
+}
+
+/// Its control program: the one beside it, or that of PATH.
+fn control_of(program: &Path) -> String {
+    let beside = program.with_file_name("vppctl");
+    match beside.is_file() {
+        true => beside.to_string_lossy().into_owned(),
+        false => "vppctl".into(),
+    }
+}
+
+/// A folder for its files; how it is removed is written down first.
+fn folder(namespace: &str, undo: &Undo) -> Result<PathBuf, LabError> {
+    let folder = std::env::temp_dir().join(format!("{namespace}-vpp"));
+    let length = folder.join("stats.sock").as_os_str().len();
+    if length >= LONGEST_SOCKET {
+        return Err(LabError::Preflight(format!(
+            "{} is too long for the sockets of VPP, which have at most {} characters: set TMPDIR to a shorter folder",
+            folder.display(),
+            LONGEST_SOCKET - 1
+        )));
+    }
+    let here: Arc<dyn Host> = Arc::new(Local);
+    let remove = Command::new("rm", &["-rf", &folder.to_string_lossy()]);
+    undo.before(&here, "the folder of VPP", remove)?;
+    // of a lab of the same letters whose record was lost
+    let _ = fs::remove_dir_all(&folder);
+    let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.map_err(|e| LabError::system(format!("make {}", folder.display()), e))?;
+    Ok(folder)
+}
+
+/// Its configuration.
+fn startup(program: &Path, folder: &Path, cpus: &Cpus) -> String {
+    let run = folder.display();
+    let plugins = program
+        .parent()
+        .and_then(Path::parent)
+        .map(|root| root.join("lib/vpp_plugins"))
+        .filter(|path| path.is_dir());
+    let path = plugins
+        .as_ref()
+        .map_or(String::new(), |path| format!(" path {}", path.display()));
+    let enabled: String = (PLUGINS.iter())
+        .filter(|name| {
+            let file = |path: &PathBuf| path.join(format!("{name}_plugin.so")).is_file();
+            plugins.as_ref().is_none_or(file)
+        })
+        .map(|name| format!(" plugin {name}_plugin.so {{ enable }}"))
+        .collect();
+    format!(
+        "unix {{ nodaemon cli-listen {run}/cli.sock runtime-dir {run} }}\n\
+         api-segment {{ prefix fwdlab }}\n\
+         memory {{ main-heap-size 1G main-heap-page-size 4k }}\n\
+         buffers {{ buffers-per-numa 16384 page-size 4k }}\n\
+         statseg {{ size 32M page-size 4k socket-name {run}/stats.sock }}\n\
+         cpu {{{} }}\n\
+         plugins {{{path} plugin default {{ disable }}{enabled} }}\n",
+        cpus.section()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_have_a_cpu_each_and_the_main_thread_one_that_is_left() {
+        let of = |workers, dut: &[usize]| Cpus::choose(workers, dut, &[0]);
+        let alone = of(0, &[1]).unwrap();
+        assert_eq!((alone.main, alone.workers.len()), (Some(1), 0));
+        assert_eq!(alone.section(), " main-core 1");
+        let one = of(1, &[1]).unwrap();
+        assert_eq!((one.main, &one.workers[..]), (Some(0), &[1][..]));
+        let two = of(2, &[1, 2, 3]).unwrap();
+        assert_eq!(two.section(), " main-core 3 corelist-workers 1,2");
+        let error = of(3, &[1, 2]).unwrap_err().to_string();
+        assert!(
+            error.contains("3 workers") && error.contains("CPU 1, 2"),
+            "{error}"
+        );
+        assert_eq!(Cpus::choose(0, &[], &[]).unwrap().section(), "");
+    }
+
+    /// As VPP 26.10 said it, but for the colours.
+    #[test]
+    fn the_threads_that_forward_are_the_workers_or_the_main_one() {
+        let head = "ID   Name   LWP  CPU  Sched   Loops  Epolls Sleeps FdWakeups WakeReq Wakeups\n";
+        let main =
+            " 0 vpp_main 32317   0 other (0)   88672  88673  88673         5       0       0\n";
+        let worker =
+            " 1 vpp_wk_0 32319   1 other (0) 5629456   5569     76         1       1       1\n";
+        assert_eq!(forwarding(&format!("{head}{main}")), [32317]);
+        assert_eq!(forwarding(&format!("{head}{main}{worker}")), [32319]);
+    }
+
+    #[test]
+    fn its_files_are_all_in_its_folder() {
+        let cpus = Cpus::choose(0, &[1], &[0]).unwrap();
+        let text = startup(Path::new("/usr/bin/vpp"), Path::new("/tmp/x"), &cpus);
+        for file in [
+            "cli-listen /tmp/x/cli.sock",
+            "runtime-dir /tmp/x",
+            "socket-name /tmp/x/stats.sock",
+        ] {
+            assert!(text.contains(file), "{text}");
+        }
+        assert!(text.contains("cpu { main-core 1 }"), "{text}");
+        let named = find(Some("/no/such/vpp")).unwrap_err().to_string();
+        assert!(
+            named.contains("`/no/such/vpp`, which program in [dut] names"),
+            "{named}"
+        );
+    }
+}

@@ -1,0 +1,476 @@
+//! A VPP as a DUT: its own program forwards, and `vppctl` says and sets what there is.
+//!
+//! It works over any host, whether VPP runs there already or fwdlab has started it ([`instance`]). What is set is read back; before
+//! anything is changed the way back is written down. Every subject is a file: [`cli`] what `vppctl` answers, [`runtime`] and [`counters`]
+//! what VPP counts, [`tables`] rules and routes. Start with [`Vpp::new`].
+
+mod cli;
+mod counters;
+pub(crate) mod instance;
+pub mod runtime;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use fwdlab_model::efficiency::Work;
+use fwdlab_model::loss::Reason;
+use fwdlab_model::reset::Reset;
+use fwdlab_model::trial::IpVersion;
+
+use self::cli::Cli;
+use self::counters::Interface;
+use self::instance::Instance;
+use super::linux::{counters_of, ports_amiss, read_counters};
+use super::set::Step;
+use super::{
+    Account, Agent, Change, Configuration, Counted, Dut, PlannedReset, PortPair, Route, Swept,
+    Updates,
+};
+use crate::bed::{End, Networks, Side};
+use crate::error::LabError;
+use crate::host::undo::Undo;
+use crate::host::{Command, Host, Limit, Process};
+use crate::run::Control;
+
+/// What users want to run there must end within this time.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Who does not answer any more is about to end, or not.
+const DYING: Duration = Duration::from_millis(300);
+
+/// What it takes instead of what is made for an operating system.
+const LINES: &str = "give lines of its command line, or a file *.vpp of them";
+
+/// A DUT that runs VPP.
+#[derive(Debug)]
+pub struct Vpp {
+    cli: Cli,
+    /// Input and output, as VPP calls them.
+    ports: [String; 2],
+    /// The kernel's ports below them, where VPP has its frames from the kernel.
+    kernel_ports: Option<[String; 2]>,
+    /// Its ports get the MAC addresses of the networks, which they do not have.
+    sets_macs: bool,
+    networks: Networks,
+    undo: Arc<Undo>,
+    /// It ends with us.
+    instance: Option<Instance>,
+    /// The clock in which it counts, once it was asked: that does not change.
+    clock_hz: OnceLock<Option<f64>>,
+}
+
+impl Vpp {
+    /// One that runs on this host and listens at this socket, with these interfaces, input and output, between these networks.
+    pub fn new(
+        host: Arc<dyn Host>,
+        socket: &str,
+        ports: [&str; 2],
+        networks: Networks,
+        undo: Arc<Undo>,
+    ) -> Vpp {
+        Vpp {
+            cli: Cli::new(host, "vppctl", socket),
+            ports: ports.map(str::to_owned),
+            kernel_ports: None,
+            sets_macs: false,
+            networks,
+            undo,
+            instance: None,
+            clock_hz: OnceLock::new(),
+        }
+    }
+
+    /// The same with `vppctl` in another place than in PATH.
+    pub fn with_program(self, vppctl: &str) -> Vpp {
+        Vpp {
+            cli: self.cli.with_program(vppctl),
+            ..self
+        }
+    }
+
+    /// One of ours on ports of the kernel, input and output.
+    ///
+    /// # Errors
+    /// It does not take them.
+    pub(crate) fn on_kernel_ports(
+        instance: Instance,
+        kernel_ports: [&str; 2],
+        networks: Networks,
+        undo: Arc<Undo>,
+    ) -> Result<Vpp, LabError> {
+        let mut lines = String::new();
+        for port in kernel_ports {
+            lines += &format!("create host-interface name {port}\n");
+        }
+        let made = instance.cli.each_of(&lines, Limit::OURS);
+        made.map_err(|error| match error {
+            LabError::Vpp { dut, why } => LabError::Vpp {
+                dut,
+                why: format!(
+                    "{why}. It said: {}. Its ring of frames is locked in memory: run fwdlab as root, or see ulimit -l",
+                    instance.said()
+                ),
+            },
+            other => other,
+        })?;
+        Ok(Vpp {
+            cli: instance.cli.clone(),
+            ports: kernel_ports.map(|port| format!("host-{port}")),
+            kernel_ports: Some(kernel_ports.map(str::to_owned)),
+            sets_macs: true,
+            networks,
+            undo,
+            instance: Some(instance),
+            clock_hz: OnceLock::new(),
+        })
+    }
+
+    fn host(&self) -> &Arc<dyn Host> {
+        self.cli.host()
+    }
+
+    fn port(&self, end: End) -> &str {
+        let [input, output] = &self.ports;
+        match end {
+            End::Input => input,
+            End::Output => output,
+        }
+    }
+
+    /// Both sides, with their ports.
+    fn sides(&self) -> [(&Side, &str); 2] {
+        [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
+    }
+
+    /// Writes down the way back, and then does it; what fails half done is taken back.
+    fn changing(
+        &self,
+        what: &str,
+        back: Command,
+        work: impl FnOnce() -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let change = self.undo.before(self.host(), what, back)?;
+        let Err(error) = work() else {
+            return Ok(change);
+        };
+        match self.undo.take_back(change, Limit::OURS) {
+            Err(left) if !matches!(error, LabError::Interrupted) => Err(LabError::HalfDone {
+                source: Box::new(error),
+                what: what.to_owned(),
+                left: Box::new(left.into()),
+            }),
+            _ => Err(error),
+        }
+    }
+
+    /// Refuses what fwdlab cannot do there.
+    fn refuse<T>(&self, what: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
+        Err(LabError::NotOnVpp {
+            dut: self.host().name().to_owned(),
+            what: what.into(),
+            instead,
+        })
+    }
+
+    /// One of its interfaces.
+    fn interface(&self, port: &str) -> Result<Interface, LabError> {
+        let all = counters::interfaces(&self.cli.ask("show interface")?);
+        all.get(port).copied().ok_or_else(|| LabError::Vpp {
+            dut: self.host().name().to_owned(),
+            why: format!("it has no interface {port}: `vppctl show interface` tells which it has"),
+        })
+    }
+
+    /// What its error is, where it has one, with what it said if it has ended.
+    fn with_last_words(&self, error: LabError) -> LabError {
+        let instance = self.instance.as_ref();
+        match instance.and_then(|instance| instance.last_words(DYING)) {
+            None => error,
+            Some(words) => LabError::Vpp {
+                dut: self.host().name().to_owned(),
+                why: format!("it {words}"),
+            },
+        }
+    }
+
+    /// What one step of a configuration has it do, in its own lines.
+    fn lines(&self, step: &Step) -> Result<String, LabError> {
+        match step {
+            Step::Shell(text) => Ok(text.clone()),
+            Step::Vpp(path) => std::fs::read_to_string(path)
+                .map_err(|e| LabError::system(format!("read {}", path.display()), e)),
+            Step::Execute(path) | Step::Nft(path) | Step::Sysctl(path) => {
+                self.refuse(format!("apply {}", path.display()), LINES)
+            }
+            Step::Folder(folder) => self.refuse(format!("apply {}", folder.path.display()), LINES),
+            Step::Generated(one) => self.refuse(format!("apply {}", one.family.name), LINES),
+        }
+    }
+
+    /// What is counted of frames that it dropped, or that never reached it.
+    fn readings(&self) -> Result<Readings, LabError> {
+        Ok(Readings {
+            at: Instant::now(),
+            interfaces: counters::interfaces(&self.cli.ask("show interface")?),
+            errors: counters::errors(&self.cli.ask("show errors")?),
+            kernel: self.kernel_counters()?,
+        })
+    }
+
+    fn kernel_counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
+        let Some([input, output]) = &self.kernel_ports else {
+            return Ok(None);
+        };
+        let host = self.host().as_ref();
+        let table = read_counters(host)?;
+        Ok(Some(PortPair {
+            input: counters_of(&table, input, host)?,
+            output: counters_of(&table, output, host)?,
+        }))
+    }
+
+    /// What forwarding took since these readings.
+    fn work_since(&self, before: &Readings) -> Result<Work, LabError> {
+        let runtime = self.cli.ask("show runtime")?;
+        let threads = runtime::parse(&runtime).map_err(|line| LabError::Vpp {
+            dut: self.host().name().to_owned(),
+            why: format!("`show runtime` says \"{line}\", which fwdlab does not understand: is it a newer VPP?"),
+        })?;
+        let after = self.readings()?;
+        let mut drops = counters::dropped(&before.errors, &after.errors);
+        drops.extend(self.not_fetched(before, &after));
+        Ok(Work {
+            duration_s: after.at.duration_since(before.at).as_secs_f64(),
+            clock_hz: self.clock_hz()?,
+            nodes: runtime::nodes(&threads),
+            drops,
+            ..Work::default()
+        })
+    }
+
+    fn clock_hz(&self) -> Result<Option<f64>, LabError> {
+        if let Some(known) = self.clock_hz.get() {
+            return Ok(*known);
+        }
+        let told = base_frequency(&self.cli.ask("show cpu")?);
+        Ok(*self.clock_hz.get_or_init(|| told))
+    }
+
+    /// Frames that the kernel's ports received and VPP did not: its ring of them was full.
+    fn not_fetched(&self, before: &Readings, after: &Readings) -> Option<Reason> {
+        let (kernel_before, kernel_after) = (before.kernel?, after.kernel?);
+        let mut frames = 0;
+        for (port, kernel) in [
+            (&self.ports[0], (kernel_before.input, kernel_after.input)),
+            (&self.ports[1], (kernel_before.output, kernel_after.output)),
+        ] {
+            let of = |readings: &Readings| {
+                let interface = readings.interfaces.get(port).copied().unwrap_or_default();
+                interface.counted.rx_packets
+            };
+            let came = kernel.1.rx_packets.saturating_sub(kernel.0.rx_packets);
+            let fetched = of(after).saturating_sub(of(before));
+            frames += came.saturating_sub(fetched);
+        }
+        (frames > 0).then(|| Reason {
+            reason: "af-packet-input: the kernel's ring to VPP was full".into(),
+            frames,
+        })
+    }
+}
+
+/// What is read before a trial and after it.
+struct Readings {
+    at: Instant,
+    interfaces: BTreeMap<String, Interface>,
+    errors: BTreeMap<(String, String), u64>,
+    kernel: Option<PortPair<Counted>>,
+}
+
+/// `Base frequency:           2.5955 GHz`: that of the counter in which VPP counts clocks.
+fn base_frequency(text: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("Base frequency"))?;
+    let mut words = line.split_once(':')?.1.split_whitespace();
+    let number: f64 = words.next()?.parse().ok()?;
+    match words.next()? {
+        "GHz" => Some(number * 1e9),
+        "MHz" => Some(number * 1e6),
+        _ => None,
+    }
+}
+
+impl Dut for Vpp {
+    fn name(&self) -> &str {
+        self.host().name()
+    }
+
+    fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
+        self.address()?;
+        let version = self.cli.ask("show version")?;
+        Ok([("vpp".to_owned(), version.trim().to_owned())].into())
+    }
+
+    fn apply(&self, configuration: &Configuration, control: &Control) -> Result<String, LabError> {
+        let limit = Limit {
+            time: LIMIT,
+            is_stopped: &|| control.is_stopped(),
+        };
+        let mut said = String::new();
+        for step in configuration.steps() {
+            let done = self
+                .lines(step)
+                .and_then(|lines| self.cli.each_of(&lines, limit));
+            said += &done.map_err(|error| match error {
+                LabError::Interrupted => LabError::Interrupted,
+                source => LabError::NotApplied {
+                    name: configuration.name.clone(),
+                    source: Box::new(self.with_last_words(source)),
+                },
+            })?;
+        }
+        Ok(said)
+    }
+
+    fn route(&self, routes: &[Route]) -> Result<String, LabError> {
+        self.add_routes(routes)
+    }
+
+    fn set(
+        &self,
+        swept: &Swept,
+        version: IpVersion,
+        value: u64,
+        control: &Control,
+    ) -> Result<Option<Change>, LabError> {
+        match swept {
+            Swept::Stream | Swept::Units => Ok(None),
+            Swept::Cores => self.refuse(
+                format!("set {value} cores"),
+                "its workers are known when it starts: measure every number in a campaign of its own, with workers in [dut]",
+            ),
+            Swept::Rules => self.set_rules(version, value).map(Some),
+            Swept::Routes => self.set_routes(version, value).map(Some),
+            Swept::Command { apply, undo } => {
+                let text = |of: &str| of.replace("{}", &value.to_string());
+                let limit = Limit {
+                    time: LIMIT,
+                    is_stopped: &|| control.is_stopped(),
+                };
+                let work = || self.cli.each_of(&text(apply), limit).map(drop);
+                match undo {
+                    None => work().map(|()| None),
+                    Some(undo) => {
+                        let what = format!("what `{}` did", text(apply));
+                        let back = self.cli.each(&text(undo)).called(text(undo));
+                        self.changing(&what, back, work).map(Some)
+                    }
+                }
+            }
+        }
+    }
+
+    fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
+        self.refuse(
+            format!("plan the reset `{reset}`"),
+            "leave the reset test out",
+        )
+    }
+
+    fn reset(&self, planned: &PlannedReset, _: Limit<'_>) -> Result<(), LabError> {
+        self.refuse(
+            format!("carry out the reset `{}`", planned.reset),
+            "leave the reset test out",
+        )
+    }
+
+    fn filter(
+        &self,
+        permitted: &[(String, String)],
+        rules: u32,
+        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.set_filters(permitted, rules, tell)
+    }
+
+    fn begin_updates(
+        &self,
+        _: IpVersion,
+        _: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        self.refuse("update routes", "leave this modifier out")
+    }
+
+    fn update(&self, _: IpVersion, _: Updates) -> Result<(), LabError> {
+        self.refuse("update routes", "leave this modifier out")
+    }
+
+    fn start_agent(&self, _: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
+        self.refuse("start an SNMP agent", "leave this modifier out")
+    }
+
+    fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
+        if let Some(counted) = self.kernel_counters()? {
+            return Ok(Some(counted));
+        }
+        Ok(Some(PortPair {
+            input: self.interface(self.port(End::Input))?.counted,
+            output: self.interface(self.port(End::Output))?.counted,
+        }))
+    }
+
+    fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+        let instance = self.instance.as_ref();
+        if let Some(words) = instance.and_then(|one| one.last_words(Duration::ZERO)) {
+            return Ok(vec![format!("VPP in {} {words}", self.name())]);
+        }
+        if let Some(ports) = &self.kernel_ports {
+            return ports_amiss(self.host().as_ref(), ports);
+        }
+        let mut amiss = Vec::new();
+        for port in &self.ports {
+            if !self.interface(port)?.is_up {
+                amiss.push(format!("{port} of VPP on {} is down", self.name()));
+            }
+        }
+        Ok(amiss)
+    }
+
+    /// It has threads of its own, and shares their CPU with the kernel's that brings it frames: waiting for that is no disturbance.
+    fn waited(&self) -> Option<Duration> {
+        None
+    }
+
+    fn account(&self) -> Result<Option<Account<'_>>, LabError> {
+        let begin = || {
+            self.cli.ask("clear runtime")?;
+            self.readings()
+        };
+        let before = begin().map_err(|error| self.with_last_words(error))?;
+        Ok(Some(Box::new(move || {
+            let work = self.work_since(&before);
+            work.map_err(|error| self.with_last_words(error))
+        })))
+    }
+
+    fn is_kernel(&self) -> bool {
+        false
+    }
+
+    fn offloads(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
+        Ok(self.undo.take_back(change, limit)?)
+    }
+
+    fn undo(&self) -> Vec<String> {
+        self.undo.take_all_back(Limit::OURS)
+    }
+}

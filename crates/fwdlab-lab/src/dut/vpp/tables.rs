@@ -1,0 +1,311 @@
+//! Rules and routes of VPP: those of the bed, those that test frames need, and those of sweeps and modifiers.
+//!
+//! Rules are an ACL of the acl plugin at the input, with a tag of ours by which it is found again. VPP's own tables are read before a
+//! change counts as made. Start with [`Vpp::address`] and [`Vpp::set_acl`].
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fwdlab_model::trial::IpVersion;
+
+use super::Vpp;
+use crate::bed::{End, mac};
+use crate::dut::{Change, Route};
+use crate::error::LabError;
+use crate::host::Limit;
+
+/// The tag of a sweep's rules.
+const SWEPT: &str = "fwdlab";
+
+/// The tag of a modifier's filters.
+const FILTERS: &str = "fwdlab_filters";
+
+/// Removes the ACL of a tag from an interface, and then it: `sh -c WITHOUT vppctl socket`, with the tag and the interface on its input.
+const WITHOUT: &str = "\"$0\" -s \"$1\" show version > /dev/null 2>&1 || exit 0\n\
+    read -r tag interface\n\
+    \"$0\" -s \"$1\" show acl-plugin acl | sed -n \"s/^acl-index \\([0-9]*\\) .*tag {$tag}.*/\\1/p\" | while read -r index; do\n\
+    \"$0\" -s \"$1\" \"set acl-plugin interface $interface input acl $index del\"\n\
+    \"$0\" -s \"$1\" \"delete acl-plugin acl index $index\"\n\
+    done";
+
+impl Vpp {
+    /// Puts its ports up with the addresses, next hops and routes of the bed.
+    pub(super) fn address(&self) -> Result<(), LabError> {
+        let (mut lines, mut back) = (String::new(), String::new());
+        for (side, port) in self.sides() {
+            let lladdr = mac(side.tester_mac);
+            if self.sets_macs {
+                let _ = writeln!(
+                    lines,
+                    "set interface mac address {port} {}",
+                    mac(side.dut_mac)
+                );
+            }
+            let _ = writeln!(lines, "set interface state {port} up");
+            for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
+                let own = match version {
+                    IpVersion::Ipv4 => format!("{}/{}", side.ipv4.dut, side.ipv4.length),
+                    IpVersion::Ipv6 => format!("{}/{}", side.ipv6.dut, side.ipv6.length),
+                };
+                let (next_hop, behind) = (side.next_hop(version), side.prefix(version));
+                let _ = writeln!(
+                    lines,
+                    "set interface ip address {port} {own}\nset ip neighbor {port} {next_hop} {lladdr} static\n\
+                     ip route add {behind} via {next_hop} {port}"
+                );
+                let _ = writeln!(
+                    back,
+                    "ip route del {behind} via {next_hop} {port}\nset ip neighbor del {port} {next_hop} {lladdr} static\n\
+                     set interface ip address del {port} {own}"
+                );
+            }
+            // no frames of the DUT's own
+            let _ = writeln!(lines, "ip6 nd {port} ra-suppress");
+        }
+        let back = self.cli.each(&back);
+        self.changing("addresses and routes of the bed", back, || {
+            self.cli.exec(&lines, Limit::OURS)
+        })?;
+        for (_, port) in self.sides() {
+            match self.interface(port)?.is_up {
+                true => {}
+                false => return Err(self.otherwise(format!("{port} is down"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Routes by next hops of the bed.
+    pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
+        let (mut lines, mut back) = (String::new(), String::new());
+        for route in routes {
+            let (network, length) = route.network;
+            let via = self.via(network, route.out);
+            let _ = writeln!(lines, "ip route add {network}/{length} {via}");
+            let _ = writeln!(back, "ip route del {network}/{length} {via}");
+        }
+        if !routes.is_empty() {
+            let back = self.cli.each(&back);
+            self.changing("routes for test frames", back, || {
+                self.cli.exec(&lines, Limit::OURS)
+            })?;
+        }
+        Ok(lines)
+    }
+
+    /// Routes that no frame takes, to networks one after the other.
+    pub(super) fn set_routes(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
+        let (network, length): (IpAddr, u8) = match version {
+            IpVersion::Ipv4 => (unused_v4(0).into(), 24),
+            IpVersion::Ipv6 => (unused_v6(0).into(), 64),
+        };
+        let via = self.via(network, End::Output);
+        let line = |verb: &str| format!("ip route {verb} {network}/{length} count {count} {via}");
+        let back = self.cli.each(&line("del"));
+        let before = self.routes_of(version, length)?;
+        self.changing(&format!("{count} routes"), back, || {
+            if count > 0 {
+                self.cli.exec(&line("add"), Limit::OURS)?;
+            }
+            let there = self.routes_of(version, length)?.saturating_sub(before);
+            match there == count {
+                true => Ok(()),
+                false => Err(self.otherwise(format!(
+                    "it lists {there} more routes of {length} bits than before, not {count}"
+                ))),
+            }
+        })
+    }
+
+    /// How many routes of this length it has.
+    fn routes_of(&self, version: IpVersion, length: u8) -> Result<u64, LabError> {
+        let table = match version {
+            IpVersion::Ipv4 => "ip",
+            IpVersion::Ipv6 => "ip6",
+        };
+        let text = self.cli.ask(&format!("show {table} fib summary"))?;
+        // `                  24            1000`
+        let rows = text.lines().filter_map(|line| {
+            let mut words = line.split_whitespace().map(str::parse::<u64>);
+            match (words.next(), words.next(), words.next()) {
+                (Some(Ok(of)), Some(Ok(count)), None) => Some((of, count)),
+                _ => None,
+            }
+        });
+        let of_length = rows.filter(|(of, _)| *of == u64::from(length));
+        Ok(of_length.map(|(_, count)| count).sum())
+    }
+
+    /// Rules that match nothing, in front of what passes.
+    pub(super) fn set_rules(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
+        let mut rules: Vec<String> = (0..count)
+            .map(|n| match version {
+                IpVersion::Ipv4 => format!("deny src {}/32", unused_v4(n)),
+                IpVersion::Ipv6 => format!("deny src {}/128 dst ::/0", unused_v6(n.into())),
+            })
+            .collect();
+        rules.push(match version {
+            IpVersion::Ipv4 => "permit".into(),
+            IpVersion::Ipv6 => "permit src ::/0 dst ::/0".into(),
+        });
+        self.set_acl(SWEPT, &rules)
+    }
+
+    /// Filters, of which the last permits the test frames; what no rule of an ACL matches is dropped.
+    pub(super) fn set_filters(
+        &self,
+        permitted: &[(String, String)],
+        rules: u32,
+        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let rules = filters(permitted, rules);
+        tell(format!(
+            "filters on the DUT, an ACL of the acl plugin at its input:\n{}\n",
+            rules.join("\n")
+        ))?;
+        self.set_acl(FILTERS, &rules)
+    }
+
+    /// Makes these the rules of an ACL at the input.
+    fn set_acl(&self, tag: &str, rules: &[String]) -> Result<Change, LabError> {
+        let input = self.port(End::Input);
+        let back = self.cli.shell(WITHOUT, &format!("{tag} {input}\n"));
+        let back = back.called(format!("remove the ACL {tag} of VPP"));
+        self.changing(&format!("an ACL of {} rules", rules.len()), back, || {
+            let line = format!("set acl-plugin acl {} tag {tag}", rules.join(", "));
+            self.cli.exec(&line, Limit::OURS)?;
+            // a rule that VPP does not understand makes none, and it says nothing
+            let Some((index, there)) = self.acl(tag)? else {
+                return Err(
+                    self.otherwise(format!("it lists no ACL {tag} after `{}`", first(&line)))
+                );
+            };
+            if there != rules.len() as u64 {
+                return Err(self.otherwise(format!(
+                    "its ACL {tag} has {there} rules, not {}",
+                    rules.len()
+                )));
+            }
+            let apply = format!("set acl-plugin interface {input} input acl {index}");
+            self.cli.exec(&apply, Limit::OURS)?;
+            let applied = self.cli.ask("show acl-plugin interface")?;
+            match applied
+                .lines()
+                .any(|line| has_number(line, "input acl(s):", index))
+            {
+                true => Ok(()),
+                false => {
+                    Err(self.otherwise(format!("no interface has its ACL {index} after `{apply}`")))
+                }
+            }
+        })
+    }
+
+    /// The number of the ACL of a tag, and how many rules it has.
+    fn acl(&self, tag: &str) -> Result<Option<(u64, u64)>, LabError> {
+        let text = self.cli.ask("show acl-plugin acl")?;
+        let wanted = format!("tag {{{tag}}}");
+        // `acl-index 0 count 2001 tag {fwdlab}`
+        let of = |line: &str| {
+            let mut words = line.strip_prefix("acl-index ")?.split_whitespace();
+            let index = words.next()?.parse().ok()?;
+            let count = words.nth(1)?.parse().ok()?;
+            Some((index, count))
+        };
+        let mut own = text
+            .lines()
+            .filter(|line| line.trim_end().ends_with(&wanted));
+        Ok(own.find_map(of))
+    }
+
+    /// `via 198.19.0.2 host-eth1`.
+    fn via(&self, to: IpAddr, out: End) -> String {
+        let version = match to {
+            IpAddr::V4(_) => IpVersion::Ipv4,
+            IpAddr::V6(_) => IpVersion::Ipv6,
+        };
+        let via = self.networks.side(out).next_hop(version);
+        format!("via {via} {}", self.port(out))
+    }
+
+    /// It has not taken what was set.
+    fn otherwise(&self, why: String) -> LabError {
+        LabError::Vpp {
+            dut: self.host().name().to_owned(),
+            why: format!(
+                "it has not taken what was set: {why}. See whether something else changes it"
+            ),
+        }
+    }
+}
+
+/// Is this number in a line after these words?
+fn has_number(line: &str, after: &str, number: u64) -> bool {
+    let Some((_, rest)) = line.split_once(after) else {
+        return false;
+    };
+    let mut words = rest.split([' ', ',']);
+    words.any(|word| word.parse() == Ok(number))
+}
+
+/// As much of a long line as people read.
+fn first(line: &str) -> String {
+    let cut: String = line.chars().take(100).collect();
+    match cut.len() < line.len() {
+        true => format!("{cut}..."),
+        false => cut,
+    }
+}
+
+/// Rules that match nothing, then those that permit the test frames.
+fn filters(permitted: &[(String, String)], rules: u32) -> Vec<String> {
+    let is_ipv4 = permitted
+        .first()
+        .is_none_or(|(from, _)| !from.contains(':'));
+    // RFC 2544 C.2.6.4 puts other hosts before the one that is permitted
+    let before = (1..rules).map(|n| match is_ipv4 {
+        true => format!("deny src 192.0.2.{n}/32 dst 192.0.2.{}/32", 100 + n),
+        false => format!("deny src 2001:db8::{n:x}/128 dst 2001:db8:1::{n:x}/128"),
+    });
+    let last = permitted
+        .iter()
+        .map(|(from, to)| format!("permit src {from} dst {to}"));
+    before.chain(last).collect()
+}
+
+/// Addresses from 20.0.0.0 on: far from the benchmark's.
+fn unused_v4(n: u64) -> Ipv4Addr {
+    Ipv4Addr::from((20 << 24) + n as u32)
+}
+
+/// Addresses of 2001:db8::/32, which is for documentation.
+fn unused_v6(n: u128) -> Ipv6Addr {
+    Ipv6Addr::from((0x2001_0db8_u128 << 96) + n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rule_permits_and_every_rule_is_of_one_family() {
+        let pairs = vec![("198.18.0.0/16".to_owned(), "198.19.0.0/16".to_owned())];
+        let rules = filters(&pairs, 25);
+        assert_eq!(rules.len(), 25);
+        assert_eq!(
+            rules.last().unwrap(),
+            "permit src 198.18.0.0/16 dst 198.19.0.0/16"
+        );
+        assert_eq!(rules.iter().filter(|r| r.starts_with("deny ")).count(), 24);
+        let v6 = filters(&[("2001:2::/49".into(), "2001:2:0:8000::/49".into())], 2);
+        // VPP refuses a rule of which only the source is IPv6
+        assert_eq!(v6[0], "deny src 2001:db8::1/128 dst 2001:db8:1::1/128");
+    }
+
+    #[test]
+    fn numbers_are_whole_words() {
+        assert!(has_number("  input acl(s): 3, 12", "input acl(s):", 12));
+        assert!(!has_number("  input acl(s): 3, 12", "input acl(s):", 1));
+        assert!(!has_number("  output acl(s): 1", "input acl(s):", 1));
+    }
+}

@@ -1,0 +1,208 @@
+//! VPP as a DUT over a recorded host: what it is asked, what it refuses, and what becomes of what VPP says otherwise.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use super::*;
+use crate::host::scripted::Scripted;
+use crate::host::undo::Left;
+
+/// A VPP on a recorded host, and the record of its changes.
+fn vpp(host: Scripted) -> (Vpp, Arc<Scripted>, tempfile::NamedTempFile) {
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+    let host = Arc::new(host);
+    let ports = ["eth0", "eth1"];
+    let dut = Vpp::new(
+        host.clone(),
+        "/run/vpp/cli.sock",
+        ports,
+        Networks::EMBEDDED,
+        undo,
+    );
+    (dut, host, record)
+}
+
+const INTERFACES: &str = "\
+              Name               Idx    State  MTU (L3/IP4/IP6/MPLS)     Counter          Count\n\
+eth0                              1      up          9000/0/0/0     rx packets                    40\n\
+                                                                    drops                          3\n\
+eth1                              2      up          9000/0/0/0     tx packets                    37\n";
+
+/// Answers as VPP does, and has as many routes of 24 bits as were added, or one less.
+fn answers(loses: u64) -> Scripted {
+    let routes: Mutex<u64> = Mutex::default();
+    Scripted::new(move |command, _| {
+        let mut routes = routes.lock().unwrap();
+        let count = |text: &str| -> u64 {
+            let count = text
+                .split_once(" count ")
+                .and_then(|(_, rest)| rest.split(' ').next());
+            count.map_or(0, |count| count.parse().unwrap())
+        };
+        match command {
+            _ if command.starts_with("vppctl exec: ip route add") => {
+                *routes = count(command) - loses
+            }
+            "vppctl show ip fib summary" => {
+                return format!(
+                    "    Prefix length         Count\n                  24            {}\n",
+                    *routes
+                );
+            }
+            "vppctl show interface" => return INTERFACES.into(),
+            "vppctl show version" => return "vpp v26.10\r\n".into(),
+            _ => {}
+        }
+        String::new()
+    })
+}
+
+#[test]
+fn it_is_made_a_router_and_the_way_back_stands_in_the_record() {
+    let (dut, host, record) = vpp(answers(0));
+    let told = dut.prepare().unwrap();
+    assert_eq!(told["vpp"], "vpp v26.10");
+    let text = std::fs::read_to_string(record.path()).unwrap();
+    for words in [
+        "ip route del 198.19.0.0/16 via 198.19.0.2 eth1",
+        "set interface ip address del eth0 2001:2::1/64",
+        "set ip neighbor del eth1 198.19.0.2 02:00:02:5a:17:02 static",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    // a VPP of somebody else's keeps the MAC addresses that it has
+    assert!(
+        !host
+            .asked()
+            .iter()
+            .any(|asked| asked.contains("mac address"))
+    );
+    let counted = dut.counters().unwrap().unwrap();
+    assert_eq!(
+        (counted.input.rx_packets, counted.output.tx_packets),
+        (40, 37)
+    );
+    assert!(dut.ports_amiss().unwrap().is_empty());
+    assert_eq!(dut.undo(), Vec::<String>::new());
+    let text = std::fs::read_to_string(record.path()).unwrap();
+    let nobody = Left::of(&text).take_back(Path::new("/dev/null"), |_| false, |_| panic!("done"));
+    assert_eq!(nobody, Vec::<String>::new());
+}
+
+#[test]
+fn routes_count_as_set_when_its_own_table_has_them() {
+    let (dut, _, _record) = vpp(answers(0));
+    let control = Control::default();
+    let set = |dut: &Vpp, value| dut.set(&Swept::Routes, IpVersion::Ipv4, value, &control);
+    assert!(set(&dut, 200).unwrap().is_some());
+    let (dut, host, _record) = vpp(answers(1));
+    let error = set(&dut, 200).unwrap_err().to_string();
+    assert!(
+        error.contains("199 more routes of 24 bits than before, not 200"),
+        "{error}"
+    );
+    let last = host.asked().pop().unwrap();
+    assert!(
+        last.contains("sh -c"),
+        "what was done is taken back: {last}"
+    );
+}
+
+#[test]
+fn what_it_cannot_do_is_refused_with_what_to_do() {
+    let (dut, host, _record) = vpp(answers(0));
+    let control = Control::default();
+    let mut tell = |text: String| -> Result<(), LabError> { panic!("{text}") };
+    let v4 = IpVersion::Ipv4;
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("a.nft");
+    std::fs::write(&rules, "").unwrap();
+    let rules = Configuration::parse(rules.to_str().unwrap()).unwrap();
+    for (refused, words) in [
+        (dut.plan_reset(&Reset::Interface).map(drop), "`interface`"),
+        (dut.begin_updates(v4, &mut tell).map(drop), "update routes"),
+        (
+            dut.set(&Swept::Cores, v4, 2, &control).map(drop),
+            "workers in [dut]",
+        ),
+        (dut.apply(&rules, &control).map(drop), "a file *.vpp"),
+    ] {
+        let text = refused.unwrap_err().to_string();
+        assert!(
+            text.contains(words) && text.contains("router1, which is VPP; "),
+            "{text}"
+        );
+    }
+    assert_eq!(host.asked(), Vec::<String>::new(), "nothing was done");
+    assert_eq!(dut.set(&Swept::Stream, v4, 7, &control).unwrap(), None);
+}
+
+/// Frames that came in at the kernel's port and not in VPP are not lost without a name.
+#[test]
+fn an_account_is_the_difference_of_two_readings() {
+    let (dut, _, _record) = vpp(Scripted::new(|command, _| {
+        match command {
+            "vppctl show interface" => INTERFACES,
+            "vppctl show runtime" => include_str!("recorded/runtime-worker.txt"),
+            "vppctl show errors" => include_str!("recorded/errors.txt"),
+            "vppctl show cpu" => "Base frequency:           2.5955 GHz\n",
+            _ => "",
+        }
+        .into()
+    }));
+    let work = dut.account().unwrap().unwrap()().unwrap();
+    assert_eq!(work.clock_hz, Some(2.5955e9));
+    assert_eq!(work.packets_in(), Some(3000));
+    // the errors of before are not of this trial
+    assert!(work.drops.is_empty());
+    let (dut, _, _record) = vpp(Scripted::new(|command, _| match command {
+        "vppctl show interface" => INTERFACES.into(),
+        "vppctl show runtime" => "nobody knows\n".into(),
+        _ => String::new(),
+    }));
+    let Err(error) = dut.account().unwrap().unwrap()() else {
+        panic!("that is no runtime");
+    };
+    let error = error.to_string();
+    assert!(
+        error.contains("`show runtime` says \"nobody knows\""),
+        "{error}"
+    );
+}
+
+/// The kernel's port counted 1,000 frames, of which VPP fetched 960.
+#[test]
+fn what_vpp_never_fetched_from_the_kernel_has_a_name() {
+    let asked: Mutex<u64> = Mutex::default();
+    let (mut dut, _, _record) = vpp(Scripted::new(move |command, _| {
+        let mut asked = asked.lock().unwrap();
+        match command {
+            "read /proc/thread-self/net/dev" => {
+                *asked += 1;
+                let rx = 7 + 1000 * (*asked - 1);
+                format!(
+                    "  k0: 1 {rx} 0 0 0 0 0 0 4 0 0 0 0 0 0 0\n  k1: 1 3 0 0 0 0 0 0 4 9 0 0 0 0 0 0\n"
+                )
+            }
+            "vppctl show interface" => {
+                let rx = 40 + 960 * *asked;
+                INTERFACES.replace("                    40", &format!(" {rx}"))
+            }
+            "vppctl show runtime" => include_str!("recorded/runtime-main.txt").into(),
+            _ => String::new(),
+        }
+    }));
+    dut.kernel_ports = Some(["k0", "k1"].map(str::to_owned));
+    let work = dut.account().unwrap().unwrap()().unwrap();
+    let told: Vec<(&str, u64)> = work
+        .drops
+        .iter()
+        .map(|drop| (&*drop.reason, drop.frames))
+        .collect();
+    assert_eq!(
+        told,
+        [("af-packet-input: the kernel's ring to VPP was full", 40)]
+    );
+    assert_eq!(dut.counters().unwrap().unwrap().output.tx_packets, 9);
+}

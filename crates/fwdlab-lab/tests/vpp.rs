@@ -1,0 +1,102 @@
+//! VPP that runs already, the real one: what is set there is in its own tables, and it is left as it was.
+//!
+//! The build of VPP beside the repository is unpacked once; where it is not, or does not start here, the test is skipped. What is measured
+//! with VPP is tested with the program.
+
+mod vpp_build;
+
+use std::process::Command;
+use std::sync::Arc;
+
+use fwdlab_lab::bed::{Bed, Networks};
+use fwdlab_lab::dut::{Dut, Swept, Vpp};
+use fwdlab_lab::host::Netns;
+use fwdlab_lab::host::undo::Undo;
+use fwdlab_lab::placement::Placement;
+use fwdlab_lab::run::Control;
+use fwdlab_model::campaign::{self, Kind};
+use fwdlab_model::trial::IpVersion;
+
+#[test]
+fn a_vpp_that_runs_already_is_left_as_it_was() {
+    let test = "a_vpp_that_runs_already_is_left_as_it_was";
+    if !fwdlab_lab::user_namespace::is_root() {
+        return println!("SKIPPED: {test}: not root");
+    }
+    let program = match vpp_build::unpacked() {
+        Ok(program) => program,
+        Err(why) => return println!("SKIPPED: {test}: {why}"),
+    };
+    // somebody's VPP: that of a bed
+    let ours = campaign::Dut {
+        kind: Kind::Vpp,
+        program: Some(program.to_str().unwrap().into()),
+        ..campaign::Dut::default()
+    };
+    let bed = Bed::up_vpp(&ours, false, &Placement::default()).unwrap();
+    let namespace = bed.dut(0).name().to_owned();
+    let socket = std::env::temp_dir().join(format!("{namespace}-vpp/cli.sock"));
+    let (socket, vppctl) = (socket.to_str().unwrap(), program.with_file_name("vppctl"));
+    let tables = || {
+        let asked = [
+            "show ip fib summary",
+            "show ip6 fib summary",
+            "show acl-plugin acl",
+            "show acl-plugin interface",
+        ];
+        let said = asked.map(|line| {
+            let output = Command::new(&vppctl)
+                .args(["-s", socket, line])
+                .output()
+                .unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        });
+        // an interface that had an ACL once stays in its list, without any
+        let said = said.join("\n");
+        let lines = said.lines().filter(|line| !line.starts_with("sw_if_index"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+    let ports = ["host-eth0", "host-eth1"];
+    let host = Arc::new(Netns::bare(&namespace));
+    let dut = Vpp::new(host, socket, ports, Networks::EMBEDDED, undo)
+        .with_program(vppctl.to_str().unwrap());
+    assert!(dut.ports_amiss().unwrap().is_empty());
+    assert!(dut.counters().unwrap().is_some() && !dut.is_kernel());
+
+    let (before, control) = (tables(), Control::default());
+    for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
+        for swept in [Swept::Routes, Swept::Rules] {
+            let change = dut.set(&swept, version, 500, &control).unwrap().unwrap();
+            let with = tables();
+            let word = match (&swept, version) {
+                (Swept::Routes, IpVersion::Ipv4) => " 500",
+                // and those of the two ports
+                (Swept::Routes, IpVersion::Ipv6) => " 502",
+                _ => "count 501 tag {fwdlab}",
+            };
+            assert!(with.contains(word) && with != before, "{swept:?}: {with}");
+            dut.take_back(change, fwdlab_lab::host::Limit::OURS)
+                .unwrap();
+            assert_eq!(tables(), before, "{swept:?}, {version:?}");
+        }
+    }
+    let pairs = [("2001:2::/49".to_owned(), "2001:2:0:8000::/49".to_owned())];
+    dut.filter(&pairs, 25, &mut |_| Ok(())).unwrap();
+    assert!(tables().contains("count 25 tag {fwdlab_filters}"));
+    // whoever finds the record could do it as well, and twice
+    assert_eq!(dut.undo(), Vec::<String>::new());
+    assert_eq!(dut.undo(), Vec::<String>::new());
+    assert_eq!(tables(), before);
+
+    let none = dut.account().unwrap().unwrap()().unwrap();
+    assert_eq!((none.frames, none.packets_in()), (0, None), "{none:?}");
+    // a VPP that has ended has nothing to take back, and nobody waits for it
+    dut.set(&Swept::Routes, IpVersion::Ipv4, 5, &control)
+        .unwrap();
+    drop(bed);
+    let gone = dut.ports_amiss().unwrap_err().to_string();
+    assert!(gone.contains(&namespace), "{gone}");
+}

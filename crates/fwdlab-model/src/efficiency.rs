@@ -1,0 +1,255 @@
+//! What forwarding took of a DUT: CPU time of Linux, clocks by node of VPP, and what it says of the frames it dropped.
+//!
+//! Totals, so that those of several trials add up; what a frame took is derived from them. Who counts them is the DUT, in
+//! `fwdlab_lab::dut`. Start with [`Work`].
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::loss::Reason;
+
+/// What forwarding took of the DUT, from before the first frame of a trial until after the last one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Work {
+    /// For how long it was counted, in seconds.
+    pub duration_s: f64,
+    /// Frames that came back in that time.
+    pub frames: u64,
+    /// CPU time of what forwards, in nanoseconds, where the DUT tells that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<u64>,
+    /// Of which thread or CPUs that is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cpu_of: String,
+    /// The clock in which it is counted, in Hz, as the DUT tells it: of VPP that of its time stamps, of Linux that of its CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_hz: Option<f64>,
+    /// The nodes of VPP through which frames went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Node>,
+    /// Frames that it says it dropped, by its own reasons.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drops: Vec<Reason>,
+}
+
+/// A node of VPP on one of its threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Node {
+    /// The thread: `vpp_main`, `vpp_wk_0`.
+    pub thread: String,
+    /// Its name: `ip4-lookup`.
+    pub node: String,
+    /// Frames enter VPP there. It is also called when there are none, and these calls are among its clocks.
+    pub is_input: bool,
+    /// How often it was called.
+    pub calls: u64,
+    /// Frames that went through it.
+    pub vectors: u64,
+    /// Clocks it took for all of them; VPP tells three digits of those of a frame.
+    pub clocks: f64,
+}
+
+impl Node {
+    /// Clocks per frame that went through it.
+    pub fn clocks_per_packet(&self) -> f64 {
+        self.clocks / self.vectors as f64
+    }
+
+    /// Does it give frames to an interface?
+    pub fn is_output(&self) -> bool {
+        self.node.ends_with("-tx")
+    }
+
+    /// Frames per call.
+    pub fn vectors_per_call(&self) -> f64 {
+        self.vectors as f64 / self.calls.max(1) as f64
+    }
+}
+
+impl Work {
+    /// Puts another trial's beside it.
+    pub fn add(&mut self, other: &Work) {
+        self.duration_s += other.duration_s;
+        self.frames += other.frames;
+        self.cpu_ns = match (self.cpu_ns, other.cpu_ns) {
+            (Some(own), Some(other)) => Some(own + other),
+            // of half of the frames it would say nothing
+            _ => None,
+        };
+        for node in &other.nodes {
+            let is_same = |own: &&mut Node| own.thread == node.thread && own.node == node.node;
+            match self.nodes.iter_mut().find(is_same) {
+                Some(own) => own.add(node),
+                None => self.nodes.push(node.clone()),
+            }
+        }
+        for drop in &other.drops {
+            match self.drops.iter_mut().find(|own| own.reason == drop.reason) {
+                Some(own) => own.frames += drop.frames,
+                None => self.drops.push(drop.clone()),
+            }
+        }
+    }
+
+    /// The nodes with those of all threads together, in the order in which VPP lists them.
+    pub fn by_node(&self) -> Vec<Node> {
+        let mut nodes: Vec<Node> = Vec::new();
+        for node in &self.nodes {
+            match nodes.iter_mut().find(|own| own.node == node.node) {
+                Some(own) => own.add(node),
+                None => nodes.push(Node {
+                    thread: String::new(),
+                    ..node.clone()
+                }),
+            }
+        }
+        nodes
+    }
+
+    /// Frames that entered VPP; `None` where nobody counted them.
+    pub fn packets_in(&self) -> Option<u64> {
+        let input = self.nodes.iter().filter(|node| node.is_input);
+        let packets: u64 = input.map(|node| node.vectors).sum();
+        (packets > 0).then_some(packets)
+    }
+
+    /// Clocks per frame that entered VPP: of all nodes, or of those behind the input.
+    pub fn clocks_per_packet(&self, with_input: bool) -> Option<f64> {
+        let packets = self.packets_in()?;
+        let nodes = self.nodes.iter();
+        let counted = nodes.filter(|node| with_input || !node.is_input);
+        Some(counted.map(|node| node.clocks).sum::<f64>() / packets as f64)
+    }
+
+    /// Clocks per frame that entered VPP without the nodes that take frames from its interfaces and give frames to them: what it does
+    /// itself.
+    pub fn clocks_between_interfaces(&self) -> Option<f64> {
+        let packets = self.packets_in()?;
+        let inner = self
+            .nodes
+            .iter()
+            .filter(|node| !node.is_input && !node.is_output());
+        Some(inner.map(|node| node.clocks).sum::<f64>() / packets as f64)
+    }
+
+    /// Frames per call behind the input: how full the vectors were.
+    pub fn vectors_per_call(&self) -> Option<f64> {
+        let mut inner = self.nodes.iter().filter(|node| !node.is_input);
+        let first = inner.next()?;
+        let (vectors, calls) = inner.fold((first.vectors, first.calls), |(v, c), node| {
+            (v + node.vectors, c + node.calls)
+        });
+        Some(vectors as f64 / calls.max(1) as f64)
+    }
+
+    /// Frames per second into VPP times clocks per frame, for each thread that forwards: as much as the clock has when it does nothing
+    /// else.
+    pub fn effective_clock_hz(&self) -> Option<f64> {
+        self.packets_in()?;
+        let mut threads: Vec<&str> = self.nodes.iter().map(|node| &*node.thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        let clocks: f64 = self.nodes.iter().map(|node| node.clocks).sum();
+        let time = self.duration_s * threads.len() as f64;
+        (time > 0.0).then(|| clocks / time)
+    }
+
+    /// CPU time per frame in nanoseconds: of Linux per frame that came back, of VPP per frame that entered it, the input included.
+    pub fn ns_per_frame(&self) -> Option<f64> {
+        if let Some(clocks) = self.clocks_per_packet(true) {
+            return Some(clocks / self.clock_hz? * 1e9);
+        }
+        let cpu_ns = self.cpu_ns?;
+        (self.frames > 0).then(|| cpu_ns as f64 / self.frames as f64)
+    }
+
+    /// Clocks per frame, all counted: of Linux its CPU time by the clock of its CPU.
+    pub fn clocks_per_frame(&self) -> Option<f64> {
+        match self.clocks_per_packet(true) {
+            Some(clocks) => Some(clocks),
+            None => Some(self.ns_per_frame()? * self.clock_hz? / 1e9),
+        }
+    }
+}
+
+impl Node {
+    fn add(&mut self, other: &Node) {
+        self.calls += other.calls;
+        self.vectors += other.vectors;
+        self.clocks += other.clocks;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(thread: &str, node: &str, is_input: bool, calls: u64, each: f64) -> Node {
+        Node {
+            thread: thread.into(),
+            node: node.into(),
+            is_input,
+            calls,
+            vectors: 1000,
+            clocks: 1000.0 * each,
+        }
+    }
+
+    #[test]
+    fn what_a_frame_took_with_the_input_and_without() {
+        let mut work = Work {
+            duration_s: 0.001,
+            frames: 1000,
+            clock_hz: Some(2e9),
+            nodes: vec![
+                node("vpp_main", "af-packet-input", true, 10, 600.0),
+                node("vpp_main", "ethernet-input", false, 10, 50.0),
+                node("vpp_main", "ip4-lookup", false, 10, 40.0),
+                node("vpp_main", "host-eth1-tx", false, 10, 10.0),
+            ],
+            ..Work::default()
+        };
+        assert_eq!(work.clocks_per_packet(true), Some(700.0));
+        assert_eq!(work.clocks_per_packet(false), Some(100.0));
+        assert_eq!(work.clocks_between_interfaces(), Some(90.0));
+        assert_eq!(work.vectors_per_call(), Some(100.0));
+        assert_eq!(work.ns_per_frame(), Some(350.0));
+        assert_eq!(work.clocks_per_frame(), Some(700.0));
+        // a million frames per second, 700 clocks each
+        let clock = work.effective_clock_hz().unwrap();
+        assert!((clock - 700e6).abs() < 1.0, "{clock}");
+
+        // twice the same is the same per frame, and a second thread has a clock of its own
+        work.add(&work.clone());
+        assert_eq!(work.packets_in(), Some(2000));
+        assert_eq!(work.clocks_per_packet(true), Some(700.0));
+        assert_eq!(work.nodes.len(), 4);
+        let other = Work {
+            nodes: vec![node("vpp_wk_0", "ip4-lookup", false, 10, 40.0)],
+            ..Work::default()
+        };
+        work.add(&other);
+        assert_eq!((work.nodes.len(), work.by_node().len()), (5, 4));
+        assert_eq!(work.by_node()[2].vectors, 3000);
+    }
+
+    #[test]
+    fn cpu_time_counts_per_frame_that_came_back() {
+        let linux = Work {
+            duration_s: 1.0,
+            frames: 1_000_000,
+            cpu_ns: Some(500_000_000),
+            clock_hz: Some(3e9),
+            ..Work::default()
+        };
+        assert_eq!(linux.ns_per_frame(), Some(500.0));
+        assert_eq!(linux.clocks_per_frame(), Some(1500.0));
+        assert_eq!(linux.clocks_per_packet(false), None);
+        assert_eq!(linux.effective_clock_hz(), None);
+        // nothing came back, nobody told
+        assert_eq!(Work::default().ns_per_frame(), None);
+        let mut both = linux.clone();
+        both.add(&Work::default());
+        assert_eq!(both.cpu_ns, None);
+    }
+}

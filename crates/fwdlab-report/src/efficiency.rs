@@ -1,0 +1,251 @@
+//! What forwarding took of the DUTs: a row per test case, and of VPP a row per node.
+//!
+//! For the terminal, for Markdown and for the page alike; what the figures are is said in [`METHOD`]. What is counted is in
+//! [`fwdlab_model::efficiency`]. Start with [`tables`].
+
+use fwdlab_model::efficiency::{Node, Work};
+use fwdlab_model::result::RunInfo;
+use fwdlab_model::test_case::TestCase;
+
+use crate::campaign::label;
+use crate::number::{count, decimals};
+use crate::table::{Cell, Column, Mark, Table};
+
+/// What the figures are.
+pub(crate) const METHOD: &str = "what a frame takes is counted by the DUT, in the trial of each iteration that forwarded most: of Linux \
+    the CPU time of what forwards, per frame that came back, and clocks by the clock that its kernel tells; of VPP the clocks of its \
+    nodes by show runtime, per frame that entered it, with and without its input node, and without those that give frames to an \
+    interface (between ports). An input node is also called when there is nothing to fetch; with af_packet, it and the output make \
+    system calls, which are among their clocks. The effective clock is frames per second times clocks per frame; what the kernel below \
+    VPP takes for its ports is in none of these figures";
+
+/// The work of each test case that has some, where that is to be shown: in campaigns, and wherever VPP was measured.
+fn worked(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)> {
+    all.iter()
+        .filter_map(|case| Some((case, case.work.as_ref()?)))
+}
+
+/// Are they the answer to what was asked? A command that measures Linux is not asked for them.
+pub(crate) fn are_asked_for(info: &RunInfo, all: &[TestCase]) -> bool {
+    let is_vpp = |(case, _): (&TestCase, &Work)| !case.case.dut.is_linux();
+    info.kind == "campaign" && worked(all).next().is_some() || worked(all).any(is_vpp)
+}
+
+/// Titles and tables: what a frame took in each test case, and in each node of VPP.
+pub(crate) fn tables(all: &[TestCase]) -> Vec<(&'static str, Table)> {
+    if worked(all).next().is_none() {
+        return Vec::new();
+    }
+    let mut tables = vec![("efficiency: what a frame takes of the DUT", cases(all))];
+    tables.extend(nodes(all).map(|nodes| ("nodes of VPP", nodes)));
+    tables
+}
+
+fn cases(all: &[TestCase]) -> Table {
+    let mut table = Table::new(vec![
+        Column::left("test case", &["test_case"]),
+        Column::right("time", &["ns_per_frame"]),
+        Column::right("clocks", &["clocks_per_frame"]),
+        Column::right("without input", &["clocks_per_frame_without_input"]),
+        Column::right("between ports", &["clocks_per_frame_between_interfaces"]),
+        Column::right("vectors/call", &["vectors_per_call"]),
+        Column::right("effective clock", &["effective_clock_hz"]),
+        Column::right("clock", &["clock_hz"]),
+    ]);
+    let clock = |hz: f64| format!("{:.2} GHz", hz / 1e9);
+    for (case, work) in worked(all) {
+        table.push(
+            Mark::None,
+            vec![
+                Cell {
+                    text: name(case, all),
+                    raw: vec![case.test_case.clone()],
+                },
+                Cell::optional(work.ns_per_frame(), "", |ns| format!("{} ns", digits(ns))),
+                Cell::optional(work.clocks_per_frame(), "", digits),
+                Cell::optional(work.clocks_per_packet(false), "", digits),
+                Cell::optional(work.clocks_between_interfaces(), "", digits),
+                Cell::optional(work.vectors_per_call(), "", digits),
+                Cell::optional(work.effective_clock_hz(), "", clock),
+                Cell::optional(work.clock_hz, "", clock),
+            ],
+        );
+    }
+    table
+}
+
+fn nodes(all: &[TestCase]) -> Option<Table> {
+    let mut table = Table::new(vec![
+        Column::left("test case", &["test_case"]),
+        Column::left("node", &["node"]),
+        Column::right("clocks/packet", &["clocks_per_packet"]),
+        Column::right("vectors/call", &["vectors_per_call"]),
+        Column::right("packets", &["vectors"]),
+        Column::right("calls", &["calls"]),
+    ]);
+    for (case, work) in worked(all) {
+        for node in work.by_node() {
+            let of_input = match node.is_input {
+                true => " (input)",
+                false => "",
+            };
+            table.push(
+                Mark::None,
+                vec![
+                    Cell {
+                        text: name(case, all),
+                        raw: vec![case.test_case.clone()],
+                    },
+                    Cell {
+                        text: format!("{}{of_input}", node.node),
+                        raw: vec![node.node.clone()],
+                    },
+                    number(node.clocks_per_packet()),
+                    number(Node::vectors_per_call(&node)),
+                    Cell::number(count(node.vectors), node.vectors),
+                    Cell::number(count(node.calls), node.calls),
+                ],
+            );
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// Why DUTs dropped frames, in their own words.
+pub(crate) fn drops(all: &[TestCase]) -> Vec<String> {
+    let told = worked(all).filter(|(_, work)| !work.drops.is_empty());
+    told.map(|(case, work)| {
+        let reasons: Vec<String> = work
+            .drops
+            .iter()
+            .map(|drop| format!("{} {}", count(drop.frames), drop.reason))
+            .collect();
+        format!("{}: {}", name(case, all), reasons.join("; "))
+    })
+    .collect()
+}
+
+/// The name of a test case among the others, and alone.
+fn name(case: &TestCase, all: &[TestCase]) -> String {
+    match label(case, all) {
+        label if label.is_empty() => case.test_case.clone(),
+        label => label,
+    }
+}
+
+fn number(value: f64) -> Cell {
+    Cell::number(digits(value), value)
+}
+
+/// Three digits: VPP tells no more.
+fn digits(value: f64) -> String {
+    match value >= 1000.0 {
+        true => count(value.round() as i128),
+        false => format!("{value:.*}", decimals(value, 3, 2)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::campaign::{Case, Kind};
+    use fwdlab_model::loss::Reason;
+    use fwdlab_model::trial::{IpVersion, Stream};
+    use fwdlab_model::units::FrameSize;
+    use fwdlab_model::variant::Variant;
+
+    use super::*;
+
+    fn case(dut: Kind, work: Work) -> TestCase {
+        let case = Case {
+            configuration: "plain".into(),
+            stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap(),
+            variant: Variant::default(),
+            image: None,
+            dut,
+        };
+        TestCase {
+            test_case: case.id(),
+            case,
+            figures: Vec::new(),
+            outcomes: Vec::new(),
+            iterations: Vec::new(),
+            doubt: None,
+            work: Some(work),
+        }
+    }
+
+    fn node(name: &str, is_input: bool, each: f64) -> Node {
+        Node {
+            thread: "vpp_main".into(),
+            node: name.into(),
+            is_input,
+            calls: 10,
+            vectors: 1000,
+            clocks: 1000.0 * each,
+        }
+    }
+
+    #[test]
+    fn linux_and_vpp_stand_in_one_table_and_vpp_by_its_nodes() {
+        let linux = Work {
+            duration_s: 1.0,
+            frames: 1000,
+            cpu_ns: Some(500_000),
+            clock_hz: Some(2e9),
+            ..Work::default()
+        };
+        let vpp = Work {
+            duration_s: 0.001,
+            frames: 900,
+            clock_hz: Some(2.5e9),
+            nodes: vec![
+                node("af-packet-input", true, 600.0),
+                node("ip4-lookup", false, 40.0),
+                node("host-eth1-tx", false, 360.0),
+            ],
+            drops: vec![Reason {
+                reason: "acl-plugin-in-ip4-fa: ACL deny packets".into(),
+                frames: 100,
+            }],
+            ..Work::default()
+        };
+        let all = [case(Kind::Linux, linux), case(Kind::Vpp, vpp)];
+        let tables = tables(&all);
+        let rows = |table: &Table| -> Vec<Vec<String>> {
+            let rows = table.rows.iter();
+            rows.map(|row| row.cells.iter().map(|cell| cell.text.clone()).collect())
+                .collect()
+        };
+        assert_eq!(
+            rows(&tables[0].1),
+            [
+                ["64 B, Linux", "500 ns", "1,000", "", "", "", "", "2.00 GHz"],
+                [
+                    "64 B, VPP",
+                    "400 ns",
+                    "1,000",
+                    "400",
+                    "40.0",
+                    "100",
+                    "1.00 GHz",
+                    "2.50 GHz"
+                ],
+            ]
+        );
+        let nodes = rows(&tables[1].1);
+        assert_eq!(nodes.len(), 3);
+        assert_eq!(
+            nodes[1],
+            ["64 B, VPP", "ip4-lookup", "40.0", "100", "1,000", "10"]
+        );
+        assert_eq!(nodes[0][1], "af-packet-input (input)");
+        assert_eq!(
+            drops(&all),
+            ["64 B, VPP: 100 acl-plugin-in-ip4-fa: ACL deny packets"]
+        );
+        // nobody was asked
+        let mut plain = case(Kind::Linux, Work::default());
+        plain.work = None;
+        assert!(super::tables(&[plain]).is_empty());
+    }
+}

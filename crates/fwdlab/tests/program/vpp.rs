@@ -1,0 +1,405 @@
+//! VPP as a DUT, the real one: frames counted to the last one by its nodes, drops with their reason, lines that it refuses, Linux beside
+//! it in one campaign, its death and that of the program.
+//!
+//! The build of VPP beside the repository is unpacked once; where it is not, or does not start here, the tests are skipped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Ended, Lab, PATIENCE, list, passed, root, skipped};
+
+#[path = "../../../fwdlab-lab/tests/vpp_build/mod.rs"]
+mod build;
+
+/// The program of VPP that the program under test is told.
+const PROGRAM: &str = "FWDLAB_VPP";
+
+/// A VPP, or why the test is skipped.
+fn vpp(test: &str) -> Option<PathBuf> {
+    if !root(test) {
+        return None;
+    }
+    let found = build::unpacked();
+    found.map_err(|why| skipped(test, &why)).ok()
+}
+
+/// The program with a VPP, whose files are in the folder of the test.
+fn program(lab: &Lab, vpp: &Path, arguments: &[&str]) -> Command {
+    let mut command = lab.program(arguments);
+    command.env(PROGRAM, vpp).env("TMPDIR", lab.path());
+    command
+}
+
+/// A campaign in a file of its own.
+fn file(lab: &Lab, text: &str) -> String {
+    let path = lab.path().join("campaign.toml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn run(lab: &Lab, vpp: &Path, text: &str) -> Ended {
+    let path = file(lab, text);
+    crate::support::ended(program(lab, vpp, &["run", &path, "--json"]))
+}
+
+fn document(ended: &Ended) -> Value {
+    ended.measured();
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+/// What one node of VPP counted in a trial: calls and frames.
+fn node(trial: &Value, name: &str) -> (u64, u64) {
+    // where nothing was sent, no node has counted
+    let nodes = trial["work"].get("nodes").map_or(&[][..], list);
+    let own = nodes.iter().filter(|node| node["node"] == name);
+    own.fold((0, 0), |(calls, vectors), node| {
+        (
+            calls + node["calls"].as_u64().unwrap(),
+            vectors + node["vectors"].as_u64().unwrap(),
+        )
+    })
+}
+
+/// Frames that VPP says it dropped, by a reason that contains this.
+fn dropped(trial: &Value, reason: &str) -> u64 {
+    let Some(drops) = trial["work"].get("drops") else {
+        return 0;
+    };
+    let own = list(drops).iter().filter(|drop| {
+        let text = drop["reason"].as_str().unwrap();
+        text.contains(reason)
+    });
+    own.map(|drop| drop["frames"].as_u64().unwrap()).sum()
+}
+
+/// Of every trial, however busy this host is: the frames that the kernel's port received are those that entered VPP and those for which
+/// its ring was full, and what the nodes counted is what came out.
+#[test]
+fn nodes_count_every_frame_at_every_load() {
+    let test = "nodes_count_every_frame_at_every_load";
+    let Some(vpp) = vpp(test) else { return };
+    let mut whole = Vec::new();
+    for (load, time) in [("1kpps", "300ms"), ("100kpps", "200ms"), ("3Mpps", "200ms")] {
+        let lab = Lab::new();
+        let text = format!(
+            "campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n[matrix]\nflows = 10\n[procedure]\nid = 'trial'\nload = '{load}'\nfor = '{time}'"
+        );
+        let ended = run(&lab, &vpp, &text);
+        let document = document(&ended);
+        let trials = list(&document["trials"]);
+        assert!(!trials.is_empty());
+        for trial in trials {
+            let number = |name: &str| trial[name].as_u64().unwrap();
+            let (sent, received) = (number("frames_sent"), number("frames_received"));
+            if sent == 0 {
+                continue;
+            }
+            assert_eq!(number("frames_unexplained"), 0, "{trial}");
+            let (calls, entered) = node(trial, "af-packet-input");
+            let at_port = passed(trial, "dut_input");
+            assert_eq!(entered + dropped(trial, "ring to VPP"), at_port, "{trial}");
+            assert!(calls > 0);
+            let (_, looked_up) = node(trial, "ip4-lookup");
+            assert_eq!(looked_up, entered, "nothing but test frames: {trial}");
+            assert!(received <= looked_up);
+            let clock = trial["work"]["clock_hz"].as_f64().unwrap();
+            assert!((1e8..1e11).contains(&clock), "{clock}");
+            if received == sent {
+                // routers talk: a report of VPP's own for IPv6 is seen by the receiver, too
+                let own = trial["counters"]["receiver_foreign"].as_u64().unwrap();
+                assert_eq!(node(trial, "ip4-rewrite").1, sent, "{trial}");
+                assert_eq!(node(trial, "host-eth1-tx").1, sent + own, "{trial}");
+                whole.push((load, sent));
+            }
+        }
+        lab.assert_clean(load);
+    }
+    let slowly: Vec<u64> = whole
+        .iter()
+        .filter_map(|(load, sent)| (*load == "1kpps").then_some(*sent))
+        .collect();
+    assert!(
+        !slowly.is_empty(),
+        "300 frames in 300 ms were lost: {whole:?}"
+    );
+    if !slowly.contains(&300) {
+        skipped(
+            test,
+            &format!("the sender was held up: it sent {slowly:?} of 300 frames"),
+        );
+    }
+}
+
+/// One flow of ten is denied: as many frames are lost as the rule counts, and they are lost by it. And what VPP refuses is told.
+#[test]
+fn a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told() {
+    let test = "a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told";
+    let Some(vpp) = vpp(test) else { return };
+    let lab = Lab::new();
+    fs::write(
+        lab.path().join("deny.vpp"),
+        "# one of the flows\nset acl-plugin acl deny src 198.18.10.1/32, permit tag deny\nset acl-plugin interface host-eth0 input acl 0\n",
+    )
+    .unwrap();
+    let text = "campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\nworkers = 1\n\
+        [configuration]\ndeny = './deny.vpp'\nbad = 'ip route add 1.2.3.0/33 via 198.19.0.2 host-eth1'\nfor-linux = 'nft add table ip t'\n\
+        [procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
+    let ended = run(&lab, &vpp, text);
+    // two of its test cases have no result
+    ended.code(7);
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let case = |name: &str| {
+        let cases = list(&document["test_cases"]).iter();
+        let mut own = cases.filter(|case| case["configuration"] == name);
+        own.next().unwrap().clone()
+    };
+    assert_eq!(case("deny")["test_case"], "deny/64B-2000flows-ipv4@vpp");
+    let mut denied_frames = 0;
+    for trial in list(&document["trials"]) {
+        assert_eq!(trial["test_case"], "deny/64B-2000flows-ipv4@vpp");
+        let denied = dropped(trial, "acl-plugin-in-ip4-fa: ACL deny packets");
+        let (_, checked) = node(trial, "acl-plugin-in-ip4-fa");
+        assert_eq!(checked - denied, node(trial, "ip4-lookup").1, "{trial}");
+        assert_eq!(denied, node(trial, "error-drop").1, "{trial}");
+        let losses = list(&trial["losses"]).iter();
+        let in_dut = losses
+            .filter(|loss| loss["place"] == "dut")
+            .filter_map(|loss| {
+                let reasons = list(loss.get("reasons")?).iter();
+                let own = reasons.filter(|r| r["reason"].as_str().unwrap().contains("ACL deny"));
+                Some(own.map(|r| r["frames"].as_u64().unwrap()).sum::<u64>())
+            });
+        assert_eq!(in_dut.sum::<u64>(), denied, "{trial}");
+        let nodes = list(&trial["work"]["nodes"]);
+        assert!(
+            nodes.iter().all(|node| node["thread"] == "vpp_wk_0"),
+            "{trial}"
+        );
+        denied_frames += denied;
+    }
+    assert!(denied_frames > 0, "{ended:?}");
+    let failure = |name: &str| case(name)["iterations"][0]["failure"].to_string();
+    for (name, words) in [
+        (
+            "bad",
+            &[
+                "`ip route add 1.2.3.0/33 via 198.19.0.2 host-eth1`",
+                "Invalid prefix len: 33",
+            ][..],
+        ),
+        ("for-linux", &["`nft add table ip t`", "unknown input"]),
+    ] {
+        for word in words {
+            assert!(failure(name).contains(word), "{name}: {}", failure(name));
+        }
+        assert!(failure(name).contains("could not be applied to the DUT"));
+    }
+}
+
+/// The example: both kinds in one campaign, with what a frame takes of each, in every format, and found again from what is kept.
+#[test]
+fn linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes() {
+    let test = "linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes";
+    let Some(vpp) = vpp(test) else { return };
+    let lab = Lab::new();
+    let example =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/campaigns/linux-vpp.toml");
+    let text = fs::read_to_string(example).unwrap();
+    let short = text
+        .replace("iterations = 5", "iterations = 1")
+        .replace("trials = 5", "trials = 1")
+        .replace("for = \"1s\"", "for = \"200ms\"");
+    assert_ne!(short, text);
+    let ended = run(&lab, &vpp, &short);
+    let document = document(&ended);
+    let cases = list(&document["test_cases"]);
+    let names: Vec<&str> = cases
+        .iter()
+        .map(|case| case["test_case"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["plain/64B-2000flows-ipv4", "plain/64B-2000flows-ipv4@vpp"]
+    );
+    let failed = |case: &Value| case["iterations"][0].get("failure").is_some();
+    if cases.iter().any(failed) {
+        return skipped(test, "no trial of a kind was valid: the host is busy");
+    }
+    let [linux, of_vpp] = [&cases[0]["work"], &cases[1]["work"]];
+    assert!(linux["cpu_ns"].as_u64().unwrap() > 0 && linux.get("nodes").is_none());
+    assert!(of_vpp.get("cpu_ns").is_none() && list(&of_vpp["nodes"]).len() >= 6);
+    assert!(of_vpp["frames"].as_u64().unwrap() > 0);
+
+    let shown = lab.run(&["runs", "show", "@1"]).out;
+    for words in [
+        "efficiency",
+        "64 B, Linux",
+        "64 B, VPP",
+        "without input",
+        "between ports",
+        "af-packet-input (input)",
+        "effective clock",
+    ] {
+        assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
+    }
+    let markdown = lab.run(&["runs", "show", "@1", "--format", "markdown"]).out;
+    assert!(markdown.contains("| ip4-lookup |"), "{markdown}");
+    let page = fs::read_to_string(lab.only_run().join("report.html")).unwrap();
+    assert!(page.contains("Efficiency") && page.contains("ip4-lookup"));
+    let facts = document["info"]["facts"]["placement"]["vpp"]
+        .as_str()
+        .unwrap();
+    assert!(
+        facts.starts_with("vpp v") && facts.contains("main thread forwards"),
+        "{facts}"
+    );
+    lab.run(&["runs", "verify", "@1"]).code(0);
+    lab.assert_clean(test);
+}
+
+/// Killed in mid trial: the trial is invalid and says how VPP ended, another VPP takes its place, and nobody waits.
+#[test]
+fn a_vpp_that_dies_leaves_its_last_words_and_one_trial() {
+    let test = "a_vpp_that_dies_leaves_its_last_words_and_one_trial";
+    let Some(vpp) = vpp(test) else { return };
+    let lab = Lab::new();
+    let text = "campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n[matrix]\nflows = 10\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '2s'";
+    let path = file(&lab, text);
+    let mut run = lab.start_command(program(&lab, &vpp, &["run", &path, "--json-stream"]));
+    run.event("progress");
+    std::thread::sleep(Duration::from_millis(500));
+    kill(&lab, &vpp);
+    let trial = run.event("trial_finished");
+    let reasons = trial["record"]["validity"]["reasons"].to_string();
+    for words in ["VPP in fwdlab-", "has ended (signal: 9 (SIGKILL))"] {
+        assert!(reasons.contains(words), "{reasons}");
+    }
+    run.wait(PATIENCE).measured();
+    lab.assert_clean(test);
+    assert_eq!(folders(&lab), Vec::<PathBuf>::new());
+}
+
+/// Kills the VPP of this lab.
+fn kill(lab: &Lab, vpp: &Path) {
+    let started = format!("{} -c ", vpp.display());
+    let all = lab.processes();
+    let own = all.iter().find(|line| line.contains(&started));
+    let own = own.unwrap_or_else(|| panic!("no VPP among {all:?}"));
+    let pid: i32 = own.split(':').next().unwrap().parse().unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+}
+
+/// Folders of VPPs of this lab.
+fn folders(lab: &Lab) -> Vec<PathBuf> {
+    let entries = fs::read_dir(lab.path()).unwrap().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths
+        .filter(|path| path.to_string_lossy().ends_with("-vpp"))
+        .collect()
+}
+
+/// Whoever is killed cannot tidy up: VPP dies with it, and its folder goes at the next start.
+#[test]
+fn a_killed_run_leaves_no_vpp() {
+    let test = "a_killed_run_leaves_no_vpp";
+    let Some(vpp) = vpp(test) else { return };
+    let lab = Lab::new();
+    let text = "campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '2s'";
+    let path = file(&lab, text);
+    let mut run = lab.start_command(program(&lab, &vpp, &["run", &path, "--json-stream"]));
+    run.event("progress");
+    assert_eq!(folders(&lab).len(), 1);
+    run.signal(Signal::KILL);
+    run.wait(PATIENCE);
+    let died = Instant::now();
+    while !lab.processes().is_empty() && died.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(lab.processes(), Vec::<String>::new());
+    assert_eq!(folders(&lab).len(), 1, "nobody was there to remove it");
+    lab.run(&["bed", "down"]).code(0);
+    lab.assert_clean(test);
+    assert_eq!(folders(&lab), Vec::<PathBuf>::new());
+}
+
+/// Rules of sweeps and filters of modifiers are in the way of every frame. That they are in VPP's own tables is tested in the lab.
+#[test]
+fn rules_and_filters_are_set_on_vpp_and_updates_refused() {
+    let test = "rules_and_filters_are_set_on_vpp_and_updates_refused";
+    let Some(vpp) = vpp(test) else { return };
+    let of = |more: &str| {
+        let lab = Lab::new();
+        let text = format!("campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n{more}");
+        let ended = run(&lab, &vpp, &text);
+        let document: Value = serde_json::from_str(&ended.out).unwrap();
+        lab.assert_clean(more);
+        (document, ended)
+    };
+    let (document, ended) = of(
+        "[matrix]\nip = 'ipv6'\n[bed]\nmax = '20kpps'\n[procedure]\nid = 'mrr'\ntrials = 1\nfor = '100ms'\n\
+         [procedure.sweep]\nparameter = 'rules'\nvalues = [0, 300]\nruns = 1",
+    );
+    let is_set =
+        |trial: &&Value| trial["asked"]["question"]["setting"] == 300 && trial["frames_sent"] != 0;
+    let set: Vec<&Value> = list(&document["trials"]).iter().filter(is_set).collect();
+    assert!(!set.is_empty(), "{ended:?}");
+    for trial in set {
+        let (_, frames) = node(trial, "acl-plugin-in-ip6-fa");
+        assert!(frames > 0, "{trial}");
+        assert_eq!(
+            frames,
+            node(trial, "ip6-lookup").1,
+            "none is denied: {trial}"
+        );
+    }
+    let (document, ended) = of(
+        "[matrix]\nmodifier = ['filters=25', 'updates']\n[bed]\nmax = '20kpps'\n[procedure]\nid = 'mrr'\ntrials = 1\nfor = '100ms'",
+    );
+    let trials = list(&document["trials"]);
+    assert!(!trials.is_empty(), "{ended:?}");
+    for trial in trials.iter().filter(|trial| trial["frames_sent"] != 0) {
+        assert!(node(trial, "acl-plugin-in-ip4-fa").1 > 0, "{trial}");
+        assert_eq!(dropped(trial, "ACL deny"), 0, "{trial}");
+    }
+    // what it cannot do is refused with what to do instead
+    let failure = document["test_cases"][1]["iterations"][0]["failure"].to_string();
+    assert!(
+        failure.contains("cannot update routes on")
+            && failure.contains("which is VPP; leave this modifier out"),
+        "{failure}"
+    );
+}
+
+/// In random order it would be missed in the middle of a campaign.
+#[test]
+fn a_campaign_without_its_vpp_ends_before_any_traffic() {
+    let test = "a_campaign_without_its_vpp_ends_before_any_traffic";
+    if !root(test) {
+        return;
+    }
+    let lab = Lab::new();
+    let path = file(
+        &lab,
+        "campaign = 'c'\n[matrix]\ndut = ['linux', 'vpp']\n[procedure]\nid = 'mrr'",
+    );
+    let mut command = lab.program(&["run", &path]);
+    command.env(PROGRAM, "/no/such/vpp");
+    crate::support::ended(command)
+        .code(3)
+        .says(&["there is no program `/no/such/vpp`, which $FWDLAB_VPP names"]);
+    let mut command = lab.program(&["run", &path]);
+    command.env_remove(PROGRAM).env("PATH", lab.path());
+    crate::support::ended(command).code(3).says(&[
+        "there is no program `vpp` in PATH",
+        "program = ",
+        "FWDLAB_VPP=",
+    ]);
+    assert!(!lab.runs().exists(), "nothing was begun");
+    lab.assert_clean(test);
+}
