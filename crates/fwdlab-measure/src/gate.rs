@@ -490,6 +490,7 @@ mod tests {
             frame_loss_ratio: 0.0,
             ledger: Ledger::default(),
             counters: Counters::default(),
+            telemetry: None,
             asked: None,
             validity: Validity::default(),
         }

@@ -184,6 +184,7 @@ pub fn iterations<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Vec<Iter
             outcomes: of_valid.into_iter().collect(),
             failure,
             trials: vec![trial.trial],
+            telemetry: None,
         };
         match all.last_mut() {
             Some(last) if last.iteration == trial.iteration => {
@@ -499,6 +500,7 @@ mod tests {
                 ..Ledger::default()
             },
             counters: fwdlab_model::loss::Counters::default(),
+            telemetry: None,
             asked: None,
             validity: fwdlab_model::result::Validity::default(),
         }

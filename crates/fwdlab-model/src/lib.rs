@@ -29,6 +29,7 @@ pub mod result;
 pub mod search;
 pub mod series;
 pub mod stacks;
+pub mod telemetry;
 pub mod test_case;
 pub mod trial;
 mod typed;

@@ -12,6 +12,7 @@ use fwdlab_measure::campaign::{self as order, Turn, failure_of, seed_of};
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, wants_overload};
 use fwdlab_measure::meters::{self, Meters};
+use fwdlab_measure::telemetry;
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{Case, Method, Procedure};
 use fwdlab_model::comparison::Comparison;
@@ -202,6 +203,8 @@ impl Running<'_> {
             }),
             outcomes,
             trials: measured.trials[first..].iter().map(|t| t.trial).collect(),
+            // of all test cases at once, in the end
+            telemetry: None,
         };
         let case = &self.plan.campaign.cases[turn.case];
         run.tell(EventKind::IterationFinished {
@@ -442,6 +445,7 @@ impl Running<'_> {
             let found: Vec<Outcome> = found.filter(|one| one.answered).cloned().collect();
             case.outcomes.extend(found);
         }
+        telemetry::into_cases(&mut cases, trials);
         if let Procedure::Exact(p) = &campaign.procedure {
             fwdlab_measure::exact::compare(&mut cases, &p.reference, &self.again);
         }

@@ -34,6 +34,7 @@ use crate::dut::PlannedReset;
 use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
 use crate::host::Limit;
+use crate::telemetry::Seen;
 use crate::tester::Rig;
 use crate::witness::WENT_DOWN;
 use crate::witness::probe::Probes;
@@ -104,6 +105,8 @@ pub(super) struct Made {
     pub probes: Vec<Reading>,
     /// A port of the bed went down or away in it, or it looks like that: the DUT has lost routes and addresses, if not more.
     pub is_broken: bool,
+    /// What the DUT's host counted; absent where it was not read.
+    pub telemetry: Option<Box<Seen>>,
 }
 
 impl Made {
@@ -168,6 +171,7 @@ impl Device for Simulated<'_> {
             took: Duration::from_nanos(answer.took_ns),
             answer,
             is_broken: false,
+            telemetry: None,
             probes: Vec::new(),
         }))
     }
@@ -341,6 +345,7 @@ impl Real<'_> {
                 tester,
                 traffic,
                 count_reasons: false,
+                telemetry: None,
                 placement,
                 control,
             },
@@ -522,8 +527,10 @@ impl Real<'_> {
         });
         let bursts = bursts.transpose()?;
         let count_reasons = self.drops_at(stream, load_pps)?;
+        let wanted = self.common.telemetry.clone();
         let (stream, mut bench) = self.bench(stream)?;
         bench.count_reasons = count_reasons;
+        bench.telemetry = wanted.as_ref();
         let (ended, counted) = match bursts {
             None => bench.load(&stream, load_pps, duration)?,
             Some((traffic, rate_pps)) => {
@@ -545,8 +552,10 @@ impl Real<'_> {
         let reset = self.reset(question)?;
         let peak_pps = question.peak_pps();
         let count_reasons = self.drops_at(stream, peak_pps)?;
+        let wanted = self.common.telemetry.clone();
         let (stream, mut bench) = self.bench(stream)?;
         bench.count_reasons = count_reasons;
+        bench.telemetry = wanted.as_ref();
         let ways = bench.ways();
         let total = Duration::from_nanos(question.duration_ns());
         let analysis = question.tagging.map(|_| match &bench.traffic {
@@ -834,6 +843,7 @@ impl Device for Real<'_> {
                 took,
                 probes: before.into_iter().chain(after).collect(),
                 is_broken,
+                telemetry: counted.telemetry,
             }
         }))
     }

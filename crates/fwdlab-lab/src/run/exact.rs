@@ -509,6 +509,7 @@ impl Running<'_> {
                     failure,
                     outcomes,
                     trials,
+                    telemetry: None,
                 }
             }
             Err(error @ LabError::Interrupted) => return Err(error),

@@ -32,6 +32,7 @@ fn common(scene: &Scene) -> Parameters {
         load: None,
         line: None,
         configuration: None,
+        telemetry: None,
         unconfined: false,
         engine: None,
         site: scene.site.clone(),
@@ -502,6 +503,7 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
             }),
         },
         sweep: None,
+        telemetry: None,
         origin: Origin::default(),
     };
     let command = plan::Command {

@@ -22,9 +22,10 @@ use crate::bed::{Bed, DutPorts, PortCounters};
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::run::Control;
+use crate::telemetry::{self, Seen, Wanted};
 use crate::tester::{Frames, Rig};
 use crate::witness::probe::Probes;
-use crate::witness::{Seen, Witnesses};
+use crate::witness::{self, Witnesses};
 
 /// Frames that prove a path.
 pub(super) const PROOF_FRAMES: u64 = 1000;
@@ -86,6 +87,8 @@ pub(super) struct Bench<'a> {
     /// Have the kernel's reasons for dropping frames counted. That costs the DUT time for every frame the kernel frees,
     /// so only a stream that loses frames inside the DUT is measured so.
     pub count_reasons: bool,
+    /// What is read of the DUT's host around the load.
+    pub telemetry: Option<&'a Wanted>,
     pub placement: &'a Placement,
     pub control: &'a Control,
 }
@@ -107,6 +110,8 @@ pub(super) struct Counted {
     pub objections: Vec<String>,
     /// A port of the bed went down or away: one of them.
     pub is_broken: bool,
+    /// What the DUT's host counted; absent where it was not read.
+    pub telemetry: Option<Box<Seen>>,
 }
 
 impl Counted {
@@ -116,6 +121,7 @@ impl Counted {
             counters: vec![Counters::default(); paths],
             objections: vec![why],
             is_broken: true,
+            telemetry: None,
         }
     }
 
@@ -407,9 +413,19 @@ impl Bench<'_> {
         most_pps: Option<f64>,
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
+        let reading = self.telemetry.and_then(|wanted| {
+            // DUTs beside each other share a host, whose counts nobody could divide
+            let alone = (self.bed.duts() == 1).then(|| self.bed.dut(0).observed());
+            Some(telemetry::Beside::begin(alone??, wanted))
+        });
         let mut beside = Witnesses::call(self.bed, self.count_reasons)?;
         let counted = self.count_watched(stream, analysis, schedule, most_pps, &mut beside, work);
-        counted.map_err(|error| self.disturbed(error, &mut beside))
+        let (result, mut counted) = counted.map_err(|error| self.disturbed(error, &mut beside))?;
+        counted.telemetry = reading.map(|reading| match reading {
+            Ok(reading) => Box::new(reading.end()),
+            Err(unread) => unread,
+        });
+        Ok((result, counted))
     }
 
     /// What failed with a port of the bed is no result, and no reason to give up.
@@ -469,7 +485,7 @@ impl Bench<'_> {
         // the first error is the one to report; a rig that is lost cannot be stopped either
         let (result, last) = (result?, last?);
 
-        let Seen {
+        let witness::Seen {
             mut objections,
             is_broken,
             reasons,
@@ -515,6 +531,7 @@ impl Bench<'_> {
                 counters,
                 objections,
                 is_broken,
+                telemetry: None,
             },
         ))
     }
@@ -641,6 +658,15 @@ fn seconds(from: &Reading, to: &Reading) -> f64 {
     (to.at_ns - from.at_ns) as f64 / 1e9
 }
 
+/// What telemetry says of a trial, where it was read.
+pub(super) fn telemetry_of(
+    counted: &Counted,
+    record: &TrialRecord,
+) -> Option<Box<fwdlab_model::telemetry::Telemetry>> {
+    let frames = record.ledger.frames_sent + record.ledger.frames_beside;
+    (counted.telemetry.as_ref()).map(|seen| Box::new(seen.told(frames)))
+}
+
 /// The record of a trial with what all have: who sent and counted, what, and what became of every frame. The rest is for who made it.
 pub(super) fn record(
     (engine, receiver): (&str, &str),
@@ -676,6 +702,7 @@ pub(super) fn record(
         frame_loss_ratio: ledger.frames_lost as f64 / counters.generator_sent.max(1) as f64,
         ledger,
         counters: counters.clone(),
+        telemetry: None,
         asked: None,
         validity: Validity::default(),
     }

@@ -27,6 +27,7 @@ use crate::imported::KIND;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
 use crate::table::{Align, Column, Mark, Table};
+use crate::telemetry;
 use crate::text::all_warnings;
 use crate::words::{self, Rated, Shape, several};
 use markup::Markup;
@@ -64,6 +65,7 @@ pub fn page(
         results(m, summary);
         instructions(m, summary, profiles);
         lost_frames(m, summary, rebuilds);
+        what_the_dut_did(m, summary);
         noise(m, summary, trials);
         what_was_measured(m, info, summary, shown);
         every_trial(m, summary, trials, rebuilds);
@@ -432,6 +434,28 @@ fn results(m: &mut Markup, summary: &Summary) {
 /// A sentence of the terminal as a paragraph.
 fn note(words: &str) -> String {
     format!("{}.", words::capital(words))
+}
+
+/// What telemetry of the DUT explains, and what its host did.
+fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
+    let found = telemetry::sentences(summary);
+    let tables = telemetry::tables(summary);
+    if found.is_empty() && tables.is_empty() {
+        return;
+    }
+    section(m, "What the DUT did", |m| {
+        let words = "Its host was read before and after every trial, while nothing moved: counts are exact. Shares of time are of the \
+                     time between these readings, which is longer than the load.";
+        m.leaf("p", &[], words);
+        listed(m, "Found", &found);
+        for (title, shown) in tables {
+            m.leaf("h3", &[], &words::capital(&title));
+            m.within("figure", &[], |m| table(m, &shown));
+        }
+        for words in telemetry::missing(summary) {
+            m.leaf("p", &[("class", "note")], &note(&words));
+        }
+    });
 }
 
 fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {

@@ -257,6 +257,7 @@ fn trial(
             not_exact: Vec::new(),
         },
         counters: Counters::default(),
+        telemetry: None,
         asked: None,
         validity: Validity::default(),
     }
@@ -298,6 +299,7 @@ fn case_of(stream: &Stream, records: &[TrialRecord]) -> TestCase {
     let iterations = iterations(records.iter().filter(own));
     TestCase {
         // what is in doubt is said by the runs below
+        findings: Vec::new(),
         doubt: None,
         ..summarise(stream.id(), &case, iterations)
     }
@@ -568,6 +570,7 @@ fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
             }),
         }],
         iterations: iterations.collect(),
+        findings: Vec::new(),
         doubt: None,
     }
 }

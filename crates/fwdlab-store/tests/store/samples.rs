@@ -104,6 +104,7 @@ pub fn trial(number: u32) -> TrialRecord {
         frame_loss_ratio: 0.1,
         ledger: ledger(),
         counters: fwdlab_model::loss::Counters::default(),
+        telemetry: None,
         asked: None,
         validity: Validity {
             reasons: vec!["a \"quoted\"\nreason".into()],
@@ -176,6 +177,7 @@ fn case(name: &str) -> TestCase {
         outcomes: vec![found(*rate)],
         failure: None,
         trials: vec![iteration],
+        telemetry: None,
     });
     TestCase {
         test_case: name.into(),
@@ -196,6 +198,7 @@ fn case(name: &str) -> TestCase {
         }],
         outcomes: vec![found(815_000.0)],
         iterations: iterations.collect(),
+        findings: Vec::new(),
         doubt: None,
     }
 }

@@ -45,5 +45,6 @@ mod runs;
 mod streams;
 mod support;
 mod sys;
+mod telemetry;
 mod wire;
 mod words;

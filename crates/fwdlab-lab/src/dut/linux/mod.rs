@@ -26,6 +26,7 @@ use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, HostError, Limit, Process};
 use crate::run::Control;
+use crate::telemetry::Observed;
 
 /// What is set, and why. The rest keeps what the kernel has.
 const SYSCTLS: &[(&str, &str)] = &[
@@ -410,6 +411,14 @@ impl Dut for Linux {
         offloads
     }
 
+    fn observed(&self) -> Option<Observed> {
+        Some(Observed {
+            host: self.host.clone(),
+            ports: self.ports.to_vec(),
+            cpus: self.cpus.clone(),
+        })
+    }
+
     fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
         Ok(self.undo.take_back(change, limit)?)
     }
@@ -488,7 +497,7 @@ pub(crate) fn counters_of(
 }
 
 /// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.
-fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
+pub(crate) fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
     text.lines()
         .filter_map(|line| {
             let (name, numbers) = line.split_once(':')?;

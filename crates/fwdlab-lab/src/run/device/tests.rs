@@ -60,6 +60,7 @@ fn on_bed<T>(
         load: None,
         line: None,
         configuration: None,
+        telemetry: None,
         unconfined: false,
         engine: None,
         site: Site::default(),
