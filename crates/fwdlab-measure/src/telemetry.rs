@@ -105,7 +105,7 @@ pub(crate) fn is_room(name: &str) -> bool {
 }
 
 fn cpus(before: &Reading, after: &Reading, forwards: &dyn Fn(u32) -> bool) -> Vec<CpuShare> {
-    let nodes: BTreeMap<u32, u32> = (after.nodes.iter())
+    let nodes: BTreeMap<u32, u32> = (before.nodes.iter())
         .flat_map(|(node, list)| listed(list).into_iter().map(|cpu| (cpu, *node)))
         .collect();
     let of = |now: &CpuTime| {
@@ -166,7 +166,8 @@ fn ports(before: &Reading, after: &Reading, names: &[String]) -> BTreeMap<String
             tx_bytes: now.tx_bytes.saturating_sub(was.tx_bytes),
             drops: risen(&was.drops, &now.drops),
             pauses: risen(&was.pauses, &now.pauses),
-            ..now.clone()
+            // what it is besides is read once
+            ..was.clone()
         };
         Some((name.clone(), port))
     };
@@ -498,6 +499,7 @@ mod tests {
             )]
             .into(),
             power_watts: [("hwmon".into(), 10.0)].into(),
+            nodes: [(0, "0".into()), (1, "1".into())].into(),
             ..Reading::default()
         };
         let after = Reading {
@@ -529,7 +531,6 @@ mod tests {
             )]
             .into(),
             power_watts: [("hwmon".into(), 20.0)].into(),
-            nodes: [(0, "0".into()), (1, "1".into())].into(),
             ..Reading::default()
         };
         let told = between(&before, &[], &after, &around(&ports));

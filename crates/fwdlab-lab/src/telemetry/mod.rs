@@ -39,6 +39,18 @@ const FAILS: &str = "@@ fails ";
 /// The last part: without it the answer is not whole.
 const END: &str = "end";
 
+/// Entries of connection tracking, and how many there may be.
+const CONNTRACK: [&str; 2] = [
+    "/proc/sys/net/netfilter/nf_conntrack_count",
+    "/proc/sys/net/netfilter/nf_conntrack_max",
+];
+
+/// Frequencies, temperatures, power and energy.
+const SENSORS: &str = "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq /sys/class/thermal/thermal_zone*/type \
+    /sys/class/thermal/thermal_zone*/temp /sys/class/hwmon/hwmon*/name /sys/class/hwmon/hwmon*/temp*_input \
+    /sys/class/hwmon/hwmon*/power*_average /sys/class/powercap/*/name /sys/class/powercap/*/energy_uj \
+    /sys/class/powercap/*/max_energy_range_uj";
+
 /// More of a set of rules is not read: a hundred thousand rules print ten megabytes.
 const LARGEST_RULESET: usize = 4 << 20;
 
@@ -91,68 +103,66 @@ pub struct Observed {
 }
 
 /// The text for `sh` that reads everything wanted, each part behind a line with its name. It works with BusyBox, and what a host has not
-/// says nothing.
-fn script(ports: &[String], wanted: &Wanted) -> String {
+/// says nothing. A program costs a millisecond to start, and many when the host is busy: all files are read by one of them. What no load
+/// changes is read only the first time.
+fn script(ports: &[String], wanted: &Wanted, is_first: bool) -> String {
     let mut text = String::from("exec 2>/dev/null\n");
     let mut part = |name: &str, command: &str| {
         text.push_str(&format!("echo '{MARK}{name}'\n{command}\n"));
     };
     let has = |subject| wanted.collect.contains(&subject);
-    part("uptime", "cat /proc/uptime");
+    let mut files = vec!["/proc/uptime".to_owned()];
+    let mut read = |all: &[&str]| files.extend(all.iter().map(|file| (*file).to_owned()));
     if has(Subject::Cpu) {
-        part("stat", "grep '^cpu' /proc/stat");
-        part("softirqs", "cat /proc/softirqs");
-        part("softnet", "cat /proc/net/softnet_stat");
-        part(
-            "nodes",
-            "grep -sH '' /sys/devices/system/node/node*/cpulist",
-        );
+        read(&["/proc/stat", "/proc/softirqs", "/proc/net/softnet_stat"]);
+        if is_first {
+            read(&["/sys/devices/system/node/node*/cpulist"]);
+        }
     }
     if has(Subject::Interrupts) {
-        part("interrupts", "cat /proc/interrupts");
-        part(
-            "affinity",
-            "grep -sH '' /proc/irq/*/smp_affinity_list /proc/irq/*/effective_affinity_list",
+        let affinity = ["smp_affinity_list", "effective_affinity_list"];
+        read(&["/proc/interrupts"]);
+        read(
+            &affinity
+                .map(|file| format!("/proc/irq/*/{file}"))
+                .each_ref()
+                .map(String::as_str),
         );
     }
     if has(Subject::Drops) {
+        read(&["/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6"]);
+        read(&["/proc/net/stat/nf_conntrack"]);
+    }
+    if has(Subject::Sizes) {
+        read(&CONNTRACK);
+        read(&[
+            "/proc/net/fib_triestat",
+            "/proc/net/rt6_stats",
+            "/proc/meminfo",
+        ]);
+    }
+    for port in ports.iter().filter(|_| has(Subject::Ethtool) && is_first) {
+        let device =
+            |file: &str| quoted(&format!("/sys/class/net/{port}/device/{file}")).into_owned();
+        read(&[&device("numa_node"), &device("uevent")]);
+    }
+    part("files", &format!("grep -sH '' {}", files.join(" ")));
+    if has(Subject::Sensors) {
+        part("sensors", &format!("grep -sH '' {SENSORS}"));
+    }
+    if has(Subject::Drops) {
         part("links", &failing("links", "ip -s -s -j link show"));
-        part("ip", "cat /proc/net/snmp /proc/net/netstat /proc/net/snmp6");
-        part("conntrack", "cat /proc/net/stat/nf_conntrack");
         let rules = failing("nft", "nft -t list ruleset");
         part("nft", &format!("{rules} | head -c {LARGEST_RULESET}"));
     }
-    if has(Subject::Ethtool) {
-        for port in ports {
-            let name = format!("statistics {port}");
-            let command = failing(&name, &format!("ethtool -S {}", quoted(port)));
-            part(&name, &command);
-            let folder = quoted(&format!("/sys/class/net/{port}")).into_owned();
-            part(
-                &format!("port {port}"),
-                &format!(
-                    "grep -sH '' {folder}/device/numa_node\necho \"driver:$(readlink {folder}/device/driver)\"\n\
-                     set -- {folder}/queues/rx-*\necho \"queues:$#\"\nethtool -k {} | grep large-receive",
-                    quoted(port)
-                ),
-            );
+    for port in ports.iter().filter(|_| has(Subject::Ethtool)) {
+        let (name, port) = (format!("statistics {port}"), quoted(port));
+        part(&name, &failing(&name, &format!("ethtool -S {port}")));
+        if is_first {
+            let queues = quoted(&format!("/sys/class/net/{port}/queues")).into_owned();
+            let count = format!("set -- {queues}/rx-*\necho \"queues:$#\"\nethtool -k {port}");
+            part(&format!("port {port}"), &count);
         }
-    }
-    if has(Subject::Sizes) {
-        part(
-            "sizes",
-            "grep -sH '' /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max\n\
-             cat /proc/net/fib_triestat /proc/net/rt6_stats\ngrep -E '^Mem(Total|Available)' /proc/meminfo",
-        );
-    }
-    if has(Subject::Sensors) {
-        part(
-            "sensors",
-            "grep -sH '' /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq /sys/class/thermal/thermal_zone*/type \
-             /sys/class/thermal/thermal_zone*/temp /sys/class/hwmon/hwmon*/name /sys/class/hwmon/hwmon*/temp*_input \
-             /sys/class/hwmon/hwmon*/power*_average /sys/class/powercap/*/name /sys/class/powercap/*/energy_uj \
-             /sys/class/powercap/*/max_energy_range_uj",
-        );
     }
     if let Some(power) = &wanted.power {
         part("power", power);
@@ -170,8 +180,13 @@ fn failing(name: &str, command: &str) -> String {
 ///
 /// # Errors
 /// The host does not run it. What only parts of it do not give is missing in the reading.
-pub fn read(host: &dyn Host, ports: &[String], wanted: &Wanted) -> Result<Reading, HostError> {
-    let command = Command::shell(&script(ports, wanted)).called("read telemetry");
+fn read(
+    host: &dyn Host,
+    ports: &[String],
+    wanted: &Wanted,
+    is_first: bool,
+) -> Result<Reading, HostError> {
+    let command = Command::shell(&script(ports, wanted, is_first)).called("read telemetry");
     let limit = Limit {
         time: PATIENCE,
         is_stopped: &|| false,
@@ -203,19 +218,46 @@ fn parts(text: &str) -> BTreeMap<&str, String> {
     parts
 }
 
+/// The content of files by their names, from lines of `NAME:LINE`.
+fn files(text: &str) -> BTreeMap<&str, String> {
+    let mut files: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, line) in text.lines().filter_map(|line| line.split_once(':')) {
+        let file = files.entry(name).or_default();
+        file.push_str(line);
+        file.push('\n');
+    }
+    files
+}
+
 /// What an answer says; `None`: it is not whole.
 fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> {
     let parts = parts(text);
     parts.get(END)?;
     let part = |name: &str| parts.get(name).map_or("", String::as_str);
+    let files = files(part("files"));
+    let file = |name: &str| files.get(name).map_or("", String::as_str);
+    let text_of = |names: &[&str]| names.iter().map(|name| file(name)).collect::<String>();
+    // of files of which there are many the lines as they came
+    let below = |folder: &str| -> String {
+        let own = part("files")
+            .lines()
+            .filter(|line| line.starts_with(folder));
+        own.flat_map(|line| [line, "\n"]).collect()
+    };
+    let tables = [
+        "/proc/net/fib_triestat",
+        "/proc/net/rt6_stats",
+        "/proc/meminfo",
+    ];
+    let entries = CONNTRACK.map(|name| format!("{name}:{}", file(name)));
     let mut reading = Reading {
-        uptime_s: sampler::uptime(part("uptime"))?,
-        cpus: cpu::times(part("stat")),
-        softirqs: cpu::softirqs(part("softirqs")),
-        softnet: cpu::softnet(part("softnet")),
-        nodes: cpu::nodes(part("nodes")),
-        interrupts: interrupts::interrupts(part("interrupts"), part("affinity")),
-        sizes: sizes::sizes(part("sizes")),
+        uptime_s: sampler::uptime(file("/proc/uptime"))?,
+        cpus: cpu::times(file("/proc/stat")),
+        softirqs: cpu::softirqs(file("/proc/softirqs")),
+        softnet: cpu::softnet(file("/proc/net/softnet_stat")),
+        nodes: cpu::nodes(&below("/sys/devices/system/node/")),
+        interrupts: interrupts::interrupts(file("/proc/interrupts"), &below("/proc/irq/")),
+        sizes: sizes::sizes(&[entries.concat(), text_of(&tables)].concat()),
         ..Reading::default()
     };
     let mut missing = |what: &str, why: String| drop(reading.missing.insert(what.to_owned(), why));
@@ -231,8 +273,10 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
             Ok(links) => reading.ports = links,
             Err(why) => missing("links", why),
         }
-        reading.drops = drops::ip(part("ip"));
-        reading.drops.extend(drops::conntrack(part("conntrack")));
+        let ip = ["/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6"];
+        reading.drops = drops::ip(&text_of(&ip));
+        let conntrack = file("/proc/net/stat/nf_conntrack");
+        reading.drops.extend(drops::conntrack(conntrack));
         let rules = Ruleset::of(part("nft"));
         if part("nft").len() >= LARGEST_RULESET {
             let why = format!("only the first {LARGEST_RULESET} bytes of the rules were read");
@@ -259,6 +303,7 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
             count.drops.extend(of_driver.drops);
             count.pauses.extend(of_driver.pauses);
             count.driver = of_driver.driver;
+            ports::describe(count, &below(&format!("/sys/class/net/{port}/device/")));
             ports::describe(count, part(&format!("port {port}")));
         }
     }
@@ -303,7 +348,7 @@ pub(crate) struct Seen {
 impl Beside {
     /// Reads what is there before the load, and starts the sampler. `None`: this host cannot be read, which is told as missing.
     pub fn begin(observed: Observed, wanted: &Wanted) -> Result<Beside, Box<Seen>> {
-        let before = match read(observed.host.as_ref(), &observed.ports, wanted) {
+        let before = match read(observed.host.as_ref(), &observed.ports, wanted, true) {
             Ok(before) => before,
             Err(error) => return Err(Box::new(Seen::unread(&observed, &error))),
         };
@@ -331,7 +376,7 @@ impl Beside {
             not_sampled,
         } = self;
         let (during, ended) = sampler.map_or((Vec::new(), None), Sampler::end);
-        let after = read(observed.host.as_ref(), &observed.ports, &wanted);
+        let after = read(observed.host.as_ref(), &observed.ports, &wanted, false);
         let mut seen = match after {
             Ok(after) => Seen {
                 before,
@@ -406,17 +451,22 @@ mod tests {
     }
 
     /// As a router prints it whose driver is igb, shortened.
-    const ANSWER: &str = "@@ uptime\n100.25 180.00\n@@ stat\ncpu  2 0 0 8 0 0 0 0 0 0\ncpu0 2 0 0 8 0 0 0 0 0 0\n@@ softirqs\n CPU0\n NET_RX: 5\n HI: 0\n\
-        @@ softnet\n0000000a 00000000 00000001\n@@ nodes\n/sys/devices/system/node/node0/cpulist:0\n@@ interrupts\n CPU0\n 24: 7 PCI-MSI 0-edge eth0-TxRx-0\n\
-        @@ affinity\n/proc/irq/24/smp_affinity_list:0\n@@ links\n[{\"ifname\":\"eth0\",\"stats64\":{\"rx\":{\"packets\":5,\"bytes\":300,\"dropped\":1},\
-        \"tx\":{\"packets\":4,\"bytes\":240}}}]\n@@ ip\nIpExt: InNoRoutes\nIpExt: 3\n@@ conntrack\n@@ nft\n@@ statistics eth0\nNIC statistics:\n rx_queue_0_packets: 5\n \
-        rx_no_buffer_count: 2\n@@ port eth0\ndriver:../igb\nqueues:1\nlarge-receive-offload: off [fixed]\n@@ sizes\nMemTotal: 100 kB\nMemAvailable: 50 kB\n@@ sensors\n@@ end\n";
+    const ANSWER: &str = "@@ files\n/proc/uptime:100.25 180.00\n/proc/stat:cpu  2 0 0 8 0 0 0 0 0 0\n/proc/stat:cpu0 2 0 0 8 0 0 0 0 0 0\n\
+        /proc/softirqs: CPU0\n/proc/softirqs: NET_RX: 5\n/proc/softirqs: HI: 0\n/proc/net/softnet_stat:0000000a 00000000 00000001\n\
+        /sys/devices/system/node/node0/cpulist:0\n/proc/interrupts: CPU0\n/proc/interrupts: 24: 7 PCI-MSI 0-edge eth0-TxRx-0\n\
+        /proc/irq/24/smp_affinity_list:0\n/proc/net/netstat:IpExt: InNoRoutes\n/proc/net/netstat:IpExt: 3\n\
+        /proc/sys/net/netfilter/nf_conntrack_count:1\n/proc/sys/net/netfilter/nf_conntrack_max:9\n\
+        /proc/meminfo:MemTotal: 100 kB\n/proc/meminfo:MemAvailable: 50 kB\n/sys/class/net/eth0/device/uevent:DRIVER=igb\n\
+        /sys/class/net/eth0/device/uevent:PCI_SLOT_NAME=0000:01:00.0\n/sys/class/net/eth0/device/numa_node:1\n@@ sensors\n\
+        @@ links\n[{\"ifname\":\"eth0\",\"stats64\":{\"rx\":{\"packets\":5,\"bytes\":300,\"dropped\":1},\
+        \"tx\":{\"packets\":4,\"bytes\":240}}}]\n@@ nft\n@@ statistics eth0\nNIC statistics:\n rx_queue_0_packets: 5\n \
+        rx_no_buffer_count: 2\n@@ port eth0\nqueues:1\nlarge-receive-offload: off [fixed]\n@@ end\n";
 
     #[test]
     fn an_answer_becomes_a_reading() {
         let wanted = Wanted::default();
         let host = Scripted::new(|_, _| ANSWER.to_owned());
-        let reading = read(&host, &ports(), &wanted).unwrap();
+        let reading = read(&host, &ports(), &wanted, true).unwrap();
         assert_eq!(host.asked().len(), 1, "one command");
         assert_eq!(reading.uptime_s, 100.25);
         assert_eq!(reading.cpus.len(), 1);
@@ -432,7 +482,16 @@ mod tests {
             (port.driver.as_deref(), port.rx_queues, port.lro),
             (Some("igb"), Some(1), Some(false))
         );
+        assert_eq!(port.node, Some(1));
         assert_eq!(reading.drops["IpExt InNoRoutes"], 3);
+        assert_eq!(reading.sizes["conntrack entries"].limit, Some(9));
+        assert_eq!(
+            (
+                reading.nodes.len(),
+                reading.interrupts[0].affinity.as_deref()
+            ),
+            (1, Some("0"))
+        );
         assert_eq!(reading.sizes["memory bytes available"].limit, Some(102_400));
         assert!(reading.missing.is_empty(), "{:?}", reading.missing);
     }
@@ -444,7 +503,7 @@ mod tests {
             every: None,
             power: Some("power-meter --watts".into()),
         };
-        let text = script(&ports(), &wanted);
+        let text = script(&ports(), &wanted, true);
         for (words, is_there) in [
             ("/proc/stat", true),
             ("power-meter --watts", true),

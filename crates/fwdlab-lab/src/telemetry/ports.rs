@@ -142,7 +142,7 @@ pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
     Ok(all.iter().filter_map(of).collect())
 }
 
-/// What a port is besides: `/sys/class/net/eth0/device/numa_node:1`, `driver:../../bus/pci/drivers/ice`, `queues:8`,
+/// What a port is besides: `/sys/class/net/eth0/device/numa_node:1`, `/sys/class/net/eth0/device/uevent:DRIVER=ice`, `queues:8`,
 /// `large-receive-offload: on`.
 pub(super) fn describe(count: &mut PortCount, text: &str) {
     for line in text.lines() {
@@ -152,9 +152,9 @@ pub(super) fn describe(count: &mut PortCount, text: &str) {
         let value = value.trim();
         match what.trim().rsplit('/').next().unwrap_or_default() {
             "numa_node" => count.node = value.parse().ok(),
-            "driver" => {
-                let name = value.rsplit('/').next().filter(|name| !name.is_empty());
-                count.driver = name.map(str::to_owned).or_else(|| count.driver.take());
+            "uevent" => {
+                let driver = value.strip_prefix("DRIVER=").map(str::to_owned);
+                count.driver = driver.or_else(|| count.driver.take());
             }
             "queues" => count.rx_queues = value.parse().ok(),
             "large-receive-offload" => {
@@ -301,7 +301,7 @@ mod tests {
         let mut port = PortCount::default();
         describe(
             &mut port,
-            "/sys/class/net/eth0/device/numa_node:1\ndriver:../../../bus/pci/drivers/ice\nqueues:8\nlarge-receive-offload: on [fixed]\n",
+            "/sys/class/net/eth0/device/numa_node:1\n/sys/class/net/eth0/device/uevent:DRIVER=ice\n/sys/class/net/eth0/device/uevent:PCI_SLOT_NAME=0000:01:00.0\nqueues:8\nlarge-receive-offload: on [fixed]\n",
         );
         assert_eq!(
             (port.node, port.rx_queues, port.lro),
@@ -314,7 +314,7 @@ mod tests {
         };
         describe(
             &mut veth,
-            "/sys/class/net/eth0/device/numa_node:-1\ndriver:\nlarge-receive-offload: off [fixed]\n",
+            "/sys/class/net/eth0/device/numa_node:-1\nlarge-receive-offload: off [fixed]\n",
         );
         assert_eq!((veth.node, veth.lro), (None, Some(false)), "-1 is no node");
         assert_eq!(veth.driver.as_deref(), Some("veth"));
