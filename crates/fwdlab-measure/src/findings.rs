@@ -77,7 +77,7 @@ const RINGS: [&str; 10] = [
 ];
 
 /// What drops frames besides, by words in the name of its counter: a sentence's end, and what to look at.
-const REASONS: [(&str, &str, &str); 12] = [
+const REASONS: [(&str, &str, &str); 16] = [
     (
         "nft ",
         "a rule of nftables dropped them",
@@ -137,6 +137,18 @@ const REASONS: [(&str, &str, &str); 12] = [
         "OutDiscards",
         "the IP layer discarded them",
         "neighbours: ip neigh; memory",
+    ),
+    ("no route", "no route was known for them", "netstat -rn"),
+    (
+        "not forwardable",
+        "they may not be forwarded",
+        "net.inet.ip.forwarding, and routes",
+    ),
+    ("pf ", "pf dropped them", "pfctl -si, pfctl -sm: its limits"),
+    (
+        "no bufs",
+        "there was no memory or queue for them",
+        "kern.ipc.nmbclusters; the queue of the port",
     ),
 ];
 

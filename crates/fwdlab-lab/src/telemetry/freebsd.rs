@@ -1,11 +1,12 @@
-//! FreeBSD's counters of network cards: their sysctl trees, driver by driver.
+//! Telemetry of FreeBSD: counters of network cards in their drivers' sysctl trees, and what `netstat`, `pfctl` and `sysctl` say of the host.
 //!
-//! The names are those of the drivers' manuals and of BSDRP's `nic-queue-usage`. cxl counts what its checksums were verified of, ixl and
-//! bxe only unicast. Functions of texts. Start with [`tree`] and [`statistics`].
+//! The names are those of the manuals and of BSDRP's `nic-queue-usage`; nothing here was run on the real thing yet. cxl counts packets whose
+//! checksums it verified, ixl and bxe only unicast. Functions of texts. Start with [`tree`], [`statistics`] and [`understood`].
 
 use std::collections::BTreeMap;
 
-use fwdlab_model::telemetry::{CpuTime, PortCount, QueueCount, Way};
+use fwdlab_model::telemetry::{CpuTime, PortCount, QueueCount, Reading, Size, Way};
+use serde_json::Value;
 
 /// A driver: its root, `#` being the number of the interface; what it calls the packets of a queue, `#` being that of the queue, in and
 /// out; and those of the port, in and out.
@@ -142,12 +143,19 @@ fn number(pattern: &str, name: &str) -> Option<u32> {
         .ok()
 }
 
-/// `kern.cp_times`: five numbers for each CPU: user, nice, system, interrupt, idle, in ticks of `kern.clockrate`'s `stathz`. Threads that
-/// forward are interrupts there.
-pub fn cpus(text: &str) -> Vec<CpuTime> {
-    let numbers = text.trim().trim_start_matches("kern.cp_times:");
+/// `kern.cp_times`: five numbers for each CPU: user, nice, system, interrupt, idle, in ticks of which `kern.clockrate` says how many a
+/// second has (`stathz`). Threads that forward are interrupts or system there.
+fn cpus(times: &str, clockrate: &str) -> Vec<CpuTime> {
+    let hz = clockrate.split_once("stathz = ").and_then(|(_, rest)| {
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse::<u64>().ok().filter(|hz| *hz > 0)
+    });
+    let Some(hz) = hz else { return Vec::new() };
+    let numbers = times.trim().trim_start_matches("kern.cp_times:");
     let numbers: Vec<u64> = (numbers.split_whitespace())
         .map_while(|n| n.parse().ok())
+        // ours are of 10 ms
+        .map(|ticks: u64| ticks * 100 / hz)
         .collect();
     let of = |(cpu, n): (u32, &[u64])| CpuTime {
         cpu,
@@ -158,6 +166,169 @@ pub fn cpus(text: &str) -> Vec<CpuTime> {
         ..CpuTime::default()
     };
     (0..).zip(numbers.chunks_exact(5)).map(of).collect()
+}
+
+/// What `netstat -s -p ip` calls packets that it did not forward.
+const IP: &[&str] = &[
+    "bad header checksum",
+    "not forwardable",
+    "dropped due to no bufs",
+    "discarded due to no route",
+    "fragments dropped",
+    "can't be fragmented",
+    "bad address in header",
+    "unknown/unsupported protocol",
+];
+
+/// Counters of `netstat -s`: `ip:` alone on a line, then a count and its words.
+fn ip(text: &str) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    let mut group = "";
+    for line in text.lines() {
+        if let Some(name) = line
+            .strip_suffix(':')
+            .filter(|name| !name.starts_with(char::is_whitespace))
+        {
+            group = name;
+            continue;
+        }
+        let Some((count, words)) = line.trim().split_once(' ') else {
+            continue;
+        };
+        if let (Ok(count), true) = (count.parse(), IP.iter().any(|known| words.contains(known))) {
+            all.insert(format!("{group} {words}"), count);
+        }
+    }
+    all
+}
+
+/// States of pf and their limit, as `pfctl -si` and `pfctl -sm` print them, and what pf dropped for want of them.
+fn pf(text: &str, into: &mut Reading) {
+    let mut states = Size::default();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["current", "entries", count, ..] => states.value = count.parse().unwrap_or(0),
+            ["states", "hard", "limit", count] => states.limit = count.parse().ok(),
+            [
+                what @ ("memory" | "state-limit" | "congestion" | "state-mismatch"),
+                count,
+                ..,
+            ] => {
+                if let Ok(count) = count.parse() {
+                    into.drops.insert(format!("pf {what}"), count);
+                }
+            }
+            _ => {}
+        }
+    }
+    if states.limit.is_some() {
+        into.sizes.insert("pf states".into(), states);
+    }
+}
+
+/// Counters of interfaces, as `netstat -ibdn --libxo json` prints them.
+fn links(text: &str) -> Option<BTreeMap<String, PortCount>> {
+    let all: Value = serde_json::from_str(text.trim()).ok()?;
+    let of = |one: &Value| {
+        // of each interface the line of its link, not those of its addresses
+        let is_link = one.get("network")?.as_str()?.starts_with("<Link");
+        let number = |name: &str| one.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let mut port = PortCount {
+            rx_packets: number("received-packets"),
+            rx_bytes: number("received-bytes"),
+            tx_packets: number("sent-packets"),
+            tx_bytes: number("sent-bytes"),
+            ..PortCount::default()
+        };
+        for (name, own) in [
+            ("received-errors", "rx_errors"),
+            ("dropped-packets", "rx_dropped"),
+            ("send-errors", "tx_errors"),
+        ] {
+            if number(name) > 0 {
+                port.drops.insert(own.into(), number(name));
+            }
+        }
+        let name = one.get("name")?.as_str()?.to_owned();
+        is_link.then_some((name, port))
+    };
+    let all = all.get("statistics")?.get("interface")?.as_array()?;
+    Some(all.iter().filter_map(of).collect())
+}
+
+/// The text for `sh` that reads a FreeBSD host, each part behind a line with its name; what it has not says nothing.
+pub(super) fn script(ports: &[String], mark: &str) -> String {
+    let mut text = String::from("exec 2>/dev/null\n");
+    let trees = ports.iter().filter_map(|port| tree(port));
+    for (name, command) in [
+        ("clock", "sysctl kern.clockrate".to_owned()),
+        ("times", "sysctl kern.cp_times".to_owned()),
+        ("links", "netstat -ibdn --libxo json".to_owned()),
+        ("ip", "netstat -s -p ip; netstat -s -p ip6".to_owned()),
+        ("pf", "pfctl -si; pfctl -sm".to_owned()),
+        (
+            "trees",
+            trees
+                .map(|tree| format!("sysctl {tree}; "))
+                .collect::<String>()
+                + "true",
+        ),
+        ("temperature", "sysctl dev.cpu".to_owned()),
+        ("end", "exit 0".to_owned()),
+    ] {
+        text.push_str(&format!("echo '{mark}{name}'\n{command}\n"));
+    }
+    text
+}
+
+/// What a FreeBSD host answered, its parts being found by their names; `None`: it says nothing of its CPUs, whose ticks are its clock.
+pub(super) fn understood(part: &dyn Fn(&str) -> String, ports: &[String]) -> Option<Reading> {
+    let cpus = cpus(&part("times"), &part("clock"));
+    let mut reading = Reading {
+        uptime_s: cpus.first()?.total_ticks() as f64 / 100.0,
+        cpus,
+        drops: ip(&part("ip")),
+        ..Reading::default()
+    };
+    pf(&part("pf"), &mut reading);
+    match links(&part("links")) {
+        Some(links) => reading.ports = links,
+        None => drop(reading.missing.insert(
+            "links".into(),
+            "netstat prints no JSON: FreeBSD 11 and later do".into(),
+        )),
+    }
+    let trees = part("trees");
+    for port in ports {
+        let (queues, of_driver) = statistics(port, &trees);
+        let rx_queues = queues.iter().filter(|queue| queue.way == Way::Rx).count();
+        if queues.is_empty() {
+            let why = "the tree of its driver is not known";
+            reading
+                .missing
+                .insert(format!("queues of {port}"), why.into());
+        }
+        let count = reading.ports.entry(port.clone()).or_default();
+        count.drops.extend(of_driver.drops);
+        count.pauses.extend(of_driver.pauses);
+        count.driver = Some(
+            port.trim_end_matches(|c: char| c.is_ascii_digit())
+                .to_owned(),
+        );
+        count.rx_queues = (rx_queues > 0).then_some(rx_queues as u32);
+        reading.queues.extend(queues);
+    }
+    for line in part("temperature").lines() {
+        // `dev.cpu.0.temperature: 45.0C`
+        if let Some((name, value)) = line.split_once(".temperature: ")
+            && let Ok(celsius) = value.trim().trim_end_matches('C').parse()
+        {
+            reading.temperature_celsius.insert(name.to_owned(), celsius);
+        }
+    }
+    reading.drops.retain(|_, count| *count > 0);
+    Some(reading)
 }
 
 #[cfg(test)]
@@ -279,17 +450,70 @@ mod tests {
 
     #[test]
     fn the_time_of_each_cpu() {
-        let times = cpus("kern.cp_times: 1 2 3 4 5 10 20 30 40 50\n");
+        let clock = "kern.clockrate: { hz = 1000, tick = 1000, profhz = 8128, stathz = 127 }\n";
+        let times = cpus("kern.cp_times: 0 0 0 0 127 127 254 0 1270 0\n", clock);
         assert_eq!(times.len(), 2);
+        assert_eq!((times[0].cpu, times[0].idle_ticks), (0, 100), "a second");
         assert_eq!(
-            (
-                times[1].cpu,
-                times[1].user_ticks,
-                times[1].irq_ticks,
-                times[1].idle_ticks
-            ),
-            (1, 30, 40, 50)
+            (times[1].cpu, times[1].user_ticks, times[1].irq_ticks),
+            (1, 300, 1000)
         );
-        assert!(cpus("sysctl: unknown oid").is_empty());
+        assert!(cpus("sysctl: unknown oid", clock).is_empty());
+        assert!(cpus("kern.cp_times: 1 2 3 4 5", "").is_empty());
+    }
+
+    /// As the manuals of the programs have it, shortened.
+    #[test]
+    fn a_host_as_it_answers() {
+        let part = |name: &str| -> String {
+            match name {
+                "clock" => "kern.clockrate: { hz = 1000, tick = 1000, profhz = 8128, stathz = 100 }\n",
+                "times" => "kern.cp_times: 100 0 50 50 800\n",
+                "links" => r#"{"statistics":{"interface":[{"name":"ix0","mtu":1500,"network":"<Link#1>","received-packets":70,"received-errors":2,
+                    "dropped-packets":3,"received-bytes":4200,"sent-packets":50,"send-errors":0,"sent-bytes":3000},
+                    {"name":"ix0","network":"198.18.0.0/24","received-packets":1}]}}"#,
+                "ip" => "ip:\n\t900 total packets received\n\t4 packets not forwardable\n\t0 output packets discarded due to no route\nip6:\n\t5 packets not forwardable\n",
+                "pf" => "Status: Enabled\n\nState Table                          Total             Rate\n  current entries                      950               \n  \
+                    searches                          123456         1234.5/s\nCounters\n  match                               1000          100.0/s\n  memory                                12            0.1/s\n\
+                    states        hard limit     1000\nsrc-nodes     hard limit    10000\n",
+                "trees" => "dev.ix.0.queue0.rx_packets: 40\ndev.ix.0.queue1.rx_packets: 30\ndev.ix.0.mac_stats.rx_missed_packets: 9\n",
+                "temperature" => "dev.cpu.0.temperature: 45.0C\ndev.cpu.0.freq: 2400\n",
+                _ => "",
+            }
+            .to_owned()
+        };
+        let ports = ["ix0".to_owned()];
+        let reading = understood(&part, &ports).unwrap();
+        assert_eq!(reading.uptime_s, 10.0);
+        let port = &reading.ports["ix0"];
+        assert_eq!(
+            (port.rx_packets, port.tx_bytes, port.rx_queues),
+            (70, 3000, Some(2))
+        );
+        assert_eq!(port.drops.len(), 3, "{:?}", port.drops);
+        assert_eq!(port.driver.as_deref(), Some("ix"));
+        let drops: Vec<(&str, u64)> = reading
+            .drops
+            .iter()
+            .map(|(n, c)| (n.as_str(), *c))
+            .collect();
+        assert_eq!(
+            drops,
+            [
+                ("ip packets not forwardable", 4),
+                ("ip6 packets not forwardable", 5),
+                ("pf memory", 12)
+            ]
+        );
+        let states = reading.sizes["pf states"];
+        assert_eq!((states.value, states.limit), (950, Some(1000)));
+        assert_eq!(reading.temperature_celsius["dev.cpu.0"], 45.0);
+        assert!(reading.missing.is_empty(), "{:?}", reading.missing);
+        assert_eq!(understood(&|_| String::new(), &ports), None);
+        let text = script(&["ix0".into(), "em0".into()], "@@ ");
+        assert!(
+            text.contains("sysctl dev.ix.0") && !text.contains("em"),
+            "{text}"
+        );
     }
 }

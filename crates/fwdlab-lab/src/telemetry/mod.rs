@@ -91,9 +91,20 @@ impl Wanted {
     }
 }
 
+/// What runs on a host that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// Linux.
+    Linux,
+    /// FreeBSD, BSDRP.
+    FreeBsd,
+}
+
 /// Where a DUT is read.
 #[derive(Debug, Clone)]
 pub struct Observed {
+    /// What runs there.
+    pub system: System,
     /// Its host.
     pub host: Arc<dyn Host>,
     /// Ports of the test.
@@ -176,24 +187,32 @@ fn failing(name: &str, command: &str) -> String {
     format!("{{ {command} || echo '{FAILS}{name}'; }}")
 }
 
-/// Reads everything wanted by one command.
+/// Reads everything wanted by one command. Of FreeBSD everything is read that is known.
 ///
 /// # Errors
 /// The host does not run it. What only parts of it do not give is missing in the reading.
-fn read(
-    host: &dyn Host,
-    ports: &[String],
-    wanted: &Wanted,
-    is_first: bool,
-) -> Result<Reading, HostError> {
-    let command = Command::shell(&script(ports, wanted, is_first)).called("read telemetry");
+fn read(observed: &Observed, wanted: &Wanted, is_first: bool) -> Result<Reading, HostError> {
+    let (host, ports) = (&observed.host, &observed.ports[..]);
+    let text = match observed.system {
+        System::Linux => script(ports, wanted, is_first),
+        System::FreeBsd => freebsd::script(ports, MARK),
+    };
+    let command = Command::shell(&text).called("read telemetry");
     let limit = Limit {
         time: PATIENCE,
         is_stopped: &|| false,
     };
     let said = host.run(&command, limit)?;
     let text = String::from_utf8_lossy(&said.stdout);
-    understood(&text, ports, wanted).ok_or_else(|| {
+    let reading = match observed.system {
+        System::Linux => understood(&text, ports, wanted),
+        System::FreeBsd => {
+            let parts = parts(&text);
+            let part = |name: &str| parts.get(name).cloned().unwrap_or_default();
+            (parts.get(END)).and_then(|_| freebsd::understood(&part, ports))
+        }
+    };
+    reading.ok_or_else(|| {
         let said: String = text.chars().take(80).collect();
         let why = format!("its answer is not whole: \"{}\"", said.escape_debug());
         HostError::new(host.name(), &command, Failure::File(why))
@@ -348,7 +367,7 @@ pub(crate) struct Seen {
 impl Beside {
     /// Reads what is there before the load, and starts the sampler. `None`: this host cannot be read, which is told as missing.
     pub fn begin(observed: Observed, wanted: &Wanted) -> Result<Beside, Box<Seen>> {
-        let before = match read(observed.host.as_ref(), &observed.ports, wanted, true) {
+        let before = match read(&observed, wanted, true) {
             Ok(before) => before,
             Err(error) => return Err(Box::new(Seen::unread(&observed, &error))),
         };
@@ -376,7 +395,7 @@ impl Beside {
             not_sampled,
         } = self;
         let (during, ended) = sampler.map_or((Vec::new(), None), Sampler::end);
-        let after = read(observed.host.as_ref(), &observed.ports, &wanted, false);
+        let after = read(&observed, &wanted, false);
         let mut seen = match after {
             Ok(after) => Seen {
                 before,
@@ -465,8 +484,14 @@ mod tests {
     #[test]
     fn an_answer_becomes_a_reading() {
         let wanted = Wanted::default();
-        let host = Scripted::new(|_, _| ANSWER.to_owned());
-        let reading = read(&host, &ports(), &wanted, true).unwrap();
+        let host = Arc::new(Scripted::new(|_, _| ANSWER.to_owned()));
+        let observed = Observed {
+            system: System::Linux,
+            host: host.clone(),
+            ports: ports(),
+            cpus: Vec::new(),
+        };
+        let reading = read(&observed, &wanted, true).unwrap();
         assert_eq!(host.asked().len(), 1, "one command");
         assert_eq!(reading.uptime_s, 100.25);
         assert_eq!(reading.cpus.len(), 1);
@@ -534,6 +559,7 @@ mod tests {
             for at in 0..2 {
                 let host = Arc::new(Scripted::new(|_, _| ANSWER.to_owned()).failing(at, how));
                 let observed = Observed {
+                    system: System::Linux,
                     host,
                     ports: ports(),
                     cpus: Vec::new(),

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use fwdlab_model::telemetry::Reading;
 
-use super::{Observed, cpu};
-use crate::host::{Command, Heard, HostError, Process, quoted};
+use super::{Observed, System, cpu};
+use crate::host::{Command, Heard, Process, quoted};
 
 /// What is listened for at once: a sampler that is to end ends in this time.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -46,7 +46,10 @@ fn script(every: Duration) -> String {
 
 impl Sampler {
     /// Starts one on the host, on the CPUs of the DUT where these are known.
-    pub fn start(observed: &Observed, every: Duration) -> Result<Sampler, HostError> {
+    pub fn start(observed: &Observed, every: Duration) -> Result<Sampler, String> {
+        if observed.system != System::Linux {
+            return Err("samples are made on Linux only".into());
+        }
         let script = script(every);
         let cpus: Vec<String> = observed.cpus.iter().map(ToString::to_string).collect();
         let command = match cpus.is_empty() {
@@ -57,7 +60,9 @@ impl Sampler {
                 quoted(&script)
             )),
         };
-        let process = observed.host.start(&command.called("sample telemetry"))?;
+        let command = command.called("sample telemetry");
+        let started = observed.host.start(&command);
+        let process = started.map_err(|error| error.to_string())?;
         let is_over = Arc::new(AtomicBool::new(false));
         let over = is_over.clone();
         let listener = std::thread::spawn(move || listen(process, &over));
@@ -148,6 +153,7 @@ mod tests {
     fn one_that_ends_is_told_and_keeps_what_it_had() {
         let said = "@@ sample 10.5\n@@ end\n@@ sample 11.5\n@@ end\n";
         let observed = Observed {
+            system: System::Linux,
             host: Arc::new(Scripted::new(move |_, _| said.to_owned())),
             ports: Vec::new(),
             cpus: Vec::new(),
@@ -165,6 +171,7 @@ mod tests {
     #[test]
     fn a_shell_makes_samples_and_ends() {
         let observed = Observed {
+            system: System::Linux,
             host: Arc::new(Local),
             ports: Vec::new(),
             cpus: Vec::new(),

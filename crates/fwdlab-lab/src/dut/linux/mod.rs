@@ -26,7 +26,7 @@ use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, HostError, Limit, Process};
 use crate::run::Control;
-use crate::telemetry::Observed;
+use crate::telemetry::{Observed, System};
 
 /// What is set, and why. The rest keeps what the kernel has.
 const SYSCTLS: &[(&str, &str)] = &[
@@ -413,6 +413,7 @@ impl Dut for Linux {
 
     fn observed(&self) -> Option<Observed> {
         Some(Observed {
+            system: System::Linux,
             host: self.host.clone(),
             ports: self.ports.to_vec(),
             cpus: self.cpus.clone(),
