@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(understood(&|_| String::new(), &ports), None);
         let text = script(&["ix0".into(), "em0".into()], "@@ ");
         assert!(
-            text.contains("sysctl dev.ix.0") && !text.contains("em"),
+            text.contains("sysctl dev.ix.0") && !text.contains("dev.em"),
             "{text}"
         );
     }
