@@ -169,8 +169,11 @@ pub(super) fn describe(count: &mut PortCount, text: &str) {
 mod tests {
     use super::*;
 
+    /// Way, number, packets.
+    type Queue = (Way, u32, u64);
+
     /// Queues with their packets, and counters of drops and pauses.
-    fn said(text: &str) -> (Vec<(Way, u32, u64)>, Vec<String>, Vec<String>) {
+    fn said(text: &str) -> (Vec<Queue>, Vec<String>, Vec<String>) {
         let (queues, count) = statistics("eth0", text);
         (
             queues.iter().map(|q| (q.way, q.queue, q.packets)).collect(),

@@ -24,11 +24,11 @@ const END: &str = "@@ end";
 #[derive(Debug)]
 pub(super) struct Sampler {
     is_over: Arc<AtomicBool>,
-    listener: JoinHandle<Heared>,
+    listener: JoinHandle<Made>,
 }
 
 /// Samples, and why they ended before they should.
-type Heared = (Vec<Reading>, Option<String>);
+type Made = (Vec<Reading>, Option<String>);
 
 /// `/proc/uptime`: seconds since the host started.
 pub(super) fn uptime(text: &str) -> Option<f64> {
@@ -70,7 +70,7 @@ impl Sampler {
     }
 
     /// Ends it.
-    pub fn end(self) -> Heared {
+    pub fn end(self) -> Made {
         self.is_over.store(true, Ordering::Release);
         self.listener
             .join()
@@ -78,12 +78,15 @@ impl Sampler {
     }
 }
 
-/// Follows the lines until it is over. What it started ends with the process.
-fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> Heared {
+/// Follows the lines until it is over, and then those that are there already. What it started ends with the process.
+fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> Made {
     let mut samples = Samples::default();
-    while !is_over.load(Ordering::Acquire) {
-        match process.next(PATIENCE) {
+    loop {
+        let was_over = is_over.load(Ordering::Acquire);
+        let patience = if was_over { Duration::ZERO } else { PATIENCE };
+        match process.next(patience) {
             Ok(Heard::Line(line)) => samples.line(&line),
+            Ok(Heard::Silence) if was_over => return (samples.whole, None),
             Ok(Heard::Silence) => {}
             Ok(Heard::End(status)) => {
                 let why = format!("the sampler ended before the trial did ({status})");
@@ -92,7 +95,6 @@ fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> Heared {
             Err(error) => return (samples.whole, Some(error.to_string())),
         }
     }
-    (samples.whole, None)
 }
 
 /// Samples from lines.

@@ -73,13 +73,13 @@ fn a_rule_that_drops_is_found_and_named() {
         "{finding}"
     );
     assert_eq!(count(&finding["of_trials"]), valid.len() as u64);
-    // what was not planted is not found
+    // what was not planted is not found; on a busy host frames do wait for the DUT's CPU until its ring is full
     for cause in [
-        "ring-full",
         "hot-queue",
         "flow-control",
         "at-limit",
         "counters-disagree",
+        "far-node",
     ] {
         assert!(found.iter().all(|one| one["cause"] != cause), "{found:?}");
     }
@@ -139,7 +139,7 @@ fn a_sampler_that_is_killed_or_interrupted() {
     }
     let lab = Lab::new();
     let text = "campaign = 'kill'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n[telemetry]\nevery = '100ms'\ncollect = ['cpu']\n\
-                [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '1500ms'\n";
+                [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '3s'\n";
     let path = file(&lab, text);
     let mut started = lab.start(&["run", &path, "--json"]);
     started.wait_until("a sampler", |_| !samplers(&lab).is_empty());
@@ -178,7 +178,7 @@ fn a_sampler_that_is_killed_or_interrupted() {
     lab.assert_clean("an interrupt while a sampler ran");
 }
 
-/// Frames of one flow through a port with four queues: every one of them is counted, and one queue has them all.
+/// Frames into a port with four queues, of which the first gets all: every one of them is counted, and where it was.
 #[test]
 fn queues_count_every_frame() {
     const TEST: &str = "queues_count_every_frame";
@@ -188,9 +188,9 @@ fn queues_count_every_frame() {
     let lab = Lab::new();
     let wire = Wire::new();
     wire.ip("link del pa");
-    let queues = "numtxqueues 4 numrxqueues 4";
+    // what comes from the only queue of the one end goes into the first of the other
     wire.ip(&format!(
-        "link add name pa {queues} type veth peer name pb address {MAC_B} {queues}"
+        "link add name pa numtxqueues 1 numrxqueues 1 type veth peer name pb address {MAC_B} numtxqueues 1 numrxqueues 4"
     ));
     // frames go through queues that count them when the receiving end has NAPI and the sending one segments nothing
     let prepare = "ethtool -K pb gro on && ethtool -K pa tso off";
@@ -218,8 +218,7 @@ fn queues_count_every_frame() {
         .iter()
         .map(|queue| count(&queue["packets"]))
         .collect();
-    assert_eq!(packets.iter().sum::<u64>(), 500, "{packets:?}");
-    assert_eq!(packets.iter().max(), Some(&500), "{packets:?}");
+    assert_eq!(packets, [500, 0, 0, 0]);
     assert_eq!(
         (
             count(&document["rx_packets"]),
