@@ -102,6 +102,7 @@ pub fn start<'a>(
             Procedure::Exact(exact) => running.by_instructions(exact, run, measured),
             _ => running.turns(run, measured),
         };
+        let result = result.and_then(|()| running.flames(run, measured));
         running.sum_up(run, measured);
         result
     })

@@ -10,6 +10,7 @@ pub mod campaign;
 mod course;
 mod device;
 pub mod exact;
+pub mod flame;
 mod largest;
 pub mod manage;
 mod modify;
@@ -125,6 +126,8 @@ pub struct Measured {
     pub boots: Vec<BootRecord>,
     /// What was counted by call path in some of them.
     pub profiles: Vec<BootProfile>,
+    /// Samples of the DUT's CPUs by test case, where they were asked for.
+    pub samples: Vec<(String, Stacks)>,
     /// The result.
     pub summary: Option<Summary>,
 }

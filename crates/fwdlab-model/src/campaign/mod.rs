@@ -62,8 +62,7 @@ const MOST_TRIALS: u64 = 1_000_000;
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(100);
 
 /// What a campaign will say in a later version.
-const NOT_YET: [(&[&str], &str); 5] = [
-    (&["telemetry", "perf"], "flame graphs of the DUT"),
+const NOT_YET: [(&[&str], &str); 4] = [
     (&["hooks"], "commands before and after"),
     (&["threshold"], "limits that set the exit code"),
     (&["resume"], "resuming after a crash"),
@@ -191,6 +190,17 @@ pub struct Telemetry {
     pub collect: Option<Vec<Subject>>,
     /// A command on the DUT's host that prints the power it takes now, in watts
     pub power: Option<String>,
+    /// A flame graph of the DUT for every test case, made in an iteration of its own that counts for nothing else
+    pub perf: Option<Perf>,
+}
+
+/// How a flame graph is made
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Perf {
+    /// How long perf takes samples while frames flow, such as 5s
+    #[serde(rename = "for")]
+    pub time: Period,
 }
 
 /// Subjects of telemetry.

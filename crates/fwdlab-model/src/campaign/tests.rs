@@ -449,11 +449,12 @@ fn counts_have_bounds_and_so_have_their_products() {
 #[test]
 fn telemetry_as_it_is_asked_for() {
     assert_eq!(parse(&least("")).unwrap().telemetry, None);
-    let asked = "[telemetry]\nevery = '1s'\ncollect = ['cpu', 'ethtool']\npower = 'meter'";
+    let asked = "[telemetry]\nevery = '1s'\ncollect = ['cpu', 'ethtool']\npower = 'meter'\nperf = { for = '5s' }";
     let found = parse(&least(asked)).unwrap().telemetry.unwrap();
     assert_eq!(found.every, Some(Period::seconds(1)));
     assert_eq!(found.collect, Some(vec![Subject::Cpu, Subject::Ethtool]));
     assert_eq!(found.power.as_deref(), Some("meter"));
+    assert_eq!(found.perf.unwrap().time, Period::seconds(5));
     let all = parse(&least("[telemetry]")).unwrap().telemetry.unwrap();
     assert_eq!(all, Telemetry::default());
     for (more, told) in [
@@ -466,8 +467,8 @@ fn telemetry_as_it_is_asked_for() {
         ("[telemetry]\ncollect = ['cpus']", "3:12: "),
         ("[telemetry]\npower = ' '", "3:9: give a command"),
         (
-            "[telemetry]\nperf = { for = '5s' }",
-            "3:1: not supported yet: flame graphs",
+            "[telemetry]\nperf = { during = 'PDR' }",
+            "3:10: unknown key `during`",
         ),
         (
             "[bed]\nengine = 'sim'\n[telemetry]",

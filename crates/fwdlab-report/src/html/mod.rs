@@ -16,7 +16,7 @@ use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
-use fwdlab_model::stacks::Profile;
+use fwdlab_model::stacks::{Profile, Stacks};
 
 use crate::campaign;
 use crate::content;
@@ -73,13 +73,31 @@ pub fn page(
     })
 }
 
-/// What a frame takes in instructions by call path, in a test case.
+/// Where a test case spent its frames' time, by call path.
 #[derive(Debug, Clone)]
 pub struct CaseProfile {
     /// Its name.
     pub test_case: String,
-    /// Through the DUT, generator and receiver included.
-    pub through: Profile,
+    /// What was counted.
+    pub counted: Counted,
+}
+
+/// What was counted by call path.
+#[derive(Debug, Clone)]
+pub enum Counted {
+    /// Instructions per frame through the DUT, generator and receiver included.
+    Instructions(Profile),
+    /// Samples of the DUT's CPUs while frames flowed.
+    Samples(Stacks),
+}
+
+impl CaseProfile {
+    fn instructions(&self) -> Option<&Profile> {
+        match &self.counted {
+            Counted::Instructions(through) => Some(through),
+            Counted::Samples(_) => None,
+        }
+    }
 }
 
 /// Where the instructions of a frame go: by function, and as flame graphs.
@@ -97,9 +115,11 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
         };
         let name = campaign::label(case, all);
         let before = exact::reference(case).and_then(find);
-        let drawn = match before {
-            Some(before) => flame::difference(&name, &before.through, &own.through),
-            None => flame::graph(&name, &own.through),
+        let before = before.and_then(CaseProfile::instructions);
+        let drawn = match (before, &own.counted) {
+            (_, Counted::Samples(stacks)) => flame::samples(&name, stacks),
+            (Some(before), Counted::Instructions(own)) => flame::difference(&name, before, own),
+            (None, Counted::Instructions(own)) => flame::graph(&name, own),
         };
         section(m, &format!("Flame graph: {name}"), |m| match drawn {
             Ok(svg) => framed(m, &name, &svg),

@@ -139,7 +139,7 @@ fn a_sampler_that_is_killed_or_interrupted() {
     }
     let lab = Lab::new();
     let text = "campaign = 'kill'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n[telemetry]\nevery = '100ms'\ncollect = ['cpu']\n\
-                [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '3s'\n";
+                [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '2s'\n";
     let path = file(&lab, text);
     let mut started = lab.start(&["run", &path, "--json"]);
     started.wait_until("a sampler", |_| !samplers(&lab).is_empty());
@@ -238,4 +238,60 @@ fn queues_count_every_frame() {
     lab.run(&["queues", "pb", "--on", "nowhere"])
         .code(2)
         .says(&["netns:NAME"]);
+}
+
+/// The flame graph of a test case comes from an iteration of its own, of which nothing is in the figures.
+#[test]
+fn a_flame_graph_has_an_iteration_of_its_own() {
+    const TEST: &str = "a_flame_graph_has_an_iteration_of_its_own";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let text = "campaign = 'flame'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n[telemetry]\ncollect = []\nperf = { for = '500ms' }\n\
+                [procedure]\nid = 'trial'\nload = '5kpps'\nfor = '300ms'\n";
+    let path = file(&lab, text);
+    let ended = lab.run(&["run", &path, "--json"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+    lab.assert_clean("a flame graph");
+    let case = &document["test_cases"][0];
+    assert_eq!(list(&case["iterations"]).len(), 1);
+    let told = fs::read_to_string(lab.only_run().join("events.jsonl")).unwrap();
+    let why = told.lines().find(|line| line.contains("no flame graph of"));
+    if let Some(why) = why {
+        let is_told = [
+            "install the package linux-perf",
+            "perf took no sample",
+            "perf record",
+            "none of its trials is valid",
+        ];
+        assert!(is_told.iter().any(|words| why.contains(words)), "{why}");
+        return skipped(TEST, &format!("no samples here: {why}"));
+    }
+    let folded = directory_file(&lab.only_run(), "perf.folded").expect("samples are kept");
+    let folded = fs::read_to_string(folded).unwrap();
+    let samples: u64 = (folded.lines())
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    // of one CPU, 997 a second
+    let cpus = list(&document["info"]["parameters"]["dut_cpus"])
+        .len()
+        .max(1) as u64;
+    assert!(
+        (1..=2 * 500 * cpus).contains(&samples),
+        "{samples}: {folded}"
+    );
+    let page = lab.run(&["runs", "show", "@1", "--format", "html"]).out;
+    assert!(page.contains("Flame graph: 64 B") && page.contains("of the samples"));
+}
+
+/// A file of this name anywhere in a directory.
+fn directory_file(directory: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries.into_iter().find_map(|path| match path.is_dir() {
+        true => directory_file(&path, name),
+        false => path.ends_with(name).then_some(path),
+    })
 }
