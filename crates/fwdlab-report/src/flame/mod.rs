@@ -227,7 +227,7 @@ mod tests {
             "{:?}",
             tips(&svg)
         );
-        assert_eq!(subtitle(&svg), "100.00 % of the samples");
+        assert_eq!(subtitle(&svg), "100.0 % of the samples");
         assert!(samples("none", &Stacks::default()).is_err());
     }
 
