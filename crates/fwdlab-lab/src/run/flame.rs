@@ -133,7 +133,7 @@ impl Running<'_> {
     }
 }
 
-/// Has `perf` take samples on the host, and gives what it prints of them. Its file is gone then.
+/// Has `perf` take samples on the host, and gives what it prints of them.
 fn record(
     observed: &Observed,
     time: Duration,
@@ -144,9 +144,10 @@ fn record(
         true => "-a".to_owned(),
         false => format!("-C {}", cpus.join(",")),
     };
+    // the file has no name when anything is written to it: whoever ends this leaves nothing behind
     let text = format!(
         "command -v perf >/dev/null || {{ echo 'there is no program perf: install the package linux-perf there' >&2; exit 1; }}\n\
-         file=$(mktemp) || exit 1\ntrap 'rm -f \"$file\"' EXIT\nsleep {}\n\
+         file=$(mktemp) || exit 1\nexec 3<>\"$file\"\nrm -f \"$file\"\nfile=/proc/$$/fd/3\nsleep {}\n\
          perf record -q -F {FREQUENCY_HZ} -g {which} -o \"$file\" -- sleep {} >&2 && perf script -i \"$file\"",
         AROUND.as_secs_f64(),
         time.as_secs_f64()
