@@ -1,7 +1,7 @@
 //! Telemetry of FreeBSD: counters of network cards in their drivers' sysctl trees, and what `netstat`, `pfctl` and `sysctl` say of the host.
 //!
 //! The names are those of the manuals and of BSDRP's `nic-queue-usage`; nothing here was run on the real thing yet. cxl counts packets whose
-//! checksums it verified, ixl and bxe only unicast. Functions of texts. Start with [`tree`], [`statistics`] and [`understood`].
+//! checksums it verified, ixl and bxe only unicast. Functions of texts. Start with [`tree`] and [`statistics`].
 
 use std::collections::BTreeMap;
 
