@@ -14,6 +14,7 @@ use fwdlab_model::latency::LatencySummary;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::set::SetFile;
+use fwdlab_model::telemetry::Record;
 use schemars::{JsonSchema, schema_for};
 
 use crate::check::Finding;
@@ -34,6 +35,7 @@ fn generated() -> anyhow::Result<Vec<(String, String)>> {
         ("boot", text::<BootRecord>()?),
         ("imported", text::<ImportedRecord>()?),
         ("event", text::<Event>()?),
+        ("telemetry", text::<Record>()?),
         ("latency", text::<LatencySummary>()?),
         ("profile", text::<Profile>()?),
         ("campaign", text::<Campaign>()?),

@@ -19,6 +19,7 @@ pub mod session;
 pub mod site;
 mod snmp;
 mod sys;
+pub mod telemetry;
 pub mod tester;
 pub mod user_namespace;
 pub mod vm;

@@ -108,6 +108,7 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
         figures,
         outcomes,
         iterations,
+        findings: Vec::new(),
         doubt: None,
         work: None,
     };
@@ -317,6 +318,7 @@ mod tests {
             failure: failure_of(std::slice::from_ref(&outcome)),
             outcomes: vec![outcome],
             trials: vec![iteration],
+            telemetry: None,
         }
     }
 

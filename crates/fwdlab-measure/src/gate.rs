@@ -491,6 +491,7 @@ mod tests {
             ledger: Ledger::default(),
             counters: Counters::default(),
             work: None,
+            telemetry: None,
             asked: None,
             validity: Validity::default(),
         }

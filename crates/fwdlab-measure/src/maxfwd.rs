@@ -184,6 +184,7 @@ pub fn iterations<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Vec<Iter
             outcomes: of_valid.into_iter().collect(),
             failure,
             trials: vec![trial.trial],
+            telemetry: None,
         };
         match all.last_mut() {
             Some(last) if last.iteration == trial.iteration => {
@@ -500,6 +501,7 @@ pub(crate) mod tests {
             },
             counters: fwdlab_model::loss::Counters::default(),
             work: None,
+            telemetry: None,
             asked: None,
             validity: fwdlab_model::result::Validity::default(),
         }

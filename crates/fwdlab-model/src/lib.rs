@@ -32,6 +32,7 @@ pub mod search;
 pub mod series;
 pub mod set;
 pub mod stacks;
+pub mod telemetry;
 pub mod test_bed;
 pub mod test_case;
 pub mod trial;

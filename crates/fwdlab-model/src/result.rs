@@ -14,6 +14,7 @@ use crate::loss::{Counters, Ledger};
 use crate::outcome::Outcome;
 use crate::probe::{ApartStratum, MachineState, Reading};
 use crate::procedure::Asked;
+use crate::telemetry::Telemetry;
 use crate::test_case::TestCase;
 use crate::trial::Stream;
 use crate::variant::{DirectionCounts, Variant};
@@ -122,6 +123,9 @@ pub struct TrialRecord {
     /// What forwarding took of the DUT, where it tells that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Box<Work>>,
+    /// What the DUT's host counted meanwhile, where it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Box<Telemetry>>,
     /// Of a trial that a procedure asked for: the question, the answer, and what was made of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,

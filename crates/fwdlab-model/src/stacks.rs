@@ -66,6 +66,15 @@ impl Stacks {
         }
     }
 
+    /// What each path has of all, in percent.
+    pub fn percent(&self) -> Profile {
+        let mut shares = self.per(self.total);
+        for share in shares.paths.values_mut() {
+            *share *= 100.0;
+        }
+        shares
+    }
+
     /// Of several trials of the same, the one whose total is the median, the lower one of two: unlike medians of every path, its
     /// figures belong together.
     pub fn median(trials: &[Stacks]) -> Option<&Stacks> {

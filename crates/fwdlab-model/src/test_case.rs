@@ -10,6 +10,7 @@ use crate::campaign::Case;
 use crate::comparison::Comparison;
 use crate::efficiency::Work;
 use crate::outcome::{Better, FORWARDING_RATE, Found, Maxfwd, Outcome, Paired, Unit};
+use crate::telemetry::{Finding, Telemetry};
 
 /// A test case with all its iterations.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +26,9 @@ pub struct TestCase {
     pub outcomes: Vec<Outcome>,
     /// Every iteration, in the order in which they were made.
     pub iterations: Vec<Iteration>,
+    /// What telemetry of the DUT explains, over all its valid trials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// Why its figures are not to be relied on: its own trials were too noisy, or its rates vary too much. Absent when they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
@@ -68,6 +72,9 @@ pub struct Iteration {
     /// The trials that it rests on, by their numbers in the run; of slices the rebuilds. Those that were invalid are among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<u32>,
+    /// What the DUT's host counted in its valid trials, together; absent where it was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<Box<Telemetry>>,
 }
 
 impl TestCase {

@@ -14,6 +14,7 @@ use crate::markdown;
 use crate::number::{count, delay, percent, rate, seconds};
 use crate::procedures::{self, tables};
 use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::telemetry;
 use crate::text::{all_warnings, paragraph, width};
 use crate::words::{self, several};
 
@@ -426,6 +427,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
         .chain(named("control", control.collect()))
         .chain(crate::exact::sentences(summary))
         .chain(named("failed", failures(all)))
+        .chain(named("found", telemetry::sentences(summary)))
         .chain(words::noise(summary))
         .chain(named("warning", doubts(all)))
         .chain(named("warning", all_warnings(summary)))

@@ -169,6 +169,7 @@ mod tests {
             figures: Vec::new(),
             outcomes: Vec::new(),
             iterations: Vec::new(),
+            findings: Vec::new(),
             doubt: None,
             work: Some(work),
         }

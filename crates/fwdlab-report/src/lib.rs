@@ -23,5 +23,6 @@ mod procedures;
 pub mod rate;
 mod search;
 pub mod table;
+mod telemetry;
 pub mod text;
 mod words;

@@ -50,6 +50,9 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
     for failure in crate::campaign::failures(&summary.test_cases) {
         item("failed", &failure);
     }
+    for sentence in crate::telemetry::sentences(summary) {
+        item("found", &sentence);
+    }
     for (name, sentence) in words::noise(summary) {
         item(name, &sentence);
     }

@@ -85,6 +85,9 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
     for failure in crate::campaign::failures(&summary.test_cases) {
         text.push_str(&paragraph("failed", &failure));
     }
+    for sentence in crate::telemetry::sentences(summary) {
+        text.push_str(&paragraph("found", &sentence));
+    }
     text.push_str(&doubts(summary));
     if let Some(l2) = words::l2_words(summary) {
         text.push_str(&paragraph("L2 rate", &l2));

@@ -47,3 +47,8 @@ fn comparisons() {
 fn strings_from_outside() {
     check(&common::hostile());
 }
+
+#[test]
+fn what_telemetry_explains() {
+    check(&common::explained());
+}

@@ -196,3 +196,31 @@ fn the_kernels_command_line_is_told_only_when_asked_for() {
         assert_eq!(page.contains(line), is_told, "{shown:?}");
     }
 }
+
+/// Findings stand there with what to look at, and so does what the host did, in the units of people; words from outside are no markup.
+#[test]
+fn a_page_tells_what_the_dut_did() {
+    let page = page(&common::explained());
+    let parsed = Html::parse_document(&page);
+    let all = text(parsed.root_element());
+    for words in [
+        "What the DUT did",
+        "dropped on purpose: nft ip t f: ip saddr <b>",
+        "(in 3 of 5 trials; the clearest is told)",
+        "one queue carries the load",
+        "(in all 5 trials)",
+        "Look at: this rule: nft list ruleset",
+        "CPUs of router1",
+        "75.0 %",
+        "750,000",
+        "12 of 262,144",
+        "42.000 \u{b5}J",
+        "nft: not read",
+    ] {
+        assert!(
+            all.to_lowercase().contains(&words.to_lowercase()),
+            "{words}"
+        );
+    }
+    assert!(!self::page(&common::one_case()).contains("What the DUT did"));
+}

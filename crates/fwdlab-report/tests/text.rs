@@ -203,3 +203,8 @@ fn the_headline_says_that_there_was_no_root() {
     run.info.facts.engine = "sim: capacity=1Mpps".into();
     assert!(!head(&run).contains("without root"), "{}", head(&run));
 }
+
+#[test]
+fn what_telemetry_explains() {
+    check(common::explained());
+}

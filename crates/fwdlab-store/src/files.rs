@@ -18,6 +18,8 @@ pub(crate) const SUMMARY: &str = "summary.json";
 pub(crate) const REPORT: &str = "report.html";
 pub(crate) const EVENTS: &str = "events.jsonl";
 pub(crate) const TRIALS: &str = "trials.jsonl";
+/// What the DUT's host counted around trials; a run that read nothing has none.
+pub(crate) const TELEMETRY: &str = "telemetry.jsonl";
 pub(crate) const INPUTS: &str = "inputs";
 pub(crate) const RAW: &str = "raw";
 /// Delays of the frames of a trial, an HDR histogram log.

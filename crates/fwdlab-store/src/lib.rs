@@ -10,6 +10,7 @@
 //!   inputs/           what was used, verbatim
 //!   events.jsonl      the journal: one event per line, appended with one write each
 //!   trials.jsonl      one trial, rebuild or boot per line
+//!   telemetry.jsonl   what the DUT's host counted around trials, where it was read: one reading per line
 //!   raw/<test case>/<trial>/intervals.csv, latency.hlog
 //!   summary.json      the result, derived from the trials
 //!   report.html       the report, derived from the summary

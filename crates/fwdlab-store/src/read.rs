@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::StoreError;
-use crate::files::{CHECKSUMS, EVENTS, RUN, SUMMARY, TRIALS, is_locked};
+use crate::files::{CHECKSUMS, EVENTS, RUN, SUMMARY, TELEMETRY, TRIALS, is_locked};
 use crate::regular;
 use crate::run_dir::raw_path;
 use crate::seal::{self, Seal};
@@ -63,6 +63,15 @@ impl StoredRun {
             parse_as::<Event>,
         );
         journal.records
+    }
+
+    /// What the DUT's host counted around its trials, as it was read; nothing where it was not.
+    pub fn telemetry(&self) -> Vec<fwdlab_model::telemetry::Record> {
+        let path = self.path.join(TELEMETRY);
+        match path.is_file() {
+            true => read_lines(&path, self.is_protected, parse_as).records,
+            false => Vec::new(),
+        }
     }
 
     /// Files that are not what they were when the run ended: inputs, raw data and reports, which nobody reads otherwise; in

@@ -11,13 +11,14 @@ use std::time::{Duration, SystemTime};
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::latency::Bucket;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_model::telemetry::Record;
 use serde::Serialize;
 
 use crate::error::StoreError;
 use crate::files::{
     CHECKSUMS, EVENTS, INPUTS, Journal, LATENCY, NEW_PREFIX, RAW, REPORT, RESERVE, RUN, SUMMARY,
-    TRIALS, file_name_of, json, remove_tree, replace, replace_json, stays_inside, sync_tree,
-    take_lock,
+    TELEMETRY, TRIALS, file_name_of, json, remove_tree, replace, replace_json, stays_inside,
+    sync_tree, take_lock,
 };
 use crate::{hdr, seal};
 
@@ -33,6 +34,8 @@ pub struct RunWriter {
     dir: PathBuf,
     events: Journal,
     trials: Journal,
+    /// From the first reading on.
+    telemetry: Option<Journal>,
     _lock: File,
 }
 
@@ -123,6 +126,18 @@ impl RunWriter {
     /// As [`RunWriter::event`].
     pub fn trial(&mut self, record: &impl Serialize) -> Result<(), StoreError> {
         self.trials.append(record)
+    }
+
+    /// Keeps a reading of the DUT's host around a trial.
+    ///
+    /// # Errors
+    /// As [`RunWriter::event`].
+    pub fn telemetry(&mut self, record: &Record) -> Result<(), StoreError> {
+        let journal = match &mut self.telemetry {
+            Some(journal) => journal,
+            none => none.insert(Journal::create(&self.dir, &self.dir, TELEMETRY)?),
+        };
+        journal.append(record)
     }
 
     /// Replaces the records of all trials: what they were judged by is known only in the end. None may follow.
@@ -377,6 +392,7 @@ fn fill(
         dir: staging.to_owned(),
         events,
         trials,
+        telemetry: None,
         _lock: lock,
     })
 }

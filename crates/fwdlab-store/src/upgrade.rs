@@ -186,6 +186,7 @@ fn test_case(name: String, stream: Stream, variant: Variant, info: &RunInfo) -> 
         figures: Vec::new(),
         outcomes: Vec::new(),
         iterations: Vec::new(),
+        findings: Vec::new(),
         doubt: None,
         work: None,
     }
@@ -296,6 +297,7 @@ fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
             outcomes,
             failure,
             trials: Vec::new(),
+            telemetry: None,
         })
         .collect();
     new.figures = pooled
@@ -374,6 +376,7 @@ fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
                 outcomes: vec![outcome(of_one, 1)],
                 failure: None,
                 trials: vec![iteration],
+                telemetry: None,
             }
         })
         .collect();

@@ -37,6 +37,7 @@ use crate::error::LabError;
 pub use crate::host::undo::Change;
 use crate::host::{Host, Limit, Process};
 use crate::run::Control;
+use crate::telemetry::Observed;
 
 /// A device under test.
 pub trait Dut: fmt::Debug + Send + Sync {
@@ -160,6 +161,11 @@ pub trait Dut: fmt::Debug + Send + Sync {
 
     /// Offloads of its ports, as far as they can be read: `eth0:feature`, `on` or `off`.
     fn offloads(&self) -> BTreeMap<String, String>;
+
+    /// Where it can be read while it is measured; `None`: nobody can.
+    fn observed(&self) -> Option<Observed> {
+        None
+    }
 
     /// Takes a change back, if that was not done already.
     ///

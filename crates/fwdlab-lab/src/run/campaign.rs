@@ -13,6 +13,7 @@ use fwdlab_measure::efficiency;
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, wants_overload};
 use fwdlab_measure::meters::{self, Meters};
+use fwdlab_measure::telemetry;
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{Case, Kind, Method, Procedure};
 use fwdlab_model::comparison::Comparison;
@@ -107,6 +108,7 @@ pub fn start<'a>(
             Procedure::Exact(exact) => running.by_instructions(exact, run, measured),
             _ => running.turns(run, measured),
         };
+        let result = result.and_then(|()| running.flames(run, measured));
         running.sum_up(run, measured);
         result
     })
@@ -208,6 +210,8 @@ impl Running<'_> {
             }),
             outcomes,
             trials: measured.trials[first..].iter().map(|t| t.trial).collect(),
+            // of all test cases at once, in the end
+            telemetry: None,
         };
         let case = &self.plan.campaign.cases[turn.case];
         run.tell(EventKind::IterationFinished {
@@ -448,6 +452,7 @@ impl Running<'_> {
             case.outcomes.extend(found);
         }
         efficiency::keep(&mut cases, trials);
+        telemetry::into_cases(&mut cases, trials);
         if let Procedure::Exact(p) = &campaign.procedure {
             fwdlab_measure::exact::compare(&mut cases, &p.reference, &self.again);
         }

@@ -237,6 +237,7 @@ impl Course<'_> {
                 ..self.record(&stream, variant, &made, names, recorded.validity)
             };
             judge_trial(&mut record, self.gate);
+            run.keep_telemetry(&record, made.telemetry.as_deref())?;
             run.writer.trial(&record)?;
             run.tell(EventKind::TrialFinished {
                 record: Box::new(record.clone()),
@@ -380,6 +381,8 @@ impl Course<'_> {
             probes: made.probes.clone(),
             work: made.work.clone().map(Box::new),
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
+            telemetry: (made.telemetry.as_ref())
+                .map(|seen| Box::new(seen.told(answer.frames_sent + answer.frames_beside))),
             validity,
             ..record(
                 names,

@@ -35,6 +35,7 @@ use crate::dut::PlannedReset;
 use crate::dut::sweep::{Setting, Swept};
 use crate::error::LabError;
 use crate::host::Limit;
+use crate::telemetry::Seen;
 use crate::tester::Rig;
 use crate::witness::WENT_DOWN;
 use crate::witness::probe::Probes;
@@ -107,6 +108,8 @@ pub(super) struct Made {
     pub is_broken: bool,
     /// What forwarding took of the DUT, where it tells that.
     pub work: Option<Work>,
+    /// What the DUT's host counted; absent where it was not read.
+    pub telemetry: Option<Box<Seen>>,
 }
 
 impl Made {
@@ -172,6 +175,7 @@ impl Device for Simulated<'_> {
             answer,
             is_broken: false,
             work: None,
+            telemetry: None,
             probes: Vec::new(),
         }))
     }
@@ -345,6 +349,7 @@ impl Real<'_> {
                 tester,
                 traffic,
                 count_reasons: false,
+                telemetry: None,
                 placement,
                 control,
             },
@@ -526,8 +531,10 @@ impl Real<'_> {
         });
         let bursts = bursts.transpose()?;
         let count_reasons = self.drops_at(stream, load_pps)?;
+        let wanted = self.common.telemetry.clone();
         let (stream, mut bench) = self.bench(stream)?;
         bench.count_reasons = count_reasons;
+        bench.telemetry = wanted.as_ref();
         let (ended, counted) = match bursts {
             None => bench.load(&stream, load_pps, duration)?,
             Some((traffic, rate_pps)) => {
@@ -549,8 +556,10 @@ impl Real<'_> {
         let reset = self.reset(question)?;
         let peak_pps = question.peak_pps();
         let count_reasons = self.drops_at(stream, peak_pps)?;
+        let wanted = self.common.telemetry.clone();
         let (stream, mut bench) = self.bench(stream)?;
         bench.count_reasons = count_reasons;
+        bench.telemetry = wanted.as_ref();
         let ways = bench.ways();
         let total = Duration::from_nanos(question.duration_ns());
         let analysis = question.tagging.map(|_| match &bench.traffic {
@@ -839,6 +848,7 @@ impl Device for Real<'_> {
                 probes: before.into_iter().chain(after).collect(),
                 is_broken,
                 work: counted.work,
+                telemetry: counted.telemetry,
             }
         }))
     }

@@ -513,6 +513,7 @@ impl Running<'_> {
                     failure,
                     outcomes,
                     trials,
+                    telemetry: None,
                 }
             }
             Err(error @ LabError::Interrupted) => return Err(error),

@@ -10,6 +10,7 @@ pub mod campaign;
 mod course;
 mod device;
 pub mod exact;
+pub mod flame;
 mod largest;
 pub mod manage;
 mod modify;
@@ -51,7 +52,8 @@ use crate::error::LabError;
 use crate::placement::Placement;
 use crate::preflight::Watch;
 use crate::registry;
-use crate::site::{Site, Wanted};
+use crate::site::{self, Site};
+use crate::telemetry::{Seen, Wanted};
 use crate::tester::Rig;
 use crate::tester::local::Chosen;
 
@@ -68,6 +70,8 @@ pub struct Parameters {
     pub line: Option<Line>,
     /// Applied to the DUT before it is measured.
     pub configuration: Option<Configuration>,
+    /// What is read of the DUT's host around trials; `None`: nothing.
+    pub telemetry: Option<Wanted>,
     /// What is applied to the DUT runs as processes of the host, on the host's files.
     pub unconfined: bool,
     /// Of which kind the DUT is, and what is to be known of it.
@@ -123,6 +127,8 @@ pub struct Measured {
     pub boots: Vec<BootRecord>,
     /// What was counted by call path in some of them.
     pub profiles: Vec<BootProfile>,
+    /// Samples of the DUT's CPUs by test case, where they were asked for.
+    pub samples: Vec<(String, Stacks)>,
     /// The result.
     pub summary: Option<Summary>,
 }
@@ -316,6 +322,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Keeps what was read of the DUT's host around a trial.
+    fn keep_telemetry(&mut self, of: &TrialRecord, seen: Option<&Seen>) -> Result<(), LabError> {
+        for record in seen
+            .iter()
+            .flat_map(|seen| seen.records(&of.test_case, of.trial))
+        {
+            self.writer.telemetry(&record)?;
+        }
+        Ok(())
+    }
+
     fn warn(&mut self, text: impl Into<String>) -> Result<(), LabError> {
         self.tell(EventKind::Warning { text: text.into() })
     }
@@ -435,7 +452,7 @@ impl Parameters {
 
     /// Builds a test bed with so many DUTs side by side; of one alone with a way back, and managed, where what is offered needs that.
     fn bed(&self, duts: usize) -> Result<Bed, LabError> {
-        self.site.build(&Wanted {
+        self.site.build(&site::Wanted {
             duts,
             both_ways: duts == 1 && self.traffic.both_ways(),
             is_managed: self.traffic.is_managed(),

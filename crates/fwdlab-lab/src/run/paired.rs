@@ -122,6 +122,7 @@ impl<'a> Row<'a> {
             tester: tester.as_mut(),
             traffic: None,
             count_reasons: false,
+            telemetry: None,
             placement: &parameters.placement,
             control: stop,
         };
@@ -243,6 +244,7 @@ fn intended(
         tester,
         traffic: None,
         count_reasons: false,
+        telemetry: None,
         placement: &parameters.placement,
         control: stop,
     };

@@ -32,6 +32,7 @@ use crate::dut::sweep::Swept;
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::site::Site;
+use crate::telemetry::Wanted;
 
 /// What a test case takes beyond its trials: a bed, an engine that proves itself, the largest load.
 const BED: Duration = Duration::from_secs(3);
@@ -221,6 +222,7 @@ impl Plan {
                 cases: suite.cases(),
                 procedure: suite.asked.procedure.clone(),
                 sweep: None,
+                telemetry: None,
                 origin: Origin::default(),
             },
             configurations: BTreeMap::new(),
@@ -364,6 +366,7 @@ impl Plan {
             cases,
             procedure: Procedure::Exact(campaign::Exact::default()),
             sweep: None,
+            telemetry: None,
             origin: Origin::default(),
         };
         let command = Command {
@@ -501,6 +504,7 @@ impl Plan {
             load: None,
             line: self.line(),
             configuration: self.configurations.get(&case.configuration).cloned(),
+            telemetry: self.telemetry(),
             unconfined: self.host.unconfined,
             dut: campaign::Dut {
                 kind: case.dut,
@@ -518,6 +522,15 @@ impl Plan {
             privileged: self.host.privileged,
             seed: self.seed(),
             command_line: self.host.command_line.clone(),
+        }
+    }
+
+    /// What is read of the DUT's host around trials: what the campaign says. Where it says nothing, what costs a trial nothing, if that is
+    /// on this machine.
+    fn telemetry(&self) -> Option<Wanted> {
+        match &self.campaign.telemetry {
+            Some(asked) => Wanted::asked(asked),
+            None => self.host.site.is_here().then(Wanted::default),
         }
     }
 

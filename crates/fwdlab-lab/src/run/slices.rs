@@ -279,12 +279,14 @@ impl Running<'_> {
                     outcomes: vec![outcome(case, found, &result)],
                     failure: None,
                     trials: rebuilds.clone(),
+                    telemetry: None,
                 },
                 None => Iteration {
                     iteration,
                     outcomes: Vec::new(),
                     failure: Some(why.unwrap_or_else(|| "too few blocks of slices".into())),
                     trials: rebuilds.clone(),
+                    telemetry: None,
                 },
             };
             run.tell(EventKind::IterationFinished {

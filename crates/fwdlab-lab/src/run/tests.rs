@@ -32,6 +32,7 @@ fn common(scene: &Scene) -> Parameters {
         load: None,
         line: None,
         configuration: None,
+        telemetry: None,
         unconfined: false,
         dut: fwdlab_model::campaign::Dut::default(),
         engine: None,
@@ -504,6 +505,7 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
             }),
         },
         sweep: None,
+        telemetry: None,
         origin: Origin::default(),
     };
     let command = plan::Command {

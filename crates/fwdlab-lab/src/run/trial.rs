@@ -23,9 +23,10 @@ use crate::bed::{Bed, DutPorts, PortCounters};
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::run::Control;
+use crate::telemetry::{self, Seen, Wanted};
 use crate::tester::{Frames, Rig};
 use crate::witness::probe::Probes;
-use crate::witness::{Seen, Witnesses};
+use crate::witness::{self, Witnesses};
 
 /// Frames that prove a path.
 pub(super) const PROOF_FRAMES: u64 = 1000;
@@ -91,6 +92,8 @@ pub(super) struct Bench<'a> {
     /// Have the kernel's reasons for dropping frames counted. That costs the DUT time for every frame the kernel frees,
     /// so only a stream that loses frames inside the DUT is measured so.
     pub count_reasons: bool,
+    /// What is read of the DUT's host around the load.
+    pub telemetry: Option<&'a Wanted>,
     pub placement: &'a Placement,
     pub control: &'a Control,
 }
@@ -114,6 +117,8 @@ pub(super) struct Counted {
     pub is_broken: bool,
     /// What forwarding took of the DUT, where there is one and it tells that.
     pub work: Option<Work>,
+    /// What the DUT's host counted; absent where it was not read.
+    pub telemetry: Option<Box<Seen>>,
 }
 
 impl Counted {
@@ -124,6 +129,7 @@ impl Counted {
             objections: vec![why],
             is_broken: true,
             work: None,
+            telemetry: None,
         }
     }
 
@@ -422,11 +428,21 @@ impl Bench<'_> {
         most_pps: Option<f64>,
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
+        let reading = self.telemetry.and_then(|wanted| {
+            // DUTs beside each other share a host, whose counts nobody could divide
+            let alone = (self.bed.duts() == 1).then(|| self.bed.dut(0).observed());
+            Some(telemetry::Beside::begin(alone??, wanted))
+        });
         // where another program forwards, the kernel drops every frame once that has its copy
         let by_kernel = self.bed.dut(0).is_kernel();
         let mut beside = Witnesses::call(self.bed, self.count_reasons && by_kernel)?;
         let counted = self.count_watched(stream, analysis, schedule, most_pps, &mut beside, work);
-        counted.map_err(|error| self.disturbed(error, &mut beside))
+        let (result, mut counted) = counted.map_err(|error| self.disturbed(error, &mut beside))?;
+        counted.telemetry = reading.map(|reading| match reading {
+            Ok(reading) => Box::new(reading.end()),
+            Err(unread) => unread,
+        });
+        Ok((result, counted))
     }
 
     /// What failed with a port of the bed is no result, and no reason to give up.
@@ -491,7 +507,7 @@ impl Bench<'_> {
         // the first error is the one to report; a rig that is lost cannot be stopped either
         let (result, last) = (result?, last?);
 
-        let Seen {
+        let witness::Seen {
             mut objections,
             is_broken,
             reasons,
@@ -546,6 +562,7 @@ impl Bench<'_> {
                 objections,
                 is_broken,
                 work,
+                telemetry: None,
             },
         ))
     }
@@ -672,6 +689,15 @@ fn seconds(from: &Reading, to: &Reading) -> f64 {
     (to.at_ns - from.at_ns) as f64 / 1e9
 }
 
+/// What telemetry says of a trial, where it was read.
+pub(super) fn telemetry_of(
+    counted: &Counted,
+    record: &TrialRecord,
+) -> Option<Box<fwdlab_model::telemetry::Telemetry>> {
+    let frames = record.ledger.frames_sent + record.ledger.frames_beside;
+    (counted.telemetry.as_ref()).map(|seen| Box::new(seen.told(frames)))
+}
+
 /// The record of a trial with what all have: who sent and counted, what, and what became of every frame. The rest is for who made it.
 pub(super) fn record(
     (engine, receiver): (&str, &str),
@@ -708,6 +734,7 @@ pub(super) fn record(
         ledger,
         counters: counters.clone(),
         work: None,
+        telemetry: None,
         asked: None,
         validity: Validity::default(),
     }

@@ -9,6 +9,7 @@ use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
 use fwdlab_measure::paired::{self, Rebuild, of_rebuild, outcome};
 use fwdlab_measure::procedure::Session;
+use fwdlab_measure::telemetry;
 use fwdlab_model::campaign::{Case, PLAIN, Procedure};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
@@ -82,6 +83,13 @@ fn compare_cases(
     again: &mut Again,
 ) {
     efficiency::keep(&mut derived, &run.trials);
+    telemetry::into_cases(&mut derived, &run.trials);
+    if run.trials.iter().all(|trial| trial.telemetry.is_none()) {
+        // an earlier version looked for none
+        for (kept, derived) in kept.iter().zip(&mut derived) {
+            derived.findings.clone_from(&kept.findings);
+        }
+    }
     for (kept, derived) in kept.iter().zip(&mut derived) {
         if run.state == RunState::Interrupted {
             // noise is not judged then: the interruption is why there are too few values
@@ -205,6 +213,7 @@ fn of_boot(boot: &BootRecord) -> Iteration {
         failure: failure_of(&outcomes),
         outcomes,
         trials: vec![boot.boot],
+        telemetry: None,
     }
 }
 

@@ -25,7 +25,7 @@ use fwdlab_model::trial::Stream;
 use super::campaign::Running;
 use super::device::erect;
 use super::plan::Plan;
-use super::trial::{Bench, Counted, Glimpse, Overload, record};
+use super::trial::{Bench, Counted, Glimpse, Overload, record, telemetry_of};
 use super::{Measured, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
@@ -226,6 +226,7 @@ impl Running<'_> {
                 tester: standing.tester.as_mut(),
                 traffic: common.traffic.frames(stream, variant)?,
                 count_reasons: false,
+                telemetry: None,
                 placement: &common.placement,
                 control: self.control,
             };
@@ -240,6 +241,7 @@ impl Running<'_> {
                 },
             };
             bench.count_reasons = known.loses_inside && common.privileged;
+            bench.telemetry = common.telemetry.as_ref();
             let planned = Planned {
                 turn,
                 control,
@@ -270,6 +272,7 @@ impl Running<'_> {
                 variant: variant.clone(),
                 ..of_windows(bench.tester, &planned, &windows, &counted)
             };
+            run.keep_telemetry(&record, counted.telemetry.as_deref())?;
             keep_windows(run, &record, &windows)?;
             // the gate as known now; in the end all are judged by the final one
             let record = gated(record, &windows, gate.as_ref());
@@ -549,6 +552,7 @@ fn of_windows(
         hold_ups: load.map(|_| HoldUps::Forgive),
         duration_s: windows.last().map_or(0.0, |w| w.start_s + w.duration_s),
         intended_load_pps: load,
+        telemetry: telemetry_of(counted, &record),
         validity: Validity { reasons },
         work: counted.work.clone().map(Box::new),
         ..record

@@ -27,6 +27,7 @@ pub mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
@@ -45,7 +46,7 @@ pub use procedure::{
     Equilibrium, Exact, ForwardingRate, Generator, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr,
     Procedure, Ramp, Rfc2544, Soak, Sweep, Test, Trial,
 };
-use value::Rate;
+use value::{Period, Rate};
 
 /// Name of the router without any configuration.
 pub const PLAIN: &str = "plain";
@@ -62,9 +63,11 @@ const MOST_WORKERS: u32 = 64;
 /// More trials are a mistake: of a second each, they would take twelve days.
 const MOST_TRIALS: u64 = 1_000_000;
 
+/// Samples of telemetry are not made more often.
+const SHORTEST_SAMPLE: Duration = Duration::from_millis(100);
+
 /// What a campaign will say in a later version.
-const NOT_YET: [(&[&str], &str); 4] = [
-    (&["telemetry"], "telemetry of the DUT"),
+const NOT_YET: [(&[&str], &str); 3] = [
     (&["hooks"], "commands before and after"),
     (&["threshold"], "limits that set the exit code"),
     (&["resume"], "resuming after a crash"),
@@ -95,6 +98,8 @@ pub struct Campaign {
     pub procedure: Procedure,
     /// What is varied within a test case.
     pub sweep: Option<Sweep>,
+    /// What is read of the DUT's host around trials; `None`: the file says nothing of it.
+    pub telemetry: Option<Telemetry>,
     /// Where it was read, for errors.
     pub origin: Origin,
 }
@@ -226,6 +231,61 @@ impl Dut {
     }
 }
 
+/// What is read of the DUT's host around every trial
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Telemetry {
+    /// How often samples are made while frames flow, such as 1s; without it, none are
+    pub every: Option<Period>,
+    /// What is read before and after the load; by default all of it
+    pub collect: Option<Vec<Subject>>,
+    /// A command on the DUT's host that prints the power it takes now, in watts
+    pub power: Option<String>,
+    /// A flame graph of the DUT for every test case, made in an iteration of its own that counts for nothing else
+    pub perf: Option<Perf>,
+}
+
+/// How a flame graph is made
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Perf {
+    /// How long perf takes samples while frames flow, such as 5s
+    #[serde(rename = "for")]
+    pub time: Period,
+}
+
+/// Subjects of telemetry.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// Time of the CPUs, software interrupts, backlogs
+    Cpu,
+    /// Interrupts of devices, and where they may go
+    Interrupts,
+    /// Counters of interfaces, of the IP layer, of rules and of connection tracking
+    Drops,
+    /// Packets by queue, and what drivers count
+    Ethtool,
+    /// Sizes of tables, and memory
+    Sizes,
+    /// Frequency, temperature, energy
+    Sensors,
+}
+
+impl Subject {
+    /// All of them.
+    pub const ALL: [Subject; 6] = [
+        Subject::Cpu,
+        Subject::Interrupts,
+        Subject::Drops,
+        Subject::Ethtool,
+        Subject::Sizes,
+        Subject::Sensors,
+    ];
+}
+
 /// What sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -298,6 +358,9 @@ struct Text {
     /// Configurations by name: a command, a file, a directory or a generated one, or several, one after the other
     #[serde(default)]
     configuration: BTreeMap<String, configurations::Said>,
+    /// What is read of the DUT's host around every trial
+    #[serde(default)]
+    telemetry: Option<Telemetry>,
     /// Which test cases there are
     #[serde(default)]
     matrix: Matrix,
@@ -398,6 +461,7 @@ impl Campaign {
             cases: Vec::new(),
             procedure,
             sweep,
+            telemetry: read.telemetry,
             origin,
         };
         campaign.check()?;
@@ -493,6 +557,7 @@ impl Campaign {
             return wrong(&["dut", "host"], &why);
         }
         self.check_kind()?;
+        self.check_telemetry()?;
         let counts = self.procedure.check_counts();
         counts.map_err(|(key, why)| self.error(&["procedure", key], why))?;
         self.check_sweep()
@@ -609,6 +674,45 @@ impl Campaign {
                 "VPP is measured in a namespace of this machine: omit host",
             ),
             None => Ok(()),
+        }
+    }
+
+    fn check_telemetry(&self) -> Result<(), FileError> {
+        let Some(telemetry) = &self.telemetry else {
+            return Ok(());
+        };
+        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        if self.is_simulated() {
+            return wrong(
+                &["telemetry"],
+                "a simulated DUT has no host that could be read; omit this",
+            );
+        }
+        match self.procedure.method() {
+            Method::Slices => {
+                let why = "slices compare DUTs that share a host, whose counts nobody could divide among them; omit this, or measure by \
+                           another procedure";
+                return wrong(&["telemetry"], why);
+            }
+            Method::Instructions => {
+                let why = "where instructions are counted no time is: there is nothing to read; omit this";
+                return wrong(&["telemetry"], why);
+            }
+            Method::Trials | Method::Windows => {}
+        }
+        if telemetry
+            .every
+            .is_some_and(|every| every.0 < SHORTEST_SAMPLE)
+        {
+            let why = "a sample costs the DUT some milliseconds of CPU: 100ms is the shortest time between two";
+            return wrong(&["telemetry", "every"], why);
+        }
+        match telemetry.power.as_deref().map(str::trim) {
+            Some("") => wrong(
+                &["telemetry", "power"],
+                "give a command that prints watts, or omit this",
+            ),
+            _ => Ok(()),
         }
     }
 

@@ -506,3 +506,45 @@ fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
         );
     }
 }
+
+#[test]
+fn telemetry_as_it_is_asked_for() {
+    assert_eq!(parse(&least("")).unwrap().telemetry, None);
+    let asked = "[telemetry]\nevery = '1s'\ncollect = ['cpu', 'ethtool']\npower = 'meter'\nperf = { for = '5s' }";
+    let found = parse(&least(asked)).unwrap().telemetry.unwrap();
+    assert_eq!(found.every, Some(Period::seconds(1)));
+    assert_eq!(found.collect, Some(vec![Subject::Cpu, Subject::Ethtool]));
+    assert_eq!(found.power.as_deref(), Some("meter"));
+    assert_eq!(found.perf.unwrap().time, Period::seconds(5));
+    let all = parse(&least("[telemetry]")).unwrap().telemetry.unwrap();
+    assert_eq!(all, Telemetry::default());
+    for (more, told) in [
+        (
+            "[telemetry]\nevry = '1s'",
+            "3:1: unknown key `evry`; did you mean `every`?",
+        ),
+        ("[telemetry]\nevery = '1'", "3:9: `1` is not a duration"),
+        ("[telemetry]\nevery = '50ms'", "3:9: a sample costs the DUT"),
+        ("[telemetry]\ncollect = ['cpus']", "3:12: "),
+        ("[telemetry]\npower = ' '", "3:9: give a command"),
+        (
+            "[telemetry]\nperf = { during = 'PDR' }",
+            "3:10: unknown key `during`",
+        ),
+        (
+            "[bed]\nengine = 'sim'\n[telemetry]",
+            "4:2: a simulated DUT has no host",
+        ),
+    ] {
+        let error = parse(&least(more)).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("c.toml:{told}")),
+            "{more}: {error}"
+        );
+    }
+    for (id, told) in [("paired", "share a host"), ("exact", "instructions")] {
+        let text = format!("campaign = 'c'\n[telemetry]\n[procedure]\nid = '{id}'\n");
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.contains(told), "{id}: {error}");
+    }
+}

@@ -7,7 +7,7 @@ mod table;
 
 use std::fmt::Write;
 
-use fwdlab_model::stacks::Profile;
+use fwdlab_model::stacks::{Profile, Stacks};
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Palette};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
@@ -67,6 +67,18 @@ pub fn graph(title: &str, profile: &Profile) -> Result<String, FlameError> {
         );
     }
     draw(title, &subtitle, &lines, [profile])
+}
+
+/// What the figures of samples are.
+const OF_SAMPLES: &str = "% of the samples";
+
+/// The flame graph of samples as SVG: the wider, the more of them.
+///
+/// # Errors
+/// There are none.
+pub fn samples(title: &str, stacks: &Stacks) -> Result<String, FlameError> {
+    let svg = graph(title, &stacks.percent())?;
+    Ok(svg.replace(UNIT, OF_SAMPLES))
 }
 
 /// The flame graph of the second profile, coloured by what every function takes itself more (red) or less (blue) than in the first.
@@ -179,7 +191,6 @@ fn with_decimals(svg: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::stacks::Stacks;
     use proptest::prelude::*;
 
     use super::*;
@@ -203,6 +214,21 @@ mod tests {
         let at = svg.find("id=\"subtitle\"").unwrap();
         let from = svg[at..].find('>').unwrap() + at + 1;
         svg[from..].split('<').next().unwrap()
+    }
+
+    #[test]
+    fn samples_are_shares_of_all() {
+        let stacks: Stacks = "rx;ip_rcv 3\nrx;timer 1\n".parse().unwrap();
+        let svg = samples("case", &stacks).unwrap();
+        assert!(
+            tips(&svg)
+                .iter()
+                .any(|tip| tip.contains("75.0 % of the samples")),
+            "{:?}",
+            tips(&svg)
+        );
+        assert_eq!(subtitle(&svg), "100.0 % of the samples");
+        assert!(samples("none", &Stacks::default()).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
-use fwdlab_model::stacks::Profile;
+use fwdlab_model::stacks::{Profile, Stacks};
 
 use crate::campaign;
 use crate::content;
@@ -28,6 +28,7 @@ use crate::imported::KIND;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
 use crate::table::{Align, Column, Mark, Table};
+use crate::telemetry;
 use crate::text::all_warnings;
 use crate::words::{self, Rated, Shape, several};
 use markup::Markup;
@@ -65,6 +66,7 @@ pub fn page(
         results(m, summary);
         instructions(m, summary, profiles);
         lost_frames(m, summary, rebuilds);
+        what_the_dut_did(m, summary);
         noise(m, summary, trials);
         what_was_measured(m, info, summary, shown);
         every_trial(m, summary, trials, rebuilds);
@@ -72,13 +74,31 @@ pub fn page(
     })
 }
 
-/// What a frame takes in instructions by call path, in a test case.
+/// Where a test case spent its frames' time, by call path.
 #[derive(Debug, Clone)]
 pub struct CaseProfile {
     /// Its name.
     pub test_case: String,
-    /// Through the DUT, generator and receiver included.
-    pub through: Profile,
+    /// What was counted.
+    pub counted: Counted,
+}
+
+/// What was counted by call path.
+#[derive(Debug, Clone)]
+pub enum Counted {
+    /// Instructions per frame through the DUT, generator and receiver included.
+    Instructions(Profile),
+    /// Samples of the DUT's CPUs while frames flowed.
+    Samples(Stacks),
+}
+
+impl CaseProfile {
+    fn instructions(&self) -> Option<&Profile> {
+        match &self.counted {
+            Counted::Instructions(through) => Some(through),
+            Counted::Samples(_) => None,
+        }
+    }
 }
 
 /// Where the instructions of a frame go: by function, and as flame graphs.
@@ -96,9 +116,11 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
         };
         let name = campaign::label(case, all);
         let before = exact::reference(case).and_then(find);
-        let drawn = match before {
-            Some(before) => flame::difference(&name, &before.through, &own.through),
-            None => flame::graph(&name, &own.through),
+        let before = before.and_then(CaseProfile::instructions);
+        let drawn = match (before, &own.counted) {
+            (_, Counted::Samples(stacks)) => flame::samples(&name, stacks),
+            (Some(before), Counted::Instructions(own)) => flame::difference(&name, before, own),
+            (None, Counted::Instructions(own)) => flame::graph(&name, own),
         };
         section(m, &format!("Flame graph: {name}"), |m| match drawn {
             Ok(svg) => framed(m, &name, &svg),
@@ -455,6 +477,28 @@ fn results(m: &mut Markup, summary: &Summary) {
 /// A sentence of the terminal as a paragraph.
 fn note(words: &str) -> String {
     format!("{}.", words::capital(words))
+}
+
+/// What telemetry of the DUT explains, and what its host did.
+fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
+    let found = telemetry::sentences(summary);
+    let tables = telemetry::tables(summary);
+    if found.is_empty() && tables.is_empty() {
+        return;
+    }
+    section(m, "What the DUT did", |m| {
+        let words = "Its host was read before and after every trial, while nothing moved: counts are exact. Shares of time are of the \
+                     time between these readings, which is longer than the load.";
+        m.leaf("p", &[], words);
+        listed(m, "Found", &found);
+        for (title, shown) in tables {
+            m.leaf("h3", &[], &words::capital(&title));
+            m.within("figure", &[], |m| table(m, &shown));
+        }
+        for words in telemetry::missing(summary) {
+            m.leaf("p", &[("class", "note")], &note(&words));
+        }
+    });
 }
 
 fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {

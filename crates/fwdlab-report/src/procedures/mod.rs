@@ -12,6 +12,7 @@ use self::tables::{cost, losses_side_by_side};
 use crate::markdown;
 use crate::number::{clock, count, counted, delay, percent, rate, seconds};
 use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::telemetry;
 use crate::text::{all_warnings, paragraph, width};
 use crate::words::{self, several};
 
@@ -355,7 +356,9 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
 
 /// What qualifies the figures: noise, warnings, standards, the engine.
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
-    let mut sentences: Vec<_> = words::noise(summary).collect();
+    let found = telemetry::sentences(summary).into_iter();
+    let found = found.map(|sentence| ("found", sentence));
+    let mut sentences: Vec<_> = found.chain(words::noise(summary)).collect();
     let outcomes = outcomes(summary);
     let doubts = doubts(&outcomes);
     let searches = outcomes.iter().filter_map(|o| match &o.found {

@@ -15,6 +15,9 @@ use fwdlab_model::facts::Facts;
 use fwdlab_model::loss::{Counters, Ledger, Loss, Place, Reason};
 use fwdlab_model::outcome::{Better, Compliance, Found, Outcome, Paired, PairedPoint, Unit};
 use fwdlab_model::result::{Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity};
+use fwdlab_model::telemetry::{
+    Cause, CpuShare, Evidence, Finding, QueueShare, Size, Telemetry, Way,
+};
 use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::{FrameSize, imix_estimate_l2_bps};
@@ -49,6 +52,7 @@ pub fn all() -> Vec<Run> {
         cannot_tell(),
         extreme(),
         hostile(),
+        explained(),
     ]
 }
 
@@ -258,6 +262,7 @@ fn trial(
         },
         counters: Counters::default(),
         work: None,
+        telemetry: None,
         asked: None,
         validity: Validity::default(),
     }
@@ -571,6 +576,7 @@ fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
             }),
         }],
         iterations: iterations.collect(),
+        findings: Vec::new(),
         doubt: None,
         work: None,
     }
@@ -794,6 +800,67 @@ pub fn hostile() -> Run {
             reason: bad.into(),
             frames: 1,
         }];
+    }
+    run
+}
+
+/// A run whose DUT was read: findings with words from outside, and what its host did.
+pub fn explained() -> Run {
+    let bad = "<b>`x`</b> | & \u{1b}[2J";
+    let mut run = one_case();
+    run.name = "explained";
+    let finding = |cause, trials, of_trials| Finding {
+        cause,
+        sentence: format!("nft ip t f: ip saddr {bad} drop: 1,500 frames, 50.0 % of those lost"),
+        evidence: vec![Evidence {
+            what: "frames dropped".into(),
+            value: 1500.0,
+            unit: "frames".into(),
+        }],
+        setting: "this rule: nft list ruleset".into(),
+        trials,
+        of_trials,
+    };
+    let queue = |queue, packets, ratio| QueueShare {
+        port: "eth0".into(),
+        way: Way::Rx,
+        queue,
+        packets,
+        ratio,
+    };
+    let case = &mut run.summary.test_cases[0];
+    case.findings = vec![
+        finding(Cause::Dropped, 3, 5),
+        finding(Cause::HotQueue, 5, 5),
+    ];
+    for iteration in &mut case.iterations {
+        iteration.telemetry = Some(Box::new(Telemetry {
+            host: "router1".into(),
+            trials: 1,
+            between_s: 2.3,
+            frames_sent: 1_000_000,
+            cpus: vec![CpuShare {
+                cpu: 3,
+                forwards: true,
+                ticks: 230,
+                softirq_ratio: 0.75,
+                idle_ratio: 0.25,
+                ..CpuShare::default()
+            }],
+            queues: vec![queue(0, 750_000, 0.75), queue(1, 250_000, 0.25)],
+            drops: [(bad.to_owned(), 1500)].into(),
+            sizes: [(
+                "conntrack entries".to_owned(),
+                Size {
+                    value: 12,
+                    limit: Some(262_144),
+                },
+            )]
+            .into(),
+            energy_joules: [("package-0".to_owned(), 42.0)].into(),
+            missing: [("nft".to_owned(), bad.to_owned())].into(),
+            ..Telemetry::default()
+        }));
     }
     run
 }

@@ -105,6 +105,7 @@ pub fn trial(number: u32) -> TrialRecord {
         ledger: ledger(),
         counters: fwdlab_model::loss::Counters::default(),
         work: None,
+        telemetry: None,
         asked: None,
         validity: Validity {
             reasons: vec!["a \"quoted\"\nreason".into()],
@@ -177,6 +178,7 @@ fn case(name: &str) -> TestCase {
         outcomes: vec![found(*rate)],
         failure: None,
         trials: vec![iteration],
+        telemetry: None,
     });
     TestCase {
         test_case: name.into(),
@@ -198,6 +200,7 @@ fn case(name: &str) -> TestCase {
         }],
         outcomes: vec![found(815_000.0)],
         iterations: iterations.collect(),
+        findings: Vec::new(),
         doubt: None,
         work: None,
     }

@@ -4,6 +4,7 @@ use std::fs;
 
 use fwdlab_model::event::EventKind;
 use fwdlab_model::result::RunState;
+use fwdlab_model::telemetry::{Reading, Record, When};
 use fwdlab_store::{RunWriter, StoreError, load};
 
 use crate::samples::*;
@@ -190,4 +191,30 @@ fn a_reader_never_mistakes_the_end_for_an_interruption() {
         });
     }
     assert!(looks > 80, "readers came too late to see anything: {looks}");
+}
+
+/// Readings are a journal of their own, made with the first; a process that dies in the middle of a line loses that line.
+#[test]
+fn readings_of_the_dut_are_a_journal() {
+    let root = tempfile::tempdir().unwrap();
+    let mut run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
+    let file = root.path().join(ID).join("telemetry.jsonl");
+    assert!(!file.exists(), "a run that reads nothing has none");
+    let reading = |trial| Record {
+        test_case: "plain".into(),
+        trial,
+        when: When::Before,
+        reading: Reading {
+            uptime_s: 1.5,
+            ..Reading::default()
+        },
+    };
+    for trial in 1..=2 {
+        run.telemetry(&reading(trial)).unwrap();
+    }
+    drop(run);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{text}{}", &text[..20])).unwrap();
+    let stored = load(&root.path().join(ID)).unwrap();
+    assert_eq!(stored.telemetry(), [reading(1), reading(2)]);
 }

@@ -33,7 +33,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Ports and frames by hand",
         &[
-            "send", "receive", "ping", "capture", "pkt-gen", "selftest", "profile",
+            "send", "receive", "ping", "capture", "pkt-gen", "selftest", "queues", "profile",
         ],
     ),
     (
@@ -214,6 +214,14 @@ const MORE: &[More] = &[
         examples: &[(
             "fwdlab receive --port eth2",
             "our frames by number, others by kind",
+        )],
+        codes: BY_HAND,
+    },
+    More {
+        command: "queues",
+        examples: &[(
+            "fwdlab queues eth1 --on ssh://root@router1",
+            "is the load on one queue, or on all of them?",
         )],
         codes: BY_HAND,
     },

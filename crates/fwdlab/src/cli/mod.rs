@@ -18,6 +18,7 @@ mod ping;
 mod pkt_gen;
 mod procedure;
 mod profile;
+mod queues;
 mod quick;
 mod ramp;
 mod rate;
@@ -123,6 +124,7 @@ enum Command {
     Ping(Box<ping::Ping>),
     Capture(Box<capture::Capture>),
     PktGen(Box<pkt_gen::PktGen>),
+    Queues(queues::Queues),
     #[command(name = "selftest")]
     SelfTest(Box<selftest::SelfTest>),
     Doctor(doctor::Doctor),
@@ -211,6 +213,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Ping(ping) => ping.run(&global),
         Command::Capture(capture) => capture.run(&global),
         Command::PktGen(pkt_gen) => pkt_gen.run(&global),
+        Command::Queues(queues) => queues.run(&global),
         Command::SelfTest(selftest) => selftest.run(&global),
         Command::Doctor(doctor) => doctor.run(&global),
         Command::New(new) => new.run(),

@@ -15,6 +15,7 @@ use fwdlab_lab::run::plan::Plan;
 use fwdlab_lab::run::suite::Suite;
 use fwdlab_lab::run::traffic::Traffic;
 use fwdlab_lab::site::Site;
+use fwdlab_lab::telemetry::Wanted;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::machine::{Asked, Series, sends_bursts};
 use fwdlab_model::campaign::Procedure;
@@ -190,6 +191,7 @@ impl Arrangement {
             load: None,
             line: self.line(dut),
             configuration: configuration.transpose()?,
+            telemetry: dut.is_none().then(Wanted::default),
             unconfined: self.set_unconfined,
             dut: fwdlab_model::campaign::Dut::default(),
             engine: Mode::ALL

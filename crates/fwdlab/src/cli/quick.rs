@@ -277,6 +277,7 @@ impl Quick {
                 }),
             },
             sweep: None,
+            telemetry: None,
             origin: Origin::default(),
         };
         let (compared, applied_to_all) = match total {

@@ -15,7 +15,7 @@ use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::Stacks;
-use fwdlab_report::html::{CaseProfile, ShownFacts};
+use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
 
 use super::Global;
 use crate::exit_code::Code;
@@ -89,6 +89,7 @@ pub(super) fn carry_out(
         rebuilds,
         boots,
         profiles: _,
+        samples: _,
         summary,
     } = measured;
     let mut summary = summary.context("a run without a summary")?;
@@ -148,14 +149,19 @@ pub(super) fn case_profiles(measured: &Measured) -> Vec<CaseProfile> {
         let boot = boots.find(|boot| boot.boot == made.boot)?;
         Some(case_profile(boot, &made.through))
     });
-    all.collect()
+    let samples = measured.samples.iter();
+    let samples = samples.map(|(test_case, stacks)| CaseProfile {
+        test_case: test_case.clone(),
+        counted: Counted::Samples(stacks.clone()),
+    });
+    all.chain(samples).collect()
 }
 
 /// What a frame of a boot takes by call path.
 pub(super) fn case_profile(boot: &BootRecord, through: &Stacks) -> CaseProfile {
     CaseProfile {
         test_case: boot.test_case.clone(),
-        through: through.per(boot.frames.into()),
+        counted: Counted::Instructions(through.per(boot.frames.into())),
     }
 }
 

@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use fwdlab_lab::run::exact::THROUGH;
+use fwdlab_lab::run::flame::SAMPLES;
 use fwdlab_model::instructions::BootRecord;
-use fwdlab_report::html::{CaseProfile, ShownFacts};
+use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
 use fwdlab_store::RunEntry;
@@ -384,7 +385,16 @@ fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
         let text = std::fs::read_to_string(path).ok()?;
         Some(case_profile(boot, &text.parse().ok()?))
     };
-    run.boots.iter().filter_map(of).collect()
+    let sampled = run.summary.iter().flat_map(|summary| &summary.test_cases);
+    let sampled = sampled.filter_map(|case| {
+        let path = run.raw_path(&case.test_case, 0, SAMPLES);
+        let text = std::fs::read_to_string(path).ok()?;
+        Some(CaseProfile {
+            test_case: case.test_case.clone(),
+            counted: Counted::Samples(text.parse().ok()?),
+        })
+    });
+    run.boots.iter().filter_map(of).chain(sampled).collect()
 }
 
 fn remove(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {

@@ -28,6 +28,8 @@ enum Kind {
     Imported,
     /// A line of events.jsonl and of --json-stream
     Event,
+    /// A line of telemetry.jsonl
+    Telemetry,
     /// The latencies in what send, receive and ping print
     Latency,
     /// A traffic profile
@@ -51,6 +53,7 @@ impl Schema {
             Kind::Boot => schemars::schema_for!(fwdlab_model::instructions::BootRecord),
             Kind::Imported => schemars::schema_for!(fwdlab_model::import::ImportedRecord),
             Kind::Event => schemars::schema_for!(fwdlab_model::event::Event),
+            Kind::Telemetry => schemars::schema_for!(fwdlab_model::telemetry::Record),
             Kind::Latency => schemars::schema_for!(fwdlab_model::latency::LatencySummary),
             Kind::Campaign => schemars::schema_for!(fwdlab_model::campaign::Campaign),
             Kind::Bed => schemars::schema_for!(fwdlab_model::test_bed::Text),

@@ -46,6 +46,7 @@ mod sets;
 mod streams;
 mod support;
 mod sys;
+mod telemetry;
 mod test_beds;
 mod vpp;
 mod wire;

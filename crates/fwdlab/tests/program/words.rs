@@ -22,6 +22,7 @@ fn help_of_every_command() {
         "ping",
         "capture",
         "selftest",
+        "queues",
         "doctor",
         "compare",
         "runs",

@@ -32,6 +32,7 @@ use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, HostError, Limit, Process};
 use crate::run::Control;
+use crate::telemetry::{Observed, System};
 use tables::Whose;
 
 /// What is set, and why. The rest keeps what the kernel has.
@@ -498,6 +499,15 @@ impl Dut for Linux {
         offloads
     }
 
+    fn observed(&self) -> Option<Observed> {
+        Some(Observed {
+            system: System::Linux,
+            host: self.host.clone(),
+            ports: self.ports.to_vec(),
+            cpus: self.cpus.clone(),
+        })
+    }
+
     fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
         Ok(self.undo.take_back(change, limit)?)
     }
@@ -588,7 +598,7 @@ pub(crate) fn counters_of(
 }
 
 /// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast, transmit the same way.
-fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
+pub(crate) fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
     text.lines()
         .filter_map(|line| {
             let (name, numbers) = line.split_once(':')?;

@@ -402,6 +402,7 @@ impl Bisection<'_> {
                 ..asked
             }),
             sweep: None,
+            telemetry: None,
             origin: Origin::default(),
         };
         let mut values = BTreeMap::from([

@@ -60,6 +60,7 @@ fn on_bed<T>(
         load: None,
         line: None,
         configuration: None,
+        telemetry: None,
         unconfined: false,
         dut: fwdlab_model::campaign::Dut::default(),
         engine: None,

@@ -1,0 +1,162 @@
+//! Flame graphs of the DUT: after all iterations of a campaign one more of every test case, in which `perf` takes samples on its host.
+//!
+//! Taking them costs the DUT time, and so nothing of that iteration enters a figure: what comes of it are call paths. A test case of which
+//! there are none is told with the reason, and the run goes on. Start with [`Running::flames`].
+
+use std::time::Duration;
+
+use fwdlab_model::campaign::Case;
+use fwdlab_model::stacks::{Stacks, perf};
+
+use super::campaign::Running;
+use super::device::erect;
+use super::trial::Bench;
+use super::{Measured, Run, configure, open_tester};
+use crate::error::LabError;
+use crate::host::{Command, HostError, Limit};
+use crate::telemetry::Observed;
+
+/// The file in which the call paths of a test case are kept, as of its trial 0.
+pub const SAMPLES: &str = "perf.folded";
+
+/// Samples a second of each CPU: no divisor of anything that happens regularly there.
+const FREQUENCY_HZ: u32 = 997;
+
+/// Frames flow for about so long before the first sample, and for twice as long after the last.
+const AROUND: Duration = Duration::from_millis(500);
+
+/// To write and print 5000 samples of 30 functions takes seconds, and more on a small machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Running<'_> {
+    /// Makes the flame graphs that the campaign asks for.
+    pub(super) fn flames(
+        &self,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<(), LabError> {
+        let telemetry = self.plan.campaign().telemetry.as_ref();
+        let Some(asked) = telemetry.and_then(|telemetry| telemetry.perf.as_ref()) else {
+            return Ok(());
+        };
+        for case in &self.plan.campaign().cases {
+            if self.control.is_stopped() {
+                return Ok(());
+            }
+            let id = self.plan.id(case);
+            match self.samples(case, asked.time.0, run, measured) {
+                Ok(stacks) => {
+                    let text = stacks.to_string();
+                    run.writer.raw(&id, 0, SAMPLES, text.as_bytes())?;
+                    measured.samples.push((id, stacks));
+                }
+                Err(LabError::Interrupted) => return Ok(()),
+                Err(error @ LabError::Store(_)) => return Err(error),
+                Err(error) => run.warn(format!("no flame graph of {id}: {error}"))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Samples of a test case at the largest load that its trials had.
+    fn samples(
+        &self,
+        case: &Case,
+        time: Duration,
+        run: &mut Run<'_>,
+        measured: &Measured,
+    ) -> Result<Stacks, LabError> {
+        let id = self.plan.id(case);
+        let wrong = |why: &str| Err(LabError::Preflight(why.to_owned()));
+        if !case.variant.modifiers.is_empty() {
+            return wrong("its modifiers belong to trials, and this is none");
+        }
+        let own = measured.trials.iter().filter(|trial| trial.test_case == id);
+        let valid = own.filter(|trial| trial.validity.is_valid());
+        let Some(load_pps) = valid.map(|trial| trial.offered_load_pps).reduce(f64::max) else {
+            return wrong("none of its trials is valid, so that no load is known");
+        };
+        let common = self.plan.common(self.plan.campaign().streams(case)?, case);
+        let (stream, control) = (&common.streams[0], self.control);
+        let (bed, _) = erect(&common)?;
+        let (mut tester, _) = open_tester(&bed, &common)?;
+        if let Some(configuration) = &common.configuration {
+            configure(
+                &bed,
+                0,
+                tester.as_mut(),
+                stream,
+                configuration,
+                control,
+                run,
+            )?;
+        }
+        let Some(observed) = bed.dut(0).observed() else {
+            return wrong("nobody can log into this DUT");
+        };
+        let variant = &common.traffic.variants[0];
+        let mut bench = Bench {
+            bed: &bed,
+            tester: tester.as_mut(),
+            traffic: common.traffic.frames(stream, variant)?,
+            count_reasons: false,
+            telemetry: None,
+            placement: &common.placement,
+            control,
+        };
+        let stream = variant.stream(stream);
+        let load_pps = load_pps / bench.ways() as f64;
+        let (sampled, offered) = std::thread::scope(|scope| {
+            let sampler = scope.spawn(|| record(&observed, time, &|| control.is_stopped()));
+            let offered = bench.load(&stream, load_pps, time + 3 * AROUND);
+            let sampled = sampler
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (sampled, offered)
+        });
+        let (ended, counted) = offered?;
+        if !ended {
+            return Err(LabError::Interrupted);
+        }
+        if counted.is_mute() {
+            return wrong("none of its frames came back");
+        }
+        let stacks = perf::read(&sampled?).map_err(|error| {
+            LabError::Preflight(format!(
+                "what perf script prints is not understood: {error}"
+            ))
+        })?;
+        match stacks.total() {
+            0 => wrong("perf took no sample of the DUT's CPUs"),
+            _ => Ok(stacks),
+        }
+    }
+}
+
+/// Has `perf` take samples on the host, and gives what it prints of them.
+fn record(
+    observed: &Observed,
+    time: Duration,
+    is_stopped: &dyn Fn() -> bool,
+) -> Result<String, HostError> {
+    let cpus: Vec<String> = observed.cpus.iter().map(ToString::to_string).collect();
+    let which = match cpus.is_empty() {
+        true => "-a".to_owned(),
+        false => format!("-C {}", cpus.join(",")),
+    };
+    // the file has no name when anything is written to it: whoever ends this leaves nothing behind
+    let text = format!(
+        "command -v perf >/dev/null || {{ echo 'there is no program perf: install the package linux-perf there' >&2; exit 1; }}\n\
+         file=$(mktemp) || exit 1\nexec 3<>\"$file\"\nrm -f \"$file\"\nfile=/proc/$$/fd/3\nsleep {}\n\
+         perf record -q -F {FREQUENCY_HZ} -g {which} -o \"$file\" -- sleep {} >&2 && perf script -i \"$file\"",
+        AROUND.as_secs_f64(),
+        time.as_secs_f64()
+    );
+    let limit = Limit {
+        time: time + PATIENCE,
+        is_stopped,
+    };
+    let command = Command::shell(&text).called("perf record");
+    let said = observed.host.run(&command, limit)?;
+    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+}

@@ -1,0 +1,325 @@
+//! Ports: what interfaces and their drivers count, by queue where a driver tells that, and what was dropped or paused.
+//!
+//! The drivers' names for counters are in the tables here, one row per form of a name. Functions of texts. Start with [`links`] and
+//! [`statistics`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::telemetry::{PortCount, QueueCount, Way};
+use serde_json::Value;
+
+/// How drivers call the packets of a queue, `#` being its number. Several names of one queue and way add up.
+const QUEUES: &[(&str, Way)] = &[
+    // igb, ixgbe, ice, and virtio_net before kernel 6.10
+    ("rx_queue_#_packets", Way::Rx),
+    ("tx_queue_#_packets", Way::Tx),
+    // i40e, and before kernel 4.20
+    ("rx-#.packets", Way::Rx),
+    ("tx-#.packets", Way::Tx),
+    ("rx-#.rx_packets", Way::Rx),
+    ("tx-#.tx_packets", Way::Tx),
+    // mlx5, mlx4, and virtio_net
+    ("rx#_packets", Way::Rx),
+    ("tx#_packets", Way::Tx),
+    // ena
+    ("queue_#_rx_cnt", Way::Rx),
+    ("queue_#_tx_cnt", Way::Tx),
+    // bnxt
+    ("[#]: rx_ucast_packets", Way::Rx),
+    ("[#]: rx_mcast_packets", Way::Rx),
+    ("[#]: rx_bcast_packets", Way::Rx),
+    ("[#]: tx_ucast_packets", Way::Tx),
+    ("[#]: tx_mcast_packets", Way::Tx),
+    ("[#]: tx_bcast_packets", Way::Tx),
+];
+
+/// Of veth, whose NAPI counts every packet as one for XDP, with a program or without. (virtio_net has this name, too, for those that a
+/// program saw.) What a queue sends is counted only for XDP, and so is not read.
+const VETH_QUEUE: &str = "rx_queue_#_xdp_packets";
+
+/// The counter by which a veth is known.
+const VETH: &str = "peer_ifindex";
+
+/// Words in names of counters of what was dropped.
+const DROPS: &[&str] = &[
+    "drop",
+    "discard",
+    "missed",
+    "no_buf",
+    "nobuf",
+    "no_dma_resources",
+    "out_of_buffer",
+    "fifo",
+    "overrun",
+    "over_errors",
+    "allowance_exceeded",
+];
+
+/// Words in names of counters of pause frames, and in those that only look like it.
+const PAUSES: &[&str] = &["pause", "xon", "xoff", "flow_control"];
+const NO_PAUSES: &[&str] = &["duration", "transition", "storm", "watermark"];
+
+/// What `ethtool -S` prints of a port: its packets by queue, and its driver's counters of drops and pauses that are not zero.
+pub(super) fn statistics(port: &str, text: &str) -> (Vec<QueueCount>, PortCount) {
+    let mut queues: BTreeMap<(Way, u32), u64> = BTreeMap::new();
+    let mut count = PortCount::default();
+    let lines = text.lines().filter_map(|line| {
+        // bnxt's names have colons
+        let (name, value) = line.trim().rsplit_once(':')?;
+        Some((name.trim(), value.trim().parse::<u64>().ok()?))
+    });
+    let lines: Vec<(&str, u64)> = lines.collect();
+    let is_veth = lines.iter().any(|(name, _)| *name == VETH);
+    let patterns = || {
+        let veth = is_veth.then_some((VETH_QUEUE, Way::Rx));
+        QUEUES.iter().copied().chain(veth)
+    };
+    for (name, value) in lines {
+        let queue = patterns().find_map(|(pattern, way)| Some((way, number(pattern, name)?)));
+        if let Some(queue) = queue {
+            *queues.entry(queue).or_default() += value;
+            continue;
+        }
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if value == 0 {
+            continue;
+        }
+        if has(PAUSES) && !has(NO_PAUSES) {
+            count.pauses.insert(name.to_owned(), value);
+        } else if has(DROPS) {
+            count.drops.insert(name.to_owned(), value);
+        }
+    }
+    count.driver = is_veth.then(|| "veth".to_owned());
+    let queues = queues
+        .into_iter()
+        .map(|((way, queue), packets)| QueueCount {
+            port: port.to_owned(),
+            way,
+            queue,
+            packets,
+        });
+    (queues.collect(), count)
+}
+
+/// The number for which `#` stands.
+fn number(pattern: &str, name: &str) -> Option<u32> {
+    let (before, behind) = pattern.split_once('#')?;
+    let number = name.strip_prefix(before)?.strip_suffix(behind)?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| number.parse().ok()).flatten()
+}
+
+/// What `ip -s -s -j link show` prints: counters of all interfaces.
+pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
+    let all: Vec<Value> = serde_json::from_str(text.trim()).map_err(|error| {
+        format!("`ip -s -s -j link show` prints no JSON ({error}): an iproute2 from 2018 on does")
+    })?;
+    let of = |link: &Value| {
+        let name = link.get("ifname")?.as_str()?.to_owned();
+        let stats = link.get("stats64")?;
+        let number = |way: &str, what: &str| stats.get(way)?.get(what)?.as_u64();
+        let mut count = PortCount {
+            rx_packets: number("rx", "packets")?,
+            rx_bytes: number("rx", "bytes")?,
+            tx_packets: number("tx", "packets")?,
+            tx_bytes: number("tx", "bytes")?,
+            ..PortCount::default()
+        };
+        for way in ["rx", "tx"] {
+            let counters = stats.get(way).and_then(Value::as_object);
+            for (what, value) in counters.into_iter().flatten() {
+                // those with two words are parts of `errors`
+                let is_drop = matches!(what.as_str(), "dropped" | "nohandler" | "errors")
+                    || what.ends_with("_errors");
+                if let Some(frames) = value.as_u64().filter(|frames| is_drop && *frames > 0) {
+                    count.drops.insert(format!("{way}_{what}"), frames);
+                }
+            }
+        }
+        Some((name, count))
+    };
+    Ok(all.iter().filter_map(of).collect())
+}
+
+/// What a port is besides: `/sys/class/net/eth0/device/numa_node:1`, `/sys/class/net/eth0/device/uevent:DRIVER=ice`, `queues:8`,
+/// `large-receive-offload: on`.
+pub(super) fn describe(count: &mut PortCount, text: &str) {
+    for line in text.lines() {
+        let Some((what, value)) = line.rsplit_once(':') else {
+            continue;
+        };
+        let value = value.trim();
+        match what.trim().rsplit('/').next().unwrap_or_default() {
+            "numa_node" => count.node = value.parse().ok(),
+            "uevent" => {
+                let driver = value.strip_prefix("DRIVER=").map(str::to_owned);
+                count.driver = driver.or_else(|| count.driver.take());
+            }
+            "queues" => count.rx_queues = value.parse().ok(),
+            "large-receive-offload" => {
+                count.lro = value.split_whitespace().next().map(|state| state == "on");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Way, number, packets.
+    type Queue = (Way, u32, u64);
+
+    /// Queues with their packets, and counters of drops and pauses.
+    fn said(text: &str) -> (Vec<Queue>, Vec<String>, Vec<String>) {
+        let (queues, count) = statistics("eth0", text);
+        (
+            queues.iter().map(|q| (q.way, q.queue, q.packets)).collect(),
+            count
+                .drops
+                .into_iter()
+                .map(|(name, n)| format!("{name} {n}"))
+                .collect(),
+            count
+                .pauses
+                .into_iter()
+                .map(|(name, n)| format!("{name} {n}"))
+                .collect(),
+        )
+    }
+
+    fn list(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    /// As the drivers' documentation and reports of their users print it, shortened.
+    #[test]
+    fn queues_of_the_common_drivers() {
+        use Way::{Rx, Tx};
+        let i40e = "NIC statistics:\n     rx_packets: 33\n     port.rx_dropped: 4\n     port.link_xon_rx: 2\n     \
+            tx-0.packets: 5\n     tx-0.bytes: 500\n     rx-0.packets: 7\n     rx-0.bytes: 700\n     tx-11.packets: 6\n     rx-11.packets: 8\n";
+        assert_eq!(
+            said(i40e).0,
+            [(Rx, 0, 7), (Rx, 11, 8), (Tx, 0, 5), (Tx, 11, 6)]
+        );
+        assert_eq!(said(i40e).1, ["port.rx_dropped 4"]);
+        assert_eq!(said(i40e).2, ["port.link_xon_rx 2"]);
+        let i40e_of_old =
+            "     tx-0.tx_packets: 5\n     rx-0.rx_packets: 7\n     rx-0.rx_bytes: 700\n";
+        assert_eq!(said(i40e_of_old).0, [(Rx, 0, 7), (Tx, 0, 5)]);
+
+        let ixgbe = "     rx_missed_errors: 12\n     rx_no_dma_resources: 3\n     tx_flow_control_xoff: 9\n     \
+            tx_queue_0_packets: 1\n     tx_queue_0_bytes: 60\n     rx_queue_0_packets: 2\n     rx_queue_1_packets: 4\n";
+        assert_eq!(said(ixgbe).0, [(Rx, 0, 2), (Rx, 1, 4), (Tx, 0, 1)]);
+        assert_eq!(
+            said(ixgbe).1,
+            ["rx_missed_errors 12", "rx_no_dma_resources 3"]
+        );
+        assert_eq!(said(ixgbe).2, ["tx_flow_control_xoff 9"]);
+
+        let igb = "     rx_no_buffer_count: 5\n     rx_queue_0_packets: 2\n     rx_queue_0_drops: 1\n     rx_queue_0_csum_err: 0\n";
+        assert_eq!(said(igb).0, [(Rx, 0, 2)]);
+        assert_eq!(said(igb).1, ["rx_no_buffer_count 5", "rx_queue_0_drops 1"]);
+
+        let ice = "     rx_queue_63_packets: 2\n     tx_queue_63_packets: 3\n     rx_dropped.nic: 8\n     link_xoff_rx.nic: 1\n     \
+            mac_local_faults.nic: 1\n";
+        assert_eq!(said(ice).0, [(Rx, 63, 2), (Tx, 63, 3)]);
+        assert_eq!(
+            (said(ice).1, said(ice).2),
+            (list(&["rx_dropped.nic 8"]), list(&["link_xoff_rx.nic 1"]))
+        );
+
+        let mlx5 = "     rx_packets: 9\n     rx_out_of_buffer: 6\n     rx_discards_phy: 4\n     rx_pause_ctrl_phy: 2\n     \
+            rx_prio0_pause_duration: 77\n     tx_pause_storm_warning_events: 1\n     rx0_packets: 5\n     rx0_xdp_drop: 0\n     tx0_packets: 3\n     rx23_packets: 4\n";
+        assert_eq!(said(mlx5).0, [(Rx, 0, 5), (Rx, 23, 4), (Tx, 0, 3)]);
+        assert_eq!(said(mlx5).1, ["rx_discards_phy 4", "rx_out_of_buffer 6"]);
+        assert_eq!(said(mlx5).2, ["rx_pause_ctrl_phy 2"]);
+
+        let ena = "     pps_allowance_exceeded: 40\n     queue_0_tx_cnt: 10\n     queue_0_tx_bytes: 1\n     queue_0_rx_cnt: 11\n     \
+            queue_0_rx_rx_drops: 2\n     queue_7_rx_cnt: 12\n";
+        assert_eq!(said(ena).0, [(Rx, 0, 11), (Rx, 7, 12), (Tx, 0, 10)]);
+        assert_eq!(
+            said(ena).1,
+            ["pps_allowance_exceeded 40", "queue_0_rx_rx_drops 2"]
+        );
+
+        let virtio = "     rx_queue_0_packets: 4\n     rx_queue_0_xdp_packets: 4\n     tx_queue_0_packets: 2\n";
+        assert_eq!(
+            said(virtio).0,
+            [(Rx, 0, 4), (Tx, 0, 2)],
+            "what XDP saw is not counted twice"
+        );
+        let virtio = "     rx0_packets: 4\n     rx0_drops: 0\n     rx0_xdp_packets: 4\n     tx0_packets: 2\n";
+        assert_eq!(said(virtio).0, [(Rx, 0, 4), (Tx, 0, 2)]);
+
+        let veth = "     peer_ifindex: 2\n     rx_queue_0_xdp_packets: 7\n     rx_queue_0_drops: 3\n     rx_queue_1_xdp_packets: 8\n     \
+            tx_queue_0_xdp_xmit: 0\n     tx_queue_0_xdp_xmit_errors: 0\n";
+        assert_eq!(said(veth).0, [(Rx, 0, 7), (Rx, 1, 8)]);
+        assert_eq!(said(veth).1, ["rx_queue_0_drops 3"]);
+        assert_eq!(statistics("eth0", veth).1.driver.as_deref(), Some("veth"));
+
+        let bnxt = "     [0]: rx_ucast_packets: 5\n     [0]: rx_mcast_packets: 1\n     [0]: rx_bcast_packets: 2\n     [0]: rx_discards: 3\n     \
+            [0]: tx_ucast_packets: 9\n     [1]: rx_ucast_packets: 4\n     rx_pause_frames: 6\n";
+        assert_eq!(said(bnxt).0, [(Rx, 0, 8), (Rx, 1, 4), (Tx, 0, 9)]);
+        assert_eq!(said(bnxt).1, ["[0]: rx_discards 3"]);
+        assert_eq!(said(bnxt).2, ["rx_pause_frames 6"]);
+
+        assert!(said("no stats available\n").0.is_empty());
+        assert!(said("\u{fffd} 17: eth\n\n: :\n").0.is_empty());
+    }
+
+    #[test]
+    fn counters_of_links() {
+        let text = r#"[{"ifindex":2,"ifname":"eth0","stats64":{"rx":{"bytes":90,"packets":1,"errors":2,"dropped":3,"over_errors":0,"missed_errors":4},
+            "tx":{"bytes":60,"packets":5,"errors":0,"dropped":7,"carrier_changes":2}}},{"ifname":"half","stats64":{}}]"#;
+        let all = links(text).unwrap();
+        let port = &all["eth0"];
+        assert_eq!(
+            (
+                port.rx_packets,
+                port.rx_bytes,
+                port.tx_packets,
+                port.tx_bytes
+            ),
+            (1, 90, 5, 60)
+        );
+        let drops: Vec<(&str, u64)> = port.drops.iter().map(|(n, c)| (n.as_str(), *c)).collect();
+        assert_eq!(
+            drops,
+            [
+                ("rx_dropped", 3),
+                ("rx_errors", 2),
+                ("rx_missed_errors", 4),
+                ("tx_dropped", 7)
+            ]
+        );
+        assert_eq!(all.len(), 1);
+        assert!(links("2: eth0: <UP>").unwrap_err().contains("iproute2"));
+    }
+
+    #[test]
+    fn what_a_port_is() {
+        let mut port = PortCount::default();
+        describe(
+            &mut port,
+            "/sys/class/net/eth0/device/numa_node:1\n/sys/class/net/eth0/device/uevent:DRIVER=ice\n/sys/class/net/eth0/device/uevent:PCI_SLOT_NAME=0000:01:00.0\nqueues:8\nlarge-receive-offload: on [fixed]\n",
+        );
+        assert_eq!(
+            (port.node, port.rx_queues, port.lro),
+            (Some(1), Some(8), Some(true))
+        );
+        assert_eq!(port.driver.as_deref(), Some("ice"));
+        let mut veth = PortCount {
+            driver: Some("veth".into()),
+            ..PortCount::default()
+        };
+        describe(
+            &mut veth,
+            "/sys/class/net/eth0/device/numa_node:-1\nlarge-receive-offload: off [fixed]\n",
+        );
+        assert_eq!((veth.node, veth.lro), (None, Some(false)), "-1 is no node");
+        assert_eq!(veth.driver.as_deref(), Some("veth"));
+    }
+}

@@ -1,0 +1,212 @@
+//! Samples while frames flow: a loop of a shell on the host, started before the load, whose lines carry the host's own clock.
+//!
+//! It is one of the DUT's programs: when the DUT gives programs no time, its samples come late, and that is what is to be known. A sampler
+//! that ends before its time costs its samples and nothing else. Start with [`Sampler::start`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fwdlab_model::telemetry::Reading;
+
+use super::{Observed, System, cpu};
+use crate::host::{Command, Heard, Process, quoted};
+
+/// What is listened for at once: a sampler that is to end ends in this time.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// The first and the last line of a sample.
+const BEGIN: &str = "@@ sample ";
+const END: &str = "@@ end";
+
+/// A sampler that runs.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    is_over: Arc<AtomicBool>,
+    listener: JoinHandle<Made>,
+}
+
+/// Samples, and why they ended before they should.
+type Made = (Vec<Reading>, Option<String>);
+
+/// `/proc/uptime`: seconds since the host started.
+pub(super) fn uptime(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// The loop. Its clock is read by the shell itself.
+fn script(every: Duration) -> String {
+    format!(
+        "while read at rest < /proc/uptime; do echo \"{BEGIN}$at\"; grep '^cpu[0-9]' /proc/stat; cat /proc/net/softnet_stat; \
+         echo '{END}'; sleep {} || exit 1; done",
+        every.as_secs_f64()
+    )
+}
+
+impl Sampler {
+    /// Starts one on the host, on the CPUs of the DUT where these are known.
+    pub fn start(observed: &Observed, every: Duration) -> Result<Sampler, String> {
+        if observed.system != System::Linux {
+            return Err("samples are made on Linux only".into());
+        }
+        let script = script(every);
+        let cpus: Vec<String> = observed.cpus.iter().map(ToString::to_string).collect();
+        let command = match cpus.is_empty() {
+            true => Command::shell(&script),
+            false => Command::shell(&format!(
+                "exec taskset -c {} sh -c {}",
+                cpus.join(","),
+                quoted(&script)
+            )),
+        };
+        let command = command.called("sample telemetry");
+        let started = observed.host.start(&command);
+        let process = started.map_err(|error| error.to_string())?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let listener = std::thread::spawn(move || listen(process, &over));
+        Ok(Sampler { is_over, listener })
+    }
+
+    /// Ends it.
+    pub fn end(self) -> Made {
+        self.is_over.store(true, Ordering::Release);
+        self.listener
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Follows the lines until it is over, and then those that are there already. What it started ends with the process.
+fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> Made {
+    let mut samples = Samples::default();
+    loop {
+        let was_over = is_over.load(Ordering::Acquire);
+        let patience = if was_over { Duration::ZERO } else { PATIENCE };
+        match process.next(patience) {
+            Ok(Heard::Line(line)) => samples.line(&line),
+            Ok(Heard::Silence) if was_over => return (samples.whole, None),
+            Ok(Heard::Silence) => {}
+            Ok(Heard::End(status)) => {
+                let why = format!("the sampler ended before the trial did ({status})");
+                return (samples.whole, Some(why));
+            }
+            Err(error) => return (samples.whole, Some(error.to_string())),
+        }
+    }
+}
+
+/// Samples from lines.
+#[derive(Debug, Default)]
+struct Samples {
+    whole: Vec<Reading>,
+    begun: Option<(f64, String)>,
+}
+
+impl Samples {
+    fn line(&mut self, line: &str) {
+        if let Some(at) = line.strip_prefix(BEGIN) {
+            self.begun = uptime(at).map(|at| (at, String::new()));
+        } else if line == END {
+            self.whole.extend(self.begun.take().map(|(uptime_s, text)| {
+                // a line of softnet has no letter before its first number, and no `cpu`
+                let (of_cpus, rest): (Vec<&str>, Vec<&str>) =
+                    text.lines().partition(|line| line.starts_with("cpu"));
+                Reading {
+                    uptime_s,
+                    cpus: cpu::times(&of_cpus.join("\n")),
+                    softnet: cpu::softnet(&rest.join("\n")),
+                    ..Reading::default()
+                }
+            }));
+        } else if let Some((_, text)) = &mut self.begun {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::scripted::Scripted;
+    use crate::host::{Host, Limit, Local};
+
+    #[test]
+    fn samples_are_whole_or_none() {
+        let text = "@@ sample 10.5\ncpu0 1 0 2 3 0 0 4 0\n0000000a 0 1\n@@ end\nnoise\n@@ sample 11.5\ncpu0 9 9 9";
+        let mut samples = Samples::default();
+        text.lines().for_each(|line| samples.line(line));
+        let [one] = &samples.whole[..] else {
+            panic!("{samples:?}")
+        };
+        assert_eq!(
+            (
+                one.uptime_s,
+                one.cpus[0].softirq_ticks,
+                one.softnet[0].processed
+            ),
+            (10.5, 4, 10)
+        );
+    }
+
+    #[test]
+    fn one_that_ends_is_told_and_keeps_what_it_had() {
+        let said = "@@ sample 10.5\n@@ end\n@@ sample 11.5\n@@ end\n";
+        let observed = Observed {
+            system: System::Linux,
+            host: Arc::new(Scripted::new(move |_, _| said.to_owned())),
+            ports: Vec::new(),
+            cpus: Vec::new(),
+        };
+        let sampler = Sampler::start(&observed, Duration::from_secs(1)).unwrap();
+        while !sampler.listener.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (samples, why) = sampler.end();
+        assert_eq!(samples.len(), 2);
+        assert!(why.unwrap().contains("ended before the trial"));
+    }
+
+    /// The loop of a real shell: its clock moves, and it is gone when it is over.
+    #[test]
+    fn a_shell_makes_samples_and_ends() {
+        let observed = Observed {
+            system: System::Linux,
+            host: Arc::new(Local),
+            ports: Vec::new(),
+            cpus: Vec::new(),
+        };
+        let every = Duration::from_millis(20);
+        // no other test has this time
+        let mark = "sleep 0.020317";
+        let every = every + Duration::from_micros(317);
+        let runs = || {
+            let text = format!("ps -eo args | grep -c '[s]{}' || true", &mark[1..]);
+            let said = Local.run(&Command::shell(&text), Limit::OURS).unwrap();
+            String::from_utf8_lossy(&said.stdout).trim() != "0"
+        };
+        // on a busy host a shell starts late
+        let mut made = (Vec::new(), None);
+        for patience in 2..8 {
+            let sampler = Sampler::start(&observed, every).unwrap();
+            std::thread::sleep(every * (1 << patience));
+            assert!(runs());
+            made = sampler.end();
+            if made.0.len() > 1 {
+                break;
+            }
+        }
+        let (samples, why) = made;
+        assert_eq!(why, None);
+        assert!(samples.len() > 1, "{samples:?}");
+        assert!(
+            samples
+                .windows(2)
+                .all(|pair| pair[0].uptime_s <= pair[1].uptime_s)
+        );
+        assert!(samples.iter().all(|sample| !sample.cpus.is_empty()));
+        assert!(!runs(), "its loop is gone");
+    }
+}

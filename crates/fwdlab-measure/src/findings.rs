@@ -1,0 +1,1173 @@
+//! What telemetry explains: causes, each with the numbers behind it and the setting to look at.
+//!
+//! A finding is a function of a trial and what its DUT's host counted. Every threshold stands in [`limits`] with its reason; what is
+//! below it is not told, for whoever reads ten findings heeds none. Start with [`of_trial`].
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::loss::{Counters, Place, Stage};
+use fwdlab_model::result::TrialRecord;
+use fwdlab_model::telemetry::{
+    Cause, CpuShare, Evidence, Finding, PortCount, QueueShare, Telemetry, Way,
+};
+
+use crate::telemetry::is_room;
+
+/// From where on something is told.
+pub mod limits {
+    /// A queue is hot from this share of the port's packets on, and from [`HOT_FAIR`] times its fair share on. Flows that are hashed fall
+    /// unevenly: of 2000 flows on four queues the fullest has 27 %, of 20 flows 45 %.
+    pub const HOT_SHARE: f64 = 0.5;
+    /// Two queues: three quarters. Below that the other one still takes a third of the load off it.
+    pub const HOT_FAIR: f64 = 1.5;
+    /// Shares of fewer packets than this say nothing: a few are those of the DUT's own.
+    pub const PACKETS: u64 = 1000;
+    /// A CPU is at its limit when it worked for this share of the load's time. The rest is what 10 ms of its ticks and the beginning of a
+    /// trial leave.
+    pub const CPU_LIMIT: f64 = 0.9;
+    /// A CPU is idle that worked for no more than this share of it: a second one like it would not be needed either.
+    pub const CPU_IDLE: f64 = 0.25;
+    /// A CPU takes part in forwarding from this share of software interrupts on: less is timers.
+    pub const CPU_FORWARDS: f64 = 0.1;
+    /// A counter of drops is told when it has this share of the frames that were lost: what explains less is not to be looked at first.
+    pub const DROPS: f64 = 0.1;
+    /// A CPU ran out of time for frames so often per second of the load, while frames were lost: the kernel's own unit is 2 ms of work.
+    pub const SQUEEZED_PER_S: f64 = 10.0;
+    /// Programs did not run for this many times the time between two samples. A busy host makes them late once, not for two more.
+    pub const GAP: f64 = 3.0;
+    /// A table or memory is at its limit with this share in use: hash tables of the kernel evict before they are full.
+    pub const FULL: f64 = 0.95;
+    /// The sender is the limit when it left this share of the frames out that were due: less is a moment in which it was held up.
+    pub const NOT_SENT: f64 = 0.01;
+    /// A ratio of two counters is one that has a name when it differs from it by no more than this.
+    pub const RATIO: f64 = 1e-4;
+    /// So many trials must have the same ratio: chance does not lose the same share again and again.
+    pub const RATIO_TRIALS: usize = 3;
+}
+
+/// Factors by which counters are wrong, and what each comes from.
+const FACTORS: [(f64, &str); 6] = [
+    (1.024, "a thousand that is 1024"),
+    (1.0 / 1.024, "a thousand that is 1024"),
+    (1.048_576, "a million that is 1024 times 1024"),
+    (1.0 / 1.048_576, "a million that is 1024 times 1024"),
+    (2.0, "every frame counted twice"),
+    (0.5, "every second frame counted"),
+];
+
+/// What bytes per frame differ by, and what that is.
+const BYTES: [(f64, &str); 3] = [
+    (4.0, "the FCS, which one of them counts"),
+    (20.0, "preamble and gap, which one of them counts"),
+    (24.0, "FCS, preamble and gap, which one of them counts"),
+];
+
+/// Words in names of counters of rings that were full.
+const RINGS: [&str; 10] = [
+    "missed",
+    "fifo",
+    "over_errors",
+    "no_buf",
+    "nobuf",
+    "out_of_buffer",
+    "no_dma",
+    "rx_discard",
+    "overrun",
+    "noskb_drops",
+];
+
+/// What drops frames besides, by words in the name of its counter: a sentence's end, and what to look at.
+const REASONS: [(&str, &str, &str); 16] = [
+    (
+        "nft ",
+        "a rule of nftables dropped them",
+        "this rule: nft list ruleset",
+    ),
+    (
+        "IPReversePathFilter",
+        "the reverse-path filter dropped them",
+        "net.ipv4.conf.*.rp_filter: 0 where routes back are elsewhere",
+    ),
+    (
+        "InNoRoutes",
+        "no route was known for them",
+        "ip route, ip -6 route",
+    ),
+    (
+        "OutNoRoutes",
+        "no route was known for them",
+        "ip route, ip -6 route",
+    ),
+    (
+        "InAddrErrors",
+        "their addresses may not be forwarded",
+        "net.ipv4.ip_forward, and addresses of the ports",
+    ),
+    (
+        "InHdrErrors",
+        "their headers are wrong",
+        "the profile: TTL, checksums, options",
+    ),
+    (
+        "InCsumErrors",
+        "their checksums are wrong",
+        "the profile, and checksum offloads: ethtool -k",
+    ),
+    (
+        "InTooBigErrors",
+        "they are larger than the way out takes",
+        "MTU of the ports: ip link",
+    ),
+    (
+        "FragFails",
+        "they could not be cut into fragments",
+        "MTU of the ports: ip link",
+    ),
+    (
+        "conntrack",
+        "connection tracking dropped them",
+        "net.netfilter.nf_conntrack_max and nf_conntrack_buckets",
+    ),
+    (
+        "InDiscards",
+        "the IP layer discarded them",
+        "memory, and rules of firewalls",
+    ),
+    (
+        "OutDiscards",
+        "the IP layer discarded them",
+        "neighbours: ip neigh; memory",
+    ),
+    ("no route", "no route was known for them", "netstat -rn"),
+    (
+        "not forwardable",
+        "they may not be forwarded",
+        "net.inet.ip.forwarding, and routes",
+    ),
+    ("pf ", "pf dropped them", "pfctl -si, pfctl -sm: its limits"),
+    (
+        "no bufs",
+        "there was no memory or queue for them",
+        "kern.ipc.nmbclusters; the queue of the port",
+    ),
+];
+
+/// Procedures that fill the DUT's rings on purpose: that they are full is what is wanted there.
+const OVERLOADS: [&str; 2] = ["maxfwd", "forwarding-rate"];
+
+/// What is found in trials of one test case: of every cause that with most behind it, and in how many trials it was seen.
+pub fn of_trials(trials: &[&TrialRecord]) -> Vec<Finding> {
+    let read: Vec<&&TrialRecord> = (trials.iter())
+        .filter(|trial| trial.validity.is_valid() && trial.telemetry.is_some())
+        .collect();
+    let mut found: BTreeMap<(Cause, String), Finding> = BTreeMap::new();
+    for trial in &read {
+        for one in of_trial(trial) {
+            let trials = one.trials;
+            let key = (one.cause, one.setting.clone());
+            let strength = |finding: &Finding| finding.evidence.first().map_or(0.0, |e| e.value);
+            match found.get_mut(&key) {
+                Some(known) => {
+                    let seen = known.trials + trials;
+                    if strength(&one) > strength(known) {
+                        *known = one;
+                    }
+                    known.trials = seen;
+                }
+                None => drop(found.insert(key, one)),
+            }
+        }
+    }
+    let mut found: Vec<Finding> = found.into_values().collect();
+    for one in &mut found {
+        one.of_trials = read.len() as u32;
+    }
+    found.extend(factors(trials));
+    found
+}
+
+/// What is found in one trial. Without telemetry: nothing.
+pub fn of_trial(trial: &TrialRecord) -> Vec<Finding> {
+    let Some(told) = trial.telemetry.as_deref() else {
+        return Vec::new();
+    };
+    let cpus = Cpus::of(told, trial.duration_s);
+    let mut found = Vec::new();
+    found.extend(generator_limited(trial));
+    found.extend(hot_queues(told, trial.stream.flows));
+    found.extend(few_queues(told, &cpus));
+    found.extend(idle_cores(&cpus));
+    found.extend(far_nodes(told));
+    found.extend(flow_control(told));
+    found.extend(breaking_offloads(told));
+    found.extend(moving_interrupts(told));
+    found.extend(different_bytes(told));
+    found.extend(starved(told));
+    found.extend(at_limit(told));
+    let lost = u64::try_from(trial.ledger.frames_lost).unwrap_or(0);
+    found.extend(drops(
+        told,
+        lost,
+        OVERLOADS.contains(&trial.procedure.as_str()),
+    ));
+    found.extend(squeezed(told, lost, trial.duration_s));
+    found
+}
+
+fn finding(
+    cause: Cause,
+    sentence: String,
+    evidence: &[(&str, f64, &str)],
+    setting: impl Into<String>,
+) -> Finding {
+    let evidence = evidence.iter().map(|(what, value, unit)| Evidence {
+        what: (*what).to_owned(),
+        value: *value,
+        unit: (*unit).to_owned(),
+    });
+    Finding {
+        cause,
+        sentence,
+        evidence: evidence.collect(),
+        setting: setting.into(),
+        trials: 1,
+        of_trials: 1,
+    }
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.1} %", 100.0 * ratio)
+}
+
+/// `1,234,567`.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// How much CPUs worked, of the time of the load.
+struct Cpus<'a> {
+    /// Those that may forward, each with its share.
+    own: Vec<(&'a CpuShare, f64)>,
+}
+
+impl Cpus<'_> {
+    fn of(told: &Telemetry, load_s: f64) -> Cpus<'_> {
+        let own = told.cpus.iter().filter(|cpu| cpu.forwards);
+        let worked = |cpu: &CpuShare| {
+            let ticks = cpu.busy_ratio() * cpu.ticks as f64;
+            // the load is shorter than the time between the readings, and a tick of 10 ms may be of it or not
+            (ticks / 100.0 / load_s.max(0.01)).min(1.0)
+        };
+        Cpus {
+            own: own.map(|cpu| (cpu, worked(cpu))).collect(),
+        }
+    }
+
+    fn busiest(&self) -> Option<(&CpuShare, f64)> {
+        let most = self.own.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        most.map(|(cpu, worked)| (*cpu, *worked))
+    }
+}
+
+fn generator_limited(trial: &TrialRecord) -> Option<Finding> {
+    let ledger = &trial.ledger;
+    let due = ledger.frames_sent + ledger.frames_not_sent;
+    let left_out = ledger.frames_not_sent as f64 / due.max(1) as f64;
+    if ledger.frames_lost > 0 || ledger.frames_sent == 0 || left_out < limits::NOT_SENT {
+        return None;
+    }
+    let sentence = format!(
+        "the sender left out {} of the frames that were due, and the DUT lost none: it may forward more than was offered",
+        percent(left_out)
+    );
+    let evidence = [
+        ("frames not sent", ledger.frames_not_sent as f64, "frames"),
+        ("frames due", due as f64, "frames"),
+    ];
+    let setting = "the engine (bed.engine), more sending CPUs or ports, larger frames";
+    Some(finding(
+        Cause::GeneratorLimited,
+        sentence,
+        &evidence,
+        setting,
+    ))
+}
+
+/// Receive queues by port.
+fn by_port(told: &Telemetry) -> BTreeMap<&str, Vec<&QueueShare>> {
+    let mut ports: BTreeMap<&str, Vec<&QueueShare>> = BTreeMap::new();
+    for queue in told.queues.iter().filter(|queue| queue.way == Way::Rx) {
+        ports.entry(&queue.port).or_default().push(queue);
+    }
+    ports
+}
+
+fn hot_queues(told: &Telemetry, flows: u32) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (port, queues) in by_port(told) {
+        let all: u64 = queues.iter().map(|queue| queue.packets).sum();
+        let Some(hot) = queues.iter().max_by_key(|queue| queue.packets) else {
+            continue;
+        };
+        let from = limits::HOT_SHARE.max(limits::HOT_FAIR / queues.len() as f64);
+        if queues.len() < 2 || all < limits::PACKETS || hot.ratio < from {
+            continue;
+        }
+        let sentence = format!(
+            "queue {} of {port} carries {} of its packets, of {} queues ({flows} flow{} sent)",
+            hot.queue,
+            percent(hot.ratio),
+            queues.len(),
+            if flows == 1 { " was" } else { "s were" },
+        );
+        let evidence = [
+            ("share of the queue", hot.ratio, "ratio"),
+            ("packets of the queue", hot.packets as f64, "packets"),
+            ("packets of all queues", all as f64, "packets"),
+        ];
+        let setting = format!(
+            "more flows; what is hashed (ethtool -n {port} rx-flow-hash udp4) and to where (ethtool -x {port})"
+        );
+        found.push(finding(Cause::HotQueue, sentence, &evidence, setting));
+    }
+    found
+}
+
+fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
+    let Some((busiest, worked)) = cpus.busiest() else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (port, count) in &told.ports {
+        let Some(queues) = count.rx_queues else {
+            continue;
+        };
+        let is_input = count.rx_packets >= limits::PACKETS;
+        let own = cpus.own.len();
+        if !is_input || queues as usize >= own || worked < limits::CPU_LIMIT {
+            continue;
+        }
+        let sentence = format!(
+            "{port} has {queues} receive queue{} for {own} CPUs that may forward, and CPU {} is at its limit",
+            if queues == 1 { "" } else { "s" },
+            busiest.cpu
+        );
+        let evidence = [
+            ("CPUs that may forward", own as f64, "CPUs"),
+            ("receive queues", f64::from(queues), "queues"),
+            ("work of the busiest CPU", worked, "ratio"),
+        ];
+        let setting = format!(
+            "ethtool -l {port}; packet steering: /sys/class/net/{port}/queues/rx-*/rps_cpus"
+        );
+        found.push(finding(Cause::FewQueues, sentence, &evidence, setting));
+    }
+    found
+}
+
+fn idle_cores(cpus: &Cpus<'_>) -> Option<Finding> {
+    let (busiest, worked) = cpus.busiest()?;
+    let idle = (cpus.own.iter()).filter(|(_, worked)| *worked <= limits::CPU_IDLE);
+    let idle: Vec<u32> = idle.map(|(cpu, _)| cpu.cpu).collect();
+    if worked < limits::CPU_LIMIT || idle.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = idle.iter().take(8).map(u32::to_string).collect();
+    let more = match idle.len() {
+        0..=8 => String::new(),
+        all => format!(" and {} more", all - 8),
+    };
+    let sentence = format!(
+        "CPU {} worked {} of the time and {} CPU{} ({}{more}) at most {}",
+        busiest.cpu,
+        percent(worked),
+        idle.len(),
+        if idle.len() == 1 { "" } else { "s" },
+        names.join(", "),
+        percent(limits::CPU_IDLE)
+    );
+    let evidence = [
+        ("idle CPUs", idle.len() as f64, "CPUs"),
+        ("work of the busiest CPU", worked, "ratio"),
+        ("CPUs that may forward", cpus.own.len() as f64, "CPUs"),
+    ];
+    let setting = "queues and their interrupts (/proc/irq/*/smp_affinity_list), packet steering (rps_cpus), the number of flows";
+    Some(finding(Cause::IdleCores, sentence, &evidence, setting))
+}
+
+fn far_nodes(told: &Telemetry) -> Vec<Finding> {
+    let works = |cpu: &&CpuShare| {
+        cpu.forwards && cpu.softirq_ratio + cpu.system_ratio >= limits::CPU_FORWARDS
+    };
+    let at_work: Vec<&CpuShare> = told.cpus.iter().filter(works).collect();
+    let mut found = Vec::new();
+    for (port, count) in &told.ports {
+        let Some(node) = count.node else { continue };
+        let far = at_work
+            .iter()
+            .filter(|cpu| cpu.node.is_some_and(|own| own != node));
+        let far: Vec<u32> = far.map(|cpu| cpu.cpu).collect();
+        if far.is_empty() {
+            continue;
+        }
+        let names: Vec<String> = far.iter().map(u32::to_string).collect();
+        let sentence = format!(
+            "{port} is on NUMA node {node}, and CPU{} {} of {} at work on another",
+            if far.len() == 1 { "" } else { "s" },
+            names.join(", "),
+            at_work.len()
+        );
+        let evidence = [
+            ("CPUs at work on another node", far.len() as f64, "CPUs"),
+            ("CPUs at work", at_work.len() as f64, "CPUs"),
+        ];
+        let setting = format!(
+            "interrupts of {port} on CPUs of node {node}: /proc/irq/*/smp_affinity_list, or the card in another slot"
+        );
+        found.push(finding(Cause::FarNode, sentence, &evidence, setting));
+    }
+    found
+}
+
+fn flow_control(told: &Telemetry) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (port, count) in &told.ports {
+        for (name, frames) in &count.pauses {
+            let sent = name.contains("tx");
+            let sentence = format!(
+                "{port} {} {} pause frames ({name}): {}",
+                if sent { "sent" } else { "received" },
+                thousands(*frames),
+                match sent {
+                    true => "the DUT slows its sender down instead of losing frames",
+                    false => "what is behind the DUT slows it down",
+                }
+            );
+            let evidence = [("pause frames", *frames as f64, "frames")];
+            let setting = format!("ethtool -A {port} rx off tx off, and the same on the other end");
+            found.push(finding(Cause::FlowControl, sentence, &evidence, setting));
+        }
+    }
+    found
+}
+
+fn breaking_offloads(told: &Telemetry) -> Vec<Finding> {
+    let on = told
+        .ports
+        .iter()
+        .filter(|(_, count)| count.lro == Some(true));
+    let of = |(port, _): (&String, &PortCount)| {
+        let sentence = format!(
+            "large receive offload is on at {port}: it joins segments into packets that cannot be forwarded as they came"
+        );
+        let evidence = [("large-receive-offload", 1.0, "ports")];
+        let setting = format!("ethtool -K {port} lro off");
+        finding(Cause::BreakingOffload, sentence, &evidence, setting)
+    };
+    on.map(of).collect()
+}
+
+fn moving_interrupts(told: &Telemetry) -> Option<Finding> {
+    let moved = told
+        .interrupts
+        .iter()
+        .filter_map(|one| Some((one, one.moved.as_ref()?)));
+    let moved: Vec<_> = moved.collect();
+    let (first, [from, to]) = moved.first()?;
+    let sentence = format!(
+        "{} interrupt{} of ports moved within a trial: {} from CPU {from} to CPU {to}",
+        moved.len(),
+        if moved.len() == 1 { "" } else { "s" },
+        first.name
+    );
+    let evidence = [("interrupts that moved", moved.len() as f64, "interrupts")];
+    let setting = "systemctl stop irqbalance, and give every interrupt its CPU";
+    Some(finding(
+        Cause::MovingInterrupts,
+        sentence,
+        &evidence,
+        setting,
+    ))
+}
+
+/// Bytes per packet where the same frames come and go: a router does not make them longer.
+fn different_bytes(told: &Telemetry) -> Option<Finding> {
+    let each = |packets: u64, bytes: u64| {
+        (packets >= limits::PACKETS).then(|| bytes as f64 / packets as f64)
+    };
+    let mut came: Vec<(&str, f64)> = Vec::new();
+    let mut went = Vec::new();
+    for (port, count) in &told.ports {
+        came.extend(each(count.rx_packets, count.rx_bytes).map(|bytes| (port.as_str(), bytes)));
+        went.extend(each(count.tx_packets, count.tx_bytes).map(|bytes| (port.as_str(), bytes)));
+    }
+    // of traffic both ways nobody could say which came back where
+    let ([(input, rx)], [(output, tx)]) = (&came[..], &went[..]) else {
+        return None;
+    };
+    let differ = (rx - tx).abs();
+    let (by, what) = BYTES
+        .iter()
+        .find(|(bytes, _)| (differ - bytes).abs() < 0.05)?;
+    let sentence = format!(
+        "{input} counts {rx:.1} bytes for each frame that comes and {output} {tx:.1} for each that goes: {by:.0} bytes are {what}"
+    );
+    let evidence = [
+        ("difference", differ, "bytes per frame"),
+        ("in", *rx, "bytes per frame"),
+        ("out", *tx, "bytes per frame"),
+    ];
+    let setting =
+        "rates in bit/s by the frame size and the count of frames, never by bytes of ports";
+    Some(finding(
+        Cause::CountersDisagree,
+        sentence,
+        &evidence,
+        setting,
+    ))
+}
+
+fn starved(told: &Telemetry) -> Option<Finding> {
+    let (gap, every) = (told.gap_s?, told.every_s?);
+    if gap < limits::GAP * every {
+        return None;
+    }
+    let sentence = format!(
+        "programs of the DUT did not run for {gap:.1} s: samples were to be made every {every} s"
+    );
+    let evidence = [
+        ("longest time between two samples", gap, "s"),
+        ("time between samples", every, "s"),
+    ];
+    let setting = "a CPU for programs: interrupts of ports on the others, net.core.netdev_budget_usecs, threaded NAPI";
+    Some(finding(Cause::Starved, sentence, &evidence, setting))
+}
+
+fn at_limit(told: &Telemetry) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (name, size) in &told.sizes {
+        let Some(limit) = size.limit.filter(|limit| *limit > 0) else {
+            continue;
+        };
+        let used = match is_room(name) {
+            true => limit.saturating_sub(size.value),
+            false => size.value,
+        };
+        let share = used as f64 / limit as f64;
+        if share < limits::FULL {
+            continue;
+        }
+        let (value, most) = (thousands(size.value), thousands(limit));
+        let sentence = format!("{name}: {value} of {most}, {} in use", percent(share));
+        let evidence = [
+            ("in use", share, "ratio"),
+            ("now", size.value as f64, "entries or bytes"),
+            ("limit", limit as f64, "entries or bytes"),
+        ];
+        let setting = match name.as_str() {
+            "conntrack entries" => {
+                "net.netfilter.nf_conntrack_max and nf_conntrack_buckets, timeouts of connections"
+            }
+            name if name.starts_with("memory") => {
+                "memory of the DUT: tables, rings (ethtool -g), other programs"
+            }
+            _ => "the limit of this table",
+        };
+        found.push(finding(Cause::AtLimit, sentence, &evidence, setting));
+    }
+    found
+}
+
+/// Is it a counter of rings that were full? Of a veth pair the drops of its input are.
+fn is_ring(told: &Telemetry, counter: &str) -> bool {
+    let Some((port, name)) = counter.split_once(' ') else {
+        return false;
+    };
+    let Some(count) = told.ports.get(port) else {
+        return false;
+    };
+    let is_veth = count.driver.as_deref() == Some("veth");
+    RINGS.iter().any(|word| name.contains(word))
+        || is_veth && (name == "rx_dropped" || name.ends_with("_drops"))
+}
+
+fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
+    let mut found: Vec<Finding> = Vec::new();
+    let mut rings: Option<(&String, &u64)> = None;
+    for (counter, frames) in &told.drops {
+        let share = *frames as f64 / lost.max(1) as f64;
+        if lost == 0 || share < limits::DROPS {
+            continue;
+        }
+        let evidence = [
+            ("frames dropped", *frames as f64, "frames"),
+            ("frames lost", lost as f64, "frames"),
+        ];
+        let words = format!(
+            "{counter}: {} frames, {} of those lost",
+            thousands(*frames),
+            percent(share.min(1.0))
+        );
+        if counter.starts_with("softnet") {
+            let sentence = format!("{words}: the backlog of the CPU was full");
+            let setting = "net.core.netdev_max_backlog; flows on more CPUs (rps_cpus)";
+            found.push(finding(Cause::SoftnetFull, sentence, &evidence, setting));
+        } else if is_ring(told, counter) {
+            // the same frames have several names on most cards: the largest is told
+            if rings.is_none_or(|(_, most)| frames > most) {
+                rings = Some((counter, frames));
+            }
+        } else if let Some((_, why, setting)) =
+            REASONS.iter().find(|(word, ..)| counter.contains(word))
+        {
+            let sentence = format!("{words}: {why}");
+            found.push(finding(Cause::Dropped, sentence, &evidence, *setting));
+        }
+    }
+    if let Some((counter, frames)) = rings.filter(|_| !is_overload) {
+        let port = counter.split(' ').next().unwrap_or_default();
+        let share = (*frames as f64 / lost as f64).min(1.0);
+        let sentence = format!(
+            "{counter}: {} frames, {} of those lost: the ring was full, for its CPU took them out too slowly",
+            thousands(*frames),
+            percent(share)
+        );
+        let evidence = [
+            ("frames dropped", *frames as f64, "frames"),
+            ("frames lost", lost as f64, "frames"),
+        ];
+        let setting = format!(
+            "what the CPU does with a frame; then ethtool -g {port} and its queues, ethtool -l {port}"
+        );
+        found.push(finding(Cause::RingFull, sentence, &evidence, setting));
+    }
+    found
+}
+
+fn squeezed(told: &Telemetry, lost: u64, load_s: f64) -> Option<Finding> {
+    let most = told.softnet.iter().max_by_key(|cpu| cpu.squeezed)?;
+    let per_s = most.squeezed as f64 / load_s.max(0.01);
+    if lost == 0 || per_s < limits::SQUEEZED_PER_S {
+        return None;
+    }
+    let sentence = format!(
+        "CPU {} stopped taking frames {} times while there were more, {per_s:.0} times a second",
+        most.cpu, most.squeezed
+    );
+    let evidence = [
+        ("times", per_s, "1/s"),
+        ("in all", most.squeezed as f64, "times"),
+    ];
+    let setting = "net.core.netdev_budget and netdev_budget_usecs; flows on more CPUs";
+    Some(finding(Cause::SoftnetFull, sentence, &evidence, setting))
+}
+
+/// The name of a ratio between two counters that should agree.
+pub fn named(ratio: f64) -> Option<&'static str> {
+    let near = |(factor, _): &&(f64, &str)| (ratio / factor - 1.0).abs() <= limits::RATIO;
+    FACTORS.iter().find(near).map(|(_, name)| *name)
+}
+
+/// Meters that differ from their neighbours by a factor that has a name, in all trials that can tell. They need no telemetry, and the
+/// trials that they make invalid count.
+fn factors(trials: &[&TrialRecord]) -> Vec<Finding> {
+    let mut seen: BTreeMap<Stage, Vec<(u64, u64)>> = BTreeMap::new();
+    for trial in trials {
+        for (stage, reads, passed) in beside(&trial.counters) {
+            // of fewer frames than this a frame more or less is a larger share than the limit
+            if passed as f64 * limits::RATIO >= 2.0 {
+                seen.entry(stage).or_default().push((reads, passed));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for (stage, pairs) in seen {
+        let names = pairs
+            .iter()
+            .map(|(reads, expected)| named(*reads as f64 / *expected as f64));
+        let names: Vec<Option<&str>> = names.collect();
+        let Some(Some(name)) = names.first() else {
+            continue;
+        };
+        if pairs.len() < limits::RATIO_TRIALS || names.iter().any(|other| *other != Some(name)) {
+            continue;
+        }
+        let (reads, expected) = pairs
+            .iter()
+            .fold((0, 0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+        let ratio = reads as f64 / expected as f64;
+        let sentence = format!(
+            "{stage} reports {ratio:.4} frames for each one that passed it, in all of {} trials: {name}",
+            pairs.len()
+        );
+        let evidence = [
+            ("ratio", ratio, "ratio"),
+            ("it reports", reads as f64, "frames"),
+            ("passed", expected as f64, "frames"),
+        ];
+        let setting = "no setting: whoever makes this counter; it is not used to judge trials";
+        found.push(Finding {
+            trials: pairs.len() as u32,
+            of_trials: pairs.len() as u32,
+            ..finding(Cause::CountersDisagree, sentence, &evidence, setting)
+        });
+    }
+    found
+}
+
+/// What each meter read, beside what passed it by the nearest count towards the end of the chain that is believed: the ends are, and who
+/// agrees with one that is.
+fn beside(counters: &Counters) -> Vec<(Stage, u64, u64)> {
+    let meters = &counters.chain.meters;
+    let dut = meters
+        .iter()
+        .position(|meter| meter.across == Some(Place::Dut));
+    let (before, behind) = meters.split_at(dut.unwrap_or(meters.len()));
+    let mut all = Vec::new();
+    let mut believed = counters.generator_sent + counters.generator_beside;
+    for meter in before {
+        let Some(passed) = meter.passed() else {
+            continue;
+        };
+        let came = passed + meter.frames_dropped();
+        all.push((meter.stage.clone(), came, believed));
+        if came == believed {
+            believed = passed;
+        }
+    }
+    let mut believed =
+        counters.receiver_received + counters.receiver_foreign + counters.receiver_late;
+    for meter in behind.iter().rev() {
+        let Some(passed) = meter.passed() else {
+            continue;
+        };
+        all.push((meter.stage.clone(), passed, believed));
+        if passed == believed {
+            believed = passed + meter.frames_dropped();
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::loss::VethCounts;
+    use fwdlab_model::result::{Stratum, Validity};
+    use fwdlab_model::telemetry::{InterruptShare, Size, Softnet};
+    use fwdlab_model::trial::{IpVersion, Stream};
+    use fwdlab_model::units::FrameSize;
+    use fwdlab_model::variant::Variant;
+
+    use super::*;
+    use crate::conservation::balance;
+
+    /// A trial of a second: so many frames sent and received, all by exact meters.
+    fn trial(sent: u64, received: u64, told: Telemetry) -> TrialRecord {
+        let counters = Counters {
+            generator_sent: sent,
+            receiver_received: received,
+            chain: VethCounts {
+                generator_port_tx_packets: sent,
+                dut_in_rx_packets: sent,
+                dut_out_tx_packets: received,
+                receiver_port_rx_packets: received,
+                ..VethCounts::default()
+            }
+            .chain(),
+            ..Counters::default()
+        };
+        TrialRecord {
+            test_case: String::new(),
+            procedure: String::new(),
+            iteration: 1,
+            trial: 1,
+            control: false,
+            started_at: String::new(),
+            stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, 2000).unwrap(),
+            variant: Variant::default(),
+            directions: Vec::new(),
+            engine: String::new(),
+            hold_ups: None,
+            receiver: String::new(),
+            duration_s: 1.0,
+            intended_load_pps: None,
+            offered_load_pps: 0.0,
+            not_saturated: false,
+            forwarding_rate_pps: None,
+            forwarding_rate_ungated_pps: None,
+            quiet: Stratum::default(),
+            contended: Stratum::default(),
+            apart: Vec::new(),
+            probes: Vec::new(),
+            windows_not_offered: 0,
+            frame_loss_ratio: 0.0,
+            ledger: balance(&counters, None),
+            counters,
+            telemetry: Some(Box::new(told)),
+            asked: None,
+            validity: Validity::default(),
+        }
+    }
+
+    /// What is found with telemetry, in a trial that lost 20,000 of 100,000 frames.
+    fn found(told: Telemetry) -> Vec<Cause> {
+        let found = of_trial(&trial(100_000, 80_000, told));
+        for one in &found {
+            assert!(
+                !one.evidence.is_empty() && !one.setting.is_empty(),
+                "{one:?}"
+            );
+        }
+        found.iter().map(|one| one.cause).collect()
+    }
+
+    fn queues(packets: &[u64]) -> Telemetry {
+        let all: u64 = packets.iter().sum();
+        let of = |(queue, packets): (u32, &u64)| QueueShare {
+            port: "eth0".into(),
+            way: Way::Rx,
+            queue,
+            packets: *packets,
+            ratio: *packets as f64 / all as f64,
+        };
+        Telemetry {
+            queues: (0..).zip(packets).map(of).collect(),
+            ..Telemetry::default()
+        }
+    }
+
+    /// CPUs that worked these shares of 1.25 seconds, of which frames flowed for one.
+    fn cpus(worked: &[f64]) -> Telemetry {
+        let of = |(cpu, worked): (u32, &f64)| CpuShare {
+            cpu,
+            forwards: true,
+            ticks: 125,
+            softirq_ratio: *worked,
+            idle_ratio: 1.0 - worked,
+            ..CpuShare::default()
+        };
+        Telemetry {
+            cpus: (0..).zip(worked).map(of).collect(),
+            ..Telemetry::default()
+        }
+    }
+
+    fn port(count: PortCount) -> Telemetry {
+        Telemetry {
+            ports: [("eth0".into(), count)].into(),
+            ..Telemetry::default()
+        }
+    }
+
+    #[test]
+    fn a_hot_queue_and_one_that_is_not() {
+        assert_eq!(found(queues(&[0, 100_000, 0, 0])), [Cause::HotQueue]);
+        assert_eq!(
+            found(queues(&[50_000, 20_000, 20_000, 10_000])),
+            [Cause::HotQueue]
+        );
+        assert_eq!(found(queues(&[49_900, 20_100, 20_000, 10_000])), []);
+        assert_eq!(found(queues(&[74, 26].map(|n| n * 1000))), []);
+        assert_eq!(
+            found(queues(&[75, 25].map(|n| n * 1000))),
+            [Cause::HotQueue]
+        );
+        // one queue has all there is
+        assert_eq!(found(queues(&[100_000])), []);
+        // a few frames of the DUT's own
+        assert_eq!(found(queues(&[999, 0])), []);
+        assert_eq!(found(queues(&[1000, 0])), [Cause::HotQueue]);
+    }
+
+    #[test]
+    fn cores_idle_beside_one_at_its_limit() {
+        // 0.72 of 1.25 s are 0.9 of the second of the load
+        assert_eq!(found(cpus(&[0.72, 0.2])), [Cause::IdleCores]);
+        assert_eq!(found(cpus(&[0.71, 0.2])), []);
+        assert_eq!(found(cpus(&[1.0, 0.21])), []);
+        assert_eq!(found(cpus(&[1.0])), []);
+        let mut other = cpus(&[1.0, 0.0]);
+        other.cpus[1].forwards = false;
+        assert_eq!(found(other), [], "a CPU of other work is not the DUT's");
+    }
+
+    #[test]
+    fn fewer_queues_than_cpus() {
+        let with = |queues, packets, worked: &[f64]| Telemetry {
+            cpus: cpus(worked).cpus,
+            ..port(PortCount {
+                rx_queues: Some(queues),
+                rx_packets: packets,
+                ..PortCount::default()
+            })
+        };
+        assert_eq!(found(with(1, 1000, &[0.8, 0.5])), [Cause::FewQueues]);
+        assert_eq!(found(with(2, 1000, &[0.8, 0.5])), []);
+        assert_eq!(
+            found(with(1, 999, &[0.8, 0.5])),
+            [],
+            "nothing comes in there"
+        );
+        assert_eq!(
+            found(with(1, 1000, &[0.5, 0.5])),
+            [],
+            "no CPU is at its limit"
+        );
+    }
+
+    #[test]
+    fn a_port_on_another_node() {
+        let on = |node, softirq| {
+            let mut told = cpus(&[softirq]);
+            told.cpus[0].node = Some(1);
+            let count = PortCount {
+                node: Some(node),
+                ..PortCount::default()
+            };
+            Telemetry {
+                ports: [("eth0".into(), count)].into(),
+                ..told
+            }
+        };
+        assert_eq!(found(on(0, 0.1)), [Cause::FarNode]);
+        assert_eq!(found(on(1, 0.1)), []);
+        assert_eq!(found(on(0, 0.09)), [], "timers alone");
+    }
+
+    #[test]
+    fn pauses_offloads_and_interrupts() {
+        let pauses = |frames: &[(&str, u64)]| {
+            port(PortCount {
+                pauses: frames.iter().map(|(n, c)| ((*n).into(), *c)).collect(),
+                ..PortCount::default()
+            })
+        };
+        assert_eq!(found(pauses(&[("rx_pause", 1)])), [Cause::FlowControl]);
+        assert_eq!(found(pauses(&[])), []);
+        let lro = |on| {
+            port(PortCount {
+                lro: Some(on),
+                ..PortCount::default()
+            })
+        };
+        assert_eq!(found(lro(true)), [Cause::BreakingOffload]);
+        assert_eq!(found(lro(false)), []);
+        let moved = |moved: Option<[String; 2]>| Telemetry {
+            interrupts: vec![InterruptShare {
+                name: "eth0-TxRx-0".into(),
+                moved,
+                ..InterruptShare::default()
+            }],
+            ..Telemetry::default()
+        };
+        assert_eq!(
+            found(moved(Some(["0".into(), "3".into()]))),
+            [Cause::MovingInterrupts]
+        );
+        assert_eq!(found(moved(None)), []);
+    }
+
+    #[test]
+    fn drops_are_told_from_a_tenth_of_the_loss_on() {
+        let dropped = |name: &str, frames| Telemetry {
+            drops: [(name.to_owned(), frames)].into(),
+            ..port(PortCount::default())
+        };
+        for (name, cause) in [
+            ("nft ip t f: ip saddr 10.0.0.1 drop", Cause::Dropped),
+            ("TcpExt IPReversePathFilter", Cause::Dropped),
+            ("IpExt InNoRoutes", Cause::Dropped),
+            ("softnet CPU 1 dropped", Cause::SoftnetFull),
+            ("eth0 rx_missed_errors", Cause::RingFull),
+        ] {
+            assert_eq!(found(dropped(name, 2000)), [cause], "{name}");
+            assert_eq!(found(dropped(name, 1999)), [], "{name}");
+            let nothing_lost = of_trial(&trial(10, 10, dropped(name, 2000)));
+            assert_eq!(nothing_lost, [], "{name}");
+        }
+        // of a card it is the kernel's, for frames that nobody wants; of a veth it is the ring
+        assert_eq!(found(dropped("eth0 rx_dropped", 20_000)), []);
+        let mut veth = dropped("eth0 rx_dropped", 20_000);
+        veth.ports.get_mut("eth0").unwrap().driver = Some("veth".into());
+        assert_eq!(found(veth.clone()), [Cause::RingFull]);
+        let mut overload = trial(100_000, 80_000, veth);
+        overload.procedure = "maxfwd".into();
+        assert_eq!(of_trial(&overload), [], "it is what that procedure does");
+        let squeezed = |times| Telemetry {
+            softnet: vec![Softnet {
+                squeezed: times,
+                ..Softnet::default()
+            }],
+            ..Telemetry::default()
+        };
+        assert_eq!(found(squeezed(10)), [Cause::SoftnetFull]);
+        assert_eq!(found(squeezed(9)), []);
+    }
+
+    #[test]
+    fn sizes_and_gaps() {
+        let size = |name: &str, value, limit| Telemetry {
+            sizes: [(name.to_owned(), Size { value, limit })].into(),
+            ..Telemetry::default()
+        };
+        assert_eq!(
+            found(size("conntrack entries", 95, Some(100))),
+            [Cause::AtLimit]
+        );
+        assert_eq!(found(size("conntrack entries", 94, Some(100))), []);
+        assert_eq!(found(size("nft rules", 1 << 40, None)), []);
+        // what is left of memory is the less the worse
+        assert_eq!(
+            found(size("memory bytes available", 5, Some(100))),
+            [Cause::AtLimit]
+        );
+        assert_eq!(found(size("memory bytes available", 6, Some(100))), []);
+        let gap = |gap_s| Telemetry {
+            gap_s: Some(gap_s),
+            every_s: Some(0.5),
+            ..Telemetry::default()
+        };
+        assert_eq!(found(gap(1.5)), [Cause::Starved]);
+        assert_eq!(found(gap(1.49)), []);
+    }
+
+    #[test]
+    fn the_generator_is_the_limit_only_of_a_dut_that_loses_nothing() {
+        let with = |lost: u64, not_sent: u64| {
+            let mut one = trial(100_000, 100_000 - lost, Telemetry::default());
+            one.ledger.frames_not_sent = not_sent;
+            of_trial(&one).iter().map(|f| f.cause).collect::<Vec<_>>()
+        };
+        assert_eq!(with(0, 2000), [Cause::GeneratorLimited]);
+        assert_eq!(with(0, 1000), [], "just below one percent");
+        assert_eq!(with(1, 2000), []);
+    }
+
+    /// A meter that lies by a factor, in trials of different loads.
+    fn lying(factor: f64, trials: u64) -> Vec<Finding> {
+        let all: Vec<TrialRecord> = (1..=trials)
+            .map(|n| {
+                let mut one = trial(n * 100_000, n * 90_000, Telemetry::default());
+                let reads = (n as f64 * 90_000.0 * factor).round() as u64;
+                one.counters.chain = VethCounts {
+                    generator_port_tx_packets: n * 100_000,
+                    dut_in_rx_packets: n * 100_000,
+                    dut_out_tx_packets: reads,
+                    receiver_port_rx_packets: n * 90_000,
+                    ..VethCounts::default()
+                }
+                .chain();
+                one
+            })
+            .collect();
+        factors(&all.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_ratio_is_named_for_what_it_is() {
+        for (factor, words) in [
+            (1.024, "a thousand that is 1024"),
+            (1.0 / 1.024, "a thousand that is 1024"),
+            (2.0, "counted twice"),
+        ] {
+            let found = lying(factor, 3);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].cause, Cause::CountersDisagree);
+            let sentence = &found[0].sentence;
+            assert!(
+                sentence.contains(words) && sentence.contains("the DUT's output"),
+                "{sentence}"
+            );
+        }
+        assert_eq!(lying(1.024, 2), [], "chance may do it twice");
+        assert_eq!(lying(1.0, 3), []);
+        assert_eq!(lying(1.0242, 3), []);
+        assert_eq!(
+            lying(0.9, 3),
+            [],
+            "a factor without a name is not explained"
+        );
+    }
+
+    /// Half of the load is lost at the input, to the frame, in every trial: a ratio of one half that is no meter's fault.
+    #[test]
+    fn a_dut_at_half_of_the_load_is_no_lying_meter() {
+        let all: Vec<TrialRecord> = (1..=4)
+            .map(|n| {
+                let mut one = trial(n * 100_000, n * 50_000, Telemetry::default());
+                one.counters.chain = VethCounts {
+                    generator_port_tx_packets: n * 50_000,
+                    generator_port_tx_dropped: n * 50_000,
+                    dut_in_rx_packets: n * 50_000,
+                    dut_in_rx_dropped: n * 50_000,
+                    dut_out_tx_packets: n * 50_000,
+                    receiver_port_rx_packets: n * 50_000,
+                    ..VethCounts::default()
+                }
+                .chain();
+                one
+            })
+            .collect();
+        assert_eq!(factors(&all.iter().collect::<Vec<_>>()), []);
+    }
+
+    #[test]
+    fn bytes_that_differ_by_what_is_on_the_wire() {
+        let with = |came: f64, went: f64| {
+            let count = |rx: f64, tx: f64| PortCount {
+                rx_packets: if rx > 0.0 { 1000 } else { 0 },
+                rx_bytes: (rx * 1000.0) as u64,
+                tx_packets: if tx > 0.0 { 1000 } else { 0 },
+                tx_bytes: (tx * 1000.0) as u64,
+                ..PortCount::default()
+            };
+            let ports = [
+                ("eth0".to_owned(), count(came, 0.0)),
+                ("eth1".to_owned(), count(0.0, went)),
+            ];
+            of_trial(&trial(
+                1000,
+                1000,
+                Telemetry {
+                    ports: ports.into(),
+                    ..Telemetry::default()
+                },
+            ))
+        };
+        let words = |came, went| with(came, went)[0].sentence.clone();
+        assert!(words(64.0, 60.0).contains("4 bytes are the FCS"));
+        assert!(words(60.0, 84.0).contains("24 bytes are FCS, preamble and gap"));
+        assert_eq!(with(60.0, 60.0), []);
+        assert_eq!(with(60.0, 61.0), [], "a difference without a name");
+    }
+
+    #[test]
+    fn findings_of_several_trials_are_told_once() {
+        let trials = [
+            trial(100_000, 80_000, queues(&[60_000, 40_000, 0])),
+            trial(100_000, 80_000, queues(&[90_000, 10_000, 0])),
+            trial(100_000, 80_000, queues(&[30_000, 30_000, 40_000])),
+        ];
+        let found = of_trials(&trials.iter().collect::<Vec<_>>());
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].trials, found[0].of_trials), (2, 3));
+        assert!(
+            found[0].sentence.contains("90.0 %"),
+            "{}",
+            found[0].sentence
+        );
+        let mut invalid = trials.clone();
+        for one in &mut invalid {
+            one.validity.reasons.push("a link went down".into());
+        }
+        assert_eq!(of_trials(&invalid.iter().collect::<Vec<_>>()), []);
+    }
+}

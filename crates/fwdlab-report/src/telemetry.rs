@@ -1,0 +1,206 @@
+//! What telemetry of the DUT says: findings as sentences for every format, and what its host did, as tables.
+//!
+//! It judges nothing: what is a finding is decided in `fwdlab_measure::findings`. Start with [`sentences`] and [`tables`].
+
+use fwdlab_model::result::Summary;
+use fwdlab_model::telemetry::{Finding, QueueShare, Telemetry, Way};
+use fwdlab_model::test_case::TestCase;
+
+use crate::campaign::label;
+use crate::number::{count, percent};
+use crate::table::{Cell, Column, Mark, Table};
+
+/// A finding in one line: the cause, what was seen, and what to look at.
+pub(crate) fn sentence(finding: &Finding) -> String {
+    let seen = match (finding.trials, finding.of_trials) {
+        (_, 0 | 1) => String::new(),
+        (seen, all) if seen == all => format!(" (in all {all} trials)"),
+        (seen, all) => format!(" (in {seen} of {all} trials; the clearest is told)"),
+    };
+    format!(
+        "{}: {}{seen}. Look at: {}",
+        finding.cause, finding.sentence, finding.setting
+    )
+}
+
+/// All findings of a run, those of several test cases with their names.
+pub(crate) fn sentences(summary: &Summary) -> Vec<String> {
+    let all = &summary.test_cases;
+    let mut told = Vec::new();
+    for case in all {
+        let of = match all.len() {
+            1 => String::new(),
+            _ => format!("{}: ", label(case, all)),
+        };
+        told.extend(
+            case.findings
+                .iter()
+                .map(|one| format!("{of}{}", sentence(one))),
+        );
+    }
+    told
+}
+
+/// What was not read, and why, each once.
+pub(crate) fn missing(summary: &Summary) -> Vec<String> {
+    let mut told: Vec<String> = Vec::new();
+    for one in summary.test_cases.iter().flat_map(read) {
+        for (what, why) in &one.missing {
+            let words = format!("{what}: not read: {why}");
+            if !told.contains(&words) {
+                told.push(words);
+            }
+        }
+    }
+    told
+}
+
+/// What was read in the iterations of a test case.
+fn read(case: &TestCase) -> impl Iterator<Item = &Telemetry> {
+    case.iterations
+        .iter()
+        .filter_map(|one| one.telemetry.as_deref())
+}
+
+/// What the DUT's host did in each test case: its CPUs, its queues, and what else was counted. Of several iterations the one in the middle of
+/// the list; the records have all.
+pub(crate) fn tables(summary: &Summary) -> Vec<(String, Table)> {
+    let all = &summary.test_cases;
+    let mut tables = Vec::new();
+    for case in all {
+        let iterations: Vec<&Telemetry> = read(case).collect();
+        let Some(told) = iterations.get(iterations.len() / 2) else {
+            continue;
+        };
+        let of = label(case, all);
+        if told.cpus.iter().any(|cpu| cpu.ticks > 0) {
+            tables.push((format!("{of}: CPUs of {}", told.host), cpus(told)));
+        }
+        if told.queues.iter().any(|queue| queue.packets > 0) {
+            tables.push((format!("{of}: packets by queue"), queues(&told.queues)));
+        }
+        let rest = others(told);
+        if !rest.rows.is_empty() {
+            tables.push((format!("{of}: what else was counted"), rest));
+        }
+    }
+    tables
+}
+
+fn cpus(told: &Telemetry) -> Table {
+    let mut table = Table::new(vec![
+        Column::left("CPU", &["cpu", "forwards"]),
+        Column::right("busy", &["busy_ratio"]),
+        Column::right("softirq", &["softirq_ratio"]),
+        Column::right("system", &["system_ratio"]),
+        Column::right("user", &["user_ratio"]),
+        Column::right("interrupts", &["irq_ratio"]),
+        Column::right("idle", &["idle_ratio"]),
+        Column::right("stolen", &["steal_ratio"]),
+    ]);
+    for cpu in &told.cpus {
+        let share = |ratio: f64| Cell::number(percent(100.0 * ratio), ratio);
+        let whose = if cpu.forwards { "" } else { " (not the DUT's)" };
+        table.push(
+            Mark::None,
+            vec![
+                Cell {
+                    text: format!("{}{whose}", cpu.cpu),
+                    raw: vec![cpu.cpu.to_string(), cpu.forwards.to_string()],
+                },
+                share(cpu.busy_ratio()),
+                share(cpu.softirq_ratio),
+                share(cpu.system_ratio),
+                share(cpu.user_ratio),
+                share(cpu.irq_ratio),
+                share(cpu.idle_ratio),
+                share(cpu.steal_ratio),
+            ],
+        );
+    }
+    table
+}
+
+fn queues(all: &[QueueShare]) -> Table {
+    let mut table = Table::new(vec![
+        Column::left("port", &["port"]),
+        Column::left("way", &["way"]),
+        Column::right("queue", &["queue"]),
+        Column::right("packets", &["packets"]),
+        Column::right("share", &["ratio"]),
+    ]);
+    for queue in all {
+        let way = match queue.way {
+            Way::Rx => "in",
+            Way::Tx => "out",
+        };
+        table.push(
+            Mark::None,
+            vec![
+                Cell::text(&queue.port),
+                Cell::text(way),
+                Cell::number(queue.queue.to_string(), queue.queue),
+                Cell::number(count(queue.packets), queue.packets),
+                Cell::number(percent(100.0 * queue.ratio), queue.ratio),
+            ],
+        );
+    }
+    table
+}
+
+fn others(told: &Telemetry) -> Table {
+    let mut table = Table::new(vec![
+        Column::prose("what", &["what"]),
+        Column::right("how much", &["value"]),
+    ]);
+    let mut row = |what: String, text: String, raw: String| {
+        let cells = vec![
+            Cell::text(what),
+            Cell {
+                text,
+                raw: vec![raw],
+            },
+        ];
+        table.push(Mark::None, cells);
+    };
+    for (counter, frames) in &told.drops {
+        row(
+            format!("dropped: {counter}"),
+            count(*frames),
+            frames.to_string(),
+        );
+    }
+    for (name, size) in &told.sizes {
+        let limit = size
+            .limit
+            .map_or(String::new(), |limit| format!(" of {}", count(limit)));
+        row(
+            name.clone(),
+            format!("{}{limit}", count(size.value)),
+            size.value.to_string(),
+        );
+    }
+    for (meter, joules) in told.joules_per_frame() {
+        let micro = 1e6 * joules;
+        row(
+            format!("energy per frame sent: {meter}"),
+            format!("{micro:.3} µJ"),
+            joules.to_string(),
+        );
+    }
+    for (name, value, unit) in [
+        (
+            "lowest frequency of a CPU that forwards",
+            told.lowest_mhz,
+            "MHz",
+        ),
+        ("highest frequency", told.highest_mhz, "MHz"),
+        ("highest temperature", told.hottest_celsius, "°C"),
+        ("longest time between two samples", told.gap_s, "s"),
+    ] {
+        if let Some(value) = value {
+            row(name.into(), format!("{value:.2} {unit}"), value.to_string());
+        }
+    }
+    table
+}

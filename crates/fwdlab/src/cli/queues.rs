@@ -1,0 +1,164 @@
+//! `fwdlab queues`: what each queue of a port receives, live, with a line each second.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use fwdlab_lab::host::{Host, Local, Netns, Ssh};
+use fwdlab_lab::telemetry::queues::{Look, Rates, look, rates};
+use fwdlab_model::campaign::value::Period;
+use serde_json::{Value, json};
+
+use super::Global;
+use super::session::{SECOND, Signals};
+use crate::exit_code::{Code, Usage};
+use crate::output;
+
+/// Signals are looked at so often.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// From here on a rate is shown in thousands.
+const THOUSANDS_PPS: f64 = 10_000.0;
+
+/// Show what each queue of a port receives, live, with a line each second
+///
+/// In every line: packets per second of each receive queue, then of all of them, then of the interface, in and out. It sends nothing and
+/// changes nothing. On Linux the counters are those of `ethtool -S`, on FreeBSD those of the driver's sysctl tree.
+#[derive(Debug, Args)]
+pub struct Queues {
+    /// Interface to look at
+    #[arg(value_name = "IFACE")]
+    port: String,
+    /// Where it is: local, netns:NAME or ssh://[user@]host[:port]
+    #[arg(long, value_name = "HOST", default_value = "local")]
+    on: String,
+    /// How long: 10s, 2m [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Period>,
+}
+
+impl Queues {
+    /// Runs it.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let at_most = self.time.map(|time| time.0);
+        let host = host(&self.on)?;
+        let signals = Signals::catch()?;
+        let began = Instant::now();
+        let first = look(host.as_ref(), &self.port)?;
+        let mut last = first.clone();
+        for second in 1.. {
+            let end = at_most.unwrap_or(Duration::MAX);
+            let at = (SECOND * second).min(end);
+            while began.elapsed() < at && !signals.control().is_stopped() {
+                std::thread::sleep(LOOK.min(at.saturating_sub(began.elapsed())));
+            }
+            // also when it was stopped: what came since the last look counts
+            let is_last = signals.control().is_stopped() || at >= end;
+            let now = look(host.as_ref(), &self.port)?;
+            self.line(global, second, &last, &now);
+            last = now;
+            if is_last {
+                break;
+            }
+        }
+        let whole = rates(&first, &last);
+        if global.json {
+            output::json(&self.document("finished", &whole))?;
+        } else if global.json_stream {
+            output::result(&self.document("finished", &whole).to_string());
+        }
+        Ok(signals.code(self.time.is_none()))
+    }
+
+    fn line(&self, global: &Global, second: u32, before: &Look, now: &Look) {
+        let rates = rates(before, now);
+        if global.json_stream {
+            let mut line = self.document("second", &rates);
+            line["second"] = second.into();
+            output::result(&line.to_string());
+        } else if !global.json {
+            output::result(&text(&rates));
+        }
+    }
+
+    fn document(&self, event: &str, rates: &Rates) -> Value {
+        let queues = |all: &[(u32, u64)]| -> Vec<Value> {
+            let of = |(queue, packets): &(u32, u64)| json!({"queue": queue, "packets": packets, "pps": rates.pps(*packets)});
+            all.iter().map(of).collect()
+        };
+        json!({
+            "event": event, "port": self.port, "on": self.on, "seconds": rates.seconds,
+            "rx_queues": queues(&rates.rx_queues), "tx_queues": queues(&rates.tx_queues),
+            "rx_packets": rates.rx_packets, "tx_packets": rates.tx_packets,
+            "rx_packets_of_queues": rates.rx_of_queues(),
+        })
+    }
+}
+
+/// The host of this name.
+fn host(text: &str) -> anyhow::Result<Arc<dyn Host>> {
+    Ok(match text.split_once(':') {
+        None if text == "local" => Arc::new(Local),
+        Some(("netns", name)) if !name.is_empty() => Arc::new(Netns::bare(name)),
+        Some(("ssh", _)) => {
+            let target = text.parse().map_err(|error| Usage(format!("{error}")))?;
+            Arc::new(Ssh::new(target))
+        }
+        _ => {
+            let why = format!(
+                "--on {text}: no host is called so; write local, netns:NAME or ssh://[user@]host[:port]"
+            );
+            return Err(Usage(why).into());
+        }
+    })
+}
+
+/// `[Q0   856K/s] [Q1   862K/s] [QT  1718K/s  1720K/s -> 13K/s]`.
+fn text(rates: &Rates) -> String {
+    let rate = |packets: u64| match rates.pps(packets) {
+        pps if pps < THOUSANDS_PPS => format!("{pps:.0}/s"),
+        pps => format!("{:.0}K/s", pps / 1000.0),
+    };
+    let mut text = String::new();
+    for (queue, packets) in &rates.rx_queues {
+        text += &format!("[Q{queue} {:>8}] ", rate(*packets));
+    }
+    let all = rate(rates.rx_of_queues());
+    let (came, went) = (rate(rates.rx_packets), rate(rates.tx_packets));
+    text + &format!("[QT {all:>8} {came:>8} -> {went}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_as_netmap_users_know_it() {
+        let rates = Rates {
+            seconds: 2.0,
+            rx_queues: vec![(0, 1_712_000), (1, 1_724_000), (2, 0)],
+            tx_queues: Vec::new(),
+            rx_packets: 3_440_000,
+            tx_packets: 26_000,
+        };
+        assert_eq!(
+            text(&rates),
+            "[Q0   856K/s] [Q1   862K/s] [Q2      0/s] [QT  1718K/s  1720K/s -> 13K/s]"
+        );
+    }
+
+    #[test]
+    fn hosts_as_they_are_typed() {
+        assert_eq!(host("local").unwrap().name(), "this machine");
+        assert_eq!(host("netns:r1").unwrap().name(), "r1");
+        assert!(host("ssh://root@router1:2222").is_ok());
+        for (text, words) in [
+            ("router1", "write local, netns:NAME or ssh://"),
+            ("netns:", "write local"),
+            ("ssh://root:secret@r", "only keys are used"),
+        ] {
+            let error = host(text).unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

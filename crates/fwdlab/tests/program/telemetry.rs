@@ -1,0 +1,297 @@
+//! Telemetry of the DUT from outside: what a campaign reads around its trials, planted causes that are found, samplers that are killed or
+//! interrupted, and the live view of queues.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{Lab, PATIENCE, count, json_lines, list, number, root, skipped, try_tool};
+use crate::wire::{MAC_B, Wire};
+
+/// A campaign of one trial in a file.
+fn file(lab: &Lab, text: &str) -> String {
+    let path = lab.path().join("campaign.toml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The loops of samplers of this lab, by their process ids.
+fn samplers(lab: &Lab) -> Vec<i32> {
+    let all = lab.processes();
+    let own = all.iter().filter(|line| line.contains("@@ sample"));
+    own.map(|line| line.split(':').next().unwrap().parse().unwrap())
+        .collect()
+}
+
+fn trial(more: &str) -> String {
+    format!(
+        "campaign = 'tele'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n{more}\n[matrix]\nconfiguration = ['half']\nflows = 10\n\
+         [configuration]\nhalf = \"nft add table ip t; nft add chain ip t f '{{ type filter hook forward priority 0; }}'; \
+         nft add rule ip t f numgen inc mod 2 == 0 counter drop\"\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '600ms'\n"
+    )
+}
+
+/// Every second frame is dropped by a rule: it is found, to the frame, and named; shares of CPUs add up; every reading is kept.
+#[test]
+fn a_rule_that_drops_is_found_and_named() {
+    const TEST: &str = "a_rule_that_drops_is_found_and_named";
+    if !root(TEST) {
+        return;
+    }
+    if try_tool(&["nft", "--version"]).is_err() {
+        return skipped(TEST, "no nft");
+    }
+    let lab = Lab::new();
+    let path = file(&lab, &trial("[telemetry]\nevery = '100ms'"));
+    let ended = lab.run(&["run", &path, "--json"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+    let case = &document["test_cases"][0];
+    let trials = list(&document["trials"]).iter();
+    let valid: Vec<&Value> = trials
+        .filter(|trial| list(&trial["validity"]["reasons"]).is_empty())
+        .collect();
+    let Some(trial) = valid.first() else {
+        return skipped(TEST, "the sender was held up in every trial");
+    };
+    let told = &trial["telemetry"];
+    let drops = told["drops"].as_object().unwrap();
+    let rule = "nft ip t f: numgen inc mod 2 0 drop";
+    let in_dut: u64 = list(&trial["losses"])
+        .iter()
+        .filter(|loss| loss["place"] == "dut")
+        .map(|loss| count(&loss["frames"]))
+        .sum();
+    assert_eq!(count(&drops[rule]), in_dut, "{drops:?}");
+    assert!(in_dut > 0);
+    let found = list(&case["findings"]);
+    let finding = found.iter().find(|one| one["cause"] == "dropped");
+    let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
+    assert!(
+        finding["sentence"].as_str().unwrap().contains(rule),
+        "{finding}"
+    );
+    assert_eq!(count(&finding["of_trials"]), valid.len() as u64);
+    // what was not planted is not found; on a busy host frames do wait for the DUT's CPU until its ring is full
+    for cause in [
+        "hot-queue",
+        "flow-control",
+        "at-limit",
+        "counters-disagree",
+        "far-node",
+    ] {
+        assert!(found.iter().all(|one| one["cause"] != cause), "{found:?}");
+    }
+    let cpus = list(&told["cpus"]);
+    let facts = &document["info"]["facts"]["placement"];
+    let dut: Vec<&Value> = cpus.iter().filter(|cpu| cpu["forwards"] == true).collect();
+    assert!(
+        !dut.is_empty() && dut.len() <= cpus.len(),
+        "{facts}: {cpus:?}"
+    );
+    for cpu in cpus {
+        let parts = ["user", "system", "irq", "softirq", "idle", "steal"];
+        let sum: f64 = (parts.iter())
+            .map(|part| number(&cpu[format!("{part}_ratio")]))
+            .sum();
+        assert!(
+            (sum - 1.0).abs() < 1e-6 || count(&cpu["ticks"]) == 0,
+            "{cpu}"
+        );
+    }
+    // all that reached the DUT came through the queue of its input
+    let queue = list(&told["queues"])
+        .iter()
+        .find(|queue| queue["port"] == "eth0");
+    let port = &told["ports"]["eth0"];
+    assert_eq!(queue.unwrap()["packets"], port["rx_packets"], "{told}");
+    let directory = lab.only_run();
+    let kept = json_lines(&directory.join("telemetry.jsonl"));
+    let own = |one: &&Value| one["trial"] == trial["trial"];
+    let when: Vec<&str> = (kept.iter().filter(own))
+        .map(|one| one["when"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (when[0], when[when.len() - 1]),
+        ("before", "after"),
+        "{when:?}"
+    );
+    assert_eq!(count(&told["samples"]), when.len() as u64 - 2);
+    let times: Vec<f64> = kept.iter().map(|one| number(&one["uptime_s"])).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    // shown, and derived again from what was kept
+    let shown = lab.run(&["runs", "show", "@1"]).out;
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("dropped on purpose: nft ip t f"), "{shown}");
+    let page = fs::read_to_string(directory.join("report.html")).unwrap();
+    assert!(page.contains("What the DUT did") && page.contains("numgen inc mod 2"));
+    lab.run(&["runs", "verify", "@1"]).code(0);
+    lab.assert_clean("telemetry");
+}
+
+/// A sampler that is killed in mid trial costs its samples, which is said, and nothing else; an interrupt leaves none behind.
+#[test]
+fn a_sampler_that_is_killed_or_interrupted() {
+    const TEST: &str = "a_sampler_that_is_killed_or_interrupted";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let text = "campaign = 'kill'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n[telemetry]\nevery = '100ms'\ncollect = ['cpu']\n\
+                [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '2s'\n";
+    let path = file(&lab, text);
+    let mut started = lab.start(&["run", &path, "--json"]);
+    started.wait_until("a sampler", |_| !samplers(&lab).is_empty());
+    for sampler in samplers(&lab) {
+        // the shell of one that was entered by another program ends with it
+        let _ = kill_process(Pid::from_raw(sampler).unwrap(), Signal::KILL);
+    }
+    let ended = started.wait(PATIENCE);
+    ended.measured();
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let trials = list(&document["trials"]);
+    let why = |trial: &Value| {
+        trial["telemetry"]["missing"]["samples"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    assert!(
+        why(&trials[0]).is_some_and(|why| why.contains("ended before the trial")),
+        "{}",
+        trials[0]["telemetry"]
+    );
+    let valid = trials
+        .iter()
+        .any(|trial| list(&trial["validity"]["reasons"]).is_empty());
+    if !valid {
+        skipped(TEST, "the sender was held up in every trial");
+    }
+    assert!(
+        !list(&trials[0]["telemetry"]["cpus"]).is_empty(),
+        "the rest is read"
+    );
+    let mut started = lab.start(&["run", &path, "--json"]);
+    started.wait_until("a sampler", |_| !samplers(&lab).is_empty());
+    started.signal(Signal::INT);
+    assert_eq!(started.wait(PATIENCE).code, 130);
+    lab.assert_clean("an interrupt while a sampler ran");
+}
+
+/// Frames into a port with four queues, of which the first gets all: every one of them is counted, and where it was.
+#[test]
+fn queues_count_every_frame() {
+    const TEST: &str = "queues_count_every_frame";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let wire = Wire::new();
+    wire.ip("link del pa");
+    // what comes from the only queue of the one end goes into the first of the other
+    wire.ip(&format!(
+        "link add name pa numtxqueues 1 numrxqueues 1 type veth peer name pb address {MAC_B} numtxqueues 1 numrxqueues 4"
+    ));
+    // frames go through queues that count them when the receiving end has NAPI and the sending one segments nothing
+    let prepare = "ethtool -K pb gro on && ethtool -K pa tso off";
+    if try_tool(&["ip", "netns", "exec", &wire.name, "sh", "-c", prepare]).is_err() {
+        return skipped(TEST, "no ethtool, or no GRO on veth");
+    }
+    wire.ip("link set pa up");
+    wire.ip("link set pb up");
+    let on = format!("netns:{}", wire.name);
+    let mut looking = lab.start(&["queues", "pb", "--on", &on, "--json-stream"]);
+    looking.event("second");
+    let send = format!(
+        "send --port pa --dst-mac {MAC_B} --for 500frames --load 5kpps --engine af-packet --flows 1"
+    );
+    let sent = wire.json(&lab, &send);
+    assert_eq!(count(&sent["send"][0]["frames_sent"]), 500);
+    looking.signal(Signal::INT);
+    let ended = looking.wait(Duration::from_secs(20));
+    let last = ended.out.lines().last().unwrap();
+    let document: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(document["event"], "finished", "{ended:?}");
+    let queues = list(&document["rx_queues"]);
+    assert_eq!(queues.len(), 4);
+    let packets: Vec<u64> = queues
+        .iter()
+        .map(|queue| count(&queue["packets"]))
+        .collect();
+    assert_eq!(packets, [500, 0, 0, 0]);
+    assert_eq!(
+        (
+            count(&document["rx_packets"]),
+            count(&document["tx_packets"])
+        ),
+        (500, 0)
+    );
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let line = lab.run(&["queues", "pb", "--on", &on, "--for", "100ms"]);
+    line.code(0);
+    assert!(
+        line.out.contains("[Q3 ") && line.out.contains("[QT "),
+        "{line:?}"
+    );
+    lab.run(&["queues", "pc", "--on", &on, "--for", "100ms"])
+        .says(&["pc"]);
+    lab.run(&["queues", "pb", "--on", "nowhere"])
+        .code(2)
+        .says(&["netns:NAME"]);
+}
+
+/// The flame graph of a test case comes from an iteration of its own, of which nothing is in the figures.
+#[test]
+fn a_flame_graph_has_an_iteration_of_its_own() {
+    const TEST: &str = "a_flame_graph_has_an_iteration_of_its_own";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let text = "campaign = 'flame'\niterations = 1\nseed = 1\n[bed]\nmax = '100kpps'\n[telemetry]\ncollect = []\nperf = { for = '500ms' }\n\
+                [procedure]\nid = 'trial'\nload = '5kpps'\nfor = '300ms'\n";
+    let path = file(&lab, text);
+    let ended = lab.run(&["run", &path, "--json"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+    lab.assert_clean("a flame graph");
+    let case = &document["test_cases"][0];
+    assert_eq!(list(&case["iterations"]).len(), 1);
+    let told = fs::read_to_string(lab.only_run().join("events.jsonl")).unwrap();
+    let why = told.lines().find(|line| line.contains("no flame graph of"));
+    if let Some(why) = why {
+        let is_told = [
+            "install the package linux-perf",
+            "perf took no sample",
+            "perf record",
+            "none of its trials is valid",
+        ];
+        assert!(is_told.iter().any(|words| why.contains(words)), "{why}");
+        return skipped(TEST, &format!("no samples here: {why}"));
+    }
+    let folded = directory_file(&lab.only_run(), "perf.folded").expect("samples are kept");
+    let folded = fs::read_to_string(folded).unwrap();
+    let samples: u64 = (folded.lines())
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    // of one CPU, 997 a second
+    let cpus = list(&document["info"]["parameters"]["dut_cpus"])
+        .len()
+        .max(1) as u64;
+    assert!(
+        (1..=2 * 500 * cpus).contains(&samples),
+        "{samples}: {folded}"
+    );
+    let page = lab.run(&["runs", "show", "@1", "--format", "html"]).out;
+    assert!(page.contains("Flame graph: 64 B") && page.contains("of the samples"));
+}
+
+/// A file of this name anywhere in a directory.
+fn directory_file(directory: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries.into_iter().find_map(|path| match path.is_dir() {
+        true => directory_file(&path, name),
+        false => path.ends_with(name).then_some(path),
+    })
+}
