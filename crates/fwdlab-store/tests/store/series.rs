@@ -260,11 +260,10 @@ fn kinds_of_duts_are_apart() {
         let run = RunWriter::create(root.path(), &info).unwrap();
         run.finish(&finished(&info), Some(&summary), None).unwrap();
         let all = load(&root.path().join(ID)).unwrap().series();
-        let kinds = of(&all, "receive-rate")
+        of(&all, "receive-rate")
             .iter()
             .map(|series| series.labels.get("dut_kind").cloned())
-            .collect::<Vec<_>>();
-        kinds
+            .collect::<Vec<_>>()
     };
     assert!(kinds_of(false).iter().all(Option::is_none));
     assert_eq!(kinds_of(true), [Some("linux".into()), Some("vpp".into())]);
