@@ -811,6 +811,7 @@ mod tests {
             frame_loss_ratio: 0.0,
             ledger: balance(&counters, None),
             counters,
+            work: None,
             telemetry: Some(Box::new(told)),
             asked: None,
             validity: Validity::default(),

@@ -75,11 +75,14 @@ impl StoredRun {
         let Some(summary) = &self.summary else {
             return;
         };
+        // where all are Linux, as in all runs of before, nobody asks
+        let mut cases = summary.test_cases.iter();
+        let has_kinds = cases.any(|case| !case.case.dut.is_linux());
         for case in &summary.test_cases {
             let labels = self.figure_labels(&case.case.stream, &case.case.variant);
             let configuration = case.case.configuration.clone();
             let mut labels = with(labels, "configuration", configuration);
-            if !case.case.dut.is_linux() {
+            if has_kinds {
                 labels.insert("dut_kind".into(), case.case.dut.to_string());
             }
             if let Some(image) = &case.case.image {

@@ -241,3 +241,30 @@ fn images_are_apart_and_have_their_own_kernels() {
         .map(|series| (&series.labels["image"][..], &series.labels["kernel"][..]));
     assert_eq!(labels.collect::<Vec<_>>(), images);
 }
+
+/// Linux and VPP in one run are told apart by a label that both have; a run of Linux alone has none.
+#[test]
+fn kinds_of_duts_are_apart() {
+    let root = tempfile::tempdir().unwrap();
+    let info = info(ID, "2026-11-21T09:00:00Z");
+    let kinds_of = |with_vpp: bool| {
+        let mut summary = summary(ID);
+        summary.procedure = "mrr".into();
+        for (n, case) in summary.test_cases.iter_mut().enumerate() {
+            case.figures[0].name = "receive rate".into();
+            if with_vpp && n == 1 {
+                case.case.dut = fwdlab_model::campaign::Kind::Vpp;
+            }
+        }
+        let _ = std::fs::remove_dir_all(root.path().join(ID));
+        let run = RunWriter::create(root.path(), &info).unwrap();
+        run.finish(&finished(&info), Some(&summary), None).unwrap();
+        let all = load(&root.path().join(ID)).unwrap().series();
+        of(&all, "receive-rate")
+            .iter()
+            .map(|series| series.labels.get("dut_kind").cloned())
+            .collect::<Vec<_>>()
+    };
+    assert!(kinds_of(false).iter().all(Option::is_none));
+    assert_eq!(kinds_of(true), [Some("linux".into()), Some("vpp".into())]);
+}

@@ -403,3 +403,56 @@ fn a_campaign_without_its_vpp_ends_before_any_traffic() {
     assert!(!lab.runs().exists(), "nothing was begun");
     lab.assert_clean(test);
 }
+
+/// Test cases of one configuration share a bed, but not with another kind of DUT.
+#[test]
+fn quick_measures_both_kinds_each_on_its_own_bed() {
+    let test = "quick_measures_both_kinds_each_on_its_own_bed";
+    let Some(vpp) = vpp(test) else { return };
+    let lab = Lab::new();
+    let words = [
+        "quick",
+        "--dut-kind",
+        "linux,vpp",
+        "--size",
+        "64",
+        "--flows",
+        "10",
+        "-n",
+        "1",
+        "--trial",
+        "200ms",
+        "--load",
+        "100kpps",
+        "--json",
+    ];
+    let document = document(&crate::support::ended(program(&lab, &vpp, &words)));
+    let trials = list(&document["trials"]);
+    let of = |name: &str| -> Vec<&Value> {
+        let own = trials.iter().filter(|trial| trial["test_case"] == name);
+        own.filter(|trial| trial["frames_sent"] != 0).collect()
+    };
+    let (linux, of_vpp) = (of("64B-10flows-ipv4"), of("64B-10flows-ipv4@vpp"));
+    assert!(!linux.is_empty() && !of_vpp.is_empty(), "{document}");
+    assert!(
+        linux
+            .iter()
+            .all(|trial| trial["work"].get("nodes").is_none())
+    );
+    for trial in of_vpp {
+        assert!(node(trial, "ip4-lookup").1 > 0, "{trial}");
+    }
+    let shown = lab.run(&["runs", "show", "@1"]).out;
+    // what a frame took stands there only where windows were quiet
+    assert!(
+        shown.contains(" Linux  64 B") && shown.contains(" VPP    64 B"),
+        "{shown}"
+    );
+    lab.run(&["quick", "--dut-kind", "vpp,vpp"])
+        .code(2)
+        .says(&["a kind is listed twice"]);
+    lab.run(&["quick", "--dut-kind", "bsd"])
+        .code(2)
+        .says(&["known are linux, vpp"]);
+    lab.assert_clean(test);
+}
