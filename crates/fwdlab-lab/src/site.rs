@@ -14,6 +14,7 @@ use std::sync::Arc;
 use fwdlab_engine::Choice;
 use fwdlab_model::campaign::{self, Kind};
 use fwdlab_model::facts::Facts;
+use fwdlab_model::family::System;
 
 use crate::bed::Bed;
 use crate::error::LabError;
@@ -74,6 +75,11 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// Is it this machine that sends and forwards? Who else uses it is watched then.
     fn is_here(&self) -> bool;
 
+    /// Whose configurations its DUTs take; nothing where that is none of these.
+    fn system(&self) -> Option<System> {
+        Some(System::Linux)
+    }
+
     /// The file that says what it is, where there is one.
     fn file(&self) -> Option<&str> {
         None
@@ -92,6 +98,11 @@ impl Site {
     /// As [`Builder::is_here`].
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
+    }
+
+    /// As [`Builder::system`].
+    pub(crate) fn system(&self) -> Option<System> {
+        self.0.system()
     }
 
     /// As [`Builder::file`].

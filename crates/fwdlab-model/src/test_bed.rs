@@ -112,6 +112,17 @@ pub struct Device {
     pub macs: Option<Ends<Mac>>,
     /// When it is ready after it was reached
     pub ready: Option<Ready>,
+    /// Where a VPP listens; its ports are interfaces in its own words. By default /run/vpp/cli.sock
+    pub socket: Option<String>,
+    /// The program that speaks to a VPP; by default vppctl in PATH
+    pub vppctl: Option<String>,
+}
+
+impl Device {
+    /// Where a VPP listens.
+    pub fn socket(&self) -> &str {
+        self.socket.as_deref().unwrap_or("/run/vpp/cli.sock")
+    }
 }
 
 /// What runs on the device
@@ -121,6 +132,12 @@ pub enum System {
     /// Linux, whose kernel forwards
     #[default]
     Linux,
+    /// FreeBSD; not yet run on the real thing
+    Freebsd,
+    /// BSDRP and other nanobsd images; not yet run on the real thing
+    Bsdrp,
+    /// A VPP that runs there
+    Vpp,
     /// A black box: nobody can log in, and it is configured already
     None,
 }
@@ -353,14 +370,14 @@ impl TestBed {
         }
         let dut = &self.dut;
         match (dut.kind, &dut.host, &dut.ports, &dut.macs) {
-            (System::Linux, None, ..) => wrong(
+            (kind, None, ..) if kind != System::None => wrong(
                 &["dut"],
                 "it needs a host: local, netns:NAME, or ssh://[user@]host[:port]; a black box has kind = \"none\"",
             ),
-            (System::Linux, _, None, _) => {
+            (kind, _, None, _) if kind != System::None => {
                 wrong(&["dut"], "it needs ports = { a = \"...\", b = \"...\" }")
             }
-            (System::Linux, .., Some(_)) => wrong(
+            (kind, .., Some(_)) if kind != System::None => wrong(
                 &["dut", "macs"],
                 "the DUT is asked for its MAC addresses; omit this, or say kind = \"none\"",
             ),
@@ -376,9 +393,17 @@ impl TestBed {
                 &["dut", "ready"],
                 "nobody can run a command on a DUT of kind none; omit this",
             ),
+            (kind, ..) if kind != System::Vpp && (dut.socket.is_some() || dut.vppctl.is_some()) => {
+                wrong(
+                    &["dut"],
+                    "socket and vppctl are of VPP: say kind = \"vpp\", or omit them",
+                )
+            }
             (_, host, ports, _) => {
                 if let Some(ports) = ports {
-                    self.check_ports("dut", ports)?;
+                    if dut.kind != System::Vpp {
+                        self.check_ports("dut", ports)?;
+                    }
                     let is_same_host = host.as_ref() == Some(&self.generator.host);
                     let theirs = &self.generator.ports;
                     if is_same_host && [&theirs.a, &theirs.b].contains(&&ports.a) {

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::Check;
 use crate::error::LabError;
 use crate::host::Host;
+use crate::site::standing::ports::{self, Words};
 use crate::site::{Site, Wanted, standing};
 
 /// Who talks on the links by itself is listened to for so long.
@@ -78,7 +79,14 @@ pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
             continue;
         };
         let checks = match standing::reach(place) {
-            Ok(there) => of_host(there.as_ref(), place, ports),
+            Ok(there) => {
+                let cli = standing::cli(bed, &there);
+                let words = match host {
+                    "dut" => standing::words(bed, &cli),
+                    _ => Words::Linux,
+                };
+                of_host(there.as_ref(), place, ports, words)
+            }
             Err(why) => vec![Check::fail("reached", why, "look at its address")],
         };
         all.push(HostChecks { host, checks });
@@ -97,7 +105,7 @@ pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
     all
 }
 
-fn of_host(host: &dyn Host, place: &Place, ports: &Ends<String>) -> Vec<Check> {
+fn of_host(host: &dyn Host, place: &Place, ports: &Ends<String>, words: Words<'_>) -> Vec<Check> {
     let system = match host.ask("uname", &["-s", "-r"]) {
         Ok(said) => said.trim().to_owned(),
         Err(error) => {
@@ -124,21 +132,24 @@ fn of_host(host: &dyn Host, place: &Place, ports: &Ends<String>) -> Vec<Check> {
         Err(error) => checks.push(Check::skip("privileges", error.to_string())),
     }
     for (key, port) in [("port a", &ports.a), ("port b", &ports.b)] {
-        checks.push(of_port(host, key, port));
-        checks.extend(offloads(host, port));
+        checks.push(of_port(host, key, port, words));
+        // by ethtool
+        if let Words::Linux = words {
+            checks.extend(offloads(host, port));
+        }
     }
-    if !matches!(place, Place::Namespace(_)) {
+    if let (Words::Linux, Place::Local | Place::Ssh(_)) = (words, place) {
         checks.extend(of_machine(host));
     }
     checks
 }
 
-fn of_port(host: &dyn Host, key: &'static str, port: &str) -> Check {
-    let link = match standing::look(host, port) {
+fn of_port(host: &dyn Host, key: &'static str, port: &str, words: Words<'_>) -> Check {
+    let link = match ports::look(host, port, words) {
         Ok(link) => link,
         Err(error) => return Check::fail(key, error.to_string(), "ip -brief link"),
     };
-    match standing::in_use(host, port) {
+    match ports::in_use(host, port, words) {
         Ok(None) => {}
         Ok(Some(why)) => {
             let fix = "give the test bed another port";
@@ -146,13 +157,14 @@ fn of_port(host: &dyn Host, key: &'static str, port: &str) -> Check {
         }
         Err(error) => return Check::fail(key, error.to_string(), "see what it says there"),
     }
-    let mut words = vec![port.to_owned(), format!("MTU {}", link.mtu)];
+    let mut words = vec![port.to_owned()];
+    words.extend(link.mtu.map(|mtu| format!("MTU {mtu}")));
     if let Some(driver) = field(host, &["-i", port], "driver") {
         words.push(driver);
     }
     words.extend(field(host, &[port], "Speed").filter(|speed| speed != "Unknown!"));
     let words = words.join(", ");
-    match (link.is("UP"), link.is("LOWER_UP")) {
+    match (link.is_up, link.has_link.unwrap_or(true)) {
         (true, true) => Check::ok(key, words),
         (true, false) => Check::warn(
             key,

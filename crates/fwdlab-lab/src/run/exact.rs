@@ -422,6 +422,10 @@ impl Running<'_> {
                     words: &words,
                 };
                 let initramfs = initramfs::build(&recipe, &cache, &mut tell)?;
+                // of a disk's own boot
+                let entry = kernel.entry.as_ref();
+                let console =
+                    entry.and_then(|entry| std::fs::read(entry.path(inside::CONSOLE)).ok());
                 let words = image.words().into_iter();
                 let mut words: Vec<String> =
                     words.map(|(what, is)| format!("{what} {is}")).collect();
@@ -431,7 +435,7 @@ impl Running<'_> {
                         kernel.release, kernel.sha256
                     ));
                 }
-                Ok((kernel.bzimage.clone(), initramfs, words.join(", ")))
+                Ok((kernel.bzimage.clone(), initramfs, words.join(", "), console))
             });
             if is_stopped() {
                 return Err(LabError::Interrupted);
@@ -440,7 +444,11 @@ impl Running<'_> {
                 run.tell(EventKind::Note { text })?;
             }
             let files = match found {
-                Ok((kernel, initramfs, words)) => {
+                Ok((kernel, initramfs, words, console)) => {
+                    if let Some(console) = console {
+                        let name = format!("images/{}/console.log", images.len() + 1);
+                        run.writer.input(&name, &console)?;
+                    }
                     // what the cache forgets meanwhile is still wanted
                     let kernel = scratch.keep(&kernel)?;
                     let initramfs = scratch.keep(&initramfs)?;

@@ -16,7 +16,6 @@ use fwdlab_measure::machine::{Asked, Limit, Series, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{self, Campaign, Case, Engine, Kind, Method, Order, Procedure};
-use fwdlab_model::family::System;
 use fwdlab_model::file::{FileError, Origin};
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
 use fwdlab_model::test_case::{Iteration, TestCase};
@@ -126,7 +125,7 @@ impl Plan {
             let read = Configuration::named(name, parts, folder);
             let read = read.and_then(|read| {
                 if campaign.dut.kind == Kind::Linux {
-                    fits_linux(&read, &host)?;
+                    fits(&read, &host)?;
                 }
                 Ok(read)
             });
@@ -173,7 +172,7 @@ impl Plan {
         host: Host,
     ) -> Result<Plan, LabError> {
         for one in configurations.iter().chain(&command.applied_to_all) {
-            fits_linux(one, &host)?;
+            fits(one, &host)?;
         }
         let named = configurations.into_iter();
         let plan = Plan {
@@ -701,9 +700,11 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     })
 }
 
-/// Refuses what no Linux DUT of this site can have.
-fn fits_linux(configuration: &Configuration, host: &Host) -> Result<(), LabError> {
-    configuration.check_for(System::Linux)?;
+/// Refuses what no DUT of this site can have.
+fn fits(configuration: &Configuration, host: &Host) -> Result<(), LabError> {
+    if let Some(system) = host.site.system() {
+        configuration.check_for(system)?;
+    }
     match host.site.is_here() {
         true => configuration.check_without_restart(),
         false => Ok(()),

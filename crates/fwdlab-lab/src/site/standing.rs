@@ -4,6 +4,8 @@
 //! taken back when the bed goes. Hosts are reached once, when the first bed is wanted, and one process at a time has a test bed. Start with
 //! [`Site::standing`].
 
+pub(crate) mod ports;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -14,20 +16,23 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::{Choice, PathSpec, PortSpec};
 use fwdlab_model::campaign::Kind;
 use fwdlab_model::facts::Facts;
+use fwdlab_model::family;
 use fwdlab_model::file::FileError;
-use fwdlab_model::test_bed::{Ends, Mac, Place, TestBed};
+use fwdlab_model::test_bed::{Ends, Place, System, TestBed};
 use rustix::fs::{FlockOperation, flock};
-use serde::Deserialize;
 
+use self::ports::{Link, Words};
 use super::{Builder, Site, Wanted};
 use crate::agent;
 use crate::bed::networks::Subnet;
 use crate::bed::{Bed, Networks, Parts};
-use crate::dut::{BlackBox, Dut, Linux};
+use crate::dut::freebsd::Making;
+use crate::dut::vpp::cli::Cli;
+use crate::dut::{BlackBox, Dut, FreeBsd, Linux, Vpp};
 use crate::error::LabError;
 use crate::host::ssh::{BadTarget, Target};
 use crate::host::undo::Undo;
-use crate::host::{Command, Failure, Host, Limit, Local, Netns, Remote, Ssh, netns};
+use crate::host::{Command, Host, Limit, Local, Netns, Remote, Ssh, netns};
 use crate::placement::Placement;
 use crate::registry::{self, Registry};
 use crate::tester::local::Chosen;
@@ -92,6 +97,22 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
             ),
         ]),
     })
+}
+
+/// How a VPP on the DUT's host is spoken to, if it is one.
+pub(crate) fn cli(bed: &TestBed, host: &Arc<dyn Host>) -> Cli {
+    let dut = &bed.dut;
+    let program = dut.vppctl.as_deref().unwrap_or("vppctl");
+    Cli::new(host.clone(), program, dut.socket())
+}
+
+/// Whose words are understood on the DUT.
+pub(crate) fn words<'a>(bed: &TestBed, cli: &'a Cli) -> Words<'a> {
+    match bed.dut.kind {
+        System::Linux | System::None => Words::Linux,
+        System::Freebsd | System::Bsdrp => Words::FreeBsd,
+        System::Vpp => Words::Vpp(cli),
+    }
 }
 
 fn way(bed: &TestBed, at: &[&str], place: &Place) -> Result<Way, FileError> {
@@ -164,26 +185,6 @@ struct Hosts {
     dut: Option<Arc<dyn Host>>,
     /// Nobody else measures on this test bed.
     _lock: File,
-}
-
-/// What `ip -json link` says of a port.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Link {
-    address: Option<String>,
-    pub mtu: u32,
-    flags: Vec<String>,
-}
-
-impl Link {
-    /// Has it this flag: `UP`, `LOWER_UP`?
-    pub fn is(&self, flag: &str) -> bool {
-        self.flags.iter().any(|one| one == flag)
-    }
-
-    fn mac(&self) -> Option<[u8; 6]> {
-        let Mac(mac) = self.address.as_deref()?.parse().ok()?;
-        Some(mac)
-    }
 }
 
 impl Standing {
@@ -286,6 +287,38 @@ impl Standing {
         networks
     }
 
+    /// The DUT on its host, which is not prepared so far.
+    fn device(
+        &self,
+        host: &Arc<dyn Host>,
+        networks: Networks,
+        lab: &str,
+        is_unconfined: bool,
+        undo: &Arc<Undo>,
+    ) -> Result<Arc<dyn Dut>, LabError> {
+        let dut = &self.bed.dut;
+        let ports = dut.ports.as_ref().map(|ports| [&*ports.a, &*ports.b]);
+        let ports = ports.unwrap_or_default();
+        let bsd = |making| FreeBsd::new(host.clone(), making, ports, networks, undo.clone());
+        Ok(match dut.kind {
+            System::Linux | System::None => {
+                ports::keep_rules(host, undo)?;
+                let place: Arc<dyn Host> = match &self.dut {
+                    Some(Way::Namespace(name)) => Arc::new(Netns::place(name, lab, is_unconfined)),
+                    _ => host.clone(),
+                };
+                let undo = undo.clone();
+                Arc::new(Linux::new(host.clone(), place, ports, networks, undo))
+            }
+            System::Freebsd => Arc::new(bsd(Making::Plain)),
+            System::Bsdrp => Arc::new(bsd(Making::Bsdrp)),
+            System::Vpp => {
+                let vpp = Vpp::new(host.clone(), dut.socket(), ports, networks, undo.clone());
+                Arc::new(vpp.with_program(dut.vppctl.as_deref().unwrap_or("vppctl")))
+            }
+        })
+    }
+
     /// Namespace of the tester's ports, as the engine wants it.
     fn port(&self, interface: &str) -> PortSpec {
         PortSpec {
@@ -330,57 +363,47 @@ impl Builder for Standing {
         let registration = registry.register_on_hosts()?;
         let undo = registration.changes().clone();
         let theirs = &self.bed.generator.ports;
-        let tester = |port| take_port(&hosts.tester, port, true, &undo);
+        let tester = |port| {
+            let link = ports::take(&hosts.tester, port, Words::Linux, &undo)?;
+            ports::silence(&hosts.tester, port, &undo)?;
+            Ok::<Link, LabError>(link)
+        };
         let of_tester = Ends {
             a: tester(&theirs.a)?,
             b: tester(&theirs.b)?,
         };
-        let mut sysctls = BTreeMap::new();
-        let both = |links: &Ends<Link>, host: &dyn Host, ports: &Ends<String>| {
-            let mac = |link: &Link, port: &str| {
-                let none =
-                    || LabError::Preflight(format!("{port} of {} has no MAC address", host.name()));
-                link.mac().ok_or_else(none)
-            };
-            Ok::<_, LabError>(Ends {
-                a: mac(&links.a, &ports.a)?,
-                b: mac(&links.b, &ports.b)?,
-            })
+        let macs = |links: &Ends<Link>| Ends {
+            a: links.a.mac,
+            b: links.b.mac,
         };
-        let tester_macs = both(&of_tester, hosts.tester.as_ref(), theirs)?;
+        let mut sysctls = BTreeMap::new();
         let (dut, networks): (Arc<dyn Dut>, Networks) = match (&hosts.dut, &self.bed.dut.ports) {
             (Some(host), Some(ports)) => {
-                let take = |port| take_port(host, port, false, &undo);
+                let cli = cli(&self.bed, host);
+                let words = words(&self.bed, &cli);
+                let take = |port| ports::take(host, port, words, &undo);
                 let of_dut = Ends {
                     a: take(&ports.a)?,
                     b: take(&ports.b)?,
                 };
                 same_mtu(&self.bed, &of_tester, &of_dut)?;
-                let networks = self.networks(tester_macs, both(&of_dut, host.as_ref(), ports)?);
-                let place: Arc<dyn Host> = match &self.dut {
-                    Some(Way::Namespace(name)) => {
-                        let lab = &registration.record().id;
-                        Arc::new(Netns::place(name, lab, wanted.is_unconfined))
-                    }
-                    _ => host.clone(),
-                };
-                let names = [ports.a.as_str(), ports.b.as_str()];
-                let dut = Linux::new(host.clone(), place, names, networks, undo.clone());
-                keep_rules(host, &undo)?;
+                let networks = self.networks(macs(&of_tester), macs(&of_dut));
+                let lab = &registration.record().id;
+                let dut = self.device(host, networks, lab, wanted.is_unconfined, &undo)?;
                 let set = dut.prepare()?.into_iter();
                 sysctls.extend(set.map(|(name, value)| (format!("dut:{name}"), value)));
-                (Arc::new(dut), networks)
+                (dut, networks)
             }
             _ => {
-                let macs = self.bed.dut.macs.unwrap_or_default();
-                let macs = Ends {
-                    a: macs.a.0,
-                    b: macs.b.0,
+                let given = self.bed.dut.macs.unwrap_or_default();
+                let given = Ends {
+                    a: given.a.0,
+                    b: given.b.0,
                 };
                 let name = format!("the DUT of {}", self.bed.name);
                 (
                     Arc::new(BlackBox::new(&name)),
-                    self.networks(tester_macs, macs),
+                    self.networks(macs(&of_tester), given),
                 )
             }
         };
@@ -422,6 +445,14 @@ impl Builder for Standing {
         self.tester.is_here() && self.dut.as_ref().is_none_or(Way::is_here)
     }
 
+    fn system(&self) -> Option<family::System> {
+        match self.bed.dut.kind {
+            System::Linux => Some(family::System::Linux),
+            System::Freebsd | System::Bsdrp => Some(family::System::FreeBsd),
+            System::Vpp | System::None => None,
+        }
+    }
+
     fn file(&self) -> Option<&str> {
         Some(&self.bed.origin.text)
     }
@@ -440,9 +471,13 @@ impl Builder for Standing {
             }
         )];
         if let (Some(dut), Some(ports)) = (&self.dut, &self.bed.dut.ports) {
+            let rules = match self.bed.dut.kind {
+                System::Linux => ", and the rules of nftables,",
+                _ => "",
+            };
             all.push(format!(
                 "{} (DUT): {} and {} are taken up and get addresses, neighbours and routes of the test, forwarding is switched on; all of \
-                 it, and the rules of nftables, as before after every iteration",
+                 it{rules} as before after every iteration",
                 dut.words(),
                 ports.a,
                 ports.b
@@ -473,105 +508,10 @@ impl Builder for Standing {
     }
 }
 
-/// Looks at a port, refuses one that is in use, takes it up, and has a port of the tester be silent.
-fn take_port(
-    host: &Arc<dyn Host>,
-    port: &str,
-    is_tester: bool,
-    undo: &Undo,
-) -> Result<Link, LabError> {
-    let link = look(host.as_ref(), port)?;
-    if let Some(why) = in_use(host.as_ref(), port)? {
-        return Err(LabError::Preflight(format!(
-            "{port} of {} is no port for a test: {why}. Give the test bed another port, or take that away there first",
-            host.name()
-        )));
-    }
-    if !link.is("UP") {
-        let down = Command::new("ip", &["link", "set", "dev", port, "down"]);
-        undo.before(host, &format!("{port} taken up"), down)?;
-        host.ask("ip", &["link", "set", "dev", port, "up"])?;
-    }
-    if is_tester {
-        silence(host, port, undo)?;
-    }
-    Ok(link)
-}
-
-pub(crate) fn look(host: &dyn Host, port: &str) -> Result<Link, LabError> {
-    let said = host.ask("ip", &["-json", "link", "show", "dev", port]);
-    let said = said.map_err(|error| match error.failure {
-        Failure::Exit { .. } => LabError::Preflight(format!(
-            "there is no port {port} on {}: {error}. What there is: ip -brief link",
-            host.name()
-        )),
-        _ => error.into(),
-    })?;
-    let links: Option<Vec<Link>> = serde_json::from_str(&said).ok();
-    links
-        .and_then(|links| links.into_iter().next())
-        .ok_or_else(|| {
-            LabError::Preflight(format!(
-                "`ip -json link show dev {port}` on {} gives \"{}\", which is no port. Try it there by hand",
-                host.name(),
-                said.trim().chars().take(80).collect::<String>().escape_debug()
-            ))
-        })
-}
-
-/// Who needs this port, where that can be seen: what is forwarded by default, and our own way to the host.
-pub(crate) fn in_use(host: &dyn Host, port: &str) -> Result<Option<String>, LabError> {
-    for family in ["-4", "-6"] {
-        let default = host.ask("ip", &[family, "route", "show", "default", "dev", port])?;
-        if let Some(line) = default.lines().next() {
-            return Ok(Some(format!(
-                "the host's default route is there (`{}`)",
-                line.trim()
-            )));
-        }
-    }
-    let ours = host.ask("sh", &["-c", "echo \"${SSH_CONNECTION:-}\""])?;
-    // client, its port, server, its port
-    let Some(server) = ours.split_whitespace().nth(2) else {
-        return Ok(None);
-    };
-    let own = host.ask("ip", &["-oneline", "addr", "show", "dev", port])?;
-    let is_there = own
-        .split_whitespace()
-        .any(|word| word.split('/').next() == Some(server));
-    Ok(is_there.then(|| format!("it has {server}, by which fwdlab reaches the host")))
-}
-
-/// A port of the tester says nothing of its own: no neighbour discovery, no router solicitations.
-fn silence(host: &Arc<dyn Host>, port: &str, undo: &Undo) -> Result<(), LabError> {
-    let file = format!("/proc/sys/net/ipv6/conf/{port}/disable_ipv6");
-    // a kernel without IPv6 says nothing
-    let Ok(before) = host.read(&file) else {
-        return Ok(());
-    };
-    if before.starts_with(b"1") {
-        return Ok(());
-    }
-    let back = Command::shell(&format!("echo 0 > {file}")).called(format!("put {file} back"));
-    undo.before(host, &format!("IPv6 switched off at {port}"), back)?;
-    Ok(host.write(&file, b"1")?)
-}
-
-/// What configurations do to the rules of nftables is taken back: those of before are loaded again.
-fn keep_rules(host: &Arc<dyn Host>, undo: &Undo) -> Result<(), LabError> {
-    let look =
-        "PATH=$PATH:/usr/sbin:/sbin; command -v nft >/dev/null || exit 0; nft -s list ruleset";
-    let rules = host.ask("sh", &["-c", look])?;
-    let text = "PATH=$PATH:/usr/sbin:/sbin; command -v nft >/dev/null || exit 0; { echo flush ruleset; cat; } | nft -f -";
-    let back = Command::new("sh", &["-c", text]).called("put the rules of nftables back");
-    undo.before(host, "rules of nftables", back.with_input(rules))?;
-    Ok(())
-}
-
 fn wait_for_links(host: &dyn Host, ports: &Ends<String>) -> Result<(), LabError> {
     let began = Instant::now();
     for port in [&ports.a, &ports.b] {
-        while !look(host, port)?.is("LOWER_UP") {
+        while ports::look(host, port, Words::Linux)?.has_link == Some(false) {
             if began.elapsed() >= LINK_PATIENCE {
                 return Err(LabError::Preflight(format!(
                     "{port} of {} has no link after {:.0} s. Is the cable in, and is the other end up?",
@@ -588,10 +528,12 @@ fn wait_for_links(host: &dyn Host, ports: &Ends<String>) -> Result<(), LabError>
 /// Both ends of a link take the same frames, or one drops them without a word.
 fn same_mtu(bed: &TestBed, tester: &Ends<Link>, dut: &Ends<Link>) -> Result<(), LabError> {
     for (key, ours, theirs) in [("a", &tester.a, &dut.a), ("b", &tester.b, &dut.b)] {
-        if ours.mtu != theirs.mtu {
+        if let (Some(ours), Some(theirs)) = (ours.mtu, theirs.mtu)
+            && ours != theirs
+        {
             return Err(LabError::Preflight(format!(
-                "the ends of link {key} of {} have different MTUs: {} at the tester, {} at the DUT. Make them equal: ip link set mtu",
-                bed.name, ours.mtu, theirs.mtu
+                "the ends of link {key} of {} have different MTUs: {ours} at the tester, {theirs} at the DUT. Make them equal: ip link set mtu",
+                bed.name
             )));
         }
     }

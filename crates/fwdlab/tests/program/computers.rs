@@ -128,7 +128,7 @@ fn machines_that_cannot_start_say_why() {
     let computer = start(setup(&lab, "empty", system(), Vec::new())).unwrap();
     let firmware = lab.path().join("empty/bios.log");
     let began = Instant::now();
-    while !fs::read_to_string(&firmware).is_ok_and(|said| said.contains("Booting from")) {
+    while !fs::read_to_string(&firmware).is_ok_and(|said| said.contains("Booting from Hard Disk")) {
         assert!(began.elapsed() < BOOT.time, "the firmware does not start");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -407,5 +407,9 @@ mod in_guests {
         );
         let kernel = document["boots"][0]["kernel"].as_str().unwrap();
         assert!(measured.err.contains(&format!("taking Linux {kernel}")));
+        // what its own boot said is kept with the run
+        let console = lab.only_run().join("inputs/images/1/console.log");
+        let console = fs::read_to_string(console).unwrap();
+        assert!(console.contains("Linux version"), "{console}");
     }
 }

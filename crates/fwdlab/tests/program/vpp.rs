@@ -456,3 +456,89 @@ fn quick_measures_both_kinds_each_on_its_own_bed() {
         .says(&["known are linux, vpp"]);
     lab.assert_clean(test);
 }
+
+/// Somebody's VPP, started as its manual says, is measured by a test bed, and is afterwards as it was.
+#[test]
+fn a_vpp_that_runs_is_the_dut_of_a_test_bed() {
+    let test = "a_vpp_that_runs_is_the_dut_of_a_test_bed";
+    let Some(vpp) = vpp(test) else {
+        return;
+    };
+    let lab = Lab::new();
+    let number = std::process::id();
+    let [tester, dut] = ["gen", "dut"].map(|end| format!("vpp-{end}-{number}"));
+    let sh = |text: &str| {
+        let output = Command::new("sh").args(["-ec", text]).output().unwrap();
+        assert!(output.status.success(), "{text}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    sh(&format!(
+        "ip netns add {tester}; ip netns add {dut}
+         for e in a b; do ip link add t$e netns {tester} type veth peer name d$e netns {dut}; ip -n {dut} link set d$e up; done"
+    ));
+    let folder = lab.path().join("vpp");
+    fs::create_dir(&folder).unwrap();
+    let at = folder.display();
+    let plugins = vpp.parent().unwrap().join("../lib/vpp_plugins");
+    let text = format!(
+        "unix {{ nodaemon cli-listen {at}/cli.sock runtime-dir {at} log {at}/log }}\n\
+         api-segment {{ prefix standing{number} }}\nmemory {{ main-heap-size 256M main-heap-page-size 4k }}\n\
+         buffers {{ buffers-per-numa 16384 page-size 4k }}\nstatseg {{ size 32M page-size 4k }}\n\
+         plugins {{ path {} plugin default {{ disable }} plugin af_packet_plugin.so {{ enable }} plugin acl_plugin.so {{ enable }} }}\n",
+        plugins.display()
+    );
+    fs::write(folder.join("startup.conf"), text).unwrap();
+    let mut running = Command::new("ip")
+        .args(["netns", "exec", &dut])
+        .arg(&vpp)
+        .args(["-c", folder.join("startup.conf").to_str().unwrap()])
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let vppctl = vpp.with_file_name("vppctl");
+    let ask = |line: &str| {
+        let socket = folder.join("cli.sock");
+        let output = Command::new(&vppctl)
+            .args(["-s", socket.to_str().unwrap(), line])
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let began = Instant::now();
+    while !ask("show version").contains("vpp v") {
+        assert!(began.elapsed() < PATIENCE, "VPP does not answer");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for port in ["da", "db"] {
+        ask(&format!("create host-interface name {port}"));
+    }
+    let state = || {
+        [
+            "show ip fib summary",
+            "show interface address",
+            "show ip neighbors",
+        ]
+        .map(ask)
+    };
+    let before = state();
+    fs::create_dir(lab.path().join("beds")).unwrap();
+    let bed = format!(
+        "bed = 'vpp-{number}'\n[generator]\nhost = 'netns:{tester}'\nengine = 'af-packet'\nports = {{ a = 'ta', b = 'tb' }}\n\
+         [dut]\nhost = 'netns:{dut}'\nkind = 'vpp'\nports = {{ a = 'host-da', b = 'host-db' }}\nsocket = '{at}/cli.sock'\nvppctl = '{}'\n",
+        vppctl.display()
+    );
+    fs::write(lab.path().join("beds/vpp.toml"), bed).unwrap();
+    let mut command = lab.program(&["doctor", "vpp"]);
+    command.current_dir(lab.path());
+    let looked = crate::support::ended(command);
+    let after = state();
+    let _ = running.kill();
+    let _ = running.wait();
+    sh(&format!("ip netns del {tester}; ip netns del {dut}"));
+    let said = format!("{}{}", looked.out, looked.err);
+    assert!(said.contains("100 of 100 frames came back"), "{said}");
+    looked.code(0);
+    assert_eq!(before, after);
+}

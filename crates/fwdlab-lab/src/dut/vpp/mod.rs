@@ -4,7 +4,7 @@
 //! anything is changed the way back is written down. Every subject is a file: [`cli`] what `vppctl` answers, [`runtime`] and [`counters`]
 //! what VPP counts, [`tables`] rules and routes. Start with [`Vpp::new`].
 
-mod cli;
+pub(crate) mod cli;
 mod counters;
 pub(crate) mod instance;
 pub mod runtime;

@@ -67,6 +67,9 @@ pub fn kernel_of(
     Ok(kernel(entry))
 }
 
+/// What the console of the disk said when its kernel was taken, and under which name that stands in the cache.
+pub const CONSOLE: &str = "console.log";
+
 fn kernel(entry: Entry) -> Kernel {
     let fact = |name: &str| entry.facts.get(name).cloned().unwrap_or_default();
     let release = fact("release");
@@ -144,6 +147,7 @@ fn taken(
     if folder.is_dir() && !folder.join("modules.dep.bin").exists() {
         depmod.run(new, release)?;
     }
+    write(&new.join(CONSOLE), computer.console().as_bytes())?;
     Ok([
         ("release".to_owned(), release.to_owned()),
         ("bzimage-sha256".to_owned(), sha256_of(&path)?),
