@@ -395,7 +395,7 @@ pub(crate) fn efficiency_text(info: &RunInfo, all: &[TestCase]) -> String {
     for dropped in efficiency::drops(all) {
         text.push_str(&paragraph("dropped", &dropped));
     }
-    text.push_str(&paragraph("took", efficiency::METHOD));
+    text.push_str(&paragraph("took", &efficiency::method(all)));
     text
 }
 
@@ -415,7 +415,7 @@ pub(crate) fn efficiency_markdown(info: &RunInfo, all: &[TestCase]) -> String {
     for dropped in efficiency::drops(all) {
         text += &format!("- dropped: {}\n", markdown::escaped(&dropped));
     }
-    text + &format!("- took: {}\n", markdown::escaped(efficiency::METHOD))
+    text + &format!("- took: {}\n", markdown::escaped(&efficiency::method(all)))
 }
 
 /// What qualifies the figures: failures, noise, warnings, standards, the order, the engine.

@@ -1,6 +1,6 @@
 //! What forwarding took of the DUTs: a row per test case, and of VPP a row per node.
 //!
-//! For the terminal, for Markdown and for the page alike; what the figures are is said in [`METHOD`]. What is counted is in
+//! For the terminal, for Markdown and for the page alike; what the figures are is said in [`method`]. What is counted is in
 //! [`fwdlab_model::efficiency`]. Start with [`tables`].
 
 use fwdlab_model::efficiency::{Node, Work};
@@ -11,13 +11,31 @@ use crate::campaign::label;
 use crate::number::{count, decimals};
 use crate::table::{Cell, Column, Mark, Table};
 
-/// What the figures are.
-pub(crate) const METHOD: &str = "what a frame takes is counted by the DUT, in the trial of each iteration that forwarded most: of Linux \
-    the CPU time of what forwards, per frame that came back, and clocks by the clock that its kernel tells; of VPP the clocks of its \
-    nodes by show runtime, per frame that entered it, with and without its input node, and without those that give frames to an \
-    interface (between ports). An input node is also called when there is nothing to fetch; with af_packet, it and the output make \
-    system calls, which are among their clocks. The effective clock is frames per second times clocks per frame; what the kernel below \
-    VPP takes for its ports is in none of these figures";
+/// What the figures are: of all DUTs, of Linux, and of VPP.
+const BEGIN: &str =
+    "what a frame takes is counted by the DUT, in the trial of each iteration that forwarded most:";
+const OF_LINUX: &str = " of Linux the CPU time of what forwards, per frame that came back, and clocks by the clock that its kernel tells";
+const OF_VPP: &str = " of VPP the clocks of its nodes by show runtime, per frame that entered it, with and without its input node, and without \
+    those that give frames to an interface (between ports). An input node is also called when there is nothing to fetch; with af_packet, it \
+    and the output make system calls, which are among their clocks. The effective clock is frames per second times clocks per frame; what the \
+    kernel below VPP takes for its ports is in none of these figures";
+
+/// What the figures are, of the kinds that were measured.
+pub(crate) fn method(all: &[TestCase]) -> String {
+    let (linux, vpp): (Vec<bool>, Vec<bool>) = worked(all)
+        .map(|(case, _)| case.case.dut.is_linux())
+        .partition(|is_linux| *is_linux);
+    let parts = [(OF_LINUX, linux.is_empty()), (OF_VPP, vpp.is_empty())];
+    let told: Vec<&str> = (parts.iter().filter(|(_, is_absent)| !is_absent))
+        .map(|(words, _)| *words)
+        .collect();
+    format!("{BEGIN}{}", told.join(";"))
+}
+
+/// Was VPP measured, which tells more than Linux does?
+fn has_vpp(all: &[TestCase]) -> bool {
+    worked(all).any(|(case, _)| !case.case.dut.is_linux())
+}
 
 /// The work of each test case that has some, where that is to be shown: in campaigns, and wherever VPP was measured.
 fn worked(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)> {
@@ -27,8 +45,7 @@ fn worked(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)> {
 
 /// Are they the answer to what was asked? A command that measures Linux is not asked for them.
 pub(crate) fn are_asked_for(info: &RunInfo, all: &[TestCase]) -> bool {
-    let is_vpp = |(case, _): (&TestCase, &Work)| !case.case.dut.is_linux();
-    info.kind == "campaign" && worked(all).next().is_some() || worked(all).any(is_vpp)
+    info.kind == "campaign" && worked(all).next().is_some() || has_vpp(all)
 }
 
 /// Titles and tables: what a frame took in each test case, and in each node of VPP.
@@ -42,34 +59,44 @@ pub(crate) fn tables(all: &[TestCase]) -> Vec<(&'static str, Table)> {
 }
 
 fn cases(all: &[TestCase]) -> Table {
-    let mut table = Table::new(vec![
+    // what only VPP tells is no row of blanks where there is none
+    let of_vpp = has_vpp(all).then(|| {
+        [
+            Column::right("without input", &["clocks_per_frame_without_input"]),
+            Column::right("between ports", &["clocks_per_frame_between_interfaces"]),
+            Column::right("vectors/call", &["vectors_per_call"]),
+            Column::right("effective clock", &["effective_clock_hz"]),
+        ]
+    });
+    let mut columns = vec![
         Column::left("test case", &["test_case"]),
         Column::right("time", &["ns_per_frame"]),
         Column::right("clocks", &["clocks_per_frame"]),
-        Column::right("without input", &["clocks_per_frame_without_input"]),
-        Column::right("between ports", &["clocks_per_frame_between_interfaces"]),
-        Column::right("vectors/call", &["vectors_per_call"]),
-        Column::right("effective clock", &["effective_clock_hz"]),
-        Column::right("clock", &["clock_hz"]),
-    ]);
+    ];
+    columns.extend(of_vpp.into_iter().flatten());
+    columns.push(Column::right("clock", &["clock_hz"]));
+    let mut table = Table::new(columns);
     let clock = |hz: f64| format!("{:.2} GHz", hz / 1e9);
     for (case, work) in worked(all) {
-        table.push(
-            Mark::None,
-            vec![
-                Cell {
-                    text: name(case, all),
-                    raw: vec![case.test_case.clone()],
-                },
-                Cell::optional(work.ns_per_frame(), "", |ns| format!("{} ns", digits(ns))),
-                Cell::optional(work.clocks_per_frame(), "", digits),
+        let of_vpp = has_vpp(all).then(|| {
+            [
                 Cell::optional(work.clocks_per_packet(false), "", digits),
                 Cell::optional(work.clocks_between_interfaces(), "", digits),
                 Cell::optional(work.vectors_per_call(), "", digits),
                 Cell::optional(work.effective_clock_hz(), "", clock),
-                Cell::optional(work.clock_hz, "", clock),
-            ],
-        );
+            ]
+        });
+        let mut cells = vec![
+            Cell {
+                text: name(case, all),
+                raw: vec![case.test_case.clone()],
+            },
+            Cell::optional(work.ns_per_frame(), "", |ns| format!("{} ns", digits(ns))),
+            Cell::optional(work.clocks_per_frame(), "", digits),
+        ];
+        cells.extend(of_vpp.into_iter().flatten());
+        cells.push(Cell::optional(work.clock_hz, "", clock));
+        table.push(Mark::None, cells);
     }
     table
 }

@@ -66,6 +66,7 @@ pub fn page(
         results(m, summary);
         instructions(m, summary, profiles);
         lost_frames(m, summary, rebuilds);
+        what_it_took(m, summary);
         what_the_dut_did(m, summary);
         noise(m, summary, trials);
         what_was_measured(m, info, summary, shown);
@@ -414,13 +415,12 @@ fn what_it_took(m: &mut Markup, summary: &Summary) {
         for dropped in efficiency::drops(all) {
             m.leaf("p", &[], &note(&format!("dropped: {dropped}")));
         }
-        m.leaf("p", &[], &note(efficiency::METHOD));
+        m.leaf("p", &[], &note(&efficiency::method(all)));
     });
 }
 
 fn results(m: &mut Markup, summary: &Summary) {
     campaign_cases(m, summary);
-    what_it_took(m, summary);
     let found = procedures::outcomes(summary);
     let methods = match Shape::of(summary) {
         Shape::Procedures => {
