@@ -80,7 +80,7 @@ pub struct Ends<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Generator {
-    /// Where: local, netns:NAME, or ssh://[user@]host[:port]
+    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT
     #[serde(default = "local")]
     pub host: Place,
     /// Its ports
@@ -101,7 +101,7 @@ fn local() -> Place {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Device {
-    /// Where: local, netns:NAME, or ssh://[user@]host[:port]; not of kind none. vm:IMAGE boots a virtual machine with tester and DUT in it
+    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT; not of kind none. vm:IMAGE boots a virtual machine with tester and DUT in it
     pub host: Option<Place>,
     /// Of which kind it is
     #[serde(default)]

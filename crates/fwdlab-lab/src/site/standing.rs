@@ -184,7 +184,18 @@ struct Hosts {
     agent: Option<Remote>,
     dut: Option<Arc<dyn Host>>,
     /// Nobody else measures on this test bed.
-    _lock: File,
+    _lock: Lock,
+}
+
+/// One process at a time has a test bed: a lock that goes with it, however it ends.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // not only ours: a child that was just forked has the file, too
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl Standing {
@@ -218,7 +229,7 @@ impl Standing {
     }
 
     /// Goes with the process, however it ends.
-    fn lock(&self) -> Result<File, LabError> {
+    fn lock(&self) -> Result<Lock, LabError> {
         Registry::open()?;
         let path = registry::directory().join(format!("bed-{}.lock", self.bed.name));
         let failed = |e: std::io::Error| LabError::system(format!("lock {}", path.display()), e);
@@ -230,7 +241,7 @@ impl Standing {
             .open(&path)
             .map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(file),
+            Ok(()) => Ok(Lock(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(LabError::Preflight(format!(
                 "another fwdlab measures on the test bed {}. Wait for it, or end it (who: fuser {})",
                 self.bed.name,

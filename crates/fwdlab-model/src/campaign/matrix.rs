@@ -40,7 +40,7 @@ pub(super) struct Matrix {
     modifier: Option<Several<Modifiers>>,
     /// Images that the DUT boots, as a virtual machine: debian:PACKAGE, a bzImage
     image: Option<Several<String>>,
-    /// Kinds of DUTs; by default that of [dut]
+    /// Kinds of DUTs; by default the one of the table dut
     dut: Option<Several<Kind>>,
     /// Combinations to leave out: { configuration = "a", size = 64 }
     exclude: Vec<Excluded>,

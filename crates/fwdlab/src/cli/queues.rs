@@ -29,7 +29,7 @@ pub struct Queues {
     /// Interface to look at
     #[arg(value_name = "IFACE")]
     port: String,
-    /// Where it is: local, netns:NAME or ssh://[user@]host[:port]
+    /// Where it is: local, netns:NAME or ssh://USER@HOST:PORT
     #[arg(long, value_name = "HOST", default_value = "local")]
     on: String,
     /// How long: 10s, 2m [default: until Ctrl-C]

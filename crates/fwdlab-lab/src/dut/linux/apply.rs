@@ -115,8 +115,12 @@ impl Linux {
                 ..limit
             };
             reboot_and_wait(self.place.as_ref(), limit)?;
-            // what a restart forgets
+            // by its own start, before it becomes a router again, which has settings for its ports: those of the set go before them
+            self.has_settings(&wanted)?;
             self.prepare()?;
+            if !wanted.is_empty() {
+                said += &self.shell(&sysctl_script(&wanted), limit)?;
+            }
         } else {
             if !wanted.is_empty() {
                 said += &self.shell(&sysctl_script(&wanted), limit)?;
