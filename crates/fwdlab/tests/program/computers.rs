@@ -410,6 +410,6 @@ mod in_guests {
         // what its own boot said is kept with the run
         let console = lab.only_run().join("inputs/images/1/console.log");
         let console = fs::read_to_string(console).unwrap();
-        assert!(console.contains("Linux version"), "{console}");
+        assert!(console.contains("current login:"), "{console}");
     }
 }
