@@ -155,6 +155,13 @@ impl Log {
     }
 }
 
+impl Drop for Log {
+    fn drop(&mut self) {
+        // not only ours: a child that was just forked has the file, too
+        let _ = self.file.unlock();
+    }
+}
+
 fn lock(file: &File, path: &Path) -> Result<(), LabError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
