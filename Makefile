@@ -34,11 +34,14 @@ quick: build
 # code 5 is an answer: too noisy to tell, and what to do about it. Scripts call the program and get the code
 	@$(FWDLAB) quick $(ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; }
 
-# xtask runs everything and counts it; under sudo all is built by the user who called, and runs as root
+# xtask runs everything and counts it; under sudo all is built by the user who called, and runs as root. It is built as the tests are:
+# by clippy's compiler and with the features of the whole workspace and of a test, or dozens of crates would be compiled twice
 test:
 	@scripts/bootstrap --tests
-	@$(CARGO) build --quiet --package xtask
-	@scripts/cargo --root run --quiet --package xtask -- test
+	@lints=; \
+	if $(CARGO) clippy --version >/dev/null 2>&1; then lints='--config build.rustc-workspace-wrapper="clippy-driver"'; fi; \
+	$(CARGO) $$lints build --quiet --workspace --bin xtask --test usage
+	@CARGO_MANIFEST_DIR=$(CURDIR)/xtask scripts/cargo --run $(TARGET)/debug/xtask test
 
 # under sudo it is built by the user who called; only the comparison of engines runs as root, and wants both CPUs for itself
 bench:

@@ -1,7 +1,7 @@
 //! Chores in Rust, so that they work wherever the project builds: `cargo run -p xtask -- check | schemas | test`.
 //!
 //! Not for anything a user of fwdlab needs: that belongs in the program. Start with [`check`], which enforces the
-//! layout that ARCHITECTURE.md describes; [`test`] is what `make test` runs.
+//! layout that ARCHITECTURE.md describes; [`mod@test`] is what `make test` runs.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

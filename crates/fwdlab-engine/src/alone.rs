@@ -5,10 +5,10 @@
 
 use crate::error::EngineError;
 use crate::generator::{Expected, Frames, Mode, Receiver, Sender};
+use crate::mtu;
 use crate::port::{PathSpec, PortSpec};
 use crate::stamps::Kind;
-use crate::tester::{Rejected, open_sender};
-use crate::{af_packet, mtu, xdp_count};
+use crate::tester::{Rejected, open_receiver, open_sender};
 
 /// A sender on one port.
 pub struct LoneSender {
@@ -259,12 +259,7 @@ impl LoneReceiver {
     fn open_next(&mut self) -> Result<(), EngineError> {
         while !self.left.is_empty() {
             let counting = self.left.remove(0);
-            let opened = match counting {
-                Counting::Xdp => xdp_count::XdpCount::open(&self.port)
-                    .map(|receiver| Box::new(receiver) as Box<dyn Receiver>),
-                Counting::AfPacket => af_packet::PacketCount::open(&self.port)
-                    .map(|receiver| Box::new(receiver) as Box<dyn Receiver>),
-            };
+            let opened = open_receiver(counting, &self.port);
             let opened =
                 opened.and_then(|mut receiver| receiver.stamp(self.stamps).map(|()| receiver));
             match opened {

@@ -79,6 +79,12 @@ pub enum EngineError {
     /// Every engine was tried.
     #[error("no engine works here: {0}")]
     NoneWorks(String),
+    /// A part of the tester that is on another machine failed, or was lost.
+    #[error(transparent)]
+    Elsewhere(Box<dyn std::error::Error + Send + Sync>),
+    /// Receivers can count here, and find out nothing else: why. Nothing was sent.
+    #[error("frames can only be counted here, and not timed or put in order: {0}")]
+    OnlyCounts(String),
     /// A thread of the engine ended in a way it should not.
     #[error("the sender thread failed: {0}")]
     Thread(String),

@@ -15,6 +15,7 @@ use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::pacer::HoldUps;
 use crate::stamps::{Kind, Log, no_stamps};
+use crate::sys::monotonic_ns;
 use crate::traffic::TrafficFrames;
 
 /// Which engine, by the name that appears in every result.
@@ -99,6 +100,11 @@ pub enum Timestamps {
 }
 
 impl Capabilities {
+    /// A sender that runs somewhere else, with what it says of itself there.
+    pub const fn of(mode: Mode, summary: &'static str) -> Capabilities {
+        Capabilities::plain(mode, summary)
+    }
+
     /// An engine that can do little: test frames through one queue, copied by the kernel. Others say where they differ.
     pub(crate) const fn plain(mode: Mode, summary: &'static str) -> Capabilities {
         Capabilities {
@@ -184,7 +190,7 @@ pub enum Frames {
 }
 
 /// UDP frames of one size, every flow equally often.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TestFrames {
     /// What they look like.
     pub template: FrameTemplate,
@@ -210,7 +216,7 @@ pub struct Schedule {
 }
 
 /// What a sender has done since [`Sender::start`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendCounts {
     /// Frames given to the port of each path.
     pub sent: Vec<u64>,
@@ -236,7 +242,7 @@ impl SendCounts {
 }
 
 /// What a receiver shall look for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
     /// The trial's nonce.
     pub nonce: u16,
@@ -249,7 +255,7 @@ pub struct Expected {
 }
 
 /// Where the signature of a frame is, as it comes out of the DUT, which may have added or removed a tag or a tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SignaturePlace {
     /// At the begin of the payload of UDP over IPv4 without options or IPv6 without extensions.
     UdpPayload,
@@ -328,11 +334,29 @@ pub trait Sender: Send {
     /// The counters cannot be read.
     fn counts(&self) -> Result<SendCounts, EngineError>;
 
+    /// The same, and when that was by the clock of the machine that sends, CLOCK_MONOTONIC in nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Sender::counts`].
+    fn counts_at(&self) -> Result<(SendCounts, u64), EngineError> {
+        let counts = self.counts()?;
+        Ok((counts, monotonic_ns()))
+    }
+
     /// Ends sending, waits for the thread, and returns the final counts.
     ///
     /// # Errors
     /// The thread failed.
     fn stop(&mut self) -> Result<SendCounts, EngineError>;
+
+    /// The same, and when that was by the clock of the machine that sends.
+    ///
+    /// # Errors
+    /// As [`Sender::stop`].
+    fn stop_at(&mut self) -> Result<(SendCounts, u64), EngineError> {
+        let counts = self.stop()?;
+        Ok((counts, monotonic_ns()))
+    }
 
     /// Has everything been sent, or the time run out?
     fn is_done(&self) -> bool;
@@ -371,6 +395,20 @@ pub trait Receiver: Send {
     /// # Errors
     /// The counters cannot be read.
     fn counts(&mut self) -> Result<ReceiveCounts, EngineError>;
+
+    /// The same, and when that was by the clock of the machine that receives, CLOCK_MONOTONIC in nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Receiver::counts`].
+    fn counts_at(&mut self) -> Result<(ReceiveCounts, u64), EngineError> {
+        let at_ns = monotonic_ns();
+        Ok((self.counts()?, at_ns))
+    }
+
+    /// Will it never say anything again, as one on a machine that was lost? Nobody should send to it any longer.
+    fn is_lost(&self) -> bool {
+        false
+    }
 
     /// What the analysis found since [`Receiver::expect`]; `None` when none was asked for.
     ///

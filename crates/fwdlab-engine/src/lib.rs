@@ -15,6 +15,7 @@ pub mod error;
 pub mod exact;
 pub mod generator;
 pub mod histogram;
+pub mod joined;
 pub mod load;
 pub mod memory;
 pub mod mtu;
@@ -45,8 +46,11 @@ pub use generator::{
     Sender, SignaturePlace, TestFrames, Timestamps,
 };
 pub use histogram::Histogram;
+pub use joined::{JoinedSender, Part};
 pub use load::LoadPlan;
 pub use pacer::HoldUps;
 pub use port::{PathSpec, PortSpec};
-pub use tester::{Addresses, Choice, Proof, Reading, Rejected, Tester};
+pub use tester::{
+    Addresses, Choice, Opener, Proof, Reading, Rejected, Tester, open_receiver, open_sender,
+};
 pub use traffic::{Traffic, TrafficFrames};

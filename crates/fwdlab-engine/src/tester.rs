@@ -15,6 +15,7 @@ use fwdlab_packet::flow::{
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 use serde::{Deserialize, Serialize};
 
+use crate::alone::Counting;
 use crate::analysis::{Analysis, AnalysisPlan};
 use crate::error::EngineError;
 use crate::generator::{
@@ -24,7 +25,7 @@ use crate::generator::{
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::pacer::HoldUps;
-use crate::port::PathSpec;
+use crate::port::{PathSpec, PortSpec};
 use crate::sys::monotonic_ns;
 use crate::traffic::beside::Beside;
 use crate::traffic::{Traffic, TrafficFrames};
@@ -49,6 +50,8 @@ const POLL: Duration = Duration::from_millis(1);
 /// The tester.
 pub struct Tester {
     paths: Vec<PathSpec>,
+    /// Sending ports of this machine.
+    ports: Vec<PortSpec>,
     addresses: Addresses,
     sender: Box<dyn Sender>,
     receivers: Vec<Box<dyn Receiver>>,
@@ -57,6 +60,83 @@ pub struct Tester {
     way_back: Option<Addresses>,
     /// Which of the frames armed last a router does not forward.
     beside: Beside,
+    /// Why receivers can find out nothing beyond counts, where they cannot.
+    only_counts: Option<String>,
+}
+
+/// Opens the parts of a tester, wherever they are.
+pub trait Opener {
+    /// A sender of this engine on the sending ports of all paths.
+    ///
+    /// # Errors
+    /// It cannot be opened there.
+    fn sender(&mut self, mode: Mode) -> Result<Box<dyn Sender>, EngineError>;
+
+    /// Receivers on all paths, of one kind: what they count must be comparable. Those that were tried before are kept in `rejected`.
+    ///
+    /// # Errors
+    /// None can be opened.
+    fn receivers(
+        &mut self,
+        rejected: &mut Vec<Rejected>,
+    ) -> Result<Vec<Box<dyn Receiver>>, EngineError>;
+
+    /// Sending ports of this machine, whose MTU is looked at before frames are armed; those elsewhere are looked at there.
+    fn ports(&self) -> Vec<PortSpec> {
+        Vec::new()
+    }
+
+    /// Why receivers can find out nothing beyond counts, where they cannot: frames leave and arrive by two clocks, for one.
+    fn only_counts(&self) -> Option<String> {
+        None
+    }
+}
+
+/// All parts in this process.
+struct Here<'a> {
+    paths: &'a [PathSpec],
+    cpus: &'a [usize],
+}
+
+impl Opener for Here<'_> {
+    fn sender(&mut self, mode: Mode) -> Result<Box<dyn Sender>, EngineError> {
+        open_sender(mode, self.paths, self.cpus)
+    }
+
+    fn receivers(
+        &mut self,
+        rejected: &mut Vec<Rejected>,
+    ) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
+        let ports: Vec<&PortSpec> = self.paths.iter().map(|path| &path.rx).collect();
+        of_one_kind(rejected, |counting| {
+            ports
+                .iter()
+                .map(|port| open_receiver(counting, port))
+                .collect()
+        })
+    }
+
+    fn ports(&self) -> Vec<PortSpec> {
+        self.paths.iter().map(|path| path.tx.clone()).collect()
+    }
+}
+
+/// The receivers of lowest cost that open on all paths, by what opens those of a kind.
+///
+/// # Errors
+/// None do.
+pub fn of_one_kind<T>(
+    rejected: &mut Vec<Rejected>,
+    mut open: impl FnMut(Counting) -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    match open(Counting::Xdp) {
+        Ok(receivers) => return Ok(receivers),
+        Err(reason) => rejected.push(Rejected {
+            engine: Counting::Xdp.name(),
+            reason,
+        }),
+    }
+    open(Counting::AfPacket)
 }
 
 /// Addresses of test frames, the same on all paths.
@@ -109,7 +189,7 @@ pub struct Rejected {
 /// All counts of a trial at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// When the frames were counted, CLOCK_MONOTONIC.
+    /// When the frames that were sent were counted, CLOCK_MONOTONIC of who sends.
     pub at_ns: u64,
     /// Frames sent into each path that a router forwards.
     pub sent: Vec<u64>,
@@ -123,6 +203,9 @@ pub struct Reading {
     pub wakeups: u64,
     /// Frames that came back from each path.
     pub received: Vec<u64>,
+    /// When those of the first path were counted, by the clock of who receives, which may be another machine's: of two readings the
+    /// difference says how long frames were counted, and nothing else can be said of it.
+    pub received_at_ns: u64,
 }
 
 /// What a path did with a few frames.
@@ -148,14 +231,31 @@ impl Tester {
         addresses: &Addresses,
         choice: &Choice,
     ) -> Result<(Tester, Vec<Rejected>), EngineError> {
+        let mut here = Here {
+            paths,
+            cpus: &choice.cpus,
+        };
+        Tester::open_by(&mut here, paths, addresses, choice)
+    }
+
+    /// The same with parts that `opener` opens, some of them perhaps on other machines. `paths` is what they are called.
+    ///
+    /// # Errors
+    /// As [`Tester::open`].
+    pub fn open_by(
+        opener: &mut dyn Opener,
+        paths: &[PathSpec],
+        addresses: &Addresses,
+        choice: &Choice,
+    ) -> Result<(Tester, Vec<Rejected>), EngineError> {
         let mut rejected = vec![];
-        let mut receivers = open_receivers(paths, &mut rejected)?;
+        let mut receivers = opener.receivers(&mut rejected)?;
         // somewhere else in each session, so that frames of the one before are not taken for ours
         let mut nonce = (monotonic_ns() >> 10) as u16;
         let all = Mode::ALL;
         let modes = choice.mode.as_ref().map_or(&all[..], std::slice::from_ref);
         for &mode in modes {
-            let reason = match open_sender(mode, paths, &choice.cpus) {
+            let reason = match opener.sender(mode) {
                 Err(reason) => reason,
                 Ok(sender) => {
                     let mut tester = Tester {
@@ -166,6 +266,8 @@ impl Tester {
                         nonce,
                         way_back: choice.way_back,
                         beside: Beside::default(),
+                        ports: opener.ports(),
+                        only_counts: opener.only_counts(),
                     };
                     match tester.prove_all(choice.prove.as_ref()) {
                         Ok(()) => return Ok((tester, rejected)),
@@ -195,7 +297,7 @@ impl Tester {
         let Some(stream) = stream else {
             return Ok(());
         };
-        for path in 0..self.paths.len() {
+        for path in 0..self.receivers.len() {
             let mut tries = PROOF_TRIES;
             loop {
                 let Proof { sent, received } = self.prove(path, stream, PROOF_FRAMES)?;
@@ -206,8 +308,8 @@ impl Tester {
                 if tries == 0 {
                     return Err(EngineError::PathNotProven {
                         sender: self.mode().name(),
-                        tx: self.paths[path].tx.interface.clone(),
-                        rx: self.paths[path].rx.interface.clone(),
+                        tx: name(self.paths.get(path).map(|path| &path.tx)),
+                        rx: name(self.paths.get(path).map(|path| &path.rx)),
                         due: PROOF_FRAMES,
                         sent,
                         received,
@@ -348,7 +450,10 @@ impl Tester {
     fn expect(&mut self, frames: &Frames, expected: &Expected) -> Result<(), EngineError> {
         let most = frames.most();
         if self.sender.capabilities().mode != Mode::Memory {
-            (self.paths.iter()).try_for_each(|path| mtu::check(&path.tx, most))?;
+            (self.ports.iter()).try_for_each(|port| mtu::check(port, most))?;
+        }
+        if let (Some(_), Some(why)) = (&expected.analysis, &self.only_counts) {
+            return Err(EngineError::OnlyCounts(why.clone()));
         }
         self.sender.arm(frames)?;
         for receiver in &mut self.receivers {
@@ -409,9 +514,9 @@ impl Tester {
         self.sender.renew()
     }
 
-    /// Has everything been sent, or the time run out?
+    /// Has everything been sent, or the time run out, or is somebody lost who counts? The one who is told then by [`Tester::stop`].
     pub fn is_done(&self) -> bool {
-        self.sender.is_done()
+        self.sender.is_done() || self.receivers.iter().any(|receiver| receiver.is_lost())
     }
 
     /// The counts since the start. They are read one after the other within some microseconds, `sent` first, so that
@@ -420,8 +525,8 @@ impl Tester {
     /// # Errors
     /// A counter cannot be read.
     pub fn read(&mut self) -> Result<Reading, EngineError> {
-        let sent = self.sender.counts()?;
-        self.reading(sent)
+        let (sent, at_ns) = self.sender.counts_at()?;
+        self.reading(sent, at_ns)
     }
 
     /// Ends sending, waits until no more frames arrive, and returns the final counts.
@@ -429,16 +534,16 @@ impl Tester {
     /// # Errors
     /// The sender failed, or a counter cannot be read.
     pub fn stop(&mut self) -> Result<Reading, EngineError> {
-        let sent = self.sender.stop()?;
+        let (sent, at_ns) = self.sender.stop_at()?;
         let begin = Instant::now();
-        let mut reading = self.reading(sent.clone())?;
+        let mut reading = self.reading(sent.clone(), at_ns)?;
         let mut quiet_since = begin;
         while reading.received.iter().sum::<u64>() < reading.sent.iter().sum()
             && quiet_since.elapsed() < DRAIN_QUIET
             && begin.elapsed() < DRAIN_AT_MOST
         {
             thread::sleep(POLL);
-            let next = self.reading(sent.clone())?;
+            let next = self.reading(sent.clone(), at_ns)?;
             if next.received != reading.received {
                 quiet_since = Instant::now();
             }
@@ -466,13 +571,16 @@ impl Tester {
             streams,
             ..
         }: SendCounts,
+        at_ns: u64,
     ) -> Result<Reading, EngineError> {
-        let at_ns = monotonic_ns();
-        let received = self
-            .receivers
-            .iter_mut()
-            .map(|receiver| Ok(receiver.counts()?.received))
-            .collect::<Result<_, EngineError>>()?;
+        let (mut received, mut received_at_ns) = (Vec::new(), 0);
+        for (path, receiver) in self.receivers.iter_mut().enumerate() {
+            let (counts, at_ns) = receiver.counts_at()?;
+            received.push(counts.received);
+            if path == 0 {
+                received_at_ns = at_ns;
+            }
+        }
         let beside = self.beside.count(&streams, sent.len());
         for (sent, beside) in sent.iter_mut().zip(&beside) {
             // streams are counted a moment later
@@ -486,11 +594,12 @@ impl Tester {
             ring_full,
             wakeups,
             received,
+            received_at_ns,
         })
     }
 
     fn check(&self, path: usize) -> Result<(), EngineError> {
-        if path < self.paths.len() {
+        if path < self.receivers.len() {
             Ok(())
         } else {
             Err(EngineError::Frames(format!("there is no path {path}")))
@@ -499,7 +608,10 @@ impl Tester {
 }
 
 /// Opens the sender of one mode on the sending ports of all paths.
-pub(crate) fn open_sender(
+///
+/// # Errors
+/// It cannot be opened there.
+pub fn open_sender(
     mode: Mode,
     paths: &[PathSpec],
     cpus: &[usize],
@@ -512,26 +624,22 @@ pub(crate) fn open_sender(
     })
 }
 
-/// Receivers of one kind on all paths: what they count must be comparable.
-fn open_receivers(
-    paths: &[PathSpec],
-    rejected: &mut Vec<Rejected>,
-) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
-    let with_xdp = paths
-        .iter()
-        .map(|path| Ok(Box::new(xdp_count::XdpCount::open(&path.rx)?) as Box<dyn Receiver>))
-        .collect::<Result<Vec<_>, _>>();
-    match with_xdp {
-        Ok(receivers) => return Ok(receivers),
-        Err(reason) => rejected.push(Rejected {
-            engine: "xdp",
-            reason,
-        }),
-    }
-    paths
-        .iter()
-        .map(|path| Ok(Box::new(af_packet::PacketCount::open(&path.rx)?) as Box<dyn Receiver>))
-        .collect()
+/// Opens a receiver of this kind on a port.
+///
+/// # Errors
+/// It cannot be opened there.
+pub fn open_receiver(
+    counting: Counting,
+    port: &PortSpec,
+) -> Result<Box<dyn Receiver>, EngineError> {
+    Ok(match counting {
+        Counting::Xdp => Box::new(xdp_count::XdpCount::open(port)?),
+        Counting::AfPacket => Box::new(af_packet::PacketCount::open(port)?),
+    })
+}
+
+fn name(port: Option<&PortSpec>) -> String {
+    port.map_or_else(|| "a port".into(), |port| port.interface.clone())
 }
 
 /// The frames of a stream: flows of the default shape, from the addresses of this tester on.

@@ -28,6 +28,9 @@ pub enum LabError {
         /// What is wrong with it and what would be right.
         reason: String,
     },
+    /// A command of the user's failed that runs before, during or after what is measured.
+    #[error("{0}")]
+    Hook(String),
     /// A configuration could not be applied to the DUT.
     #[error("configuration `{name}` could not be applied to the DUT: {source}")]
     NotApplied {
@@ -171,7 +174,7 @@ pub enum LabError {
     Interrupted,
     /// The engine failed.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Engine(EngineError),
     /// The run could not be kept.
     #[error(transparent)]
     Store(#[from] fwdlab_store::StoreError),
@@ -181,6 +184,19 @@ fn said(text: &str) -> String {
     match text.trim() {
         "" => String::new(),
         text => format!(": {text}"),
+    }
+}
+
+/// What a part of a tester on another host said is in the words of that host.
+impl From<EngineError> for LabError {
+    fn from(error: EngineError) -> LabError {
+        match error {
+            EngineError::Elsewhere(source) => match source.downcast::<HostError>() {
+                Ok(error) => LabError::from(*error),
+                Err(source) => LabError::Engine(EngineError::Elsewhere(source)),
+            },
+            error => LabError::Engine(error),
+        }
     }
 }
 
@@ -197,6 +213,21 @@ impl LabError {
     /// Is it that a host has not the program that is needed there?
     pub fn is_missing_program(&self) -> bool {
         matches!(self, LabError::Host(error) if matches!(error.failure, Failure::Missing { .. }))
+    }
+
+    /// Is it that a host was lost on the way or could not be reached? The next time it may be there again.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            LabError::Host(error) => {
+                matches!(error.failure, Failure::Lost(_) | Failure::Unreachable(_))
+            }
+            LabError::NotApplied { source, .. }
+            | LabError::NotReset { source, .. }
+            | LabError::Disturbed { source, .. }
+            | LabError::NotSet { source, .. }
+            | LabError::HalfDone { source, .. } => source.is_lost(),
+            _ => false,
+        }
     }
 
     pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {

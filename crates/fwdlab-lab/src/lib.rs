@@ -18,6 +18,7 @@ pub mod run;
 pub mod session;
 pub mod site;
 mod snmp;
+pub mod switch_config;
 mod sys;
 pub mod telemetry;
 pub mod tester;

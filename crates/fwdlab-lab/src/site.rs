@@ -10,6 +10,7 @@ pub mod standing;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fwdlab_engine::Choice;
 use fwdlab_model::campaign::{self, Kind};
@@ -18,8 +19,10 @@ use fwdlab_model::family::System;
 
 use crate::bed::Bed;
 use crate::error::LabError;
-use crate::host::Local;
+use crate::host::{Limit, Local};
 use crate::placement::Placement;
+use crate::preflight::noise::{Noise, hear};
+use crate::run::Control;
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
 
@@ -72,8 +75,28 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// None works there, or not that one which was asked for.
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError>;
 
+    /// Who talks at the tester's ports of a bed in so much time by itself.
+    ///
+    /// # Errors
+    /// A port cannot be listened to.
+    fn hear(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
+        let ports = bed
+            .paths()
+            .iter()
+            .flat_map(|path| [path.tx.clone(), path.rx.clone()]);
+        hear(&ports.collect::<Vec<_>>(), time)
+    }
+
+    /// From now on, what takes long ends when this is stopped.
+    fn heed(&self, _: &Control) {}
+
     /// Is it this machine that sends and forwards? Who else uses it is watched then.
     fn is_here(&self) -> bool;
+
+    /// How long is waited before what a lost host has cut off is tried again, each time; nothing where no host can be lost.
+    fn patience(&self) -> &[Duration] {
+        &[]
+    }
 
     /// Whose configurations its DUTs take; nothing where that is none of these.
     fn system(&self) -> Option<System> {
@@ -90,14 +113,44 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Can its DUT be restarted? Says why not.
+    fn can_reboot(&self) -> Result<(), String> {
+        Err("its DUT is no machine of its own".into())
+    }
+
+    /// Restarts the DUT while no bed stands, and waits until it is ready again. Returns which boot of it answers.
+    ///
+    /// # Errors
+    /// It cannot be restarted, or did not come back.
+    fn reboot(&self, _limit: Limit<'_>) -> Result<String, LabError> {
+        self.can_reboot()
+            .map_err(LabError::Preflight)
+            .map(|()| String::new())
+    }
+
     /// What is kept with a run of the machine that forwards, as far as it is known before a bed stands.
     fn facts(&self, placement: &Placement, privileged: bool) -> Facts;
 }
 
 impl Site {
+    /// As [`Builder::hear`].
+    pub(crate) fn hear(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
+        self.0.hear(bed, time)
+    }
+
+    /// As [`Builder::heed`].
+    pub(crate) fn heed(&self, control: &Control) {
+        self.0.heed(control);
+    }
+
     /// As [`Builder::is_here`].
     pub(crate) fn is_here(&self) -> bool {
         self.0.is_here()
+    }
+
+    /// As [`Builder::patience`].
+    pub(crate) fn patience(&self) -> &[Duration] {
+        self.0.patience()
     }
 
     /// As [`Builder::system`].
@@ -113,6 +166,16 @@ impl Site {
     /// As [`Builder::changes`].
     pub(crate) fn changes(&self) -> Option<Vec<String>> {
         self.0.changes()
+    }
+
+    /// As [`Builder::can_reboot`].
+    pub(crate) fn can_reboot(&self) -> Result<(), String> {
+        self.0.can_reboot()
+    }
+
+    /// As [`Builder::reboot`].
+    pub(crate) fn reboot(&self, limit: Limit<'_>) -> Result<String, LabError> {
+        self.0.reboot(limit)
     }
 
     /// As [`Builder::facts`].

@@ -1,7 +1,7 @@
-//! One question of SNMPv2c and its answer (RFC 1901, RFC 3416): the time for which an agent has been up.
+//! Questions of SNMPv2c and their answers (RFC 1901, RFC 3416): for how long an agent has been up, and what the ports of a switch counted.
 //!
-//! Only what [`crate::run`] asks of a DUT's management: the bytes of the question, and what an answer says, whatever bytes it
-//! has. No traffic here. Start with [`get_up_time`] and [`parse`].
+//! Only what [`crate::run`] asks of a DUT's management, and a test bed of its switch: the bytes of a question, and what an answer says, whatever
+//! bytes it has. No traffic here. Start with [`get_up_time`] and [`parse`], or with [`get`] and [`values`].
 
 /// The object identifier of sysUpTime.0, 1.3.6.1.2.1.1.3.0, as it is encoded (RFC 3418).
 const SYS_UP_TIME: [u8; 8] = [0x2b, 6, 1, 2, 1, 1, 3, 0];
@@ -14,6 +14,7 @@ const OBJECT_IDENTIFIER: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 const TIME_TICKS: u8 = 0x43;
 const GET_REQUEST: u8 = 0xa0;
+const GET_NEXT_REQUEST: u8 = 0xa1;
 const RESPONSE: u8 = 0xa2;
 
 /// The number of the version in messages of SNMPv2c.
@@ -64,9 +65,135 @@ pub(crate) fn get_up_time(community: &str, request_id: i32) -> Vec<u8> {
     field(SEQUENCE, &message)
 }
 
-/// A field in BER; contents are shorter than 128 octets.
+/// The question for some objects, or for what comes next behind each of them.
+pub(crate) fn get(
+    community: &str,
+    request_id: i32,
+    objects: &[Vec<u32>],
+    is_next: bool,
+) -> Vec<u8> {
+    let bindings: Vec<u8> = objects
+        .iter()
+        .flat_map(|object| {
+            let binding = [
+                field(OBJECT_IDENTIFIER, &identifier(object)),
+                field(NULL, &[]),
+            ]
+            .concat();
+            field(SEQUENCE, &binding)
+        })
+        .collect();
+    let pdu = [
+        integer(request_id),
+        integer(0),
+        integer(0),
+        field(SEQUENCE, &bindings),
+    ]
+    .concat();
+    let tag = if is_next {
+        GET_NEXT_REQUEST
+    } else {
+        GET_REQUEST
+    };
+    let message = [
+        integer(VERSION_2C),
+        field(OCTET_STRING, community.as_bytes()),
+        field(tag, &pdu),
+    ]
+    .concat();
+    field(SEQUENCE, &message)
+}
+
+/// An identifier as it is encoded: the first two numbers in one octet, others in groups of seven bits.
+fn identifier(object: &[u32]) -> Vec<u8> {
+    let (first, rest) = object.split_at(2.min(object.len()));
+    let first = first.iter().fold(0, |n, part| n * 40 + part);
+    let mut bytes = vec![first as u8];
+    for part in rest {
+        let groups = (32 - part.leading_zeros()).div_ceil(7).max(1);
+        for group in (0..groups).rev() {
+            let more = if group > 0 { 0x80 } else { 0 };
+            bytes.push((part >> (7 * group)) as u8 & 0x7f | more);
+        }
+    }
+    bytes
+}
+
+/// A value of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// A counter, or any other number without a sign.
+    Number(u64),
+    /// A text.
+    Text(String),
+    /// Any other type, exceptions included: noSuchObject, noSuchInstance, endOfMibView.
+    Other(u8),
+}
+
+/// An object and its value.
+pub(crate) type Binding = (Vec<u32>, Value);
+
+/// The objects of an answer to the question of this number, and their values; `None`: to another one.
+///
+/// # Errors
+/// It is no answer, or says that the agent failed.
+pub(crate) fn values(
+    message: &[u8],
+    community: &str,
+    request_id: i32,
+) -> Result<Option<Vec<Binding>>, Unfit> {
+    let mut pdu = response(message, community)?;
+    if take_integer(&mut pdu)? != request_id {
+        return Ok(None);
+    }
+    match (take_integer(&mut pdu)?, take_integer(&mut pdu)?) {
+        (0, _) => {}
+        (status, _) => return Err(Unfit::Status(status)),
+    }
+    let mut bindings = take(&mut pdu, SEQUENCE)?;
+    let mut all = Vec::new();
+    while !bindings.is_empty() {
+        let mut binding = take(&mut bindings, SEQUENCE)?;
+        let object = numbers(take(&mut binding, OBJECT_IDENTIFIER)?);
+        let value = match take_any(&mut binding)? {
+            // Counter32, Gauge32, TimeTicks, Counter64 (RFC 2578)
+            (INTEGER | 0x41..=0x43 | 0x46, contents) if contents.len() <= 9 => {
+                Value::Number(contents.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
+            }
+            (OCTET_STRING, contents) => Value::Text(String::from_utf8_lossy(contents).into_owned()),
+            (other, _) => Value::Other(other),
+        };
+        all.push((object, value));
+    }
+    Ok(Some(all))
+}
+
+fn numbers(contents: &[u8]) -> Vec<u32> {
+    let Some((first, rest)) = contents.split_first() else {
+        return Vec::new();
+    };
+    let first = u32::from(*first);
+    let mut all = vec![(first / 40).min(2), first - 40 * (first / 40).min(2)];
+    let mut part: u32 = 0;
+    for byte in rest {
+        part = part << 7 | u32::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            all.push(part);
+            part = 0;
+        }
+    }
+    all
+}
+
+/// A field in BER.
 fn field(tag: u8, contents: &[u8]) -> Vec<u8> {
-    [&[tag, contents.len() as u8], contents].concat()
+    let length = match contents.len() {
+        short @ 0..=0x7f => vec![short as u8],
+        middle @ 0x80..=0xff => vec![0x81, middle as u8],
+        // datagrams have less than 64 KiB
+        long => vec![0x82, (long >> 8) as u8, long as u8],
+    };
+    [&[tag], &length[..], contents].concat()
 }
 
 /// The shortest two's complement, as BER has it.
@@ -85,6 +212,15 @@ fn integer(value: i32) -> Vec<u8> {
 /// # Errors
 /// It has no request id that could be read: it is an answer to nothing.
 pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, Unfit> {
+    let mut pdu = response(message, community)?;
+    Ok(Response {
+        request_id: take_integer(&mut pdu)?,
+        up_time: up_time(pdu),
+    })
+}
+
+/// What an answer contains.
+fn response<'a>(message: &'a [u8], community: &str) -> Result<&'a [u8], Unfit> {
     let mut rest = message;
     let mut message = take(&mut rest, SEQUENCE)?;
     if !rest.is_empty() {
@@ -96,11 +232,7 @@ pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, Unfit> 
     if take(&mut message, OCTET_STRING)? != community.as_bytes() {
         return Err(Unfit::Malformed("another community"));
     }
-    let mut pdu = take(&mut message, RESPONSE)?;
-    Ok(Response {
-        request_id: take_integer(&mut pdu)?,
-        up_time: up_time(pdu),
-    })
+    take(&mut message, RESPONSE)
 }
 
 /// The value in what follows the request id.
@@ -174,10 +306,111 @@ fn unsigned(contents: &[u8]) -> Result<u32, Unfit> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// The answer of an agent that has such values.
+    pub(crate) fn answered(
+        question: &[u8],
+        value: &dyn Fn(&[u32], bool) -> Option<Binding>,
+    ) -> Vec<u8> {
+        let mut rest = question;
+        let mut message = take(&mut rest, SEQUENCE).unwrap();
+        take_integer(&mut message).unwrap();
+        let community = take(&mut message, OCTET_STRING).unwrap().to_vec();
+        let (tag, mut pdu) = take_any(&mut message).unwrap();
+        let id = take_integer(&mut pdu).unwrap();
+        take_integer(&mut pdu).unwrap();
+        take_integer(&mut pdu).unwrap();
+        let mut bindings = take(&mut pdu, SEQUENCE).unwrap();
+        let mut said = Vec::new();
+        while !bindings.is_empty() {
+            let mut binding = take(&mut bindings, SEQUENCE).unwrap();
+            let object = numbers(take(&mut binding, OBJECT_IDENTIFIER).unwrap());
+            let (object, value) = match value(&object, tag == GET_NEXT_REQUEST) {
+                Some((object, Value::Number(number))) => {
+                    (object, field(0x46, &number.to_be_bytes()))
+                }
+                Some((object, Value::Text(text))) => (object, field(OCTET_STRING, text.as_bytes())),
+                _ => (object, field(0x82, &[])),
+            };
+            said.extend(field(
+                SEQUENCE,
+                &[field(OBJECT_IDENTIFIER, &identifier(&object)), value].concat(),
+            ));
+        }
+        let pdu = [integer(id), integer(0), integer(0), field(SEQUENCE, &said)].concat();
+        let parts = [
+            integer(VERSION_2C),
+            field(OCTET_STRING, &community),
+            field(RESPONSE, &pdu),
+        ];
+        field(SEQUENCE, &parts.concat())
+    }
+
+    #[test]
+    fn counters_of_ports_are_asked_and_understood() {
+        let high_in = vec![1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 7, 10101];
+        assert_eq!(numbers(&identifier(&high_in)), high_in);
+        assert_eq!(
+            numbers(&identifier(&[2, 40, 300, u32::MAX])),
+            [2, 40, 300, u32::MAX]
+        );
+        let asked = get("public", 7, &[high_in.clone(), vec![1, 3, 6, 1]], true);
+        // an answer is the question with values, and another tag
+        let binding = |object: &[u32], value: Vec<u8>| {
+            field(
+                SEQUENCE,
+                &[field(OBJECT_IDENTIFIER, &identifier(object)), value].concat(),
+            )
+        };
+        let answer = |status, bindings: Vec<u8>| {
+            let pdu = [
+                integer(7),
+                integer(status),
+                integer(0),
+                field(SEQUENCE, &bindings),
+            ]
+            .concat();
+            let parts = [
+                integer(VERSION_2C),
+                field(OCTET_STRING, b"public"),
+                field(RESPONSE, &pdu),
+            ];
+            field(SEQUENCE, &parts.concat())
+        };
+        let all = [
+            binding(&high_in, field(0x46, &[0, 0xff, 0, 0, 0, 0, 0, 0, 1])),
+            binding(
+                &[1, 3, 6],
+                field(OCTET_STRING, "Gi1/0/1".repeat(40).as_bytes()),
+            ),
+            binding(&[1, 3, 7], field(0x81, &[])),
+        ]
+        .concat();
+        let said = values(&answer(0, all.clone()), "public", 7)
+            .unwrap()
+            .unwrap();
+        assert_eq!(said[0], (high_in, Value::Number(0xff00_0000_0000_0001)));
+        assert_eq!(said[1].1, Value::Text("Gi1/0/1".repeat(40)));
+        assert_eq!(said[2].1, Value::Other(0x81));
+        assert_eq!(values(&answer(0, all.clone()), "public", 8), Ok(None));
+        assert_eq!(
+            values(&answer(5, all.clone()), "public", 7),
+            Err(Unfit::Status(5))
+        );
+        assert!(
+            values(&asked, "public", 7).is_err(),
+            "a question is no answer"
+        );
+        assert!(values(&answer(0, all), "other", 7).is_err());
+        // what it says in its place, whatever is missing
+        for end in 0..asked.len() {
+            let _ = values(&asked[..end], "public", 7);
+        }
+    }
 
     /// What Debian's snmpget 5.9.3 asked and snmpd 5.9.3 answered, as tshark captured it.
     const QUESTION: &str =

@@ -111,6 +111,7 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
         findings: Vec::new(),
         doubt: None,
         work: None,
+        stopped: None,
     };
     summary.doubt = match (summary.windows(), summary.slices()) {
         (Some(found), _) => trust::of_rates(found, summary.rates()),

@@ -43,8 +43,10 @@ const SATURATION: f64 = 1.1;
 pub struct Window {
     /// When it began, in seconds since the trial began.
     pub start_s: f64,
-    /// How long it was, by the clock that read the counters.
+    /// How long it was, by the clock that read the counters of the sender.
     pub duration_s: f64,
+    /// How long frames were received in it, by the clock of the receiver: that may be another machine's, and is read at other moments.
+    pub received_s: f64,
     /// Frames sent in it.
     pub sent: u64,
     /// Frames received in it.
@@ -60,7 +62,7 @@ pub struct Window {
 impl Window {
     /// Frames per second received.
     pub fn forwarding_rate_pps(&self) -> f64 {
-        self.received as f64 / self.duration_s
+        self.received as f64 / self.received_s
     }
 
     /// Frames per second sent.
@@ -405,6 +407,7 @@ pub(crate) mod tests {
         Window {
             start_s: 0.0,
             duration_s: 0.02,
+            received_s: 0.02,
             sent: (offered * 0.02) as u64,
             received: (rate * 0.02) as u64,
             dut_waited_s: 0.0,

@@ -351,6 +351,7 @@ impl Procedure for Single {
             variant: Variant::default(),
             frame_size_bytes: self.question.frame_size_bytes,
             verdict: self.course.verdict(match lost {
+                _ if self.answer.is_none() => "nothing was measured".to_owned(),
                 0 => "no frame was lost".to_owned(),
                 lost => format!("{lost} of {} frames were lost", answer.frames_sent),
             }),
@@ -407,6 +408,14 @@ mod tests {
             duration_ns: 1_000_000_000,
             ..Answer::default()
         }
+    }
+
+    #[test]
+    fn without_a_trial_nothing_was_measured() {
+        let session = single(1000.0);
+        let outcome = &session.outcomes()[0];
+        assert!(!outcome.answered);
+        assert_eq!(outcome.verdict, "nothing was measured");
     }
 
     #[test]

@@ -99,7 +99,12 @@ pub fn doubts_of_trials<'a>(
     trials: impl Iterator<Item = &'a TrialRecord> + Clone,
 ) -> Vec<String> {
     let mut doubts = Vec::new();
+    let trials = trials.filter(|trial| !trial.validity.is_cut_off());
     let all = trials.clone().count();
+    // what was not measured is told as that, not as noise
+    if all == 0 {
+        return doubts;
+    }
     let invalid = trials.clone().filter(|t| !t.validity.is_valid()).count();
     if 100.0 * invalid as f64 > INVALID_TRIALS_PERCENT * all as f64 {
         doubts.push(format!("{invalid} of {all} trials were invalid"));
@@ -161,10 +166,17 @@ pub fn of_trials(
     trials: &[TrialRecord],
     contradictions: Vec<String>,
 ) -> Noise {
-    let (quiet, all) = quiet_of(trials.iter());
-    let mut doubts = doubts_of_trials(gate, trials.iter());
+    let trials = trials.iter().filter(|trial| !trial.validity.is_cut_off());
+    let (quiet, all) = quiet_of(trials.clone());
+    if trials.clone().next().is_none() {
+        return Noise {
+            verdict: "not judged: nothing was measured".into(),
+            ..noise(gate, (quiet, all), Vec::new(), String::new())
+        };
+    }
+    let mut doubts = doubts_of_trials(gate, trials.clone());
     doubts.extend(contradictions);
-    if is_without_probe(trials.iter()) {
+    if is_without_probe(trials) {
         let verdict = "how quiet the machine of the DUT was is not known: nothing probes it";
         return Noise {
             calibration: "none: nothing probes the machine of the DUT".into(),
@@ -499,7 +511,7 @@ pub fn contradictions(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use fwdlab_model::campaign::Case;
     use fwdlab_model::outcome::{
         Compliance, FrameLoss, LossPoint, Paired, PairedPoint, Throughput,
@@ -544,6 +556,15 @@ mod tests {
         assert!(judged(outcome(1e-6, false)));
         assert!(judged(outcome(0.0, true)));
         assert!(of_lossless(noisy(), &[]).too_noisy);
+    }
+
+    #[test]
+    fn without_a_trial_no_noise_is_told() {
+        let noise = of_trials(None, &[], Vec::new());
+        assert_eq!(noise.verdict, "not judged: nothing was measured");
+        assert!(!noise.too_noisy && noise.doubts.is_empty(), "{noise:?}");
+        assert_eq!(noise.quiet_percent, None);
+        assert!(doubts_of_trials(None, [].iter()).is_empty());
     }
 
     #[test]
@@ -636,7 +657,7 @@ mod tests {
         assert!(advice(&quiet, busy).is_empty());
     }
 
-    fn of(test_cases: Vec<TestCase>, noise: Noise) -> Summary {
+    pub(crate) fn of(test_cases: Vec<TestCase>, noise: Noise) -> Summary {
         Summary {
             format: 0,
             run: String::new(),
@@ -652,6 +673,7 @@ mod tests {
             noise,
             warnings: Vec::new(),
             imix_estimate_l2_bps: None,
+            thresholds: Vec::new(),
         }
     }
 

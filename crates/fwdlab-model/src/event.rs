@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
+use crate::hook::HookRecord;
 use crate::instructions::BootRecord;
 use crate::result::{RunInfo, Summary, TrialRecord};
 use crate::test_case::Iteration;
@@ -37,6 +38,28 @@ pub enum EventKind {
         estimate_s: f64,
         /// Trials or rebuilds planned.
         steps: u32,
+    },
+    /// A run that was cut off goes on.
+    RunResumed {
+        /// The head of the run, with its gaps.
+        info: Box<RunInfo>,
+        /// How long the rest will take, in seconds: an estimate.
+        estimate_s: f64,
+        /// Trials or rebuilds that are left.
+        steps: u32,
+    },
+    /// The load was found that a stream has in all iterations.
+    LoadFound {
+        /// Of what: a stream and the kind of its DUT, or a test case.
+        of: String,
+        /// Frames per second; absent when it is flat out.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        load_pps: Option<f64>,
+        /// Where it comes from, in words.
+        source: String,
+        /// The DUT lost frames inside while it was looked for.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        loses_inside: bool,
     },
     /// The test bed stands, the engine is chosen.
     BedReady {
@@ -84,6 +107,11 @@ pub enum EventKind {
         test_case: String,
         /// What was found, or why nothing.
         iteration: Box<Iteration>,
+    },
+    /// A command of the user's ended that ran before, during or after what is measured.
+    HookFinished {
+        /// Its record.
+        record: Box<HookRecord>,
     },
     /// What was done on the DUT, such as the commands of a modifier.
     Note {

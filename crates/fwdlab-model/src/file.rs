@@ -24,6 +24,8 @@ impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FileError { file, place, why } = self;
         match place {
+            // a command line has no file
+            _ if file.is_empty() => f.write_str(why),
             Some((line, column)) => write!(f, "{file}:{line}:{column}: {why}"),
             None => write!(f, "{file}: {why}"),
         }
@@ -140,7 +142,7 @@ fn in_plain_words(message: &str) -> String {
         }
     }
     if message == "invalid type: map, expected a sequence" {
-        return "expected a list; a stream begins with [[stream]], in double brackets".into();
+        return "expected a list: its tables begin with the name in double brackets, as in [[stream]]".into();
     }
     let expected = match expected.trim() {
         "u8" => "a number from 0 to 255",
@@ -226,6 +228,12 @@ mod tests {
         ] {
             assert_eq!(nearest(wrong, &known), right, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_is_from_no_file_names_none() {
+        let error = Origin::default().error(&["procedure".into()], "too many frames");
+        assert_eq!(error.to_string(), "too many frames");
     }
 
     #[test]

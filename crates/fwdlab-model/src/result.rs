@@ -16,6 +16,7 @@ use crate::probe::{ApartStratum, MachineState, Reading};
 use crate::procedure::Asked;
 use crate::telemetry::Telemetry;
 use crate::test_case::TestCase;
+use crate::threshold::Judged;
 use crate::trial::Stream;
 use crate::variant::{DirectionCounts, Variant};
 
@@ -41,7 +42,15 @@ impl Validity {
     pub fn is_valid(&self) -> bool {
         self.reasons.is_empty()
     }
+
+    /// Is it of an iteration that was measured again, and says nothing of what disturbs trials?
+    pub fn is_cut_off(&self) -> bool {
+        self.reasons.iter().any(|reason| reason == CUT_OFF)
+    }
 }
+
+/// What is said of a trial whose iteration was cut off, by the end of the run's process or of a host, and measured again.
+pub const CUT_OFF: &str = "its iteration was cut off, and measured again";
 
 /// Windows of one kind and what came out in them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -192,6 +201,9 @@ pub struct Summary {
     pub noise: Noise,
     /// What makes a reader doubt the whole run.
     pub warnings: Vec<String>,
+    /// How what the campaign must reach came off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thresholds: Vec<Judged>,
     /// Estimated layer-2 bandwidth for a simple IMIX, in bit/s: an estimate from the smallest frames' rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imix_estimate_l2_bps: Option<f64>,
@@ -230,6 +242,19 @@ pub enum RunState {
     Failed,
 }
 
+/// A time in which nobody carried a run out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Gap {
+    /// The last that was heard before it (RFC 3339, UTC).
+    pub from: String,
+    /// When the run went on.
+    pub to: String,
+    /// Trials, rebuilds or boots kept before it.
+    pub after: u32,
+    /// Those of them that are of an iteration that was cut off: it was measured again, and they count for nothing.
+    pub cut_off: u32,
+}
+
 /// The head of a run: `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
@@ -252,6 +277,9 @@ pub struct RunInfo {
     pub finished_at: Option<String>,
     /// How it stands.
     pub state: RunState,
+    /// Times in which nobody carried it out, between an end that was none and `fwdlab run --resume`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Gap>,
     /// Why it failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -10,6 +10,7 @@ use toml::de::DeTable;
 
 use crate::campaign::value::Period;
 use crate::file::{FileError, Origin, Step};
+use crate::glob::matches;
 use crate::typed::several;
 
 /// Its name in the directory of a set.
@@ -172,18 +173,6 @@ impl SetFile {
     }
 }
 
-/// `*` stands for any letters.
-fn matches(pattern: &str, text: &str) -> bool {
-    let Some((begin, rest)) = pattern.split_once('*') else {
-        return pattern == text;
-    };
-    let Some(text) = text.strip_prefix(begin) else {
-        return false;
-    };
-    let ends = (0..=text.len()).filter(|at| text.is_char_boundary(*at));
-    ends.into_iter().any(|at| matches(rest, &text[at..]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,21 +262,6 @@ exit = 1
             let text = WHOLE.replacen(was, is, 1);
             let error = SetFile::parse("set.toml", &text).unwrap_err().to_string();
             assert!(error.starts_with(expect), "{was}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_star_stands_for_any_letters() {
-        for (pattern, text, is) in [
-            ("/etc/*", "/etc/a/b", true),
-            ("/etc/*.conf", "/etc/x.conf", true),
-            ("/etc/*.conf", "/etc/x.conf.bak", false),
-            ("/a*b*c", "/axbyc", true),
-            ("/a", "/a", true),
-            ("/a", "/ab", false),
-            ("*", "", true),
-        ] {
-            assert_eq!(matches(pattern, text), is, "{pattern} {text}");
         }
     }
 }

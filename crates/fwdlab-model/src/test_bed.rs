@@ -22,7 +22,7 @@
 //! # Ok::<(), fwdlab_model::file::FileError>(())
 //! ```
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -56,10 +56,18 @@ pub struct TestBed {
     pub name: String,
     /// What it is, in one line.
     pub about: String,
-    /// Who sends, and counts what comes back.
+    /// Who sends, and counts what comes back where there is no receiver.
     pub generator: Generator,
+    /// Who sends beside it, into the same port of the DUT.
+    pub second: Option<Second>,
+    /// Who counts, where that is another host than the one that sends.
+    pub receiver: Option<Receiver>,
     /// What is measured.
     pub dut: Device,
+    /// What is between tester and DUT, where that is no cable.
+    pub switch: Option<Switch>,
+    /// What can stand in for the DUT, to see what the test bed itself carries.
+    pub reference: Option<Reference>,
     /// The network between the tester and each port of the DUT, where one was given: its address, and how long its prefix is.
     pub networks: Ends<Option<(Ipv4Addr, u8)>>,
     /// Where it was read, for errors.
@@ -76,21 +84,80 @@ pub struct Ends<T> {
     pub b: T,
 }
 
-/// Who sends, and counts what comes back
+/// A port of the tester.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TesterPort<'a> {
+    /// Whose it is in the file: `generator`, `generator-2`, `receiver`.
+    pub role: &'static str,
+    /// Where that is.
+    pub host: &'a Place,
+    /// What it is called there.
+    pub port: &'a str,
+}
+
+/// Who sends, and counts what comes back where there is no receiver
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Generator {
     /// Where: local, netns:NAME, or ssh://USER@HOST:PORT
     #[serde(default = "local")]
     pub host: Place,
-    /// Its ports
-    pub ports: Ends<String>,
+    /// Its ports: frames leave at a, and come back at b, unless a receiver has that
+    pub ports: GeneratorPorts,
     /// What sends; by default the fastest that proves itself there
     #[serde(default)]
     pub engine: Engine,
     /// CPUs that it may use; by default any
     #[serde(default)]
     pub cpus: Vec<usize>,
+}
+
+/// Ports of who sends
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratorPorts {
+    /// Where frames leave
+    pub a: String,
+    /// Where they come back; not with a receiver
+    pub b: Option<String>,
+}
+
+/// Who sends beside the generator, into the same port of the DUT, by way of a switch: each half of the load
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Second {
+    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT
+    #[serde(default = "local")]
+    pub host: Place,
+    /// Its port
+    pub ports: OnlyA,
+}
+
+/// Where frames leave
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OnlyA {
+    /// Where frames leave
+    pub a: String,
+}
+
+/// Who counts, on another host than the one that sends; it sends, too, where frames go both ways
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Receiver {
+    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT
+    #[serde(default = "local")]
+    pub host: Place,
+    /// Its port
+    pub ports: OnlyB,
+}
+
+/// Where frames come back
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OnlyB {
+    /// Where frames come back
+    pub b: String,
 }
 
 fn local() -> Place {
@@ -123,6 +190,116 @@ impl Device {
     pub fn socket(&self) -> &str {
         self.socket.as_deref().unwrap_or("/run/vpp/cli.sock")
     }
+}
+
+/// A switch between tester and DUT
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Switch {
+    /// Where it runs, if it is a Linux bridge: local, netns:NAME, or ssh://USER@HOST:PORT. Its counters are read, and how it learns addresses
+    pub host: Option<Place>,
+    /// Its SNMP agent (v2c), where it has one and is no Linux bridge: 192.0.2.9 or 192.0.2.9:161. Its counters are read
+    pub snmp: Option<Agent>,
+    /// What the agent wants to hear; by default public
+    pub community: Option<String>,
+    /// Its ports, by what is plugged in there
+    pub ports: SwitchPorts,
+    /// The VLAN of each link, for the lines of a configuration
+    #[serde(default)]
+    pub vlans: Vlans,
+}
+
+/// Where an SNMP agent is: its address, and its UDP port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agent(pub IpAddr, pub u16);
+
+/// The port of SNMP agents.
+const SNMP: u16 = 161;
+
+impl FromStr for Agent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Agent, String> {
+        let parts = || {
+            let (ip, port) = text.rsplit_once(':')?;
+            let inner = ip.strip_prefix('[').and_then(|ip| ip.strip_suffix(']'));
+            let ip: IpAddr = inner.unwrap_or(ip).parse().ok()?;
+            // colons of an address are not those before a port
+            (ip.is_ipv6() == inner.is_some()).then_some(Agent(ip, port.parse().ok()?))
+        };
+        let alone = text.parse().ok().map(|ip| Agent(ip, SNMP));
+        alone.or_else(parts).ok_or_else(|| {
+            format!(
+                "`{text}` is no address of an SNMP agent; write one like 192.0.2.9, 192.0.2.9:161 or [2001:db8::9]:161"
+            )
+        })
+    }
+}
+
+typed!(Agent, Numbers::No, "an address in quotes, such as \"192.0.2.9\"", {
+    "description": "An SNMP agent: 192.0.2.9, 192.0.2.9:161 or [2001:db8::9]:161",
+    "type": "string"
+});
+
+/// Ports of a switch, by what is plugged in there
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SwitchPorts {
+    /// The generator's port a
+    pub tester_a: Option<String>,
+    /// The port of who sends beside it
+    pub tester_2: Option<String>,
+    /// Port a of the DUT
+    pub dut_a: Option<String>,
+    /// Port b of the DUT
+    pub dut_b: Option<String>,
+    /// Port b of the generator, or that of the receiver
+    pub tester_b: Option<String>,
+}
+
+impl SwitchPorts {
+    /// Those that were named, with their keys, in the order in which frames pass them.
+    pub fn named(&self) -> Vec<(&'static str, &str)> {
+        let all = [
+            ("tester-a", &self.tester_a),
+            ("tester-2", &self.tester_2),
+            ("dut-a", &self.dut_a),
+            ("dut-b", &self.dut_b),
+            ("tester-b", &self.tester_b),
+        ];
+        let named = all.into_iter();
+        named
+            .filter_map(|(key, port)| Some((key, port.as_deref()?)))
+            .collect()
+    }
+}
+
+/// The VLANs of the two links
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Vlans {
+    /// Of the link at a
+    #[schemars(range(min = 1, max = 4094))]
+    pub a: u16,
+    /// Of the link at b
+    #[schemars(range(min = 1, max = 4094))]
+    pub b: u16,
+}
+
+impl Default for Vlans {
+    fn default() -> Vlans {
+        Vlans { a: 701, b: 702 }
+    }
+}
+
+/// What can stand in for the DUT: a Linux router, or, with no keys at all, a loop: a cable or a bridge from port a to port b of the tester
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reference {
+    /// Where: local, netns:NAME, or ssh://USER@HOST:PORT; not of a loop
+    pub host: Option<Place>,
+    /// Its ports; not of a loop
+    pub ports: Option<Ends<String>>,
 }
 
 /// What runs on the device
@@ -191,6 +368,18 @@ impl FromStr for Place {
     }
 }
 
+/// As it is written in files.
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Local => f.write_str("local"),
+            Place::Namespace(name) => write!(f, "netns:{name}"),
+            Place::Ssh(text) => f.write_str(text),
+            Place::Image(image) => write!(f, "vm:{image}"),
+        }
+    }
+}
+
 /// A file of this name can be in a folder.
 fn is_netns(name: &str) -> bool {
     !name.is_empty() && name.len() < 256 && !name.contains('/') && name != "." && name != ".."
@@ -252,8 +441,17 @@ pub struct Text {
     about: String,
     /// Who sends, and counts what comes back; not with vm:IMAGE, where it is in the machine
     generator: Option<Generator>,
+    /// Who sends beside it, into the same port of the DUT
+    #[serde(rename = "generator-2")]
+    generator_2: Option<Second>,
+    /// Who counts, where that is another host than the one that sends
+    receiver: Option<Receiver>,
     /// What is measured
     dut: Device,
+    /// A switch between tester and DUT
+    switch: Option<Switch>,
+    /// What can stand in for the DUT, to see what the test bed itself carries
+    reference: Option<Reference>,
     /// What joins their ports; by default a to a and b to b, with the networks for benchmarks
     #[serde(default)]
     link: Vec<Link>,
@@ -263,18 +461,11 @@ pub struct Text {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Link {
-    /// A port of the generator and a port of the DUT: generator.a, dut.a
+    /// A port of the tester and a port of the DUT: generator.a, dut.a
     ends: [String; 2],
     /// The network between them: 198.18.0.0/24. The DUT has its first address, the tester its second
     net: Option<String>,
 }
-
-/// What a test bed will say in a later version.
-const NOT_YET: [(&str, &str); 3] = [
-    ("receiver", "a receiver on another host than the sender"),
-    ("switch", "switches"),
-    ("reference", "reference endpoints"),
-];
 
 impl BedFile {
     /// Reads the text of a test bed. `file`: for errors.
@@ -287,12 +478,6 @@ impl BedFile {
             text: text.into(),
         };
         let root = DeTable::parse(text).map_err(|error| origin.reading(&error))?;
-        for (key, what) in NOT_YET {
-            if root.get_ref().contains_key(key) {
-                let why = format!("not supported yet: {what}; omit this");
-                return Err(origin.error(&[Step::Key(key)], why));
-            }
-        }
         let read = Text::deserialize(toml::de::Deserializer::from(root.clone()));
         let read = read.map_err(|error| origin.reading(&error))?;
         if !crate::campaign::is_name(&read.bed) {
@@ -301,6 +486,10 @@ impl BedFile {
         }
         if let Some(Place::Image(image)) = &read.dut.host {
             let is_alone = read.generator.is_none()
+                && read.generator_2.is_none()
+                && read.receiver.is_none()
+                && read.switch.is_none()
+                && read.reference.is_none()
                 && read.link.is_empty()
                 && read.dut.ports.is_none()
                 && read.dut.macs.is_none()
@@ -325,11 +514,15 @@ impl BedFile {
             let why = "a virtual machine has tester and DUT in it; say vm:IMAGE in [dut], and omit [generator]";
             return Err(origin.error(&[Step::Key("generator"), Step::Key("host")], why));
         }
-        let networks = networks(&read.link, &origin)?;
+        let networks = networks(&read.link, read.receiver.is_some(), &origin)?;
         let bed = TestBed {
             name: read.bed,
             about: read.about,
             generator,
+            switch: read.switch,
+            reference: read.reference,
+            second: read.generator_2,
+            receiver: read.receiver,
             dut: read.dut,
             networks,
             origin,
@@ -363,7 +556,13 @@ impl TestBed {
 
     fn check(&self) -> Result<(), FileError> {
         let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
-        self.check_ports("generator", &self.generator.ports)?;
+        self.check_tester()?;
+        if let Some(switch) = &self.switch {
+            self.check_switch(switch)?;
+        }
+        if let Some(reference) = &self.reference {
+            self.check_reference(reference)?;
+        }
         if self.generator.engine == Engine::Sim {
             let why = "a simulated DUT needs no test bed; omit engine, or omit the test bed";
             return wrong(&["generator", "engine"], why);
@@ -404,11 +603,13 @@ impl TestBed {
                     if dut.kind != System::Vpp {
                         self.check_ports("dut", ports)?;
                     }
-                    let is_same_host = host.as_ref() == Some(&self.generator.host);
-                    let theirs = &self.generator.ports;
-                    if is_same_host && [&theirs.a, &theirs.b].contains(&&ports.a) {
-                        let why = format!("`{}` is a port of the generator already", ports.a);
-                        return wrong(&["dut", "ports"], &why);
+                    for (key, port) in [("a", &ports.a), ("b", &ports.b)] {
+                        let is_it =
+                            |of: &TesterPort<'_>| Some(of.host) == host.as_ref() && of.port == port;
+                        if let Some(of) = self.tester_ports().into_iter().find(is_it) {
+                            let why = format!("`{port}` is a port of the {} already", of.role);
+                            return wrong(&["dut", "ports", key], &why);
+                        }
                     }
                 }
                 Ok(())
@@ -416,14 +617,211 @@ impl TestBed {
         }
     }
 
+    /// The tester's port at each port of the DUT.
+    pub fn tester(&self) -> Ends<TesterPort<'_>> {
+        let Generator { host, ports, .. } = &self.generator;
+        let of_generator = |port| TesterPort {
+            role: "generator",
+            host,
+            port,
+        };
+        Ends {
+            a: of_generator(&*ports.a),
+            b: match &self.receiver {
+                Some(receiver) => TesterPort {
+                    role: "receiver",
+                    host: &receiver.host,
+                    port: &receiver.ports.b,
+                },
+                // one or the other is there
+                None => of_generator(ports.b.as_deref().unwrap_or_default()),
+            },
+        }
+    }
+
+    /// The port of who sends beside the generator.
+    pub fn second(&self) -> Option<TesterPort<'_>> {
+        self.second.as_ref().map(|second| TesterPort {
+            role: "generator-2",
+            host: &second.host,
+            port: &second.ports.a,
+        })
+    }
+
+    /// The same test bed with its reference in place of the DUT, where it has one.
+    pub fn with_reference(&self) -> Option<TestBed> {
+        let Reference { host, ports } = self.reference.clone()?;
+        let dut = Device {
+            kind: match &host {
+                Some(_) => System::Linux,
+                None => System::None,
+            },
+            host,
+            ports,
+            macs: None,
+            ready: None,
+            socket: None,
+            vppctl: None,
+        };
+        Some(TestBed {
+            dut,
+            reference: None,
+            ..self.clone()
+        })
+    }
+
+    fn check_switch(&self, switch: &Switch) -> Result<(), FileError> {
+        let wrong = |way: &[&str], why: String| Err(self.error(way, why));
+        if let Some(Place::Image(_)) = &switch.host {
+            return wrong(
+                &["switch", "host"],
+                "a virtual machine is all of a test bed, and no switch".into(),
+            );
+        }
+        match (&switch.host, &switch.snmp, &switch.community) {
+            (Some(_), Some(_), _) => {
+                let why = "a Linux bridge is asked by way of its host; omit this, or omit host";
+                return wrong(&["switch", "snmp"], why.into());
+            }
+            (_, None, Some(_)) => {
+                let why =
+                    "there is no agent that wants to hear it; add snmp = \"ADDRESS\", or omit this";
+                return wrong(&["switch", "community"], why.into());
+            }
+            (_, _, Some(community)) if community.is_empty() || community.len() > 63 => {
+                return wrong(
+                    &["switch", "community"],
+                    "a community has 1 to 63 characters".into(),
+                );
+            }
+            _ => {}
+        }
+        let ports = switch.ports.named();
+        if ports.is_empty() {
+            let why = "it needs its ports, by what is plugged in there: { tester-a = \"...\", dut-a = \"...\", dut-b = \"...\", tester-b = \"...\" }";
+            return wrong(&["switch", "ports"], why.into());
+        }
+        for (number, (key, port)) in ports.iter().enumerate() {
+            let way = ["switch", "ports", key];
+            if let Some((other, _)) = ports[..number].iter().find(|(_, known)| known == port) {
+                return wrong(
+                    &way,
+                    format!("`{port}` is where {other} is plugged in already"),
+                );
+            }
+            // a switch that is a host has interfaces; what others call their ports is up to them
+            let is_name = !port.is_empty() && !port.contains(char::is_whitespace);
+            if !is_name || (switch.host.is_some() && !is_port(port)) {
+                return wrong(&way, format!("`{port}` is no name of a port, such as swp1"));
+            }
+        }
+        if switch.ports.tester_2.is_some() && self.second.is_none() {
+            let why =
+                "there is no [generator-2] that could be plugged in there; omit this, or add one";
+            return wrong(&["switch", "ports", "tester-2"], why.into());
+        }
+        let Vlans { a, b } = switch.vlans;
+        for (key, id) in [("a", a), ("b", b)] {
+            if !(1..=4094).contains(&id) {
+                return wrong(
+                    &["switch", "vlans", key],
+                    format!("a VLAN has a number from 1 to 4094, and not {id}"),
+                );
+            }
+        }
+        match a == b {
+            true => wrong(
+                &["switch", "vlans", "b"],
+                format!(
+                    "{b} is the VLAN of link a: in one VLAN frames would pass by the DUT; say another"
+                ),
+            ),
+            false => Ok(()),
+        }
+    }
+
+    fn check_reference(&self, reference: &Reference) -> Result<(), FileError> {
+        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        match (&reference.host, &reference.ports) {
+            (None, None) => Ok(()),
+            (Some(Place::Image(_)), _) => wrong(
+                &["reference", "host"],
+                "a virtual machine is all of a test bed; say local, netns:NAME, or ssh://[user@]host[:port]",
+            ),
+            (Some(_), Some(ports)) => self.check_ports("reference", ports),
+            _ => wrong(
+                &["reference"],
+                "a router needs host and ports = { a = \"...\", b = \"...\" }; a loop, such as a cable, has neither",
+            ),
+        }
+    }
+
+    /// All ports of the tester: at a, at b, and the one beside a.
+    pub fn tester_ports(&self) -> Vec<TesterPort<'_>> {
+        let Ends { a, b } = self.tester();
+        [a, b].into_iter().chain(self.second()).collect()
+    }
+
+    fn check_tester(&self) -> Result<(), FileError> {
+        let wrong = |way: &[&str], why: String| Err(self.error(way, why));
+        match (&self.generator.ports.b, &self.receiver) {
+            (None, None) => {
+                return wrong(
+                    &["generator", "ports"],
+                    "frames come back nowhere: say b = \"...\", too, or add [receiver] with host and ports = { b = \"...\" }".into(),
+                );
+            }
+            (Some(port), Some(_)) => {
+                return wrong(
+                    &["generator", "ports", "b"],
+                    format!("the receiver has port b; omit `{port}` here, or omit [receiver]"),
+                );
+            }
+            _ => {}
+        }
+        let places = [
+            ("generator-2", self.second.as_ref().map(|of| &of.host)),
+            ("receiver", self.receiver.as_ref().map(|of| &of.host)),
+        ];
+        for (role, place) in places {
+            if let Some(Place::Image(image)) = place {
+                let why = format!("vm:{image} has tester and DUT in it, and is all of a test bed");
+                return wrong(&[role, "host"], why);
+            }
+        }
+        if self.receiver.as_ref().map(|of| &of.host) == Some(&self.generator.host) {
+            return wrong(
+                &["receiver", "host"],
+                "that is the generator's host: omit [receiver], and say ports = { a = \"...\", b = \"...\" } in [generator]".into(),
+            );
+        }
+        let ports = self.tester_ports();
+        for (number, port) in ports.iter().enumerate() {
+            let key = match number {
+                1 => "b",
+                _ => "a",
+            };
+            let way = [port.role, "ports", key];
+            if !is_port(port.port) {
+                let why = format!("`{}` is no name of an interface, such as eth1", port.port);
+                return wrong(&way, why);
+            }
+            let is_same =
+                |other: &&TesterPort<'_>| (other.host, other.port) == (port.host, port.port);
+            if let Some(other) = ports[..number].iter().find(is_same) {
+                let why = format!(
+                    "`{}` is port a of the {} already; frames come out at another one",
+                    port.port, other.role
+                );
+                return wrong(&way, why);
+            }
+        }
+        Ok(())
+    }
+
     fn check_ports(&self, of: &str, ports: &Ends<String>) -> Result<(), FileError> {
         for (key, port) in [("a", &ports.a), ("b", &ports.b)] {
-            // what the kernel takes as a name
-            let is_port = (1..16).contains(&port.len())
-                && !port.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
-                && port != "."
-                && port != "..";
-            if !is_port {
+            if !is_port(port) {
                 let why = format!("`{port}` is no name of an interface, such as eth1");
                 return Err(self.error(&[of, "ports", key], why));
             }
@@ -441,8 +839,20 @@ impl TestBed {
     }
 }
 
+/// What the kernel takes as a name.
+fn is_port(port: &str) -> bool {
+    (1..16).contains(&port.len())
+        && !port.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+        && port != "."
+        && port != ".."
+}
+
 /// What the links say.
-fn networks(links: &[Link], origin: &Origin) -> Result<Ends<Option<(Ipv4Addr, u8)>>, FileError> {
+fn networks(
+    links: &[Link],
+    has_receiver: bool,
+    origin: &Origin,
+) -> Result<Ends<Option<(Ipv4Addr, u8)>>, FileError> {
     let mut networks = Ends::default();
     let mut seen = Vec::new();
     for (number, link) in links.iter().enumerate() {
@@ -452,14 +862,21 @@ fn networks(links: &[Link], origin: &Origin) -> Result<Ends<Option<(Ipv4Addr, u8
         ends.sort_unstable_by_key(|end| !end.starts_with("dut."));
         let place = match ends {
             ["dut.a", "generator.a"] => &mut networks.a,
-            ["dut.b", "generator.b"] => &mut networks.b,
+            ["dut.b", "generator.b"] if !has_receiver => &mut networks.b,
+            ["dut.b", "receiver.b"] if has_receiver => &mut networks.b,
             _ => {
                 return wrong(
                     "ends",
                     format!(
-                        "a link joins generator.a with dut.a, or generator.b with dut.b, and not {} with {}; exchange the names of \
+                        "a link joins generator.a with dut.a, or {}.b with dut.b, and not {} with {}; exchange the names of \
                          ports where they are joined otherwise",
-                        link.ends[0], link.ends[1]
+                        if has_receiver {
+                            "receiver"
+                        } else {
+                            "generator"
+                        },
+                        link.ends[0],
+                        link.ends[1]
                     ),
                 );
             }
@@ -539,7 +956,7 @@ net = '10.1.0.0/24'
             (
                 "b = 'rx'",
                 "b = 'tx'",
-                "r1.toml:4:25: `tx` is port a already",
+                "r1.toml:4:25: `tx` is port a of the generator already",
             ),
             (
                 "'eth2'",
@@ -592,11 +1009,6 @@ net = '10.1.0.0/24'
                 "r1.toml:11:7: `10.1/24` is no IPv4 network",
             ),
             (
-                "[[link]]",
-                "[receiver]\nx = 1\n[[link]]",
-                "r1.toml:9:2: not supported yet: a receiver",
-            ),
-            (
                 "'netns:gen'",
                 "'local'\nengine = 'sim'",
                 "r1.toml:4:10: a simulated DUT needs no test bed",
@@ -607,6 +1019,177 @@ net = '10.1.0.0/24'
             let error = TestBed::parse("r1.toml", &text).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn sender_and_receiver_may_be_two_hosts_and_senders_may_be_two() {
+        let text = WHOLE.replace("a = 'tx', b = 'rx' }", "a = 'tx' }");
+        let more = "[receiver]\nhost = 'ssh://r'\nports = { b = 'tx' }\n[generator-2]\nhost = 'netns:gen'\nports = { a = 'ty' }\n";
+        let whole =
+            format!("{text}[[link]]\nends = ['receiver.b', 'dut.b']\nnet = '10.2.0.0/24'\n{more}");
+        let bed = TestBed::parse("x", &whole).unwrap();
+        let roles: Vec<_> = bed
+            .tester_ports()
+            .iter()
+            .map(|of| (of.role, of.port))
+            .collect();
+        assert_eq!(
+            roles,
+            [
+                ("generator", "tx"),
+                ("receiver", "tx"),
+                ("generator-2", "ty")
+            ]
+        );
+        assert_eq!(*bed.tester().b.host, Place::Ssh("ssh://r".into()));
+        assert_eq!(bed.networks.b, Some((Ipv4Addr::new(10, 2, 0, 0), 24)));
+        for (from, to, expected) in [
+            (
+                more,
+                "",
+                "a link joins generator.a with dut.a, or generator.b",
+            ),
+            (
+                "a = 'tx' }",
+                "a = 'tx', b = 'rx' }",
+                "x:4:25: the receiver has port b; omit `rx`",
+            ),
+            (
+                "ssh://r'\n",
+                "netns:gen'\n",
+                "that is the generator's host: omit [receiver]",
+            ),
+            ("'ty'", "'tx'", "`tx` is port a of the generator already"),
+            ("b = 'tx'", "b = 'a b'", "`a b` is no name of an interface"),
+            (
+                "host = 'ssh://r'",
+                "host = 'vm:x'",
+                "vm:x has tester and DUT in it",
+            ),
+            ("b = 'tx' }", "a = 'tx' }", "unknown key `a`"),
+        ] {
+            assert!(whole.contains(from), "{from}");
+            let error = TestBed::parse("x", &whole.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let error = TestBed::parse("x", &text).unwrap_err().to_string();
+        assert!(
+            error.starts_with("x:4:1: frames come back nowhere"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_switch_and_a_reference_are_named_with_their_ports() {
+        let more = "[switch]\nhost = 'netns:sw'\nports = { tester-a = 's1', dut-a = 's2', tester-b = 's4' }\n[reference]\n";
+        let whole = format!("{WHOLE}{more}");
+        let bed = TestBed::parse("x", &whole).unwrap();
+        let switch = bed.switch.clone().unwrap();
+        assert_eq!(
+            switch.ports.named(),
+            [("tester-a", "s1"), ("dut-a", "s2"), ("tester-b", "s4")]
+        );
+        assert_eq!((switch.vlans.a, switch.vlans.b), (701, 702));
+        // a loop is nobody's who could be asked
+        let reference = bed.with_reference().unwrap();
+        assert_eq!(
+            (reference.dut.kind, reference.dut.host),
+            (System::None, None)
+        );
+        let router = whole.replace(
+            "[reference]\n",
+            "[reference]\nhost = 'local'\nports = { a = 'ra', b = 'rb' }\n",
+        );
+        let reference = TestBed::parse("x", &router)
+            .unwrap()
+            .with_reference()
+            .unwrap();
+        assert_eq!(
+            (reference.dut.kind, reference.dut.ports.unwrap().b),
+            (System::Linux, "rb".into())
+        );
+        for (from, to, expected) in [
+            (
+                "dut-a = 's2'",
+                "dut-a = 's1'",
+                "x:14:36: `s1` is where tester-a is plugged in already",
+            ),
+            (
+                "dut-a = 's2'",
+                "dut = 's1'",
+                "unknown key `dut`; did you mean `dut-a`?",
+            ),
+            (
+                "dut-a = 's2'",
+                "dut-a = 'Gi1/0/1'",
+                "`Gi1/0/1` is no name of a port",
+            ),
+            (
+                "dut-a = 's2'",
+                "tester-2 = 's2'",
+                "there is no [generator-2]",
+            ),
+            (
+                "{ tester-a = 's1', dut-a = 's2', tester-b = 's4' }",
+                "{}",
+                "it needs its ports",
+            ),
+            (
+                "[reference]",
+                "vlans = { a = 7, b = 7 }\n[reference]",
+                "in one VLAN frames would pass by the DUT",
+            ),
+            (
+                "[reference]",
+                "vlans = { a = 7, b = 4095 }\n[reference]",
+                "from 1 to 4094",
+            ),
+            (
+                "[reference]",
+                "[reference]\nhost = 'local'",
+                "a router needs host and ports",
+            ),
+            (
+                "[switch]",
+                "[switch]\nsnmp = '192.0.2.9'",
+                "is asked by way of its host",
+            ),
+            (
+                "[switch]",
+                "[switch]\ncommunity = 'x'",
+                "there is no agent that wants to hear it",
+            ),
+            (
+                "host = 'netns:sw'",
+                "snmp = 'sw1'",
+                "x:13:8: `sw1` is no address of an SNMP agent",
+            ),
+        ] {
+            assert!(whole.contains(from), "{from}");
+            let error = TestBed::parse("x", &whole.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        // what a switch of another maker calls its ports is up to that
+        let foreign = whole
+            .replace("host = 'netns:sw'\n", "")
+            .replace("'s1'", "'Gi1/0/1'");
+        assert!(TestBed::parse("x", &foreign).is_ok());
+        let agent = |text: &str| {
+            text.parse::<Agent>()
+                .map(|Agent(ip, port)| (ip.to_string(), port))
+        };
+        assert_eq!(agent("192.0.2.9"), Ok(("192.0.2.9".into(), 161)));
+        assert_eq!(agent("192.0.2.9:1161"), Ok(("192.0.2.9".into(), 1161)));
+        assert_eq!(agent("2001:db8::9"), Ok(("2001:db8::9".into(), 161)));
+        assert_eq!(
+            agent("[2001:db8::9]:1161"),
+            Ok(("2001:db8::9".into(), 1161))
+        );
+        assert!(agent("[192.0.2.9]:1").is_err() && agent("192.0.2.9:x").is_err());
     }
 
     #[test]

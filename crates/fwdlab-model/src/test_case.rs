@@ -35,6 +35,39 @@ pub struct TestCase {
     /// What forwarding took of the DUT: in every iteration that counts, in the trial that forwarded most frames per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
+    /// Why it was measured so often, where that followed from what was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+}
+
+/// Why a test case was measured so often and not oftener, where an interval decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stopped {
+    /// Why.
+    pub why: Enough,
+    /// Iterations that were made, those without a result included.
+    pub iterations: u32,
+    /// The figure whose interval was looked at; empty where there was none.
+    pub figure: String,
+    /// Half of its 95 % interval, in percent of it; of a figure in percent, in points of them. Absent below three values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_width_percent: Option<f64>,
+    /// How narrow it was wanted.
+    pub wanted_percent: f64,
+}
+
+/// Why a test case is not measured any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Enough {
+    /// Its interval is narrow enough.
+    NarrowEnough,
+    /// So many iterations were made as may be.
+    Maximum,
+    /// It was narrow enough then, and by the readings of the whole run, by which windows are judged in the end, it is not.
+    JudgedAgain,
+    /// The run was stopped or broke off, or there was nothing left to measure.
+    BrokenOff,
 }
 
 /// A figure over the good iterations of a test case.

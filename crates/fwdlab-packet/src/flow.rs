@@ -5,6 +5,8 @@
 //! say in which order flows are sent ([`walk`](crate::walk)) nor how they look in bytes
 //! ([`template`](crate::template)). Start with [`FlowSet::default_v4`].
 
+use serde::{Deserialize, Serialize};
+
 use crate::walk::{Order, Walk};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -48,7 +50,7 @@ const HALVES_V6: Halves<Ipv6Addr> = [
 ];
 
 /// Which IP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum IpVersion {
     /// IPv4
     V4,
@@ -57,7 +59,7 @@ pub enum IpVersion {
 }
 
 /// Source and destination address of one IP version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "source and destination say it")]
 pub enum Addresses {
     /// IPv4
@@ -73,7 +75,7 @@ pub enum Addresses {
 }
 
 /// One UDP flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
     /// Source and destination address.
     pub addresses: Addresses,
@@ -151,7 +153,7 @@ pub enum FlowError {
 ///
 /// The destination address runs fastest, then source address, source port, destination port. A flow
 /// set is correct by construction: inside the benchmark block, one side each, ports in range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowSet {
     first: Flow,
     /// Radices of the flow number, fastest first, as in [`Digits`].

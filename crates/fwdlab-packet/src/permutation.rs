@@ -3,12 +3,14 @@
 //! For sets of any size, as the [`modifier`](crate::modifier)s of a stream span them; the flow sets of the fixed UDP frame
 //! have a cheaper [`walk`](crate::walk). Start with [`Visits`]; a [`Tour`] makes them.
 
+use serde::{Deserialize, Serialize};
+
 use std::sync::Arc;
 
 /// In which order the members 0 to `len - 1` are visited.
 ///
 /// Record the seed: it decides the order, together with the number of members.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Visits {
     /// 0, 1, 2, ..., round after round.
     Sequential,

@@ -4,6 +4,8 @@
 //! change, and the checksums follow from [`PartialSums`] and the new fields, whatever the frame size. Sending
 //! is not its business, nor are headers other than Ethernet, IP and UDP. Start with [`FrameTemplate::new`].
 
+use serde::{Deserialize, Serialize};
+
 use crate::checksum::{combine, fold, sum, wide_sum};
 use crate::flow::{Addresses, Flow, IpVersion};
 use crate::header::{ethernet, ipv4, ipv6, udp};
@@ -69,7 +71,7 @@ pub struct FrameSizeError {
 /// The values are sums of big-endian words, in the byte order of this machine. One's-complement addition
 /// does not mind the byte order (RFC 1071 §2 (B)): a little-endian sender swaps the two bytes of these
 /// constants once, adds the words as it loads them, and stores the result as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialSums {
     /// IPv4 header without addresses (and without checksum); 0 in IPv6, which has no such checksum.
     pub ipv4_header: u16,
@@ -80,7 +82,7 @@ pub struct PartialSums {
 /// A UDP test frame in which addresses, ports, signature and checksums are still to be set.
 ///
 /// TTL or hop limit is 64, IPv4 identification 0 and DF clear; payload after the signature is zero.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameTemplate {
     version: IpVersion,
     /// The frame without FCS, with zero addresses, ports, signature and checksums.
@@ -89,6 +91,13 @@ pub struct FrameTemplate {
 }
 
 impl FrameTemplate {
+    /// The same from another port: no checksum counts its address.
+    #[must_use]
+    pub fn from_source(mut self, source: ethernet::MacAddr) -> FrameTemplate {
+        self.bytes[6..12].copy_from_slice(&source.0);
+        self
+    }
+
     /// Builds the constant part of the frames.
     ///
     /// # Errors

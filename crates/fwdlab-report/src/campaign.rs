@@ -6,7 +6,7 @@
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::outcome::{Better, Found, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
-use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
+use fwdlab_model::test_case::{CaseFigure, Enough, Iteration, TestCase};
 use fwdlab_model::variant::Variant;
 
 use crate::efficiency;
@@ -16,6 +16,7 @@ use crate::procedures::{self, tables};
 use crate::table::{Cell, Column, Mark, Table, wrap};
 use crate::telemetry;
 use crate::text::{all_warnings, paragraph, width};
+use crate::thresholds;
 use crate::words::{self, several};
 
 /// So many failures of a test case are told one by one.
@@ -315,6 +316,42 @@ pub(crate) fn failures(all: &[TestCase]) -> Vec<String> {
     told
 }
 
+/// How thresholds came off, why iterations have no result, and why there are so many of them.
+pub(crate) fn verdicts(summary: &Summary) -> Vec<(&'static str, String)> {
+    let all = &summary.test_cases;
+    let named = |name, words: Vec<String>| words.into_iter().map(move |word| (name, word));
+    named("required", thresholds::sentences(summary))
+        .chain(named("failed", failures(all)))
+        .chain(named("stopped", stopped(all)))
+        .collect()
+}
+
+/// Why test cases were measured so often, where that followed from what was found.
+pub(crate) fn stopped(all: &[TestCase]) -> Vec<String> {
+    let each = all.iter().filter_map(|case| {
+        let stopped = case.stopped.as_ref()?;
+        let half = match stopped.half_width_percent {
+            Some(half) => format!("±{half:.2} %"),
+            None => "of unknown width".into(),
+        };
+        let made = several(stopped.iterations as usize, "iteration");
+        let wanted = (1e4 * stopped.wanted_percent).round() / 1e4;
+        let why = match stopped.why {
+            Enough::NarrowEnough => format!("narrow enough (±{wanted} % was asked for)"),
+            Enough::Maximum => format!("as many as may be, and ±{wanted} % was asked for"),
+            Enough::JudgedAgain => format!(
+                "±{wanted} % was reached, but by the readings of the whole run fewer windows count"
+            ),
+            Enough::BrokenOff => format!("it ended before ±{wanted} % was reached"),
+        };
+        let name = label(case, all);
+        Some(format!(
+            "{name}: after {made} its interval is {half}: {why}"
+        ))
+    });
+    each.collect()
+}
+
 /// What the procedure's outcomes of a test case say beyond its figures: warnings, each once.
 pub(crate) fn doubts(all: &[TestCase]) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
@@ -426,7 +463,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     named("cost", slopes(all))
         .chain(named("control", control.collect()))
         .chain(crate::exact::sentences(summary))
-        .chain(named("failed", failures(all)))
+        .chain(verdicts(summary))
         .chain(named("found", telemetry::sentences(summary)))
         .chain(words::noise(summary))
         .chain(named("warning", doubts(all)))
@@ -476,7 +513,10 @@ fn order_words(info: &RunInfo) -> String {
     format!(
         "{}, {} of every test case, {}, seed {}; figures are medians, ± half of the 95 % interval of the mean",
         of("procedure"),
-        several(of("iterations").parse().unwrap_or(0), "iteration"),
+        match of("iterations_min").as_str() {
+            "" => several(of("iterations").parse().unwrap_or(0), "iteration"),
+            min => format!("{min} to {} iterations", of("iterations")),
+        },
         of("order"),
         info.seed
     )

@@ -198,6 +198,7 @@ mod tests {
             iterations: Vec::new(),
             findings: Vec::new(),
             doubt: None,
+            stopped: None,
             work: Some(work),
         }
     }

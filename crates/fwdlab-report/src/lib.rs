@@ -25,4 +25,5 @@ mod search;
 pub mod table;
 mod telemetry;
 pub mod text;
+pub mod thresholds;
 mod words;

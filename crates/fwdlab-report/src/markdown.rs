@@ -47,8 +47,8 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
     for sentence in crate::exact::beside(&summary.test_cases) {
         item("exact", &sentence);
     }
-    for failure in crate::campaign::failures(&summary.test_cases) {
-        item("failed", &failure);
+    for (name, sentence) in crate::campaign::verdicts(summary) {
+        item(name, &sentence);
     }
     for sentence in crate::telemetry::sentences(summary) {
         item("found", &sentence);

@@ -62,29 +62,67 @@ fn read(case: &TestCase) -> impl Iterator<Item = &Telemetry> {
         .filter_map(|one| one.telemetry.as_deref())
 }
 
-/// What the DUT's host did in each test case: its CPUs, its queues, and what else was counted. Of several iterations the one in the middle of
-/// the list; the records have all.
-pub(crate) fn tables(summary: &Summary) -> Vec<(String, Table)> {
+/// What the DUT's host did in a test case.
+pub(crate) struct Told {
+    /// The test case.
+    pub case: String,
+    /// The figures that readers look for first, in one line; may be empty.
+    pub gist: String,
+    /// Its CPUs, its queues, and what else was counted, each with its title.
+    pub tables: Vec<(String, Table)>,
+}
+
+/// What the DUT's host did in each test case in which it was read. Of several iterations the one in the middle of the list; the records
+/// have all.
+pub(crate) fn tables(summary: &Summary) -> Vec<Told> {
     let all = &summary.test_cases;
-    let mut tables = Vec::new();
+    let mut cases = Vec::new();
     for case in all {
         let iterations: Vec<&Telemetry> = read(case).collect();
         let Some(told) = iterations.get(iterations.len() / 2) else {
             continue;
         };
-        let of = label(case, all);
+        let mut tables = Vec::new();
         if told.cpus.iter().any(|cpu| cpu.ticks > 0) {
-            tables.push((format!("{of}: CPUs of {}", told.host), cpus(told)));
+            tables.push((format!("CPUs of {}", told.host), cpus(told)));
         }
         if told.queues.iter().any(|queue| queue.packets > 0) {
-            tables.push((format!("{of}: packets by queue"), queues(&told.queues)));
+            tables.push(("packets by queue".into(), queues(&told.queues)));
         }
         let rest = others(told);
         if !rest.rows.is_empty() {
-            tables.push((format!("{of}: what else was counted"), rest));
+            tables.push(("what else was counted".into(), rest));
+        }
+        if !tables.is_empty() {
+            cases.push(Told {
+                case: label(case, all),
+                gist: gist(told),
+                tables,
+            });
         }
     }
-    tables
+    cases
+}
+
+/// Was a CPU full, did one queue of several carry all, what dropped most? Counters of drops may count the same frame, so they have no sum.
+fn gist(told: &Telemetry) -> String {
+    let forward = told.cpus.iter().filter(|cpu| cpu.forwards && cpu.ticks > 0);
+    let busiest = forward.map(|cpu| cpu.busy_ratio()).reduce(f64::max);
+    let beside = |one: &QueueShare| {
+        let same = |other: &&QueueShare| other.port == one.port && other.way == one.way;
+        told.queues.iter().filter(same).count() > 1
+    };
+    let several = (told.queues.iter()).filter(|queue| queue.packets > 0 && beside(queue));
+    let fullest = several.map(|queue| queue.ratio).reduce(f64::max);
+    let dropped = told.drops.iter().max_by_key(|(_, frames)| **frames);
+    let share = |what: &str, ratio: f64| format!("{what} {}", percent(100.0 * ratio));
+    let parts = [
+        busiest.map(|ratio| share("busiest CPU", ratio)),
+        fullest.map(|ratio| share("largest share of a queue", ratio)),
+        dropped.map(|(counter, frames)| format!("dropped most: {counter}, {}", count(*frames))),
+    ];
+    let told: Vec<String> = parts.into_iter().flatten().collect();
+    told.join("; ")
 }
 
 fn cpus(told: &Telemetry) -> Table {

@@ -82,8 +82,8 @@ pub fn quick(info: &RunInfo, summary: &Summary) -> String {
             text.push_str(&paragraph(name, &sentence));
         }
     }
-    for failure in crate::campaign::failures(&summary.test_cases) {
-        text.push_str(&paragraph("failed", &failure));
+    for (name, sentence) in crate::campaign::verdicts(summary) {
+        text.push_str(&paragraph(name, &sentence));
     }
     for sentence in crate::telemetry::sentences(summary) {
         text.push_str(&paragraph("found", &sentence));

@@ -224,3 +224,43 @@ fn a_page_tells_what_the_dut_did() {
     }
     assert!(!self::page(&common::one_case()).contains("What the DUT did"));
 }
+
+/// Who measured nothing is not told that his machine was quiet.
+#[test]
+fn noise_that_was_not_judged_is_no_quiet_machine() {
+    let mut run = common::one_case();
+    assert!(page(&run).contains("machine quiet enough"));
+    run.summary.noise.verdict = "not judged: nothing was measured".into();
+    let page = page(&run);
+    assert!(!page.contains("machine quiet enough") && page.contains("noise not judged"));
+}
+
+/// Of one test case at once; of few the first, of many none, each behind a line that says which it is; nothing is left out.
+#[test]
+fn what_the_dut_did_in_many_cases_is_folded() {
+    for (cases, open) in [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(0))] {
+        let mut run = common::explained();
+        let case = run.summary.test_cases.remove(0);
+        for number in 0..cases {
+            let mut case = case.clone();
+            case.case.configuration = format!("set-{number}");
+            run.summary.test_cases.push(case);
+        }
+        let page = page(&run);
+        let parsed = Html::parse_document(&page);
+        assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
+        let folded = select(&parsed, "details");
+        assert_eq!(folded.len(), open.map_or(0, |_| cases), "{cases}");
+        assert_eq!(select(&parsed, "details[open]").len(), open.unwrap_or(0));
+        let opened = select(&parsed, "details:first-of-type[open]").len();
+        assert_eq!(opened, open.unwrap_or(0), "not the first is open");
+        for (number, case) in folded.into_iter().enumerate() {
+            let all = text(case);
+            // all counters of drops of this case, and the gist names the largest
+            for words in [&format!("set-{number}"), "busiest CPU 75.0 %", "750,000"] {
+                assert!(all.contains(words), "{words} is not in {all}");
+            }
+        }
+        assert_eq!(page.matches("CPUs of router1").count(), cases);
+    }
+}

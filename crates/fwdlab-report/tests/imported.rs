@@ -19,6 +19,7 @@ fn info() -> RunInfo {
         started_at: "2026-11-21T08:50:00Z".into(),
         finished_at: Some("2026-11-21T08:50:01Z".into()),
         state: RunState::Finished,
+        gaps: Vec::new(),
         error: None,
         parameters: [("set".to_owned(), "Atom/vlan/results/\u{1b}[31mnew".into())].into(),
         facts: Facts::default(),
@@ -75,6 +76,7 @@ fn summary() -> Summary {
         noise: Noise::default(),
         warnings: vec!["1 of 6 runs are not valid: see their reasons".into()],
         imix_estimate_l2_bps: None,
+        thresholds: Vec::new(),
     }
 }
 

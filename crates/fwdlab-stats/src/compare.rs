@@ -257,6 +257,26 @@ pub fn planned_precision(n: usize, cv_percent: f64, confidence: Confidence) -> O
     })
 }
 
+/// The precision of `n` differences of pairs with a standard deviation of `sd_percent` of the mean: as [`planned_precision`], with what
+/// is left of the spread when both values of a pair were taken in turns, and one degree of freedom for every pair but one. `None` below
+/// 2 pairs.
+pub fn planned_precision_of_pairs(
+    n: usize,
+    sd_percent: f64,
+    confidence: Confidence,
+) -> Option<Precision> {
+    if n < MIN_SPREAD {
+        return None;
+    }
+    let df = (n - 1) as f64;
+    let error = sd_percent / (n as f64).sqrt();
+    let t = student::critical(confidence, df);
+    Some(Precision {
+        half_width_percent: t * error,
+        detectable_percent: (t + student::quantile(POWER, df)) * error,
+    })
+}
+
 /// A comparison that so far knows only the two centres.
 fn undecided(
     test: Test,
@@ -757,6 +777,38 @@ mod tests {
             }
         }
         assert_eq!(planned_precision(1, 0.8, Confidence::P95), None);
+    }
+
+    /// Against `solve_power` of `TTestIndPower` and `TTestPower` of statsmodels 0.14 (power 0.8, alpha 0.05), which solve the noncentral
+    /// t distribution: our formula is 1.2 % below at three values a side, 5.1 % at three pairs, and 1.2 % at five of them.
+    #[test]
+    fn planned_precision_against_statsmodels() {
+        let table = [
+            (3, 3.070_892, 3.264_044, 0.052),
+            (5, 2.024_440, 1.681_997, 0.012),
+            (10, 1.324_947, 0.996_002, 0.012),
+            (20, 0.909_129, 0.660_442, 0.012),
+            (50, 0.565_880, 0.404_183, 0.012),
+        ];
+        for (n, unpaired, pairs, most) in table {
+            let of = |planned: Option<Precision>| planned.unwrap().detectable_percent;
+            for (found, right, most) in [
+                (
+                    of(planned_precision(n, 1.0, Confidence::P95)),
+                    unpaired,
+                    0.012,
+                ),
+                (
+                    of(planned_precision_of_pairs(n, 1.0, Confidence::P95)),
+                    pairs,
+                    most,
+                ),
+            ] {
+                let wrong = found / right - 1.0;
+                assert!(wrong.abs() < most, "{n}: {found}, not {right}");
+            }
+        }
+        assert_eq!(planned_precision_of_pairs(1, 0.8, Confidence::P95), None);
     }
 
     proptest! {

@@ -26,7 +26,7 @@ pub use change_point::{Group, Partition, Shift, partition};
 pub use clusters::{Cluster, MIN_CLUSTERED, clusters};
 pub use compare::{
     Assumption, Choice, Comparison, Equivalence, EquivalenceVerdict, Precision, Side, Test,
-    Verdict, choose, compare, equivalence, planned_precision,
+    Verdict, choose, compare, equivalence, planned_precision, planned_precision_of_pairs,
 };
 pub use dots::dots;
 pub use drift::{Drift, MIN_DRIFT, drift};

@@ -5,8 +5,10 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::error::StoreError;
@@ -20,6 +22,7 @@ pub(crate) const EVENTS: &str = "events.jsonl";
 pub(crate) const TRIALS: &str = "trials.jsonl";
 /// What the DUT's host counted around trials; a run that read nothing has none.
 pub(crate) const TELEMETRY: &str = "telemetry.jsonl";
+pub(crate) const HOOKS: &str = "hooks.jsonl";
 pub(crate) const INPUTS: &str = "inputs";
 pub(crate) const RAW: &str = "raw";
 /// Delays of the frames of a trial, an HDR histogram log.
@@ -79,6 +82,30 @@ impl Journal {
         })
     }
 
+    /// Opens the file of a run that goes on once more. A last line that its writer was stopped in is taken off.
+    pub(crate) fn reopen(dir: &Path, name: &str) -> Result<Journal, StoreError> {
+        let path = dir.join(name);
+        let open = || -> io::Result<(File, u64)> {
+            // who goes on with a run of somebody else's must not write where a link leads
+            drop(regular::open_io(&path)?);
+            let file = OpenOptions::new()
+                .read(true)
+                .append(true)
+                .custom_flags(NO_LINK)
+                .open(&path)?;
+            let len = whole_lines(&file)?;
+            file.set_len(len)?;
+            Ok((file, len))
+        };
+        let (file, len) = open().map_err(StoreError::system("open", &path))?;
+        Ok(Journal {
+            file,
+            path,
+            len,
+            torn: false,
+        })
+    }
+
     /// Appends one line with one write call, so that a process killed at any instant leaves at most a torn last line.
     ///
     /// A line that did not fit on the disk is taken back; later lines are whole again. A record is a JSON object; its last member
@@ -116,14 +143,39 @@ impl Journal {
         Ok(())
     }
 
-    /// Replaces all lines at once. What is appended afterwards is lost with the old file.
-    pub(crate) fn replace(&self, records: &[impl Serialize]) -> Result<(), StoreError> {
+    /// Replaces all lines at once.
+    pub(crate) fn replace(&mut self, records: &[impl Serialize]) -> Result<(), StoreError> {
         let mut text = Vec::new();
         for record in records {
             self.write(&mut text, record)?;
         }
-        replace(&self.path, &text, false)
+        replace(&self.path, &text, false)?;
+        // what is appended from now on belongs to the new file
+        let file = OpenOptions::new().append(true).open(&self.path);
+        self.file = file.map_err(StoreError::system("open", &self.path))?;
+        (self.len, self.torn) = (text.len() as u64, false);
+        Ok(())
     }
+}
+
+/// Opens nothing by way of a symbolic link, and waits for nobody at a FIFO.
+const NO_LINK: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+
+/// So many bytes of a file are whole lines.
+fn whole_lines(file: &File) -> io::Result<u64> {
+    use std::os::unix::fs::FileExt;
+    let mut end = file.metadata()?.len();
+    let mut piece = [0; 4096];
+    while end > 0 {
+        let begin = end.saturating_sub(piece.len() as u64);
+        let piece = &mut piece[..(end - begin) as usize];
+        file.read_exact_at(piece, begin)?;
+        if let Some(at) = piece.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(begin + at as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
 }
 
 /// Writes a file so that its name always stands for the old content or the new one, whole.
@@ -197,10 +249,16 @@ pub(crate) fn sync_tree(dir: &Path) -> Result<(), StoreError> {
     sync(dir).map_err(StoreError::system("bring to the disk", dir))
 }
 
-/// Creates and takes the lock of a run; held as long as the file is open.
+/// Takes the lock of a run, and creates it where there is none; held as long as the file is open.
 pub(crate) fn take_lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK);
-    let file = File::create(&path).map_err(StoreError::system("create", &path))?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(NO_LINK)
+        .open(&path)
+        .map_err(StoreError::system("create", &path))?;
     file.try_lock()
         .map_err(io::Error::from)
         .map_err(StoreError::system("lock", &path))?;

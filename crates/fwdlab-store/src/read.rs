@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::StoreError;
-use crate::files::{CHECKSUMS, EVENTS, RUN, SUMMARY, TELEMETRY, TRIALS, is_locked};
+use crate::files::{CHECKSUMS, EVENTS, HOOKS, RUN, SUMMARY, TELEMETRY, TRIALS, is_locked};
 use crate::regular;
 use crate::run_dir::raw_path;
 use crate::seal::{self, Seal};
@@ -68,6 +68,15 @@ impl StoredRun {
     /// What the DUT's host counted around its trials, as it was read; nothing where it was not.
     pub fn telemetry(&self) -> Vec<fwdlab_model::telemetry::Record> {
         let path = self.path.join(TELEMETRY);
+        match path.is_file() {
+            true => read_lines(&path, self.is_protected, parse_as).records,
+            false => Vec::new(),
+        }
+    }
+
+    /// What became of the hooks of its campaign.
+    pub fn hooks(&self) -> Vec<fwdlab_model::hook::HookRecord> {
+        let path = self.path.join(HOOKS);
         match path.is_file() {
             true => read_lines(&path, self.is_protected, parse_as).records,
             false => Vec::new(),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use fwdlab_model::event::{Event, EventKind};
+use fwdlab_model::hook::HookRecord;
 use fwdlab_model::latency::Bucket;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use fwdlab_model::telemetry::Record;
@@ -16,11 +17,12 @@ use serde::Serialize;
 
 use crate::error::StoreError;
 use crate::files::{
-    CHECKSUMS, EVENTS, INPUTS, Journal, LATENCY, NEW_PREFIX, RAW, REPORT, RESERVE, RUN, SUMMARY,
-    TELEMETRY, TRIALS, file_name_of, json, remove_tree, replace, replace_json, stays_inside,
-    sync_tree, take_lock,
+    CHECKSUMS, EVENTS, HOOKS, INPUTS, Journal, LATENCY, NEW_PREFIX, RAW, REPORT, RESERVE, RUN,
+    SUMMARY, TELEMETRY, TRIALS, file_name_of, is_locked, json, remove_tree, replace, replace_json,
+    stays_inside, sync_tree, take_lock,
 };
-use crate::{hdr, seal};
+use crate::read::{StoredRun, head, load};
+use crate::{hdr, regular, seal};
 
 /// Room for the last event, the list of checksums and the head of a run: with all facts of a host a head has a tenth of it.
 const RESERVE_BYTES: u64 = 64 << 10;
@@ -36,6 +38,8 @@ pub struct RunWriter {
     trials: Journal,
     /// From the first reading on.
     telemetry: Option<Journal>,
+    /// From the first hook on.
+    hooks: Option<Journal>,
     _lock: File,
 }
 
@@ -74,6 +78,86 @@ impl RunWriter {
             // What is left when this fails too is removed by the next listing.
             let _ = remove_tree(&staging);
         })
+    }
+
+    /// Opens a run that did not come to its end, to go on with it, and says what is kept of it. Nothing of it has changed yet but a last
+    /// line that its process was stopped in; [`RunWriter::go_on`] says that it runs again.
+    ///
+    /// # Errors
+    /// [`StoreError::StillRunning`] when a process writes it; [`StoreError::Damaged`] when what is kept is not what was written, so that
+    /// nobody could say what is still to do; [`StoreError::System`].
+    pub fn reopen(dir: &Path) -> Result<(RunWriter, StoredRun), StoreError> {
+        // a copy without hidden files has no lock, and one that is no run gets none
+        head(dir)?;
+        let lock = take_lock(dir).map_err(|error| match is_locked(dir) {
+            Ok(true) => StoreError::StillRunning {
+                path: dir.to_owned(),
+            },
+            _ => error,
+        })?;
+        let events = Journal::reopen(dir, EVENTS)?;
+        let trials = Journal::reopen(dir, TRIALS)?;
+        let reopened = |name| match dir.join(name).exists() {
+            true => Journal::reopen(dir, name).map(Some),
+            false => Ok(None),
+        };
+        let (telemetry, hooks) = (reopened(TELEMETRY)?, reopened(HOOKS)?);
+        let stored = load(dir)?;
+        if let Some(why) = stored.problems.first() {
+            return Err(StoreError::Damaged {
+                path: dir.to_owned(),
+                why: why.clone(),
+            });
+        }
+        let writer = RunWriter {
+            dir: dir.to_owned(),
+            events,
+            trials,
+            telemetry,
+            hooks,
+            _lock: lock,
+        };
+        Ok((writer, stored))
+    }
+
+    /// Says that a run that was opened again runs, with this head, and takes away what was derived at an earlier end.
+    ///
+    /// # Errors
+    /// [`StoreError::System`], such as a full disk; it can be opened again.
+    pub fn go_on(&self, info: &RunInfo) -> Result<(), StoreError> {
+        replace_json(&self.dir.join(RUN), info)?;
+        for name in [CHECKSUMS, SUMMARY, REPORT, RESERVE] {
+            let path = self.dir.join(name);
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(StoreError::system("remove", &path)(source));
+                }
+                _ => {}
+            }
+        }
+        reserve(&self.dir.join(RESERVE))
+    }
+
+    /// A file of raw data as [`RunWriter::raw`] kept it.
+    ///
+    /// # Errors
+    /// [`StoreError::System`].
+    pub fn kept_raw(&self, test_case: &str, trial: u32, name: &str) -> Result<Vec<u8>, StoreError> {
+        let path = raw_path(&self.dir, test_case, trial, name);
+        regular::read_io(&path).map_err(StoreError::system("read", &path))
+    }
+
+    /// An input as it is kept, if there is one of this name.
+    ///
+    /// # Errors
+    /// [`StoreError::System`].
+    pub fn kept_input(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let path = self.dir.join(INPUTS).join(name);
+        match regular::read_io(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::system("read", &path)(error)),
+        }
     }
 
     /// Begins a run that appears only when it is whole, together with others ([`StagedRun::finish`], [`publish`]).
@@ -140,7 +224,19 @@ impl RunWriter {
         journal.append(record)
     }
 
-    /// Replaces the records of all trials: what they were judged by is known only in the end. None may follow.
+    /// Keeps what became of a hook.
+    ///
+    /// # Errors
+    /// As [`RunWriter::event`].
+    pub fn hook(&mut self, record: &HookRecord) -> Result<(), StoreError> {
+        let journal = match &mut self.hooks {
+            Some(journal) => journal,
+            none => none.insert(Journal::create(&self.dir, &self.dir, HOOKS)?),
+        };
+        journal.append(record)
+    }
+
+    /// Replaces the records of all trials: what they are judged by may be known only in the end.
     ///
     /// # Errors
     /// [`StoreError::System`]; the records are then those of before.
@@ -393,6 +489,7 @@ fn fill(
         events,
         trials,
         telemetry: None,
+        hooks: None,
         _lock: lock,
     })
 }

@@ -189,6 +189,7 @@ fn test_case(name: String, stream: Stream, variant: Variant, info: &RunInfo) -> 
         findings: Vec::new(),
         doubt: None,
         work: None,
+        stopped: None,
     }
 }
 

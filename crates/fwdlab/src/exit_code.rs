@@ -25,7 +25,7 @@ pub enum Code {
     TestBed = 4,
     /// Measured, but not valid; stored and explained.
     NotValid = 5,
-    /// A limit of `--fail-if` was broken.
+    /// A limit of `--fail-if`, or a threshold of a campaign, was broken.
     LimitBroken = 6,
     /// Some test cases failed, the others are good.
     SomeFailed = 7,
@@ -81,6 +81,13 @@ pub fn of_result(summary: &Summary) -> Code {
 /// The code of a campaign: that of its result, unless some of it failed and the rest is good. What noise takes from windows and slices is
 /// no failure while other iterations of the test case are good.
 pub fn of_campaign(summary: &Summary) -> Code {
+    // by the rule of `compare --fail-if`
+    if summary.thresholds.iter().any(|one| !one.failed.is_empty()) {
+        return Code::LimitBroken;
+    }
+    if summary.thresholds.iter().any(|one| !one.passed) {
+        return Code::NotValid;
+    }
     let good = |case: &TestCase| case.iterations.iter().any(|one| one.failure.is_none());
     let whole = |case: &TestCase| match summary.procedure.as_str() {
         "maxfwd" | "paired" => good(case),
@@ -130,6 +137,7 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::BlackBox { .. }
         | LabError::NotOnVpp { .. }
         | LabError::Vpp { .. }
+        | LabError::Hook(_)
         | LabError::Disturbed { .. }
         | LabError::NotBack { .. }
         | LabError::NotUp { .. }
@@ -145,7 +153,9 @@ fn of_engine(error: &EngineError) -> Code {
     match error {
         // another engine could, and this one was asked for
         EngineError::Unsupported { .. } => Code::Usage,
-        EngineError::NoStamps { .. } | EngineError::TooLong { .. } => Code::Preflight,
+        EngineError::NoStamps { .. } | EngineError::TooLong { .. } | EngineError::OnlyCounts(_) => {
+            Code::Preflight
+        }
         _ => Code::TestBed,
     }
 }

@@ -201,6 +201,13 @@ impl Screen {
         }
     }
 
+    fn count_up_to(&self, steps: u32) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::from(steps));
+            bar.enable_steady_tick(Duration::from_millis(250));
+        }
+    }
+
     /// Shows one event.
     pub fn show(&mut self, event: &Event) {
         if self.verbosity == Verbosity::Quiet {
@@ -233,11 +240,24 @@ impl Screen {
                     fwdlab_report::number::counted(*steps, "step"),
                     fwdlab_report::number::seconds(*estimate_s)
                 ));
-                if let Some(bar) = &self.bar {
-                    bar.set_length(u64::from(*steps));
-                    bar.enable_steady_tick(Duration::from_millis(250));
-                }
+                self.count_up_to(*steps);
             }
+            EventKind::RunResumed {
+                info,
+                estimate_s,
+                steps,
+            } => {
+                self.tells_iterations = info.kind == "campaign";
+                self.line(&format!(
+                    "run       {}  goes on: {} left, about {}",
+                    info.id,
+                    fwdlab_report::number::counted(*steps, "step"),
+                    fwdlab_report::number::seconds(*estimate_s)
+                ));
+                self.count_up_to(*steps);
+            }
+            // said with the load of its trials
+            EventKind::LoadFound { .. } => {}
             EventKind::BedReady { facts } => {
                 // a campaign of both tells of the first bed of each
                 let dut = match facts.placement.contains_key("vpp") {
@@ -319,6 +339,14 @@ impl Screen {
                     let words = fwdlab_report::campaign::in_one_line(iteration);
                     let number = iteration.iteration;
                     self.line(&format!("iteration {number}  {test_case}  {words}"));
+                }
+            }
+            EventKind::HookFinished { record } => {
+                // one that did well is of no interest, unless all is
+                if record.failure.is_some() || self.verbosity == Verbosity::Verbose {
+                    let (when, status) = (record.when.name(), &record.status);
+                    let (command, host) = (&record.command, &record.host);
+                    self.line(&format!("hook      {when} on {host}: {command}: {status}"));
                 }
             }
             EventKind::Note { text } => self.line(&format!("note      {}", text.trim_end())),

@@ -4,6 +4,7 @@
 //! clippy can check is in the lints of the root Cargo.toml and the clippy.toml files instead. Start with [`all`].
 
 mod directions;
+mod examples;
 mod heads;
 mod packages;
 mod purity;
@@ -58,6 +59,7 @@ pub fn all(root: &Path) -> anyhow::Result<Vec<Finding>> {
         }
     }
     findings.extend(packages::check(&files));
+    findings.extend(examples::check(&files));
     findings.extend(schemas::stale(root)?);
     Ok(findings)
 }

@@ -9,6 +9,8 @@ pub mod expect;
 pub mod player;
 pub mod reach;
 
+use serde::{Deserialize, Serialize};
+
 use std::sync::Arc;
 
 use fwdlab_packet::header::{ipv6, vlan};
@@ -17,7 +19,7 @@ use fwdlab_packet::modifier::Program;
 use crate::generator::SignaturePlace;
 
 /// Streams that leave through one port.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// The profile's name, for results.
     pub name: String,
@@ -26,7 +28,7 @@ pub struct Traffic {
 }
 
 /// Frames that follow each other at one rate.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stream {
     /// In the signature of its frames, in counts and results; no two streams of a profile, in either direction, share one.
     pub id: u16,
@@ -43,7 +45,7 @@ pub struct Stream {
 }
 
 /// Frames of one make: a template, and what differs from frame to frame.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Kind {
     /// A whole frame without FCS, all checksums right.
     pub template: Vec<u8>,
@@ -105,7 +107,7 @@ pub fn flow_label_at(frame: &[u8]) -> Option<usize> {
 }
 
 /// When the frames of a stream leave.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// Frames per second while it sends, at the profile's own load; a trial's load scales all streams alike.
     pub rate_pps: f64,
@@ -136,7 +138,7 @@ impl Timing {
 }
 
 /// How many frames a stream sends, and in which groups.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Emission {
     /// One after another until the trial ends.
     Continuous,

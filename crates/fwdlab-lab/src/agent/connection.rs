@@ -5,10 +5,11 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Answer, Hello, Question, receive, send};
+use super::{Answer, BEAT, BEAT_EVERY, Hello, Question, receive, send};
 use crate::host::{Failure, Limit};
 
 /// How often somebody is asked whether the answer is still wanted.
@@ -18,6 +19,10 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Connection {
     stream: Mutex<Option<UnixStream>>,
+    /// Who writes has this: a beat is no part of a message.
+    writes: Arc<Mutex<()>>,
+    /// The thread that beats ends when this is dropped.
+    _beats: Option<Sender<()>>,
     /// What is known of the end of the other side, in words.
     epitaph: Box<dyn Epitaph>,
 }
@@ -33,14 +38,49 @@ impl Connection {
     pub fn new(stream: UnixStream, epitaph: Box<dyn Epitaph>) -> Connection {
         Connection {
             stream: Mutex::new(Some(stream)),
+            writes: Arc::default(),
+            _beats: None,
             epitaph,
         }
+    }
+
+    /// The same that lets the agent hear, all the time, that somebody is here. Not for a machine whose instructions are counted.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn that_beats(mut self) -> io::Result<Connection> {
+        let mut stream = {
+            let guard = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+            match guard.as_ref() {
+                Some(stream) => stream.try_clone()?,
+                None => return Err(io::ErrorKind::NotConnected.into()),
+            }
+        };
+        let writes = self.writes.clone();
+        let (beats, dropped) = channel();
+        self._beats = Some(beats);
+        std::thread::Builder::new().spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = dropped.recv_timeout(BEAT_EVERY) {
+                // who writes a message is heard by that
+                let Ok(_alone) = writes.try_lock() else {
+                    continue;
+                };
+                // so few bytes are written as a whole, or not at all when the agent does not read
+                match stream.write(&BEAT) {
+                    Err(e) if !is_timeout(&e) => return,
+                    _ => {}
+                }
+            }
+        })?;
+        Ok(self)
     }
 
     /// One to a machine that has ended.
     pub(crate) fn ended() -> Connection {
         Connection {
             stream: Mutex::new(None),
+            writes: Arc::default(),
+            _beats: None,
             epitaph: Box::new(Ended),
         }
     }
@@ -71,7 +111,10 @@ impl Connection {
             began,
             gave_up: None,
         };
-        let asked = send(&mut patient, question, bytes);
+        let asked = {
+            let _alone = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+            send(&mut patient, question, bytes)
+        };
         let answered = asked.and_then(|()| receive(&mut patient));
         let gave_up = patient.gave_up;
         match answered {

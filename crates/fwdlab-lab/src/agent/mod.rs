@@ -6,11 +6,13 @@
 
 pub mod connection;
 pub mod init;
+pub(crate) mod part;
 pub(crate) mod rig;
 pub mod serve;
 pub mod stdio;
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use fwdlab_engine::{Addresses, Burst};
 use fwdlab_model::campaign::Generator;
@@ -18,6 +20,8 @@ use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::host::{Command, Failure};
+use crate::ports::Network;
+use crate::preflight::noise::Noise;
 
 /// A message is no longer: more is a stream that is out of step.
 const MOST_BYTES: u32 = 1 << 30;
@@ -57,6 +61,20 @@ pub(crate) enum Question {
     CloseBursts,
     /// Something of a rig.
     Rig(rig::Question),
+    /// Something of a part of a tester; frames travel behind it.
+    Part(part::Question),
+    /// Keep others from this port of a test bed, or say why it is none.
+    Claim {
+        port: (Place, String),
+        networks: Vec<Network>,
+    },
+    /// Let go of all that were claimed.
+    Release,
+    /// Who talks at these ports by itself?
+    Hear {
+        ports: Vec<(Place, String)>,
+        time_ms: u64,
+    },
     /// End the machine.
     PowerOff,
 }
@@ -130,6 +148,10 @@ pub(crate) enum Answer {
     Burst(Burst),
     /// What a rig answers.
     Rig(rig::Answer),
+    /// What a part of a tester answers.
+    Part(part::Answer),
+    /// Frames that nobody sent for a test.
+    Heard(Vec<Noise>),
     /// It could not be done.
     Failed(Failure),
 }
@@ -145,6 +167,26 @@ pub(crate) struct Hello {
     pub per_instruction: f64,
     /// CPUs.
     pub cpus: usize,
+    /// Which CLOCK_MONOTONIC is its own: agents that say the same have the same clock.
+    #[serde(default)]
+    pub clock: String,
+}
+
+/// What is written when there is nothing to say.
+pub(crate) const BEAT: [u8; 8] = [0; 8];
+
+/// How often somebody who waits for answers says that it is there.
+pub(crate) const BEAT_EVERY: Duration = Duration::from_millis(200);
+
+/// An agent that sends frames and hears nothing for so long ends, and its frames with it: nobody may be there to stop it.
+pub(crate) const DEAF_FOR: Duration = Duration::from_millis(900);
+
+/// Which CLOCK_MONOTONIC a process of this machine reads: that of its boot, with the offset of its time namespace.
+pub(crate) fn clock() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let offset = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let offset: Vec<&str> = offset.split_whitespace().collect();
+    format!("{} {}", boot.trim(), offset.join(" "))
 }
 
 /// Writes a message and the bytes behind it.
@@ -168,7 +210,10 @@ pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
     stream: &mut dyn Read,
 ) -> io::Result<(T, Vec<u8>)> {
     let mut lengths = [0; 8];
-    stream.read_exact(&mut lengths)?;
+    // nothing at all is a beat: somebody is there
+    while lengths == [0; 8] {
+        stream.read_exact(&mut lengths)?;
+    }
     let [text, bytes] = [0, 4].map(|at| {
         let of = &lengths[at..at + 4];
         u32::from_le_bytes([of[0], of[1], of[2], of[3]])

@@ -10,12 +10,13 @@ use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis};
 use fwdlab_engine::stamps::{Clock, Kind, Origin, Origins};
 use fwdlab_engine::tester::Proof;
 use fwdlab_engine::{
-    Choice, Histogram, HoldUps, LoadPlan, Mode, PathSpec, Reading, ReceiveCounts, Schedule,
+    Choice, Histogram, HoldUps, LoadPlan, Mode, PathSpec, Reading, ReceiveCounts, Schedule, Traffic,
 };
 use fwdlab_model::procedure::Stretch;
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
+use super::part::within_limit;
 use super::serve::{path, refused};
 use super::{AddressWords, Path};
 use crate::host::Failure;
@@ -38,6 +39,10 @@ pub(crate) enum Question {
     },
     Arm {
         stream: Stream,
+        analysis: Option<AnalysisPlan>,
+    },
+    /// Prepare traffic: that which follows, or, where nothing does, the same as before.
+    ArmTraffic {
         analysis: Option<AnalysisPlan>,
     },
     Start(ScheduleWords),
@@ -84,10 +89,34 @@ pub(crate) enum Answer {
     Lateness(Option<Histogram>),
 }
 
+impl Question {
+    /// Do frames flow from it on, without an end of their own that is near?
+    pub(super) fn begins(&self) -> bool {
+        matches!(self, Question::Start(_))
+    }
+
+    /// Do none flow from it on?
+    pub(super) fn ends(&self) -> bool {
+        matches!(
+            self,
+            Question::Stop | Question::Close | Question::Open { .. } | Question::Prove { .. }
+        )
+    }
+}
+
+/// The traffic that travels behind [`Question::ArmTraffic`].
+///
+/// # Errors
+/// It is too much: why, in words.
+pub(crate) fn packed(traffic: &Traffic) -> Result<Vec<u8>, String> {
+    within_limit(serde_json::to_vec(traffic).map_err(|e| e.to_string())?)
+}
+
 /// Answers a question with the engine of this process.
 pub(super) fn answer(
-    open: &mut Option<Box<dyn Rig>>,
+    open: &mut Option<Open>,
     question: Question,
+    bytes: &[u8],
 ) -> Result<Answer, Failure> {
     if let Question::Open {
         paths,
@@ -101,7 +130,7 @@ pub(super) fn answer(
         let choice = choice.try_into().map_err(Failure::Refused)?;
         let (rig, chosen) = local::open(&paths, &addresses.into(), &choice).map_err(refused)?;
         let (sender, receiver) = rig.names();
-        *open = Some(rig);
+        *open = Some(Open { rig, known: None });
         return Ok(Answer::Opened {
             sender: sender.to_owned(),
             receiver: receiver.to_owned(),
@@ -109,7 +138,7 @@ pub(super) fn answer(
             rejected: chosen.rejected,
         });
     }
-    let Some(rig) = open else {
+    let Some(Open { rig, known }) = open else {
         return match question {
             Question::Close => Ok(Answer::Done),
             _ => Err(Failure::Refused("no rig is open".into())),
@@ -129,6 +158,19 @@ pub(super) fn answer(
         } => rig.prove(path, &stream, frames).map(Answer::Proof),
         Question::Arm { stream, analysis } => {
             let armed = rig.arm(Frames::Stream(&stream), analysis);
+            armed.map(|()| Answer::Armed { nonce: rig.nonce() })
+        }
+        Question::ArmTraffic { analysis } => {
+            if !bytes.is_empty() {
+                let read = serde_json::from_slice(bytes);
+                let traffic: Traffic =
+                    read.map_err(|e| Failure::Refused(format!("traffic that is none: {e}")))?;
+                *known = Some(Arc::new(traffic));
+            }
+            let Some(traffic) = known else {
+                return Err(Failure::Refused("no traffic is known".into()));
+            };
+            let armed = rig.arm(Frames::Traffic(traffic), analysis);
             armed.map(|()| Answer::Armed { nonce: rig.nonce() })
         }
         Question::Start(schedule) => rig.start(schedule.into()).map(done),
@@ -167,18 +209,25 @@ impl From<&Choice> for ChoiceWords {
     }
 }
 
+/// The engine of this name.
+pub(super) fn mode(name: &str) -> Result<Mode, String> {
+    let mut all = Mode::ALL.into_iter().chain([Mode::Memory]);
+    let found = all.find(|mode| mode.name() == name);
+    found.ok_or_else(|| format!("there is no engine {name}"))
+}
+
+/// A rig that is open.
+pub(super) struct Open {
+    rig: Box<dyn Rig>,
+    /// The traffic that was armed last.
+    known: Option<Arc<Traffic>>,
+}
+
 impl TryFrom<ChoiceWords> for Choice {
     type Error = String;
 
     fn try_from(of: ChoiceWords) -> Result<Choice, String> {
-        let known = |name: &str| {
-            let mut all = Mode::ALL.into_iter().chain([Mode::Memory]);
-            all.find(|mode| mode.name() == name)
-        };
-        let mode = match of.mode {
-            None => None,
-            Some(name) => Some(known(&name).ok_or_else(|| format!("there is no engine {name}"))?),
-        };
+        let mode = of.mode.map(|name| mode(&name)).transpose()?;
         Ok(Choice {
             mode,
             cpus: of.cpus,

@@ -8,15 +8,19 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fwdlab_engine::{Exact, PathSpec, PortSpec, exact};
 use fwdlab_model::campaign::Generator;
 
-use super::{Answer, Hello, Place, Question, receive, rig, send};
+use super::part::Parts;
+use super::{Answer, Hello, Place, Question, clock, receive, rig, send};
 use crate::error::LabError;
 use crate::host::{Command, Failure, Heard, Host, HostError, Limit, Local, Netns, Process, netns};
-use crate::tester::Rig;
+use crate::ports::{self, Claimed};
+use crate::preflight::noise;
 
 /// Where files are put that commands shall use, on a machine of ours.
 const PUT: &str = "/run/fwdlab-put";
@@ -34,7 +38,11 @@ struct Agent {
     processes: BTreeMap<u32, Box<dyn Process>>,
     next: u32,
     bursts: Option<Exact>,
-    rig: Option<Box<dyn Rig>>,
+    rig: Option<rig::Open>,
+    parts: Parts,
+    claimed: Vec<Claimed>,
+    /// Frames may flow from here.
+    sends: Arc<AtomicBool>,
 }
 
 /// Answers questions. Returns when the other side has gone, or wants the machine to end.
@@ -42,20 +50,27 @@ struct Agent {
 /// # Errors
 /// The stream failed, or is out of step.
 pub fn serve(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
-    serve_within(Path::new(PUT), stream)
+    serve_within(Path::new(PUT), stream, &Arc::default())
 }
 
-/// The same with another folder for files.
+/// The same with another folder for files. `sends` is true while frames may flow from here.
 ///
 /// # Errors
 /// As [`serve`].
-pub(crate) fn serve_within(folder: &Path, stream: &mut (impl Read + Write)) -> std::io::Result<()> {
+pub(crate) fn serve_within(
+    folder: &Path,
+    stream: &mut (impl Read + Write),
+    sends: &Arc<AtomicBool>,
+) -> std::io::Result<()> {
     let mut agent = Agent {
         folder: folder.to_owned(),
         processes: BTreeMap::new(),
         next: 0,
         bursts: None,
         rig: None,
+        parts: Parts::default(),
+        claimed: Vec::new(),
+        sends: sends.clone(),
     };
     loop {
         let (question, bytes): (Question, _) = match receive(stream) {
@@ -162,8 +177,41 @@ impl Agent {
                 done
             }
             Question::Rig(question) => {
-                let answer = rig::answer(&mut self.rig, question)?;
-                Ok((Answer::Rig(answer), Vec::new()))
+                let (begins, ends) = (question.begins(), question.ends());
+                if begins {
+                    self.sends.store(true, Ordering::Release);
+                }
+                let answer = rig::answer(&mut self.rig, question, &bytes);
+                // what fails while frames flow does not end them
+                if ends || (begins && answer.is_err()) {
+                    self.sends.store(false, Ordering::Release);
+                }
+                Ok((Answer::Rig(answer?), Vec::new()))
+            }
+            Question::Part(question) => {
+                let (answer, sends) = self.parts.answer(question, &bytes)?;
+                if let Some(sends) = sends {
+                    self.sends.store(sends, Ordering::Release);
+                }
+                Ok((Answer::Part(answer), Vec::new()))
+            }
+            Question::Claim {
+                port: (place, interface),
+                networks,
+            } => {
+                let claimed = ports::claim(&port(place, interface), &networks);
+                self.claimed.push(claimed.map_err(refused)?);
+                done
+            }
+            Question::Hear { ports, time_ms } => {
+                let ports = ports.into_iter();
+                let ports: Vec<PortSpec> = ports.map(|(place, of)| port(place, of)).collect();
+                let heard = noise::hear(&ports, Duration::from_millis(time_ms));
+                Ok((Answer::Heard(heard.map_err(refused)?), Vec::new()))
+            }
+            Question::Release => {
+                self.claimed.clear();
+                done
             }
             Question::PowerOff => done,
         }
@@ -182,13 +230,16 @@ fn host(place: &Place) -> Box<dyn Host> {
 }
 
 pub(super) fn path(of: super::Path) -> PathSpec {
-    let port = |(place, interface): (Place, String)| PortSpec {
+    PathSpec {
+        tx: port(of.tx.0, of.tx.1),
+        rx: port(of.rx.0, of.rx.1),
+    }
+}
+
+pub(super) fn port(place: Place, interface: String) -> PortSpec {
+    PortSpec {
         netns: place.as_deref().and_then(netns::file),
         interface,
-    };
-    PathSpec {
-        tx: port(of.tx),
-        rx: port(of.rx),
     }
 }
 
@@ -212,5 +263,6 @@ fn hello() -> Hello {
             .into_owned(),
         per_instruction: exact::per_instruction(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        clock: clock(),
     }
 }

@@ -6,13 +6,19 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use super::DEAF_FOR;
 use super::serve::serve_within;
 
 /// When the stream has ended, whatever is being done may take so long.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether somebody was heard.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Answers questions from standard input until that ends. Files are put into this folder.
 ///
@@ -23,8 +29,11 @@ pub fn run(folder: &Path) -> Result<(), String> {
     let input = owned(io::stdin().as_fd().try_clone_to_owned())?;
     let output = owned(io::stdout().as_fd().try_clone_to_owned())?;
     let (chunk, chunks) = channel();
+    let sends = Arc::new(AtomicBool::new(false));
+    let heard = Arc::new(Mutex::new(Instant::now()));
+    watch(sends.clone(), heard.clone());
     std::thread::spawn(move || {
-        pass_on(input, &chunk);
+        pass_on(input, &chunk, &heard);
         // who waits for the next question ends now; who is busy has a moment
         drop(chunk);
         std::thread::sleep(GRACE);
@@ -35,7 +44,24 @@ pub fn run(folder: &Path) -> Result<(), String> {
         rest: Vec::new(),
         output,
     };
-    serve_within(folder, &mut stream).map_err(said)
+    serve_within(folder, &mut stream, &sends).map_err(said)
+}
+
+/// Ends this process, and its frames with it, when frames flow and nobody is heard: a connection over which nothing comes any more may be
+/// taken for one that is there for a long time.
+fn watch(sends: Arc<AtomicBool>, heard: Arc<Mutex<Instant>>) {
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(LOOK);
+            let silent = heard
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .elapsed();
+            if silent > DEAF_FOR && sends.load(Ordering::Acquire) {
+                std::process::exit(1);
+            }
+        }
+    });
 }
 
 fn said(error: io::Error) -> String {
@@ -43,12 +69,13 @@ fn said(error: io::Error) -> String {
 }
 
 /// Reads to the end: that it has come must be noticed while a question is answered, too.
-fn pass_on(mut input: impl Read, chunk: &Sender<Vec<u8>>) {
+fn pass_on(mut input: impl Read, chunk: &Sender<Vec<u8>>, heard: &Mutex<Instant>) {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match input.read(&mut buffer) {
             Ok(0) => return,
             Ok(length) => {
+                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 if chunk.send(buffer[..length].to_vec()).is_err() {
                     return;
                 }

@@ -17,7 +17,7 @@ use fwdlab_engine::{PathSpec, PortSpec};
 
 use super::networks::mac;
 use super::veth::{Built, DUT_PORTS};
-use super::{Bed, Ground, Networks};
+use super::{Bed, Ground, Networks, Testers};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::undo::Undo;
@@ -90,7 +90,7 @@ impl Bed {
                 tx: port("tx0"),
                 rx: port("rx0"),
             }],
-            tester: generator,
+            tester: Testers::one(generator),
             both_ways: false,
             notes: BTreeMap::from([(
                 "machine".into(),
@@ -105,6 +105,8 @@ impl Bed {
             ground: Ground::Guest {
                 _machine: machine.clone(),
             },
+            switch: None,
+            _claims: Vec::new(),
         })
     }
 }

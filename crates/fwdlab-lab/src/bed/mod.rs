@@ -5,17 +5,20 @@
 
 pub mod guest;
 pub mod networks;
+pub(crate) mod switch;
 pub mod veth;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fwdlab_engine::PathSpec;
+use fwdlab_engine::{PathSpec, PortSpec};
 
 pub(crate) use networks::mac;
 pub use networks::{End, Networks, Side};
+pub use switch::SwitchPackets;
 
+use self::switch::BedSwitch;
 use crate::dut::linux::{counters_of, ports_amiss, read_counters};
 use crate::dut::{Counted, Dut, PortPair};
 use crate::error::LabError;
@@ -30,7 +33,7 @@ pub struct Bed {
     /// They end before the bed goes.
     duts: Vec<Arc<dyn Dut>>,
     /// Where the tester's ports are.
-    tester: Arc<dyn Host>,
+    tester: Testers,
     networks: Networks,
     paths: Vec<PathSpec>,
     /// Frames go back through the DUT, too.
@@ -41,6 +44,42 @@ pub struct Bed {
     /// How what is changed on its hosts is taken back.
     changes: Arc<Undo>,
     ground: Ground,
+    switch: Option<BedSwitch>,
+    /// Ports that others are kept from as long as it stands.
+    _claims: Vec<Claim>,
+}
+
+/// Something that others are kept from until this is dropped.
+pub(crate) type Claim = Box<dyn std::fmt::Debug + Send + Sync>;
+
+/// The hosts of the tester's ports.
+#[derive(Debug, Clone)]
+pub(crate) struct Testers {
+    /// Of the port at which frames go into the DUT.
+    pub a: Arc<dyn Host>,
+    /// Of the port at which they come out of it; often the same.
+    pub b: Arc<dyn Host>,
+    /// Who sends into the DUT, too, where frames come from two hosts.
+    pub second: Option<Second>,
+}
+
+/// A port that sends beside the first.
+#[derive(Debug, Clone)]
+pub(crate) struct Second {
+    pub host: Arc<dyn Host>,
+    pub port: PortSpec,
+    pub mac: [u8; 6],
+}
+
+impl Testers {
+    /// All on one host.
+    pub fn one(host: Arc<dyn Host>) -> Testers {
+        Testers {
+            a: host.clone(),
+            b: host,
+            second: None,
+        }
+    }
 }
 
 /// What a bed stands on, and goes with.
@@ -61,6 +100,8 @@ pub struct PortCounters {
     pub dut: Option<DutPorts>,
     /// Generator's receiving port: packets, dropped (receive side).
     pub rx: (u64, u64),
+    /// A switch's, where there is one that can be asked.
+    pub switch: Option<SwitchPackets>,
 }
 
 /// Counters of the DUT's ports on one path.
@@ -75,12 +116,14 @@ pub struct DutPorts {
 /// What a bed is made of whose hosts stand already.
 pub(crate) struct Parts {
     pub duts: Vec<Arc<dyn Dut>>,
-    pub tester: Arc<dyn Host>,
+    pub tester: Testers,
     pub networks: Networks,
     pub paths: Vec<PathSpec>,
     pub both_ways: bool,
     pub sysctls: BTreeMap<String, String>,
     pub registration: Registration,
+    pub switch: Option<BedSwitch>,
+    pub claims: Vec<Claim>,
 }
 
 impl Bed {
@@ -97,6 +140,8 @@ impl Bed {
             built: veth::Built::default(),
             changes: parts.registration.changes().clone(),
             ground: Ground::Here(parts.registration),
+            switch: parts.switch,
+            _claims: parts.claims,
         }
     }
 
@@ -118,9 +163,19 @@ impl Bed {
         &self.duts[dut]
     }
 
+    /// Where the port is at which frames go into the DUT.
+    pub fn tester(&self) -> &Arc<dyn Host> {
+        &self.tester.a
+    }
+
     /// Name of the generator's namespace, or of the host that it is on.
     pub fn generator(&self) -> &str {
-        self.tester.name()
+        self.tester.a.name()
+    }
+
+    /// Who sends beside the generator.
+    pub(crate) fn second(&self) -> Option<&Second> {
+        self.tester.second.as_ref()
     }
 
     /// The network namespaces of this machine that are of the bed.
@@ -173,11 +228,27 @@ impl Bed {
     pub fn counters(&self, path: usize) -> Result<PortCounters, LabError> {
         let back = self.both_ways && path == 1;
         let dut = &self.duts[if back { 0 } else { path }];
-        let tester = self.tester.as_ref();
-        let table = read_counters(tester)?;
-        let of = |port: &str| counters_of(&table, port, tester);
+        let Testers { a, b, second } = &self.tester;
+        let (sends, receives) = match back {
+            false => (a, b),
+            true => (b, a),
+        };
         let ways = &self.paths[path];
-        let (tx, rx) = (of(&ways.tx.interface)?, of(&ways.rx.interface)?);
+        let table = read_counters(sends.as_ref())?;
+        let mut tx = counters_of(&table, &ways.tx.interface, sends.as_ref())?;
+        let rx = match Arc::ptr_eq(sends, receives) {
+            true => counters_of(&table, &ways.rx.interface, sends.as_ref())?,
+            false => {
+                let table = read_counters(receives.as_ref())?;
+                counters_of(&table, &ways.rx.interface, receives.as_ref())?
+            }
+        };
+        if let Some(Second { host, port, .. }) = second.as_ref().filter(|_| !back) {
+            let table = read_counters(host.as_ref())?;
+            let beside = counters_of(&table, &port.interface, host.as_ref())?;
+            tx.tx_packets += beside.tx_packets;
+            tx.tx_dropped += beside.tx_dropped;
+        }
         let (sent, received) = (
             |port: Counted| (port.tx_packets, port.tx_dropped),
             |port: Counted| (port.rx_packets, port.rx_dropped),
@@ -196,6 +267,10 @@ impl Bed {
             tx: sent(tx),
             dut: dut.counters()?.map(on_path),
             rx: received(rx),
+            switch: match &self.switch {
+                Some(switch) => Some(switch.packets(back)?),
+                None => None,
+            },
         })
     }
 
@@ -204,11 +279,32 @@ impl Bed {
     /// # Errors
     /// A namespace is gone.
     pub fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
-        let ports = self.paths.iter().take(self.duts.len());
-        let ports: Vec<String> = ports
-            .flat_map(|path| [path.tx.interface.clone(), path.rx.interface.clone()])
-            .collect();
-        let mut amiss = ports_amiss(self.tester.as_ref(), &ports)?;
+        let paths = &self.paths[..self.duts.len()];
+        let of = |end: fn(&PathSpec) -> &PortSpec| -> Vec<String> {
+            paths
+                .iter()
+                .map(|path| end(path).interface.clone())
+                .collect()
+        };
+        let (mut sends, receives) = (of(|path| &path.tx), of(|path| &path.rx));
+        let Testers { a, b, second } = &self.tester;
+        let mut amiss = match Arc::ptr_eq(a, b) {
+            true => {
+                sends.extend(receives);
+                ports_amiss(a.as_ref(), &sends)?
+            }
+            false => {
+                let mut amiss = ports_amiss(a.as_ref(), &sends)?;
+                amiss.extend(ports_amiss(b.as_ref(), &receives)?);
+                amiss
+            }
+        };
+        if let Some(Second { host, port, .. }) = second {
+            amiss.extend(ports_amiss(
+                host.as_ref(),
+                std::slice::from_ref(&port.interface),
+            )?);
+        }
         for dut in &self.duts {
             amiss.extend(dut.ports_amiss()?);
         }

@@ -18,7 +18,7 @@ use fwdlab_engine::{PathSpec, PortSpec};
 use fwdlab_model::campaign;
 
 use super::networks::{Management, mac};
-use super::{Bed, Ground, Networks};
+use super::{Bed, Ground, Networks, Testers};
 use crate::dut::vpp::instance::{Cpus, Instance};
 use crate::dut::{Dut, Linux, Vpp};
 use crate::error::LabError;
@@ -100,7 +100,7 @@ impl Bed {
             duts: Vec::new(),
             networks: Networks::EMBEDDED,
             paths: paths(tester.name(), duts, both_ways),
-            tester,
+            tester: Testers::one(tester),
             both_ways,
             notes: BTreeMap::new(),
             sysctls: BTreeMap::new(),
@@ -111,6 +111,8 @@ impl Bed {
             },
             changes: registration.changes().clone(),
             ground: Ground::Here(registration),
+            switch: None,
+            _claims: Vec::new(),
         };
         bed.make_links(duts)?;
         bed.silence_generator()?;
@@ -221,13 +223,13 @@ impl Bed {
         } = self.networks.management;
         let [ours, theirs] = [tester_mac, dut_mac].map(mac);
         let device = Netns::bare(self.namespace_of(0));
-        let (here, there) = (self.tester.name(), device.name());
+        let (here, there) = (self.tester.a.name(), device.name());
         let link = format!(
             "link add mgmt address {ours} netns {here} type veth peer name mgmt address {theirs} netns {there}\n"
         );
         Local.feed("ip", &["-batch", "-"], &link)?;
         for (host, own, other, lladdr) in [
-            (self.tester.as_ref(), tester, dut, theirs),
+            (self.tester.a.as_ref(), tester, dut, theirs),
             (&device as &dyn Host, dut, tester, ours),
         ] {
             let batch = format!(
@@ -276,7 +278,7 @@ impl Bed {
     fn silence_generator(&mut self) -> Result<(), LabError> {
         for (name, value) in GENERATOR_SYSCTLS {
             let file = format!("/proc/sys/{name}");
-            match self.tester.write(&file, value.as_bytes()) {
+            match self.tester.a.write(&file, value.as_bytes()) {
                 Ok(()) => {
                     let name = format!("generator:{name}");
                     self.sysctls.insert(name, (*value).to_owned());
@@ -357,13 +359,13 @@ impl Bed {
         for k in 0..self.built.threads.len() {
             batch += &format!("link set tx{k} up\nlink set rx{k} up\n");
         }
-        self.tester.feed("ip", &["-batch", "-"], &batch)?;
+        self.tester.a.feed("ip", &["-batch", "-"], &batch)?;
         // Without TSO at the sender, veth hands skb frames to the peer's NAPI too, so that the DUT's thread does the
         // work of socket engines' frames and not the sender (drivers/net/veth.c, veth_skb_is_eligible_for_gro).
         let script: String = (self.paths.iter())
             .map(|path| format!("ethtool -K {} tso off || exit 1\n", path.tx.interface))
             .collect();
-        self.tester.ask("sh", &["-c", &script])?;
+        self.tester.a.ask("sh", &["-c", &script])?;
         Ok(())
     }
 

@@ -19,6 +19,7 @@ pub mod vpp;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_model::efficiency::Work;
@@ -161,6 +162,11 @@ pub trait Dut: fmt::Debug + Send + Sync {
 
     /// Offloads of its ports, as far as they can be read: `eth0:feature`, `on` or `off`.
     fn offloads(&self) -> BTreeMap<String, String>;
+
+    /// Where commands of the user's run on it, as those of its configurations do; `None`: nobody can log into it.
+    fn place(&self) -> Option<Arc<dyn Host>> {
+        None
+    }
 
     /// Where it can be read while it is measured; `None`: nobody can.
     fn observed(&self) -> Option<Observed> {

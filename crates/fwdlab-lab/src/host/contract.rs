@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::scratch::Namespace;
 use super::ssh::tests::{Server, program};
 use super::{Command, Failure, Heard, Host, Limit, Local, Netns, Process, Remote};
 use crate::agent::connection::{Connection, Epitaph};
@@ -176,19 +177,9 @@ fn a_namespace_keeps_the_contract() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: a_namespace_keeps_the_contract: not root");
     }
-    let namespace = Namespace(format!("contract-{}", std::process::id()));
-    Local.ask("ip", &["netns", "add", &namespace.0]).unwrap();
+    let namespace = Namespace::new("contract");
     keeps_the_contract(&Netns::bare(&namespace.0));
     keeps_the_contract(&Netns::ours(&namespace.0));
-}
-
-/// It goes with the value.
-struct Namespace(String);
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = Local.ask("ip", &["netns", "delete", &self.0]);
-    }
 }
 
 #[derive(Debug)]

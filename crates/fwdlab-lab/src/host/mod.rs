@@ -11,6 +11,8 @@ pub mod netns;
 pub mod reboot;
 pub mod remote;
 #[cfg(test)]
+pub(crate) mod scratch;
+#[cfg(test)]
 pub(crate) mod scripted;
 pub mod ssh;
 pub mod undo;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
 use crate::agent::connection::{Connection, out_of_step};
-use crate::agent::{Answer, Place, Question};
+use crate::agent::{Answer, Hello, Place, Question};
 
 /// The machine of an agent.
 #[derive(Debug, Clone)]
@@ -43,6 +43,17 @@ impl Remote {
     /// A machine that does not exist any more.
     pub(crate) fn gone(name: &str) -> Remote {
         Remote::new(name, Arc::new(Connection::ended()))
+    }
+
+    /// Does its agent answer?
+    pub(crate) fn is_there(&self, limit: Limit<'_>) -> bool {
+        self.hello(limit).is_ok()
+    }
+
+    /// Asks its agent who it is.
+    pub(crate) fn hello(&self, limit: Limit<'_>) -> Result<Hello, HostError> {
+        let answer = self.connection.hello(limit);
+        answer.map_err(|failure| HostError::new(&self.name, "ask who is there", failure))
     }
 
     /// A network namespace of it.

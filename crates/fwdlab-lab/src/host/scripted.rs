@@ -38,6 +38,8 @@ pub(crate) struct Faults {
     fails: Option<(usize, Fails)>,
     /// Somebody stops the run just then.
     stops: Option<(usize, Control)>,
+    /// Who is lost is there again when the next bed is built.
+    pub comes_back: bool,
     so_far: Mutex<SoFar>,
 }
 
@@ -63,6 +65,22 @@ impl Faults {
         Faults {
             stops: Some((at, control.clone())),
             ..Faults::default()
+        }
+    }
+
+    /// Whoever is asked for the `at`th time is lost, and is there again when the next bed is built.
+    pub fn dropping(at: usize) -> Faults {
+        Faults {
+            comes_back: true,
+            ..Faults::at(at, Fails::Lost)
+        }
+    }
+
+    /// A bed is built.
+    pub fn next_bed(&self) {
+        let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.comes_back {
+            so_far.lost.clear();
         }
     }
 

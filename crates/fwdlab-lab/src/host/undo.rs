@@ -121,6 +121,31 @@ impl Undo {
         Ok(Change(number))
     }
 
+    /// Writes down the way back, and then does it; what fails half done is taken back.
+    ///
+    /// # Errors
+    /// Why it could not be done; [`LabError::HalfDone`] where what was done of it could not be taken back either.
+    pub fn changing(
+        &self,
+        host: &Arc<dyn Host>,
+        what: &str,
+        back: Command,
+        work: impl FnOnce() -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        let change = self.before(host, what, back)?;
+        let Err(error) = work() else {
+            return Ok(change);
+        };
+        match self.take_back(change, Limit::OURS) {
+            Err(left) if !matches!(error, LabError::Interrupted) => Err(LabError::HalfDone {
+                source: Box::new(error),
+                what: what.to_owned(),
+                left: Box::new(left.into()),
+            }),
+            _ => Err(error),
+        }
+    }
+
     /// Takes a change back, if that was not done already.
     ///
     /// # Errors

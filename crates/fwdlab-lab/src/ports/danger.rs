@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use fwdlab_engine::PortSpec;
+
 use super::beyond::Beyond;
 use super::destinations::is_for_tests;
 use super::look::Facts;
@@ -36,6 +38,21 @@ impl Danger {
             Danger::Member => "--allow-in-bridge",
             Danger::XdpProgram => "--allow-xdp-program",
             Danger::TestBed => "--allow-in-test-bed",
+        }
+    }
+
+    /// What somebody can do about it who has named the interface in the file of a test bed.
+    pub(super) fn instead(self, spec: &PortSpec) -> String {
+        let (ip, port) = (super::in_netns(spec), &spec.interface);
+        match self {
+            Danger::DefaultRoute => "give the default route another interface".into(),
+            Danger::Address => format!("take its addresses away: ip {ip}addr flush dev {port}"),
+            Danger::InUse => "end what talks through it".into(),
+            Danger::Member => format!("take it out of there: ip {ip}link set {port} nomaster"),
+            Danger::XdpProgram => {
+                format!("take the program away: ip {ip}link set dev {port} xdp off")
+            }
+            Danger::TestBed => "wait for the end of that measurement".into(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A port that somebody needs is refused unless its danger is accepted by name, one by one; a port that another fwdlab uses
 //! is refused always. What happens on the port is for engines. Start with [`Port::take`]; [`destinations`] judges addresses,
 //! [`look`] reads what the kernel knows of an interface, `beyond` where frames go that are sent on it, [`lock`] keeps two of us
-//! apart.
+//! apart. Ports that a test bed names are judged by the same, in words for who has its file: `claim`.
 
 mod beyond;
 mod card;
@@ -16,6 +16,7 @@ pub mod private;
 pub mod state;
 mod sys;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,16 +54,8 @@ impl Port {
     pub fn take(spec: &PortSpec, roles: &[Role], accepted: &[Danger]) -> Result<Port, LabError> {
         card::sweep();
         let facts = look::look(spec)?;
-        let mut found = dangers(&facts);
-        if roles.contains(&Role::Send) {
-            found.extend(danger::dangers_beyond(&beyond::beyond(spec)?));
-        }
-        let found: Vec<(Danger, String)> = found
-            .into_iter()
-            .filter(|(danger, _)| !accepted.contains(danger))
-            // a program looks at frames that arrive: it is in the way of another, and of nobody who sends
-            .filter(|(danger, _)| *danger != Danger::XdpProgram || roles.contains(&Role::Receive))
-            .collect();
+        let mut found = dangers_of(spec, &facts, roles)?;
+        found.retain(|(danger, _)| !accepted.contains(danger));
         if !found.is_empty() {
             return Err(refusal(spec, roles, &found));
         }
@@ -75,14 +68,10 @@ impl Port {
             )));
         }
         wait_for_link(spec)?;
-        let locks = roles
-            .iter()
-            .map(|&role| Lock::take(spec, facts.index, role))
-            .collect::<Result<_, _>>()?;
         Ok(Port {
             spec: spec.clone(),
+            _locks: locks(spec, &facts, roles)?,
             facts,
-            _locks: locks,
         })
     }
 
@@ -99,6 +88,99 @@ impl Port {
             _locks: Vec::new(),
         })
     }
+}
+
+/// All that speaks against using an interface so.
+fn dangers_of(
+    spec: &PortSpec,
+    facts: &Facts,
+    roles: &[Role],
+) -> Result<Vec<(Danger, String)>, LabError> {
+    let mut found = dangers(facts);
+    if roles.contains(&Role::Send) {
+        found.extend(danger::dangers_beyond(&beyond::beyond(spec)?));
+    }
+    // a program looks at frames that arrive: it is in the way of another, and of nobody who sends
+    found.retain(|(danger, _)| *danger != Danger::XdpProgram || roles.contains(&Role::Receive));
+    Ok(found)
+}
+
+fn locks(spec: &PortSpec, facts: &Facts, roles: &[Role]) -> Result<Vec<Lock>, LabError> {
+    let locks = roles
+        .iter()
+        .map(|&role| Lock::take(spec, facts.index, role));
+    locks.collect()
+}
+
+/// What a tester's port in a test bed is used for: frames leave there, or come back, or both.
+const OF_TESTERS: [Role; 2] = [Role::Send, Role::Receive];
+
+/// A tester's port of a test bed, kept from other fwdlabs as long as this lives. It may be down: whoever wants it takes it up.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    _locks: Vec<Lock>,
+}
+
+/// Claims a tester's port of a test bed. Addresses in the `networks` of its links are no danger.
+///
+/// # Errors
+/// [`LabError::Preflight`]: somebody needs it, or another fwdlab has it; with what to do about that, for who has the bed's file.
+pub(crate) fn claim(spec: &PortSpec, networks: &[Network]) -> Result<Claimed, LabError> {
+    card::sweep();
+    let facts = look::look(spec)?;
+    match needed(spec, &facts, networks)? {
+        Some((why, instead)) => Err(LabError::Preflight(format!(
+            "{} is no port for a test: {why}. Give the test bed another port, or {instead}",
+            spec.interface
+        ))),
+        None => Ok(Claimed {
+            _locks: locks(spec, &facts, &OF_TESTERS)?,
+        }),
+    }
+}
+
+/// Who needs a tester's port of a test bed, and what to do about that; the port is left alone.
+///
+/// # Errors
+/// There is no such port.
+pub(crate) fn needed_by(
+    spec: &PortSpec,
+    networks: &[Network],
+) -> Result<Option<(String, String)>, LabError> {
+    needed(spec, &look::look(spec)?, networks)
+}
+
+/// A network of a test bed: its address, and how long its prefix is.
+pub(crate) type Network = (Ipv4Addr, u8);
+
+fn needed(
+    spec: &PortSpec,
+    facts: &Facts,
+    networks: &[Network],
+) -> Result<Option<(String, String)>, LabError> {
+    let is_of_bed = |address: &IpAddr| match address {
+        IpAddr::V4(address) => networks.iter().any(|(network, length)| {
+            let mask = u32::MAX.checked_shl(32 - u32::from(*length)).unwrap_or(0);
+            u32::from(*address) & mask == u32::from(*network)
+        }),
+        IpAddr::V6(_) => false,
+    };
+    let mut facts = facts.clone();
+    facts.addresses.retain(|address| !is_of_bed(address));
+    facts.neighbours.retain(|address| !is_of_bed(address));
+    let own = dangers(&facts);
+    let beyond = danger::dangers_beyond(&beyond::beyond(spec)?);
+    let mut instead: Vec<String> = own.iter().map(|(danger, _)| danger.instead(spec)).collect();
+    instead.dedup();
+    if !beyond.is_empty() {
+        instead.push("join it with nothing but the test bed".into());
+    }
+    let reasons: Vec<&str> = own
+        .iter()
+        .chain(&beyond)
+        .map(|(_, words)| words.as_str())
+        .collect();
+    Ok((!reasons.is_empty()).then(|| (reasons.join("; "), instead.join(", and "))))
 }
 
 /// A link that was set up a moment ago may need some seconds.
@@ -168,6 +250,51 @@ mod tests {
         assert_eq!(netns("gen"), Path::new("/run/netns/gen"));
         assert_eq!(netns("42"), Path::new("/proc/42/ns/net"));
         assert_eq!(netns("/proc/self/ns/net"), Path::new("/proc/self/ns/net"));
+    }
+
+    #[test]
+    fn a_test_beds_own_addresses_are_no_danger_and_others_have_a_way_out() {
+        let spec = PortSpec {
+            netns: Some("/run/netns/fwdlab-nosuch".into()),
+            interface: "eth0".into(),
+        };
+        let of = |danger: Danger| danger.instead(&spec);
+        assert_eq!(
+            of(Danger::Member),
+            "take it out of there: ip -n fwdlab-nosuch link set eth0 nomaster"
+        );
+        for danger in [
+            Danger::DefaultRoute,
+            Danger::Address,
+            Danger::InUse,
+            Danger::XdpProgram,
+            Danger::TestBed,
+        ] {
+            assert!(!of(danger).contains("--allow"), "{danger:?}");
+        }
+        let spec = PortSpec {
+            netns: None,
+            interface: "lo".into(),
+        };
+        let facts = |addresses: &[&str]| Facts {
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+            ..Facts::default()
+        };
+        let networks = [("10.77.1.0".parse().unwrap(), 24)];
+        let judged = |facts: &Facts| needed(&spec, facts, &networks);
+        match judged(&facts(&["10.77.1.2", "198.19.0.2"])) {
+            Err(error) => {
+                println!(
+                    "SKIPPED: a_test_beds_own_addresses_are_no_danger_and_others_have_a_way_out: {error}"
+                );
+            }
+            Ok(found) => {
+                assert_eq!(found, None);
+                let (why, instead) = judged(&facts(&["10.77.2.2"])).unwrap().unwrap();
+                assert!(why.contains("10.77.2.2"), "{why}");
+                assert_eq!(instead, "take its addresses away: ip addr flush dev lo");
+            }
+        }
     }
 
     #[test]

@@ -6,24 +6,32 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fwdlab_engine::{Choice, Mode};
+use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, Schedule};
 use fwdlab_model::campaign::{self, Engine};
-use fwdlab_model::test_bed::{Ends, Place, TestBed};
+use fwdlab_model::test_bed::{Place, System, TestBed};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use serde::Serialize;
 
 use super::Check;
+use super::noise::{self, Noise};
+use crate::bed::{Bed, Networks, mac};
 use crate::error::LabError;
 use crate::host::Host;
+use crate::ports::Network;
 use crate::site::standing::ports::{self, Words};
 use crate::site::{Site, Wanted, standing};
+use crate::tester::Frames;
 
-/// Who talks on the links by itself is listened to for so long.
-const IDLE: Duration = Duration::from_secs(1);
+/// Who talks on the links by itself is listened to for so long: a spanning tree speaks every two seconds. LLDP does every 30, CDP every 60:
+/// who waits for them finds out with `fwdlab capture`.
+const IDLE: Duration = Duration::from_millis(2200);
 
 /// A link that was just taken up, and addresses that are new, make the DUT say so.
 const SETTLE: Duration = Duration::from_secs(2);
+
+/// What the bed carries is measured for so long.
+const CARRIED: Duration = Duration::from_millis(800);
 
 /// So many frames show whether the DUT forwards.
 const FRAMES: u64 = 100;
@@ -47,6 +55,13 @@ pub fn image() -> Vec<HostChecks> {
     }]
 }
 
+/// A part in a test bed: its name, its host, where that can be logged into, and its ports there with what they are called in checks.
+type Role<'a> = (
+    &'static str,
+    Option<&'a Place>,
+    Vec<(&'static str, &'a str)>,
+);
+
 /// All checks of a test bed, in the order in which a person would look. `program` is brought to hosts that need an agent.
 pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
     let mut all = Vec::new();
@@ -61,16 +76,21 @@ pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
             }];
         }
     };
-    let places = [
-        (
-            "generator",
-            Some(&bed.generator.host),
-            Some(&bed.generator.ports),
-        ),
-        ("dut", bed.dut.host.as_ref(), bed.dut.ports.as_ref()),
-    ];
+    let mut places: Vec<Role<'_>> = Vec::new();
+    for (number, port) in bed.tester_ports().into_iter().enumerate() {
+        let key = ["port a", "port b", "port a"][number];
+        match places.iter_mut().find(|(role, ..)| *role == port.role) {
+            Some((.., ports)) => ports.push((key, port.port)),
+            None => places.push((port.role, Some(port.host), vec![(key, port.port)])),
+        }
+    }
+    let of_dut = bed.dut.ports.as_ref();
+    let of_dut = of_dut.map_or_else(Vec::new, |ports| {
+        vec![("port a", &*ports.a), ("port b", &*ports.b)]
+    });
+    places.push(("dut", bed.dut.host.as_ref(), of_dut));
     for (host, place, ports) in places {
-        let (Some(place), Some(ports)) = (place, ports) else {
+        let Some(place) = place else {
             let why = "a black box: nobody can log in";
             all.push(HostChecks {
                 host,
@@ -85,19 +105,42 @@ pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
                     "dut" => standing::words(bed, &cli),
                     _ => Words::Linux,
                 };
-                of_host(there.as_ref(), place, ports, words)
+                let tester = (host != "dut").then(|| standing::given(bed));
+                of_host(there.as_ref(), place, &ports, words, tester.as_deref())
             }
             Err(why) => vec![Check::fail("reached", why, "look at its address")],
         };
         all.push(HostChecks { host, checks });
     }
+    if let Some(switch) = &bed.switch {
+        all.push(HostChecks {
+            host: "switch",
+            checks: super::switch::checks(switch, &standing::addresses(bed).0),
+        });
+    }
+    all.push(HostChecks {
+        host: "links",
+        checks: vec![same_mtu(bed)],
+    });
     let is_there = all
         .iter()
         .all(|of| of.checks.iter().all(|c| !c.is_failure()));
-    let checks = match is_there {
+    let mut checks = match is_there {
         true => of_path(bed, &site),
         false => vec![Check::skip("forwarding", "a host has failures")],
     };
+    // one at a time has the bed
+    drop(site);
+    if let (true, Some(reference)) = (is_there, bed.with_reference()) {
+        checks.push(match carried(&reference, program) {
+            Ok(words) => Check::ok("reference", words),
+            Err(error) => Check::fail(
+                "reference",
+                error.to_string(),
+                "look at the reference of the bed's file, and whether it is plugged in where the DUT is",
+            ),
+        });
+    }
     all.push(HostChecks {
         host: "path",
         checks,
@@ -105,7 +148,84 @@ pub fn bed(bed: &TestBed, program: &Path) -> Vec<HostChecks> {
     all
 }
 
-fn of_host(host: &dyn Host, place: &Place, ports: &Ends<String>, words: Words<'_>) -> Vec<Check> {
+/// The MTU of every port that can be asked: frames that one of them does not take vanish there without a word.
+fn same_mtu(bed: &TestBed) -> Check {
+    let (_, mtus) = standing::addresses(bed);
+    let mut all: Vec<u32> = mtus.iter().map(|(_, mtu)| *mtu).collect();
+    all.sort_unstable();
+    all.dedup();
+    match &all[..] {
+        [] => Check::skip("same MTU", "no port says what it takes"),
+        [mtu] => Check::ok(
+            "same MTU",
+            format!("{mtu} at all {} ports that can be asked", mtus.len()),
+        ),
+        _ => {
+            let words: Vec<String> = mtus
+                .iter()
+                .map(|(port, mtu)| format!("{port} {mtu}"))
+                .collect();
+            Check::fail(
+                "same MTU",
+                format!("frames are lost where it is smaller: {}", words.join(", ")),
+                "make them equal: ip link set dev PORT mtu 1500, or that of your longest frames",
+            )
+        }
+    }
+}
+
+/// What the test bed itself carries, with its reference in place of the DUT: smallest frames, as fast as they can be sent.
+fn carried(bed: &TestBed, program: &Path) -> Result<String, LabError> {
+    let failed = |error: fwdlab_model::file::FileError| LabError::Preflight(error.to_string());
+    let site = Site::standing(bed.clone(), program).map_err(failed)?;
+    let placement = standing::placement(bed)?;
+    let dut = campaign::Dut::default();
+    let built = site.build(&Wanted::of_one(&dut, &placement))?;
+    std::thread::sleep(SETTLE);
+    let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).expect("a stream that there is");
+    let choice = Choice {
+        mode: mode(bed.generator.engine),
+        cpus: placement.generator_cpus.clone(),
+        prove: Some(stream.clone()),
+        way_back: None,
+    };
+    let (mut rig, chosen) = site.open(&built, &choice)?;
+    rig.arm(Frames::Stream(&stream), None)?;
+    rig.start(Schedule {
+        load: LoadPlan::FlatOut,
+        frames: None,
+        at_most: CARRIED * 3,
+        hold_ups: HoldUps::Forgive,
+        path: 0,
+    })?;
+    rig.wait(CARRIED / 4);
+    let from = rig.read()?;
+    rig.wait(CARRIED);
+    let to = rig.read()?;
+    rig.stop()?;
+    let sent = (to.sent[0] - from.sent[0]) as f64 / ((to.at_ns - from.at_ns) as f64 / 1e9);
+    let span_s = (to.received_at_ns - from.received_at_ns) as f64 / 1e9;
+    let carried = (to.received[0] - from.received[0]) as f64 / span_s;
+    Ok(format!(
+        "{} carries {:.0} kpps of 64 B frames, of {:.0} kpps that are offered ({}): a DUT that is faster cannot be seen here",
+        match bed.dut.host {
+            Some(_) => "a plain Linux router in place of the DUT",
+            None => "a loop in place of the DUT",
+        },
+        carried / 1000.0,
+        sent / 1000.0,
+        chosen.words.split(' ').next().unwrap_or_default()
+    ))
+}
+
+/// `tester`: the networks of the bed, where it is a host of the tester.
+fn of_host(
+    host: &dyn Host,
+    place: &Place,
+    ports: &[(&'static str, &str)],
+    words: Words<'_>,
+    tester: Option<&[Network]>,
+) -> Vec<Check> {
     let system = match host.ask("uname", &["-s", "-r"]) {
         Ok(said) => said.trim().to_owned(),
         Err(error) => {
@@ -131,8 +251,19 @@ fn of_host(host: &dyn Host, place: &Place, ports: &Ends<String>, words: Words<'_
         )),
         Err(error) => checks.push(Check::skip("privileges", error.to_string())),
     }
-    for (key, port) in [("port a", &ports.a), ("port b", &ports.b)] {
-        checks.push(of_port(host, key, port, words));
+    for &(key, port) in ports {
+        let spec = standing::spec(place, port);
+        checks.push(match (tester, spec) {
+            (Some(networks), Some(spec)) => {
+                let look = || crate::ports::needed_by(&spec, networks);
+                of_port(host, key, port, words, &look)
+            }
+            _ => {
+                let fix = "give the test bed another port".to_owned();
+                let look = || Ok(ports::in_use(host, port, words)?.map(|why| (why, fix.clone())));
+                of_port(host, key, port, words, &look)
+            }
+        });
         // by ethtool
         if let Words::Linux = words {
             checks.extend(offloads(host, port));
@@ -144,15 +275,21 @@ fn of_host(host: &dyn Host, place: &Place, ports: &Ends<String>, words: Words<'_
     checks
 }
 
-fn of_port(host: &dyn Host, key: &'static str, port: &str, words: Words<'_>) -> Check {
+/// `needed`: who needs the port, and what to do about that.
+fn of_port(
+    host: &dyn Host,
+    key: &'static str,
+    port: &str,
+    words: Words<'_>,
+    needed: &dyn Fn() -> Result<Option<(String, String)>, LabError>,
+) -> Check {
     let link = match ports::look(host, port, words) {
         Ok(link) => link,
         Err(error) => return Check::fail(key, error.to_string(), "ip -brief link"),
     };
-    match ports::in_use(host, port, words) {
+    match needed() {
         Ok(None) => {}
-        Ok(Some(why)) => {
-            let fix = "give the test bed another port";
+        Ok(Some((why, fix))) => {
             return Check::fail(key, format!("{port} is no port for a test: {why}"), fix);
         }
         Err(error) => return Check::fail(key, error.to_string(), "see what it says there"),
@@ -242,6 +379,75 @@ fn of_path(bed: &TestBed, site: &Site) -> Vec<Check> {
     }
 }
 
+/// Does the DUT know for ever who its next hops are? Ports of the tester answer no ARP, and a DUT that asks forwards nothing meanwhile.
+fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
+    let name = "static ARP";
+    let Networks { input, output, .. } = bed.networks();
+    let (Some(place), Some(ports)) = (&file.dut.host, &file.dut.ports) else {
+        return match file.dut.macs {
+            Some(_) => Check::warn(
+                name,
+                "a black box cannot be asked, and the tester answers no ARP",
+                format!(
+                    "give it static entries: {} is at {}, {} at {}",
+                    input.ipv4.next_hop,
+                    mac(input.tester_mac),
+                    output.ipv4.next_hop,
+                    mac(output.tester_mac)
+                ),
+            ),
+            None => Check::skip(name, "a loop asks nobody"),
+        };
+    };
+    if file.dut.kind != System::Linux {
+        return Check::skip(
+            name,
+            "it is looked at on Linux only; frames are seen to go through below",
+        );
+    }
+    let Ok(host) = standing::reach(place) else {
+        return Check::skip(name, "the DUT cannot be reached");
+    };
+    for (port, side) in [(&ports.a, input), (&ports.b, output)] {
+        let hop = side.ipv4.next_hop.to_string();
+        let line = [
+            "-4",
+            "neigh",
+            "show",
+            "to",
+            &hop,
+            "dev",
+            port,
+            "nud",
+            "permanent",
+        ];
+        match host.ask("ip", &line) {
+            Ok(said) if said.contains(&mac(side.tester_mac).to_string()) => {}
+            Ok(_) => {
+                return Check::fail(
+                    name,
+                    format!("the DUT does not know {hop} at {port} for good"),
+                    "see what takes permanent neighbours away there: ip monitor neigh",
+                );
+            }
+            Err(error) => return Check::skip(name, error.to_string()),
+        }
+    }
+    Check::ok(
+        name,
+        "the DUT's neighbours are permanent while it is measured",
+    )
+}
+
+fn mode(engine: Engine) -> Option<Mode> {
+    match engine {
+        Engine::AfPacket => Some(Mode::AfPacket),
+        Engine::AfXdp => Some(Mode::AfXdp),
+        Engine::XdpLive => Some(Mode::XdpLive),
+        Engine::Auto | Engine::Sim => None,
+    }
+}
+
 fn try_path(file: &TestBed, site: &Site) -> Result<Vec<Check>, LabError> {
     let placement = standing::placement(file)?;
     let dut = campaign::Dut::default();
@@ -249,32 +455,31 @@ fn try_path(file: &TestBed, site: &Site) -> Result<Vec<Check>, LabError> {
     let bed = site.build(&wanted)?;
     let mut checks = Vec::new();
     std::thread::sleep(SETTLE);
-    let before = bed.counters(0)?;
-    std::thread::sleep(IDLE);
-    let after = bed.counters(0)?;
-    let came = (after.rx.0 + after.rx.1).saturating_sub(before.rx.0 + before.rx.1);
-    checks.push(match came {
-        0 => Check::ok("idle links", "nobody else talks there"),
-        _ => Check::warn(
-            "idle links",
-            format!(
-                "{came} frames came in at {} in an idle second, from a switch (STP, LLDP, CDP) or the DUT",
-                file.generator.ports.b
+    let noise = site.hear(&bed, IDLE)?;
+    if noise.is_empty() {
+        checks.push(Check::ok("idle links", "nobody else talks there"));
+    }
+    for Noise { port, what, frames } in noise {
+        let fix = match noise::is_of_switch(&what) {
+            true => format!(
+                "switch it off at the switch's port; the lines for one: fwdlab bed switch-config --vendor cisco {}",
+                file.name
             ),
-            format!("see which: fwdlab capture {}", file.generator.ports.b),
-        ),
-    });
+            false => format!("see who it is: fwdlab capture {port}"),
+        };
+        let words = format!(
+            "{what} at {port}: {frames} {} in two idle seconds",
+            if frames == 1 { "frame" } else { "frames" }
+        );
+        checks.push(Check::warn("idle links", words, fix));
+    }
+    checks.push(static_neighbours(file, &bed));
     let stream = |version| {
         let stream = Stream::new(version, FrameSize::new(128).expect("a frame size"), 10);
         stream.expect("flows that there are")
     };
     let mut choice = Choice {
-        mode: match file.generator.engine {
-            Engine::AfPacket => Some(Mode::AfPacket),
-            Engine::AfXdp => Some(Mode::AfXdp),
-            Engine::XdpLive => Some(Mode::XdpLive),
-            Engine::Auto | Engine::Sim => None,
-        },
+        mode: mode(file.generator.engine),
         cpus: placement.generator_cpus.clone(),
         prove: Some(stream(IpVersion::Ipv4)),
         way_back: None,

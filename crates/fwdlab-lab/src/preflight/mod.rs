@@ -1,7 +1,7 @@
 //! Is this host fit to measure? The checks behind `fwdlab doctor`, each with what was found and the command that helps.
 //!
 //! Checks look, and at most build a namespace of their own that is gone with them; they change nothing and print
-//! nothing. Facts of a run are recorded by `facts`, without judging them. Start with [`host`]; [`labs`] and [`noise`]
+//! nothing. Facts of a run are recorded by `facts`, without judging them. Start with [`host`]; [`labs`] and [`noise()`]
 //! need something from their caller.
 //!
 //! Each file holds one subject: functions that read the host, above functions that judge texts and numbers, so that
@@ -14,10 +14,12 @@ mod emulator;
 mod images;
 mod kernel;
 mod kvm;
+pub(crate) mod noise;
 mod others;
 mod privileges;
 pub(crate) mod programs;
 mod scratch;
+mod switch;
 
 use std::fs;
 use std::path::Path;

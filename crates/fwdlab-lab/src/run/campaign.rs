@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fwdlab_engine::sim::{Dut, Simulation};
 use fwdlab_measure::campaign::{self as order, Turn, failure_of, seed_of};
@@ -13,13 +13,14 @@ use fwdlab_measure::efficiency;
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::machine::{Asked, Limit, wants_overload};
 use fwdlab_measure::meters::{self, Meters};
+use fwdlab_measure::precision;
 use fwdlab_measure::telemetry;
 use fwdlab_measure::trust;
-use fwdlab_model::campaign::{Case, Kind, Method, Procedure};
+use fwdlab_model::campaign::{Case, Every, Kind, Method, Procedure, When};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::outcome::Outcome;
-use fwdlab_model::result::{Noise, Summary, TrialRecord};
+use fwdlab_model::result::{CUT_OFF, Noise, RunInfo, Summary, TrialRecord};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::units::imix_estimate_l2_bps;
 use fwdlab_model::variant::Variant;
@@ -27,11 +28,13 @@ use fwdlab_model::version::RUN_FORMAT;
 
 use super::course::{Course, Planned, invalid};
 use super::device::{self, Device, Real, Simulated, doubts, simulated_noise};
+use super::hooks::{Hosts, Place, around_or_error};
 use super::plan::{Agenda, Plan, agenda};
+use super::restarts::Restarts;
+use super::resume::{self, Before, CutOff};
 use super::suite::capacities;
-use super::traffic::Traffic;
 use super::{
-    Control, Measured, Run, carry_out, configure, keep_inputs, manage, open_tester, slices, verify,
+    Control, Measured, Run, carry_out, configure, exact, manage, open_tester, slices, verify,
     windows,
 };
 use crate::dut::sweep::{Setting, Swept};
@@ -48,6 +51,35 @@ pub fn start<'a>(
     control: &Control,
     listener: &'a mut dyn FnMut(&Event),
 ) -> Result<(Run<'a>, Measured), LabError> {
+    let (agenda, info) = prepared(plan, runs, control)?;
+    let inputs = plan.inputs()?;
+    let run = Run::create(info, plan.host.site.is_here(), runs, listener)?;
+    for (name, bytes) in inputs {
+        run.writer.input(&name, &bytes)?;
+    }
+    let nothing = (Before::default(), Measured::default());
+    carried_out(plan, &agenda, run, nothing, control)
+}
+
+/// Carries out what is left of a campaign that was cut off, in the same run.
+///
+/// # Errors
+/// As [`start`]; and the plan or the machine is not what it was.
+pub fn go_on<'a>(
+    plan: &Plan,
+    runs: &Path,
+    cut: CutOff,
+    control: &Control,
+    listener: &'a mut dyn FnMut(&Event),
+) -> Result<(Run<'a>, Measured), LabError> {
+    let (agenda, info) = prepared(plan, runs, control)?;
+    let is_here = plan.host.site.is_here();
+    let (run, before, measured) = resume::go_on(cut, info, plan, is_here, listener)?;
+    carried_out(plan, &agenda, run, (before, measured), control)
+}
+
+/// What is measured when, and the head of a run of it.
+fn prepared(plan: &Plan, runs: &Path, control: &Control) -> Result<(Agenda, RunInfo), LabError> {
     let agenda = agenda(plan)?;
     let campaign = &plan.campaign;
     // in random order, it would be missed some time
@@ -55,47 +87,40 @@ pub fn start<'a>(
         instance::find(campaign.dut.program.as_deref())?;
     }
     let first = campaign.streams(&campaign.cases[0])?;
-    // what test cases are of is kept below, with their names
-    let mut common = plan.common(first, &campaign.cases[0]);
-    if plan.suite().is_none() {
-        common.traffic = Traffic::default();
-        common.configuration = None;
-    }
-    let values = plan.as_values();
+    let common = plan.common(first, &campaign.cases[0]);
+    common.site.heed(control);
     let kind = (plan.command.as_ref()).map_or("campaign", |command| command.kind);
-    let mut run = Run::named(&common, &campaign.name, kind, values, runs, listener)?;
-    if !plan.is_command() {
-        let text = campaign.origin.text.as_bytes();
-        run.writer.input("campaign.toml", text)?;
-    }
-    for (name, configuration) in &plan.configurations {
-        let folder = match plan.is_command() {
-            true => String::new(),
-            false => format!("{name}/"),
-        };
-        keep_inputs(&run.writer, configuration, &folder)?;
-    }
-    if let Some(configuration) = plan.applied_to_all() {
-        keep_inputs(&run.writer, configuration, "")?;
-    }
-    for (name, profile) in &plan.profiles {
-        let name = name.trim_end_matches(".toml");
-        let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        let text = profile.text.as_bytes();
-        run.writer.input(&format!("profiles/{name}.toml"), text)?;
-    }
+    let mut info = Run::head(&common, &campaign.name, kind, plan.as_values(), runs);
     if let Some(dut) = &plan.dut {
-        run.info.facts.engine = format!("sim: {dut}");
-        run.info.facts.driver = None;
+        info.facts.engine = format!("sim: {dut}");
+        info.facts.driver = None;
     }
-    carry_out(run, |run, measured| {
-        let mut running = Running::new(plan, &agenda, control);
-        let time = match plan.dut {
-            Some(_) => Duration::ZERO,
-            None => agenda.time,
-        };
-        run.started(agenda.trials, time)?;
-        let result = match &campaign.procedure {
+    Ok((agenda, info))
+}
+
+fn carried_out<'a>(
+    plan: &Plan,
+    agenda: &Agenda,
+    run: Run<'a>,
+    (before, measured): (Before, Measured),
+    control: &Control,
+) -> Result<(Run<'a>, Measured), LabError> {
+    carry_out(run, measured, |run, measured| {
+        let mut running = Running::new(plan, agenda, control);
+        let is_resumed = before.is_resumed;
+        running.before = before;
+        let is_made = |case, iteration| running.is_made(case, iteration, measured);
+        let (steps, time) = resume::left(agenda, &is_made);
+        run.started(
+            steps,
+            match plan.dut {
+                Some(_) => Duration::ZERO,
+                None => time,
+            },
+            is_resumed,
+        )?;
+        running.around(When::Before, control, run)?;
+        let result = match &plan.campaign.procedure {
             Procedure::Paired(paired) => match running.by_slices(paired, run, measured) {
                 Ok(compared) => {
                     running.compared = compared;
@@ -109,8 +134,14 @@ pub fn start<'a>(
             _ => running.turns(run, measured),
         };
         let result = result.and_then(|()| running.flames(run, measured));
+        let after = running.around(When::After, &Control::default(), run);
         running.sum_up(run, measured);
-        result
+        // what was measured is not worth less by it
+        if let (Err(LabError::Hook(why)), Some(summary)) = (&after, &mut measured.summary) {
+            summary.warnings.push(why.clone());
+            return result;
+        }
+        result.and(after)
     })
 }
 
@@ -121,6 +152,8 @@ pub(super) struct Running<'a> {
     pub control: &'a Control,
     /// From the readings before the first trial, in the end of all.
     pub gate: Option<Gate>,
+    /// What was measured before the run was cut off.
+    pub before: Before,
     /// Largest load of every stream: the same in all iterations.
     limits: BTreeMap<String, Limit>,
     /// Streams with which the tester cannot fill the line, in words.
@@ -136,6 +169,24 @@ pub(super) struct Running<'a> {
     pub again: Vec<Iteration>,
     /// What the same configurations cost in instructions, where that was wanted beside rates.
     pub counted: Vec<TestCase>,
+    /// Restarts of the DUT so far.
+    pub restarts: Restarts,
+}
+
+/// How often what was cut off has been tried again.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    made: usize,
+}
+
+/// A pause is looked up from so often, for who does not want to wait for it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Marks trials of an iteration that is measured again.
+fn cut_off(trials: &mut [TrialRecord]) {
+    for trial in trials {
+        trial.validity.reasons.push(CUT_OFF.into());
+    }
 }
 
 impl<'a> Running<'a> {
@@ -146,6 +197,7 @@ impl<'a> Running<'a> {
             agenda,
             control,
             gate: None,
+            before: Before::default(),
             limits: BTreeMap::new(),
             short: Vec::new(),
             made: vec![Vec::new(); plan.campaign.cases.len()],
@@ -154,37 +206,138 @@ impl<'a> Running<'a> {
             compared: None,
             again: Vec::new(),
             counted: Vec::new(),
+            restarts: Restarts::default(),
         }
+    }
+
+    /// The hooks around the whole campaign.
+    fn around(&self, when: When, control: &Control, run: &mut Run<'_>) -> Result<(), LabError> {
+        let hooks = &self.plan.campaign.hooks;
+        let place = Place::default();
+        let when = (when, Every::Campaign);
+        around_or_error(hooks, when, &place, &Hosts::default(), control, run)
+    }
+
+    /// Is enough known of a test case, so that it is not measured any more?
+    pub(super) fn is_known(&self, case: usize) -> bool {
+        let until = self.plan.campaign.until.as_ref();
+        until.is_some_and(|until| precision::look(&self.made[case], until).is_narrow)
+    }
+
+    /// Restarts the DUT before a bed is built for this test case, where the campaign says so.
+    pub(super) fn restart(&mut self, test_case: &str, run: &mut Run<'_>) -> Result<(), LabError> {
+        let campaign = &self.plan.campaign;
+        let when = (campaign.reboot, campaign.order);
+        let (site, control) = (&self.plan.host.site, self.control);
+        self.restarts
+            .before_bed(when, site, test_case, control, run)
     }
 }
 
 impl Running<'_> {
+    /// Has an iteration of what is measured in a turn come to its end before the run was cut off?
+    pub(super) fn is_made(&self, turn: usize, iteration: u32, measured: &Measured) -> bool {
+        if !self.before.is_resumed {
+            return false;
+        }
+        let name = &self.agenda.names[turn];
+        match self.plan.campaign.procedure.method() {
+            Method::Trials => self.before.iteration(name, iteration).is_some(),
+            Method::Slices => self.has_rebuilt(turn, iteration),
+            Method::Windows => windows::is_made(name, iteration, &measured.trials),
+            Method::Instructions => exact::made(name, iteration, &measured.boots).is_some(),
+        }
+    }
+
     fn turns(&mut self, run: &mut Run<'_>, measured: &mut Measured) -> Result<(), LabError> {
         let agenda = self.agenda;
         let mut later = agenda.time;
+        // those of iterations that count; what was cut off is told with the gap
+        let before = |trial: &&TrialRecord| {
+            let made = self.before.iteration(&trial.test_case, trial.iteration);
+            made.is_some_and(|made| made.trials.contains(&trial.trial))
+        };
+        let invalid = measured.trials.iter().filter(before);
+        self.invalid = invalid.filter(|trial| !trial.validity.is_valid()).count() as u32;
         for turn in &agenda.turns {
             if self.control.is_stopped() {
                 return Ok(());
             }
-            let first = measured.trials.len();
+            let name = &agenda.names[turn.case];
+            if let Some(made) = self.before.iteration(name, turn.iteration) {
+                self.made[turn.case].push(made.clone());
+                later = later.saturating_sub(agenda.cases[turn.case].1);
+                continue;
+            }
             later = later.saturating_sub(agenda.cases[turn.case].1);
-            let (outcomes, failure) = match self.turn(*turn, later, run, measured) {
-                Ok((outcomes, None)) => {
-                    let failure = failure_of(&outcomes);
-                    (outcomes, failure)
+            if self.is_known(turn.case) {
+                continue;
+            }
+            let mut attempts = Attempts::default();
+            let (first, outcomes, failure) = loop {
+                let first = measured.trials.len();
+                let (outcomes, error) = match self.turn(*turn, later, run, measured) {
+                    Ok((outcomes, None)) => {
+                        let failure = failure_of(&outcomes);
+                        break (first, outcomes, failure);
+                    }
+                    Ok((outcomes, Some(LabError::Interrupted))) if outcomes.is_empty() => {
+                        return Ok(());
+                    }
+                    Ok((outcomes, Some(error))) => (Some(outcomes), error),
+                    Err(LabError::Interrupted) => return Ok(()),
+                    Err(error) => (None, error),
+                };
+                let name = &agenda.names[turn.case];
+                if self.tries_again(name, turn.iteration, &error, &mut attempts, run)? {
+                    cut_off(&mut measured.trials[first..]);
+                    run.writer.judged_again(&measured.trials)?;
+                    continue;
                 }
-                Ok((outcomes, Some(LabError::Interrupted))) if outcomes.is_empty() => return Ok(()),
-                Ok((outcomes, Some(error))) if self.plan.is_ended_by(&error) => {
-                    self.keep(*turn, outcomes, None, first, run, measured)?;
-                    return Err(error);
+                match outcomes {
+                    None => return Err(error),
+                    // what it belongs to does not count
+                    Some(_) if matches!(error, LabError::Hook(_)) => {
+                        break (first, Vec::new(), Some(error.to_string()));
+                    }
+                    Some(outcomes) if self.plan.is_ended_by(&error) => {
+                        self.keep(*turn, outcomes, None, first, run, measured)?;
+                        return Err(error);
+                    }
+                    Some(outcomes) => break (first, outcomes, Some(error.to_string())),
                 }
-                Ok((outcomes, Some(error))) => (outcomes, Some(error.to_string())),
-                Err(LabError::Interrupted) => return Ok(()),
-                Err(error) => return Err(error),
             };
             self.keep(*turn, outcomes, failure, first, run, measured)?;
         }
         Ok(())
+    }
+
+    /// Is what a lost host has cut off tried again? Then that is told, and the time has passed after which the host may be there again.
+    pub(super) fn tries_again(
+        &self,
+        name: &str,
+        iteration: u32,
+        error: &LabError,
+        attempts: &mut Attempts,
+        run: &mut Run<'_>,
+    ) -> Result<bool, LabError> {
+        let patience = self.plan.host.site.patience();
+        let pause = patience.get(attempts.made);
+        let Some(pause) = pause.filter(|_| error.is_lost() && !self.control.is_stopped()) else {
+            return Ok(false);
+        };
+        attempts.made += 1;
+        run.warn(format!(
+            "{name}, iteration {iteration}: {error}; tried again after {} s ({} of {} times)",
+            pause.as_secs(),
+            attempts.made,
+            patience.len()
+        ))?;
+        let until = Instant::now() + *pause;
+        while Instant::now() < until && !self.control.is_stopped() {
+            std::thread::sleep(LOOK.min(*pause));
+        }
+        Ok(!self.control.is_stopped())
     }
 
     /// Keeps what came of a turn, whose trials are those from this one on.
@@ -205,7 +358,7 @@ impl Running<'_> {
         let iteration = Iteration {
             iteration: turn.iteration,
             failure: failure.map(|why| match stopped {
-                true => "interrupted".into(),
+                true => resume::INTERRUPTED.into(),
                 false => why,
             }),
             outcomes,
@@ -264,6 +417,7 @@ impl Running<'_> {
             case: of_case,
             planned,
             gate: None,
+            hooks: &plan.campaign.hooks,
             control: self.control,
         };
         let mut device = Simulated {
@@ -295,6 +449,13 @@ impl Running<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(Vec<Outcome>, Option<LabError>), LabError> {
+        if let Some((test_case, _)) = case {
+            match self.restart(test_case, run) {
+                Ok(()) => {}
+                Err(error @ (LabError::Interrupted | LabError::Store(_))) => return Err(error),
+                Err(error) => return Ok((Vec::new(), Some(error))),
+            }
+        }
         if self.gate.is_none() {
             let readings = windows::calibrate(common, &mut run.info.facts);
             self.gate = Gate::calibrate(&readings);
@@ -348,6 +509,7 @@ impl Running<'_> {
             case,
             planned,
             gate: self.gate.as_ref(),
+            hooks: &self.plan.campaign.hooks,
             control: self.control,
         };
         let followed = match course.follow(&mut device, run, measured) {
@@ -379,6 +541,14 @@ impl Running<'_> {
             let size = stream.frame_size_bytes;
             let mut is_overload = false;
             let mean = common.traffic.mean().unwrap_or_else(|| size.into());
+            if let Some(before) = self.before.loads.get(&id)
+                && let Some(pps) = before.load_pps
+            {
+                let found = Limit::new(size, mean, bounds.line, pps, before.source.clone());
+                self.limits.insert(id, found.clone());
+                limits.push(found);
+                continue;
+            }
             let is_suite = self.plan.suite().is_some();
             let found = bounds.largest(size, mean, || {
                 if is_suite {
@@ -402,6 +572,12 @@ impl Running<'_> {
             })?;
             self.short
                 .extend(bounds.warning(&found).filter(|_| !is_overload));
+            run.tell(EventKind::LoadFound {
+                of: id.clone(),
+                load_pps: Some(found.max_load_pps),
+                source: found.source.clone(),
+                loses_inside: false,
+            })?;
             self.limits.insert(id, found.clone());
             limits.push(found);
         }
@@ -451,6 +627,15 @@ impl Running<'_> {
             let found: Vec<Outcome> = found.filter(|one| one.answered).cloned().collect();
             case.outcomes.extend(found);
         }
+        if let Some(until) = &campaign.until {
+            for case in &mut cases {
+                let most = campaign.iterations;
+                let is_judged_again =
+                    campaign.procedure.method() == Method::Windows && !self.control.is_stopped();
+                let stopped = precision::stopped(&case.iterations, until, most, is_judged_again);
+                case.stopped = Some(stopped);
+            }
+        }
         efficiency::keep(&mut cases, trials);
         telemetry::into_cases(&mut cases, trials);
         if let Procedure::Exact(p) = &campaign.procedure {
@@ -487,6 +672,7 @@ impl Running<'_> {
             None if campaign.procedure.method() == Method::Instructions => Vec::new(),
             None => doubts(&common),
         };
+        warnings.extend(run.info.gaps.iter().map(resume::words));
         warnings.append(&mut self.short);
         if let Some(profile) = &common.traffic.profile {
             warnings.extend(profile.notes.clone());
@@ -499,6 +685,7 @@ impl Running<'_> {
             run: run.info.id.clone(),
             procedure: self.plan.procedure().into(),
             imix_estimate_l2_bps: imix_estimate(&cases),
+            thresholds: Vec::new(),
             test_cases: cases,
             control: self.compared.take(),
             imported: Vec::new(),

@@ -9,6 +9,7 @@ use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::gate::{Gate, judge_trial};
 use fwdlab_measure::machine::{Asked, Limit, make};
 use fwdlab_measure::procedure::Session;
+use fwdlab_model::campaign::{Every, Hooks, When};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Asked as Made, Question};
@@ -18,6 +19,7 @@ use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
 use super::device::{self, Device};
+use super::hooks::{self, During, Place, around_or_error};
 use super::traffic::Traffic;
 use super::trial::record;
 use super::{Control, Measured, Run, timestamp};
@@ -39,6 +41,8 @@ pub(super) struct Course<'a> {
     pub capacities: Capacities,
     pub planned: Planned,
     pub gate: Option<&'a Gate>,
+    /// Commands of the user's before, during and after.
+    pub hooks: &'a Hooks,
     pub control: &'a Control,
 }
 
@@ -163,6 +167,45 @@ impl Course<'_> {
             outcomes: Vec::new(),
             invalid: 0,
         };
+        followed.result = self.around(When::Before, device, self.control, run);
+        if followed.result.is_ok() {
+            self.series(device, run, measured, &mut followed)?;
+        }
+        let after = self.around(When::After, device, &Control::default(), run);
+        followed.result = followed.result.and(after);
+        Ok(followed)
+    }
+
+    /// The hooks around an iteration.
+    fn around(
+        &self,
+        when: When,
+        device: &dyn Device,
+        control: &Control,
+        run: &mut Run<'_>,
+    ) -> Result<(), LabError> {
+        if self.hooks.is_empty() {
+            return Ok(());
+        }
+        let when = (when, Every::Iteration);
+        let hosts = device.hosts();
+        around_or_error(self.hooks, when, &self.place(), &hosts, control, run)
+    }
+
+    /// What hooks are told of it.
+    fn place(&self) -> Place {
+        self.case.map_or_else(Place::default, |(case, iteration)| {
+            Place::iteration(case, iteration)
+        })
+    }
+
+    fn series(
+        &self,
+        device: &mut dyn Device,
+        run: &mut Run<'_>,
+        measured: &mut Measured,
+        followed: &mut Followed,
+    ) -> Result<(), LabError> {
         let corrected = self.asked.simulated || self.case.is_some();
         let mut pace = Pace::new(self.capacities.clone(), corrected);
         for (at, variant) in self.traffic.variants.iter().enumerate() {
@@ -180,7 +223,7 @@ impl Course<'_> {
                 break;
             }
         }
-        Ok(followed)
+        Ok(())
     }
 
     fn trials(
@@ -208,7 +251,9 @@ impl Course<'_> {
             }
             let stream = self.stream(&question);
             let (started_at, began) = (timestamp(), SystemTime::now());
-            let Some(mut made) = device.trial(&stream, &question)? else {
+            let trial = measured.trials.len() as u32 + 1;
+            let place = self.place().trial(trial, Some(question.peak_pps()));
+            let Some(mut made) = self.hooked(device, &stream, &question, &place, run)? else {
                 return Ok(());
             };
             let ledger = balance(&made.counters, Some(made.intended()));
@@ -219,7 +264,6 @@ impl Course<'_> {
             let recorded = session.record(&made.answer);
             pace.made(&question, &made, recorded.validity.is_valid());
             let names = device.names();
-            let trial = measured.trials.len() as u32 + 1;
             let when = (began, Duration::from_nanos(made.answer.duration_ns));
             let latency_log = run
                 .writer
@@ -245,9 +289,53 @@ impl Course<'_> {
             measured.trials.push(record);
             if made.is_broken {
                 device.mend(run)?;
+                // what they did on the old bed is gone with it
+                self.around(When::Before, device, self.control, run)?;
             }
         }
         Ok(())
+    }
+
+    /// A trial with the hooks around and beside it; `None` when it was stopped from outside. Hooks that fail make it invalid.
+    fn hooked(
+        &self,
+        device: &mut dyn Device,
+        stream: &Stream,
+        question: &Question,
+        place: &Place,
+        run: &mut Run<'_>,
+    ) -> Result<Option<device::Made>, LabError> {
+        if self.hooks.is_empty() {
+            return device.trial(stream, question);
+        }
+        let hosts = device.hosts();
+        let each = |when| (when, Every::Trial);
+        let mut amiss = hooks::around(
+            self.hooks,
+            each(When::Before),
+            place,
+            &hosts,
+            self.control,
+            run,
+        )?;
+        device.beside(During::of(self.hooks, place, &hosts, &run.info.id));
+        let made = device.trial(stream, question);
+        for record in made.iter().flatten().flat_map(|made| &made.hooks) {
+            run.keep_hook(record.clone())?;
+        }
+        amiss.extend(hooks::around(
+            self.hooks,
+            each(When::After),
+            place,
+            &device.hosts(),
+            &Control::default(),
+            run,
+        )?);
+        let mut made = made?;
+        if let Some(made) = &mut made {
+            made.answer.objections.extend(amiss);
+        }
+        Ok(made)
     }
 
     /// The stream of this size; a sweep over flows says how many there are.

@@ -14,6 +14,7 @@ use fwdlab_engine::{Histogram, LoadPlan};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::meters::Meters;
 use fwdlab_model::efficiency::Work;
+use fwdlab_model::hook::HookRecord;
 use fwdlab_model::latency::Bucket;
 use fwdlab_model::loss::{Counters, Stage};
 use fwdlab_model::probe::Reading;
@@ -23,6 +24,7 @@ use fwdlab_model::result::Noise;
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::{Direction, DirectionCounts, Variant};
 
+use super::hooks::{During, Hosts};
 use super::manage::Asking;
 use super::modify::{Modified, Running};
 use super::traffic::{Traffic, file_name, words};
@@ -90,6 +92,12 @@ pub(super) trait Device {
     /// Makes it whole again after a trial that a port of the bed ended: the DUT is as it was before the series.
     fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError>;
 
+    /// Where commands of the user's run.
+    fn hosts(&self) -> Hosts;
+
+    /// These run while the frames of the next trial flow.
+    fn beside(&mut self, during: During);
+
     /// Names of the sender and of the receiver.
     fn names(&self) -> (&'static str, &'static str);
 }
@@ -110,6 +118,8 @@ pub(super) struct Made {
     pub work: Option<Work>,
     /// What the DUT's host counted; absent where it was not read.
     pub telemetry: Option<Box<Seen>>,
+    /// What became of the hooks that ran while frames flowed.
+    pub hooks: Vec<HookRecord>,
 }
 
 impl Made {
@@ -176,6 +186,7 @@ impl Device for Simulated<'_> {
             is_broken: false,
             work: None,
             telemetry: None,
+            hooks: Vec::new(),
             probes: Vec::new(),
         }))
     }
@@ -183,6 +194,12 @@ impl Device for Simulated<'_> {
     fn mend(&mut self, _: &mut Run<'_>) -> Result<(), LabError> {
         Ok(())
     }
+
+    fn hosts(&self) -> Hosts {
+        Hosts::default()
+    }
+
+    fn beside(&mut self, _: During) {}
 
     fn names(&self) -> (&'static str, &'static str) {
         (sim::NAME, sim::NAME)
@@ -267,6 +284,8 @@ pub(super) struct Real<'a> {
     drops: Option<(Stream, Option<f64>)>,
     /// What is known of the bed's meters.
     meters: Meters,
+    /// Commands of the user's beside the next trial.
+    during: During,
     /// What stands; nothing only while it is built anew, and when that failed.
     standing: Option<Standing>,
 }
@@ -295,6 +314,7 @@ impl<'a> Real<'a> {
             setting: None,
             drops: None,
             meters: Meters::default(),
+            during: During::default(),
         }
     }
 }
@@ -350,6 +370,7 @@ impl Real<'_> {
                 traffic,
                 count_reasons: false,
                 telemetry: None,
+                hooks: None,
                 placement,
                 control,
             },
@@ -532,9 +553,11 @@ impl Real<'_> {
         let bursts = bursts.transpose()?;
         let count_reasons = self.drops_at(stream, load_pps)?;
         let wanted = self.common.telemetry.clone();
+        let during = std::mem::take(&mut self.during);
         let (stream, mut bench) = self.bench(stream)?;
         bench.count_reasons = count_reasons;
         bench.telemetry = wanted.as_ref();
+        bench.hooks = Some(&during);
         let (ended, counted) = match bursts {
             None => bench.load(&stream, load_pps, duration)?,
             Some((traffic, rate_pps)) => {
@@ -557,9 +580,11 @@ impl Real<'_> {
         let peak_pps = question.peak_pps();
         let count_reasons = self.drops_at(stream, peak_pps)?;
         let wanted = self.common.telemetry.clone();
+        let during = std::mem::take(&mut self.during);
         let (stream, mut bench) = self.bench(stream)?;
         bench.count_reasons = count_reasons;
         bench.telemetry = wanted.as_ref();
+        bench.hooks = Some(&during);
         let ways = bench.ways();
         let total = Duration::from_nanos(question.duration_ns());
         let analysis = question.tagging.map(|_| match &bench.traffic {
@@ -849,6 +874,7 @@ impl Device for Real<'_> {
                 is_broken,
                 work: counted.work,
                 telemetry: counted.telemetry,
+                hooks: counted.hooks,
             }
         }))
     }
@@ -870,6 +896,14 @@ impl Device for Real<'_> {
             configure(bed, 0, tester, stream, configuration, control, run)?;
         }
         self.begin(&self.variant.clone(), run)
+    }
+
+    fn hosts(&self) -> Hosts {
+        Hosts::of(self.bed())
+    }
+
+    fn beside(&mut self, during: During) {
+        self.during = during;
     }
 
     fn names(&self) -> (&'static str, &'static str) {

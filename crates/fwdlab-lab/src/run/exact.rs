@@ -24,7 +24,7 @@ use fwdlab_model::test_case::{Iteration, TestCase};
 
 use super::campaign::Running;
 use super::plan::{Plan, agenda};
-use super::{BootProfile, Measured, Run, timestamp};
+use super::{BootProfile, Measured, Run, timestamp, verify};
 use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::error::LabError;
@@ -154,6 +154,29 @@ pub(super) fn estimate() -> (u32, Duration) {
     (1, BOOT / side_by_side() as u32)
 }
 
+/// What was counted by call path before the run was cut off; most boots have no profile.
+fn profiles_before(run: &Run<'_>, measured: &mut Measured) {
+    let stacks = |boot: &BootRecord, name: &str| -> Option<Stacks> {
+        let kept = run.writer.kept_raw(&boot.test_case, boot.boot, name).ok()?;
+        String::from_utf8(kept).ok()?.parse().ok()
+    };
+    let profiles = measured.boots.iter().filter_map(|boot| {
+        Some(BootProfile {
+            boot: boot.boot,
+            through: stacks(boot, THROUGH)?,
+            past: stacks(boot, PAST)?,
+        })
+    });
+    measured.profiles = profiles.collect();
+}
+
+/// What a boot of before the run was cut off found.
+pub(super) fn made(test_case: &str, iteration: u32, boots: &[BootRecord]) -> Option<Iteration> {
+    // the control has a name of its own
+    let of_it = |boot: &&BootRecord| boot.test_case == test_case && boot.iteration == iteration;
+    boots.iter().find(of_it).map(verify::of_boot)
+}
+
 /// So many machines take the time of one.
 pub(super) fn side_by_side() -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -218,6 +241,14 @@ impl Running<'_> {
         let mut queue = VecDeque::new();
         for turn in &self.agenda.turns {
             let control = turn.case == campaign.cases.len();
+            let name = &self.agenda.names[turn.case];
+            if let Some(made) = made(name, turn.iteration, &measured.boots) {
+                match control {
+                    true => self.again.push(made),
+                    false => self.made[turn.case].push(made),
+                }
+                continue;
+            }
             let case = &campaign.cases[if control { reference } else { turn.case }];
             let image = case.image.as_deref().unwrap_or_default();
             let files = match &images[image] {
@@ -255,7 +286,9 @@ impl Running<'_> {
         let is_ended = AtomicBool::new(false);
         let control = self.control;
         let is_stopped = || control.is_stopped() || is_ended.load(Ordering::Acquire);
-        let boots = std::sync::atomic::AtomicU32::new(0);
+        profiles_before(run, measured);
+        let before = measured.boots.iter().map(|boot| boot.boot).max();
+        let boots = std::sync::atomic::AtomicU32::new(before.unwrap_or(0));
         std::thread::scope(|scope| {
             let (made, all) = channel();
             for _ in 0..at_a_time() {
@@ -446,8 +479,8 @@ impl Running<'_> {
             let files = match found {
                 Ok((kernel, initramfs, words, console)) => {
                     if let Some(console) = console {
-                        let name = format!("images/{}/console.log", images.len() + 1);
-                        run.writer.input(&name, &console)?;
+                        let name = format!("images/{}/console", images.len() + 1);
+                        run.keep(&name, ".log", &String::from_utf8_lossy(&console))?;
                     }
                     // what the cache forgets meanwhile is still wanted
                     let kernel = scratch.keep(&kernel)?;

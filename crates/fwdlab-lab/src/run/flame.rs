@@ -101,6 +101,7 @@ impl Running<'_> {
             traffic: common.traffic.frames(stream, variant)?,
             count_reasons: false,
             telemetry: None,
+            hooks: None,
             placement: &common.placement,
             control,
         };

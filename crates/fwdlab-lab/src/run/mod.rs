@@ -10,12 +10,16 @@ pub mod campaign;
 mod course;
 mod device;
 pub mod exact;
+pub mod expect;
 pub mod flame;
+mod hooks;
 mod largest;
 pub mod manage;
 mod modify;
 mod paired;
 pub mod plan;
+mod restarts;
+pub mod resume;
 mod slices;
 pub mod suite;
 #[cfg(test)]
@@ -35,6 +39,7 @@ use fwdlab_engine::Mode;
 use fwdlab_engine::sim::Dut;
 use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::facts::Facts;
+use fwdlab_model::hook::HookRecord;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed, MeanSize};
 use fwdlab_model::loss::{Chain, Stage};
@@ -158,6 +163,8 @@ pub struct Run<'a> {
     /// This machine measures and is measured.
     is_here: bool,
     began: Instant,
+    /// What had passed of the run before, when it goes on.
+    before: Duration,
     listener: &'a mut dyn FnMut(&Event),
 }
 
@@ -168,9 +175,9 @@ const WITHOUT_ROOT: &str = "run it with sudo: without root, other processes take
 /// Does the work of a run, and closes the run when it fails.
 fn carry_out<'a>(
     mut run: Run<'a>,
+    mut measured: Measured,
     work: impl FnOnce(&mut Run<'a>, &mut Measured) -> Result<(), LabError>,
 ) -> Result<(Run<'a>, Measured), LabError> {
-    let mut measured = Measured::default();
     let others = run.is_here.then(Watch::begin);
     let worked = work(&mut run, &mut measured).and_then(|()| {
         // the noise of a simulated DUT is its own
@@ -210,19 +217,17 @@ fn carry_out<'a>(
 }
 
 impl<'a> Run<'a> {
-    /// Makes its directory, with this name in its id.
-    fn named(
+    /// The head of a run that begins now, with this name in its id.
+    fn head(
         parameters: &Parameters,
         name: &str,
         kind: &str,
         values: BTreeMap<String, serde_json::Value>,
         runs: &Path,
-        listener: &'a mut dyn FnMut(&Event),
-    ) -> Result<Run<'a>, LabError> {
+    ) -> RunInfo {
         let now = Timestamp::now();
-        let is_here = parameters.site.is_here();
         let (placement, privileged) = (&parameters.placement, parameters.privileged);
-        let info = RunInfo {
+        RunInfo {
             format: RUN_FORMAT,
             // not of the seed: what is measured again with the same one is another run
             id: RunId::free(runs, now, name, entropy(now)).into(),
@@ -233,25 +238,36 @@ impl<'a> Run<'a> {
             started_at: now.to_string(),
             finished_at: None,
             state: RunState::Running,
+            gaps: Vec::new(),
             error: None,
             parameters: values,
             facts: Facts {
                 link: parameters.line.map(|line| line.to_string()),
                 ..parameters.site.facts(placement, privileged)
             },
-        };
+        }
+    }
+
+    /// Makes its directory.
+    fn create(
+        info: RunInfo,
+        is_here: bool,
+        runs: &Path,
+        listener: &'a mut dyn FnMut(&Event),
+    ) -> Result<Run<'a>, LabError> {
         let writer = RunWriter::create(runs, &info)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
-        if let Some(file) = parameters.site.file() {
-            writer.input("bed.toml", file.as_bytes())?;
-        }
-        if let Some(profile) = &parameters.traffic.profile {
-            writer.input("profile.toml", profile.text.as_bytes())?;
-        }
-        if let Some(configuration) = &parameters.configuration {
-            keep_inputs(&writer, configuration, "")?;
-        }
-        Ok(Run {
+        Ok(Run::of(info, writer, is_here, listener))
+    }
+
+    /// One of which nothing has happened in this process.
+    fn of(
+        info: RunInfo,
+        writer: RunWriter,
+        is_here: bool,
+        listener: &'a mut dyn FnMut(&Event),
+    ) -> Run<'a> {
+        Run {
             info,
             writer,
             notes: BTreeMap::new(),
@@ -259,8 +275,9 @@ impl<'a> Run<'a> {
             kinds: BTreeSet::new(),
             is_here,
             began: Instant::now(),
+            before: Duration::ZERO,
             listener,
-        })
+        }
     }
 
     /// Directory of the run.
@@ -313,7 +330,7 @@ impl<'a> Run<'a> {
 
     fn tell(&mut self, kind: EventKind) -> Result<(), LabError> {
         let event = Event {
-            t: (self.began.elapsed().as_secs_f64() * 1e6).round() / 1e6,
+            t: ((self.before + self.began.elapsed()).as_secs_f64() * 1e6).round() / 1e6,
             run: self.info.id.clone(),
             kind,
         };
@@ -333,6 +350,14 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Keeps and tells what became of a hook.
+    fn keep_hook(&mut self, record: HookRecord) -> Result<(), LabError> {
+        self.writer.hook(&record)?;
+        self.tell(EventKind::HookFinished {
+            record: Box::new(record),
+        })
+    }
+
     fn warn(&mut self, text: impl Into<String>) -> Result<(), LabError> {
         self.tell(EventKind::Warning { text: text.into() })
     }
@@ -349,8 +374,8 @@ impl<'a> Run<'a> {
     fn keep(&mut self, name: &str, end: &str, text: &str) -> Result<bool, LabError> {
         let mut file = format!("{name}{end}");
         let mut others = 1;
-        while let Some(known) = self.notes.get(&file) {
-            if *known == text {
+        while let Some(known) = self.noted(&file)? {
+            if known == text {
                 return Ok(false);
             }
             others += 1;
@@ -359,6 +384,17 @@ impl<'a> Run<'a> {
         self.writer.input(&file, text.as_bytes())?;
         self.notes.insert(file, text.to_owned());
         Ok(true)
+    }
+
+    /// What was noted under this name, now or before the run was cut off.
+    fn noted(&mut self, file: &str) -> Result<Option<&String>, LabError> {
+        if !self.notes.contains_key(file)
+            && let Some(kept) = self.writer.kept_input(file)?
+        {
+            let kept = String::from_utf8_lossy(&kept).into_owned();
+            self.notes.insert(file.to_owned(), kept);
+        }
+        Ok(self.notes.get(file))
     }
 
     /// Keeps what of a configuration is in force, as it says by itself; the first time it is applied.
@@ -384,13 +420,26 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Tells that the run starts, with how many steps it will probably take, and how long.
-    fn started(&mut self, steps: u32, estimate: Duration) -> Result<(), LabError> {
-        self.tell(EventKind::RunStarted {
-            format: EVENT_FORMAT,
-            info: Box::new(self.info.clone()),
-            estimate_s: estimate.as_secs_f64(),
-            steps,
+    /// Tells that the run starts or goes on, with how many steps it will probably take, and how long.
+    fn started(
+        &mut self,
+        steps: u32,
+        estimate: Duration,
+        is_resumed: bool,
+    ) -> Result<(), LabError> {
+        let (info, estimate_s) = (Box::new(self.info.clone()), estimate.as_secs_f64());
+        self.tell(match is_resumed {
+            true => EventKind::RunResumed {
+                info,
+                estimate_s,
+                steps,
+            },
+            false => EventKind::RunStarted {
+                format: EVENT_FORMAT,
+                info,
+                estimate_s,
+                steps,
+            },
         })
     }
 
@@ -502,29 +551,29 @@ impl Parameters {
     }
 }
 
-/// Keeps what a configuration was read from, in this folder; a directory file by file.
-fn keep_inputs(
-    writer: &RunWriter,
+/// What a configuration was read from, as it is kept in this folder; a directory file by file.
+fn inputs_of(
     configuration: &Configuration,
     folder: &str,
+    inputs: &mut Vec<(String, Vec<u8>)>,
 ) -> Result<(), LabError> {
-    fn keep(writer: &RunWriter, path: &Path, name: &str) -> Result<(), LabError> {
+    fn add(path: &Path, name: &str, inputs: &mut Vec<(String, Vec<u8>)>) -> Result<(), LabError> {
+        let cannot = || format!("read {}", path.display());
         if path.is_dir() {
-            let entries = std::fs::read_dir(path)
-                .map_err(|e| LabError::system(format!("read {}", path.display()), e))?;
+            let entries = std::fs::read_dir(path).map_err(|e| LabError::system(cannot(), e))?;
             for entry in entries.flatten() {
                 let name = format!("{name}/{}", entry.file_name().to_string_lossy());
-                keep(writer, &entry.path(), &name)?;
+                add(&entry.path(), &name, inputs)?;
             }
             return Ok(());
         }
-        let bytes = std::fs::read(path)
-            .map_err(|e| LabError::system(format!("read {}", path.display()), e))?;
-        Ok(writer.input(name, &bytes)?)
+        let bytes = std::fs::read(path).map_err(|e| LabError::system(cannot(), e))?;
+        inputs.push((name.to_owned(), bytes));
+        Ok(())
     }
     for path in configuration.inputs() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        keep(writer, path, &format!("{folder}{name}"))?;
+        add(path, &format!("{folder}{name}"), inputs)?;
     }
     Ok(())
 }

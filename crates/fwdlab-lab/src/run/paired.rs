@@ -40,6 +40,8 @@ pub(super) struct Beside<'a> {
 pub(super) struct Row<'a> {
     parameters: &'a Parameters,
     stream: &'a Stream,
+    /// Its test cases, in words.
+    name: String,
     /// Applied to the reference and the control only.
     pub reference: Option<&'a Configuration>,
     beside: Vec<Beside<'a>>,
@@ -54,10 +56,16 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    pub fn new(parameters: &'a Parameters, stream: &'a Stream, beside: Vec<Beside<'a>>) -> Row<'a> {
+    pub fn new(
+        parameters: &'a Parameters,
+        stream: &'a Stream,
+        name: String,
+        beside: Vec<Beside<'a>>,
+    ) -> Row<'a> {
         Row {
             parameters,
             stream,
+            name,
             reference: None,
             beside,
             compared: Vec::new(),
@@ -66,6 +74,16 @@ impl<'a> Row<'a> {
             built: 0,
             failed: None,
         }
+    }
+
+    /// So many rebuilds were made before the run was cut off, with this load.
+    pub fn goes_on(&mut self, built: u32, load: Option<f64>) {
+        (self.built, self.load) = (built, load);
+    }
+
+    /// Its test cases, in words.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// How many DUTs there are.
@@ -80,7 +98,7 @@ impl<'a> Row<'a> {
         self.compared.drain(first..first + count);
     }
 
-    fn name(&self, configuration: usize) -> &str {
+    fn name_of(&self, configuration: usize) -> &str {
         match configuration {
             0 => "plain",
             1 => "control",
@@ -105,13 +123,19 @@ impl<'a> Row<'a> {
         }
         let pps = match self.load {
             Some(pps) => pps,
-            None => *(self.load).insert(intended(
-                parameters,
-                self.stream,
-                &bed,
-                tester.as_mut(),
-                stop,
-            )?),
+            None => {
+                let found = intended(parameters, self.stream, &bed, tester.as_mut(), stop)?;
+                run.tell(EventKind::LoadFound {
+                    of: self.name.clone(),
+                    load_pps: Some(found),
+                    source: match parameters.load {
+                        Some(_) => "as requested".into(),
+                        None => "overload".into(),
+                    },
+                    loses_inside: false,
+                })?;
+                *self.load.insert(found)
+            }
         };
         for (place, &configuration) in places.iter().enumerate() {
             self.configure(&bed, place, configuration, tester.as_mut(), stop, run)
@@ -123,6 +147,7 @@ impl<'a> Row<'a> {
             traffic: None,
             count_reasons: false,
             telemetry: None,
+            hooks: None,
             placement: &parameters.placement,
             control: stop,
         };
@@ -202,7 +227,7 @@ impl<'a> Row<'a> {
             let counters = &counted.counters[place];
             let ledger = balance(counters, None);
             for reason in objections(&ledger, counters) {
-                reasons.push(format!("{}: {reason}", self.name(configuration)));
+                reasons.push(format!("{}: {reason}", self.name_of(configuration)));
             }
             ledgers[configuration] = ledger;
         }
@@ -245,6 +270,7 @@ fn intended(
         traffic: None,
         count_reasons: false,
         telemetry: None,
+        hooks: None,
         placement: &parameters.placement,
         control: stop,
     };

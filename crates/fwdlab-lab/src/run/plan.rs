@@ -25,7 +25,7 @@ use super::device::OVERHEAD;
 use super::largest::Bounds;
 use super::suite::{Suite, capacities, estimated, likely_limits};
 use super::traffic::{ProfileFrames, Traffic};
-use super::{exact, slices, windows};
+use super::{exact, hooks, restarts, slices, windows};
 use crate::dut::Configuration;
 use crate::dut::sweep::Swept;
 use crate::error::LabError;
@@ -47,6 +47,8 @@ pub struct Plan {
     pub(super) host: Host,
     /// Of a command; `None` for a campaign from a file.
     pub(super) command: Option<Command>,
+    /// What else is kept with the run: what of a campaign is measured, and where its file is.
+    pub(super) values: BTreeMap<String, serde_json::Value>,
 }
 
 /// What a command asks for that campaigns do not say.
@@ -104,6 +106,8 @@ pub struct Agenda {
     pub trials: u32,
     /// Time of all.
     pub time: Duration,
+    /// The same where every test case is known well enough as early as may be; of a fixed number of iterations both are the same.
+    pub least: (u32, Duration),
     /// What is changed where, in words.
     pub changes: Vec<String>,
 }
@@ -156,6 +160,7 @@ impl Plan {
             host,
             campaign,
             command: None,
+            values: BTreeMap::new(),
         };
         plan.check()?;
         Ok(plan)
@@ -183,6 +188,7 @@ impl Plan {
             host,
             campaign,
             command: Some(command),
+            values: BTreeMap::new(),
         };
         plan.check()?;
         Ok(plan)
@@ -210,7 +216,9 @@ impl Plan {
                 name: kind.into(),
                 about: String::new(),
                 iterations: 1,
+                until: None,
                 order: Order::Interleaved,
+                reboot: None,
                 seed: None,
                 bed: campaign::Bed {
                     max: max.map(Rate),
@@ -222,12 +230,15 @@ impl Plan {
                 procedure: suite.asked.procedure.clone(),
                 sweep: None,
                 telemetry: None,
+                hooks: campaign::Hooks::default(),
+                thresholds: Vec::new(),
                 origin: Origin::default(),
             },
             configurations: BTreeMap::new(),
             swept: None,
             profiles: BTreeMap::new(),
             command: None,
+            values: BTreeMap::new(),
             dut,
         };
         let mut kept = common.as_values();
@@ -248,6 +259,11 @@ impl Plan {
             ..Command::default()
         });
         plan
+    }
+
+    /// Keeps something with the run that the campaign does not say.
+    pub fn keep(&mut self, name: &str, value: impl Into<serde_json::Value>) {
+        self.values.insert(name.to_owned(), value.into());
     }
 
     /// Says what is wrong with a suite, as far as that can be known before any traffic.
@@ -282,6 +298,10 @@ impl Plan {
     }
 
     fn check(&self) -> Result<(), LabError> {
+        if let (Some(_), Err(why)) = (self.campaign.reboot, self.host.site.can_reboot()) {
+            let why = format!("the DUT cannot be restarted: {why}. Omit this");
+            return Err(self.campaign.error(&["reboot"], why).into());
+        }
         exact::check_images(&self.campaign)?;
         match &self.campaign.procedure {
             Procedure::Paired(paired) => {
@@ -357,7 +377,9 @@ impl Plan {
             name: own.name.clone(),
             about: String::new(),
             iterations: 1,
+            until: None,
             order: Order::Interleaved,
+            reboot: None,
             seed: own.seed,
             bed: campaign::Bed::default(),
             dut: campaign::Dut::default(),
@@ -366,6 +388,8 @@ impl Plan {
             procedure: Procedure::Exact(campaign::Exact::default()),
             sweep: None,
             telemetry: None,
+            hooks: campaign::Hooks::default(),
+            thresholds: Vec::new(),
             origin: Origin::default(),
         };
         let command = Command {
@@ -403,6 +427,15 @@ impl Plan {
     /// What the iterations of a test case say together.
     pub(super) fn summarise(&self, case: &Case, iterations: Vec<Iteration>) -> TestCase {
         order::summarise(self.id(case), case, iterations)
+    }
+
+    /// The runs that thresholds name are these, each in the place of its threshold: `@1` is another one tomorrow.
+    pub fn set_references(&mut self, runs: impl Iterator<Item = Option<String>>) {
+        for (threshold, run) in self.campaign.thresholds.iter_mut().zip(runs) {
+            if let (Some(reference), Some(id)) = (&mut threshold.not_slower_than, run) {
+                reference.run = Some(id);
+            }
+        }
     }
 
     /// The campaign.
@@ -478,6 +511,39 @@ impl Plan {
                 single_and_random: false,
             },
         }
+    }
+
+    /// What it was read from, by the names under which it is kept with a run.
+    pub(super) fn inputs(&self) -> Result<Vec<(String, Vec<u8>)>, LabError> {
+        let mut inputs = Vec::new();
+        let mut add = |name: String, text: &str| inputs.push((name, text.as_bytes().to_vec()));
+        if let Some(file) = self.host.site.file() {
+            add("bed.toml".into(), file);
+        }
+        if !self.is_command() {
+            add("campaign.toml".into(), &self.campaign.origin.text);
+        }
+        for (name, profile) in &self.profiles {
+            let name = name.trim_end_matches(".toml");
+            let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+            add(format!("profiles/{name}.toml"), &profile.text);
+        }
+        let common = self.suite().map(|suite| &suite.common);
+        if let Some(profile) = common.and_then(|common| common.traffic.profile.as_ref()) {
+            add("profile.toml".into(), &profile.text);
+        }
+        for (name, configuration) in &self.configurations {
+            let folder = match self.is_command() {
+                true => String::new(),
+                false => format!("{name}/"),
+            };
+            super::inputs_of(configuration, &folder, &mut inputs)?;
+        }
+        let applied = common.and_then(|common| common.configuration.as_ref());
+        for configuration in applied.into_iter().chain(self.applied_to_all()) {
+            super::inputs_of(configuration, "", &mut inputs)?;
+        }
+        Ok(inputs)
     }
 
     /// What is varied within a test case.
@@ -557,6 +623,20 @@ impl Plan {
         ]
         .map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value))
         .into();
+        values.extend(self.values.clone());
+        if let Some(until) = &campaign.until {
+            values.insert("iterations_min".into(), until.min.into());
+            values.insert("iterations_until".into(), until.width.to_string().into());
+        }
+        let references = campaign.thresholds.iter();
+        let references = references.map(|one| one.not_slower_than.as_ref()?.run.clone());
+        let references: Vec<Option<String>> = references.collect();
+        if references.iter().any(Option::is_some) {
+            values.insert("threshold_runs".into(), references.into());
+        }
+        if let Some(reboot) = &campaign.reboot {
+            values.insert("reboot_within".into(), reboot.within.to_string().into());
+        }
         if self.host.unconfined {
             values.insert("set_unconfined".into(), true.into());
         }
@@ -690,10 +770,21 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         campaign.order,
         plan.seed(),
     );
+    let fewest = campaign
+        .until
+        .map_or(campaign.iterations, |until| until.min);
+    let in_any_case = || turns.iter().filter(|turn| turn.iteration <= fewest);
     Ok(Agenda {
+        least: (
+            in_any_case().map(|turn| cases[turn.case].0).sum(),
+            in_any_case().map(|turn| cases[turn.case].1).sum(),
+        ),
         trials: turns.iter().map(|turn| cases[turn.case].0).sum(),
         time: turns.iter().map(|turn| cases[turn.case].1).sum(),
-        changes: changes(plan),
+        changes: changes(plan)
+            .into_iter()
+            .chain(hooks::words(&campaign.hooks))
+            .collect(),
         turns,
         names,
         cases,
@@ -743,6 +834,10 @@ fn changes(plan: &Plan) -> Vec<String> {
                 .into(),
         );
     }
+    let (cases, beds) = (plan.campaign.cases.len(), plan.campaign.iterations as usize);
+    let campaign = &plan.campaign;
+    let restarts = restarts::words(campaign.reboot, campaign.order, cases, cases * beds);
+    changes.extend(restarts);
     let used = |name: &str| {
         let mut cases = plan.campaign.cases.iter();
         cases.any(|case| case.configuration == name)

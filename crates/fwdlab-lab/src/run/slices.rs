@@ -19,11 +19,11 @@ use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
-use super::campaign::Running;
+use super::campaign::{Attempts, Running};
 use super::paired::{Beside, CONTROLS, Row};
 use super::plan::Plan;
 use super::trial::block;
-use super::{Measured, Run};
+use super::{Measured, Run, verify};
 use crate::dut::sweep::Swept;
 use crate::error::LabError;
 
@@ -192,12 +192,28 @@ impl Running<'_> {
             began: Instant::now(),
             overhead: OVERHEAD,
         });
+        if self.before.is_resumed {
+            for (index, standing) in standing.iter_mut().enumerate() {
+                self.stood_before(index, p, standing, measured);
+            }
+        }
         let mut result = Ok(());
         for (done, turn) in turns.iter().enumerate() {
             if self.control.is_stopped() {
                 break;
             }
+            if self.has_rebuilt(turn.case, turn.iteration) {
+                later = later.saturating_sub(self.agenda.cases[turn.case].1);
+                continue;
+            }
             let row = &standing[turn.case];
+            // those that are gone say so in every iteration
+            let is_known = |one: &Member| self.is_known(one.case);
+            let mut others = row.cases.iter().filter(|one| !is_known(one));
+            if row.cases.iter().any(is_known) && others.all(|one| one.gone.is_some()) {
+                later = later.saturating_sub(self.agenda.cases[turn.case].1);
+                continue;
+            }
             let left = budget.as_ref().map_or(later, Budget::left);
             run.tell(self.progress(row, turn.iteration, (done, turns.len()), left))?;
             later = later.saturating_sub(self.agenda.cases[turn.case].1);
@@ -226,6 +242,55 @@ impl Running<'_> {
         result.map(|()| controls.into_iter().next())
     }
 
+    /// Has an iteration of a row come to its end before the run was cut off: have all of its test cases?
+    pub(super) fn has_rebuilt(&self, row: usize, iteration: u32) -> bool {
+        let cases = &self.plan.campaign().cases;
+        let mut of_row = rows(cases)[row].clone().into_iter();
+        self.before.is_resumed
+            && of_row.all(|case| {
+                let name = self.plan.id(&cases[case]);
+                self.before.iteration(&name, iteration).is_some()
+            })
+    }
+
+    /// What was found of a row before the run was cut off, and with which load.
+    fn stood_before(
+        &mut self,
+        row: usize,
+        p: &campaign::Paired,
+        standing: &mut Standing<'_>,
+        measured: &Measured,
+    ) {
+        let campaign = self.plan.campaign();
+        let turns = self.agenda.turns.iter().filter(|turn| turn.case == row);
+        for turn in turns {
+            if !self.has_rebuilt(row, turn.iteration) {
+                continue;
+            }
+            for member in &standing.cases {
+                let name = self.plan.id(&campaign.cases[member.case]);
+                let made = self.before.iteration(&name, turn.iteration);
+                self.made[member.case].extend(made.cloned());
+            }
+        }
+        let names = standing.row.compared.iter().map(|dut| &dut.test_case);
+        let names: Vec<&String> = names.collect();
+        let is_of_row = |record: &&RebuildRecord| {
+            let mut compared = record.compared.iter();
+            compared.any(|dut| names.contains(&&dut.test_case))
+        };
+        let built: Vec<&RebuildRecord> = measured.rebuilds.iter().filter(is_of_row).collect();
+        for record in built.iter().filter(|record| record.validity.is_valid()) {
+            let result = verify::rebuild(record);
+            let of_control = of_rebuild(&result, &p.reference, "control", None, &[(1, None)]);
+            standing.control.extend(of_control);
+        }
+        let load = self.before.loads.get(&self.agenda.names[row]);
+        standing
+            .row
+            .goes_on(built.len() as u32, load.and_then(|load| load.load_pps));
+    }
+
     fn rebuild(
         &mut self,
         p: &campaign::Paired,
@@ -236,6 +301,7 @@ impl Running<'_> {
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         let mut rebuilds = Vec::new();
+        let mut attempts = Attempts::default();
         let (result, failure) = loop {
             if standing.is_empty() {
                 // each says why it is gone
@@ -249,8 +315,14 @@ impl Running<'_> {
                     measured.rebuilds.push(record);
                     break (result, (!reasons.is_empty()).then_some(reasons));
                 }
-                Err(error) if self.plan.is_ended_by(&error) => return Err(error),
                 Err(error) => {
+                    let name = standing.row.name();
+                    if self.tries_again(name, iteration, &error, &mut attempts, run)? {
+                        continue;
+                    }
+                    if self.plan.is_ended_by(&error) {
+                        return Err(error);
+                    }
                     let failed = standing.row.failed.take();
                     let left = failed
                         .filter(|_| is_its_own(&error))
@@ -391,6 +463,7 @@ fn stand<'a>(
         None => vec![None],
     };
     let stream = &common.streams[0];
+    let name = name(parameters, row);
     let entry = |name: &str, control: bool, value: Option<u64>, case: &Case| Compared {
         test_case: match control {
             true => control_of(&parameters.id(case)),
@@ -437,7 +510,7 @@ fn stand<'a>(
             });
         }
     }
-    let mut row = Row::new(common, stream, beside);
+    let mut row = Row::new(common, stream, name, beside);
     // a command may call anything plain
     let reference = Some(&p.reference).filter(|name| *name != PLAIN);
     row.reference = reference.and_then(|name| parameters.configuration(name));

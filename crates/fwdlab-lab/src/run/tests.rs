@@ -4,6 +4,8 @@
 //! The routers outlive their beds, and their capacity follows from what is set on them: what is not taken back, or not set as it was told,
 //! shows in figures. See [`crate::site::scripted`].
 
+mod conduct;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -68,6 +70,15 @@ impl Made {
         failures
             .filter(|why| !why.starts_with("too few quiet windows"))
             .collect()
+    }
+
+    /// What became of hooks.
+    fn hooks(&self) -> Vec<HookRecord> {
+        let records = self.events.iter().filter_map(|event| match &event.kind {
+            EventKind::HookFinished { record } => Some((**record).clone()),
+            _ => None,
+        });
+        records.collect()
     }
 
     fn cases(&self) -> &[TestCase] {
@@ -407,6 +418,7 @@ fn fail_everywhere(
             }
             let has_failed = !said.is_empty();
             said.extend(made.warnings().into_iter().map(str::to_owned));
+            said.extend(made.hooks().into_iter().filter_map(|hook| hook.failure));
             if has_failed {
                 amiss.extend(missing_words(&said.join("; "), how, &failed));
             }
@@ -482,7 +494,9 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
         name: "quick".into(),
         about: String::new(),
         iterations: 2,
+        until: None,
         order: Order::Interleaved,
+        reboot: None,
         seed: None,
         bed: Bed::default(),
         dut: fwdlab_model::campaign::Dut::default(),
@@ -506,6 +520,8 @@ fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
         },
         sweep: None,
         telemetry: None,
+        hooks: fwdlab_model::campaign::Hooks::default(),
+        thresholds: Vec::new(),
         origin: Origin::default(),
     };
     let command = plan::Command {
@@ -572,6 +588,43 @@ fn whatever_fails_wherever_in_a_comparison_is_told_and_no_figure_is_wrong() {
         make,
         check_difference,
     );
+}
+
+/// A host that is lost wherever, and is there again for the next bed: what it has cut off is measured again, and told; nothing is missing.
+#[test]
+fn what_a_lost_host_cuts_off_is_measured_again() {
+    for (text, duts, wanted) in [(RULES, 1, 8), (SLICES, 4, 2), (WINDOWS, 1, 2)] {
+        for with in [Scene::new, Scene::with_rig] {
+            let whole = with(duts, Faults::default());
+            campaign(&whole, text);
+            let asked = whole.faults.asked().len();
+            assert!(asked > 20, "{asked}");
+            for at in (0..asked).step_by(3) {
+                let scene = with(duts, Faults::dropping(at));
+                let made = campaign(&scene, text);
+                let all = scene.faults.asked();
+                let Some(what) = all.get(at) else { continue };
+                let case = format!("{at} of {asked}, {what:?}");
+                let (figures, wrong) = match &made.result {
+                    Ok(measured) => check_campaign(measured),
+                    Err(error) => panic!("{case}: {error}"),
+                };
+                assert_eq!(wrong, ["x"; 0], "{case}");
+                assert_eq!(made.failures(), ["x"; 0], "{case}");
+                // whether windows are quiet is this machine's doing
+                assert!(figures == wanted || text == WINDOWS, "{case}: {figures}");
+                // one that is lost at the end is put right at the next start
+                assert_eq!(amiss_with_left(&scene, &made), ["x"; 0], "{case}");
+                let measured = made.result.as_ref().unwrap();
+                let cut_off = measured.trials.iter().any(|t| t.validity.is_cut_off());
+                let told = made.warnings().join("; ");
+                assert!(
+                    !cut_off || told.contains("tried again after"),
+                    "{case}: {told}"
+                );
+            }
+        }
+    }
 }
 
 /// A campaign by windows: every iteration is one long trial.

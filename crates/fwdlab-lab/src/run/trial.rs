@@ -13,13 +13,15 @@ use fwdlab_measure::conservation::{balance, is_settled, overcount};
 use fwdlab_measure::maxfwd::Window;
 use fwdlab_measure::paired::Slice;
 use fwdlab_model::efficiency::Work;
-use fwdlab_model::loss::{Chain, Counters, Place, Stage, VethCounts};
+use fwdlab_model::hook::HookRecord;
+use fwdlab_model::loss::{Chain, Counters, Meter, Place, Stage, VethCounts};
 use fwdlab_model::procedure::{Question, Stretch};
 use fwdlab_model::result::{Stratum, TrialRecord, Validity};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Variant;
 
-use crate::bed::{Bed, DutPorts, PortCounters};
+use super::hooks::{During, Going, Watched};
+use crate::bed::{Bed, DutPorts, PortCounters, SwitchPackets};
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::run::Control;
@@ -94,6 +96,8 @@ pub(super) struct Bench<'a> {
     pub count_reasons: bool,
     /// What is read of the DUT's host around the load.
     pub telemetry: Option<&'a Wanted>,
+    /// Commands of the user's while frames flow.
+    pub hooks: Option<&'a During>,
     pub placement: &'a Placement,
     pub control: &'a Control,
 }
@@ -119,6 +123,8 @@ pub(super) struct Counted {
     pub work: Option<Work>,
     /// What the DUT's host counted; absent where it was not read.
     pub telemetry: Option<Box<Seen>>,
+    /// What became of the hooks that ran while frames flowed.
+    pub hooks: Vec<HookRecord>,
 }
 
 impl Counted {
@@ -130,6 +136,7 @@ impl Counted {
             is_broken: true,
             work: None,
             telemetry: None,
+            hooks: Vec::new(),
         }
     }
 
@@ -212,6 +219,7 @@ impl Bench<'_> {
                 let window = Window {
                     start_s,
                     duration_s: seconds(&from, &to),
+                    received_s: received_seconds(&from, &to),
                     sent: sum(&to.sent) - sum(&from.sent),
                     received: sum(&to.received) - sum(&from.received),
                     dut_waited_s: waited.as_secs_f64(),
@@ -297,9 +305,14 @@ impl Bench<'_> {
         let ways = self.ways();
         let frames = ways * (load_pps * duration.as_secs_f64()).round() as u64;
         let schedule = within(rate_pps * ways as f64, duration, frames);
+        // whoever waits for the first frames sees them in a reading
+        let reads = self.hooks.is_some_and(|hooks| !hooks.is_empty());
         let (ended, mut counted) = self.count(stream, schedule, |tester, control| {
             while !tester.is_done() && !control.is_stopped() {
                 tester.wait(WINDOW);
+                if reads {
+                    tester.read()?;
+                }
             }
             Ok(!control.is_stopped())
         })?;
@@ -344,7 +357,8 @@ impl Bench<'_> {
                             let offered = (sum(&to.sent) - sum(&from.sent)) as f64 / span;
                             Ok((
                                 offered,
-                                (sum(&to.received) - sum(&from.received)) as f64 / span,
+                                (sum(&to.received) - sum(&from.received)) as f64
+                                    / received_seconds(&from, &to),
                             ))
                         })
                         .collect::<Result<Vec<(f64, f64)>, LabError>>()
@@ -483,9 +497,11 @@ impl Bench<'_> {
             1 => self.bed.dut(0).account()?,
             _ => None,
         };
+        let waiting = (self.hooks.filter(|hooks| !hooks.is_empty())).map(During::wait_for_frames);
         let began = self.tester.now();
         self.tester.start(schedule)?;
         let tester = &mut *self.tester;
+        let begin = waiting.as_ref().map(|hooks| hooks.begin.clone());
         let (control, cpus) = (
             self.control,
             self.placement.dut_cpus.get(..1).unwrap_or_default(),
@@ -495,8 +511,13 @@ impl Bench<'_> {
                 fwdlab_engine::port::pin(cpus)?;
                 // without the privilege the loop is less punctual, and the windows say how long they really were
                 let _ = fwdlab_engine::sys::become_real_time();
-                tester.wait(WARM_UP);
-                work(tester, control)
+                let Some(begin) = begin else {
+                    tester.wait(WARM_UP);
+                    return work(tester, control);
+                };
+                let mut watched = Watched::new(tester, begin);
+                watched.wait_for_frames(WARM_UP)?;
+                work(&mut watched, control)
             });
             thread
                 .join()
@@ -504,6 +525,7 @@ impl Bench<'_> {
         });
         let last = self.tester.stop();
         let elapsed_s = self.tester.since(began).as_secs_f64();
+        let hooks = waiting.map(Going::end).unwrap_or_default();
         // the first error is the one to report; a rig that is lost cannot be stopped either
         let (result, last) = (result?, last?);
 
@@ -512,6 +534,7 @@ impl Bench<'_> {
             is_broken,
             reasons,
         } = beside.say(self.bed)?;
+        objections.extend(hooks.iter().filter_map(|hook| hook.failure.clone()));
         objections.extend(
             most_pps.and_then(|load| overcount(offered(&last), last.not_sent, load, elapsed_s)),
         );
@@ -563,6 +586,7 @@ impl Bench<'_> {
                 is_broken,
                 work,
                 telemetry: None,
+                hooks,
             },
         ))
     }
@@ -637,6 +661,7 @@ fn one_slice(
     let to = tester.read()?;
     Ok(Slice {
         configuration,
+        // DUTs beside each other are on one machine, and so is their tester
         duration_s: seconds(&from, &to),
         sent: to.sent[place] - from.sent[place],
         received: to.received[place] - from.received[place],
@@ -668,7 +693,68 @@ pub(super) fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
             "nobody can read the counters of this DUT",
         );
     }
+    if let (Some(before), Some(after)) = (&before.switch, &after.switch) {
+        through_switch(&mut chain, before, after);
+    }
     chain
+}
+
+/// Meters at the ports of a switch, on both sides of the DUT.
+fn through_switch(chain: &mut Chain, before: &SwitchPackets, after: &SwitchPackets) {
+    let passed = |of: fn(&SwitchPackets) -> Option<u64>| {
+        let (before, after) = (of(before)?, of(after)?);
+        Some(after.saturating_sub(before))
+    };
+    let meter = |name: &str, counter: &str, passed: Option<u64>, is_behind: bool| {
+        let stage = Stage::Other(format!("the switch's port {name}"));
+        let mut meter = Meter::exact(stage, counter, passed?);
+        if !after.is_prompt {
+            meter.is_approximate(
+                "a switch may say by SNMP what it counted some seconds before".into(),
+            );
+        }
+        Some(match is_behind {
+            true => meter.behind(Place::In("the switch".into())),
+            false => meter,
+        })
+    };
+    let place = |chain: &Chain, stage: &Stage| chain.meters.iter().position(|m| m.stage == *stage);
+    let sides = [
+        (
+            Stage::DutInput,
+            meter(
+                "at the generator",
+                "rx_packets",
+                passed(|of| of.from_sender),
+                false,
+            ),
+            meter("to the DUT", "tx_packets", passed(|of| of.to_dut), true),
+        ),
+        (
+            Stage::ReceiverPort,
+            meter(
+                "from the DUT",
+                "rx_packets",
+                passed(|of| of.from_dut),
+                false,
+            ),
+            meter(
+                "to the receiver",
+                "tx_packets",
+                passed(|of| of.to_receiver),
+                true,
+            ),
+        ),
+    ];
+    for (stage, comes, goes) in sides {
+        let Some(at) = place(chain, &stage) else {
+            continue;
+        };
+        // a port without the other one says where frames are, and not what became of them in between
+        for meter in [goes, comes].into_iter().flatten() {
+            chain.meters.insert(at, meter);
+        }
+    }
 }
 
 /// Frames handed over, those that a router does not forward included.
@@ -687,6 +773,11 @@ pub(super) fn sum(counts: &[u64]) -> u64 {
 
 fn seconds(from: &Reading, to: &Reading) -> f64 {
     (to.at_ns - from.at_ns) as f64 / 1e9
+}
+
+/// How long frames were received between two readings, by the clock of who receives.
+fn received_seconds(from: &Reading, to: &Reading) -> f64 {
+    (to.received_at_ns - from.received_at_ns) as f64 / 1e9
 }
 
 /// What telemetry says of a trial, where it was read.
@@ -751,7 +842,58 @@ mod tests {
             tx: (frames, 0),
             dut,
             rx: (frames, 0),
+            switch: None,
         }
+    }
+
+    /// A switch says where frames were lost: before the DUT, or behind it, or in itself.
+    #[test]
+    fn what_a_switch_lost_is_named() {
+        let at = |frames: u64, to_dut: u64| PortCounters {
+            switch: Some(SwitchPackets {
+                from_sender: Some(frames),
+                to_dut: Some(to_dut),
+                from_dut: Some(to_dut),
+                to_receiver: Some(to_dut),
+                is_prompt: true,
+            }),
+            tx: (frames, 0),
+            dut: Some(DutPorts {
+                input: (to_dut, 0),
+                output: (to_dut, 0),
+            }),
+            rx: (to_dut, 0),
+        };
+        let chain = chain(&at(10, 10), &at(110, 103));
+        let stages: Vec<String> = chain.meters.iter().map(|m| m.stage.to_string()).collect();
+        assert_eq!(
+            stages,
+            [
+                "the generator's port",
+                "the switch's port at the generator",
+                "the switch's port to the DUT",
+                "the DUT's input",
+                "the DUT's output",
+                "the switch's port from the DUT",
+                "the switch's port to the receiver",
+                "the receiver's port"
+            ]
+        );
+        let counters = Counters {
+            generator_sent: 100,
+            receiver_received: 93,
+            chain,
+            ..Counters::default()
+        };
+        assert!(is_settled(&counters));
+        let ledger = balance(&counters, None);
+        assert!(objections(&ledger, &counters).is_empty(), "{ledger:?}");
+        let lost: Vec<_> = ledger
+            .losses
+            .iter()
+            .map(|loss| (loss.place.words(), loss.frames))
+            .collect();
+        assert_eq!(lost, [("in the switch".into(), 7)]);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use fwdlab_measure::exact;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
 use fwdlab_measure::paired::{self, Rebuild, of_rebuild, outcome};
+use fwdlab_measure::precision;
 use fwdlab_measure::procedure::Session;
 use fwdlab_measure::telemetry;
-use fwdlab_model::campaign::{Case, PLAIN, Procedure};
+use fwdlab_model::campaign::{Case, PLAIN, Procedure, Until};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::instructions::BootRecord;
@@ -72,7 +73,20 @@ pub fn derive(run: &StoredRun) -> Again {
         _ if is_campaign => of_campaign(run, summary, &mut again),
         _ => of_procedure(run, summary, &mut again),
     }
+    if !summary.thresholds.is_empty() {
+        let why = "thresholds: what they are compared with may be another run";
+        again.not_derived.push(why.into());
+    }
     again
+}
+
+/// Until when test cases were measured, and how often at most, where an interval decided.
+fn until(run: &StoredRun) -> Option<(Until, u32)> {
+    let of = |name: &str| run.info.parameters.get(name);
+    let number = |name: &str| u32::try_from(of(name)?.as_u64()?).ok();
+    let width = of("iterations_until")?.as_str()?.parse().ok()?;
+    let min = number("iterations_min")?;
+    Some((Until { width, min }, number("iterations")?))
 }
 
 /// Holds test cases against those derived. What an earlier version kept of them has less beside the figures.
@@ -82,6 +96,15 @@ fn compare_cases(
     mut derived: Vec<TestCase>,
     again: &mut Again,
 ) {
+    if let Some((until, most)) = until(run) {
+        let summary = run.summary.as_ref();
+        let is_of_windows = summary.is_some_and(|summary| summary.procedure == maxfwd::ID);
+        for case in &mut derived {
+            let is_judged_again = is_of_windows && run.state != RunState::Interrupted;
+            let stopped = precision::stopped(&case.iterations, &until, most, is_judged_again);
+            case.stopped = Some(stopped);
+        }
+    }
     efficiency::keep(&mut derived, &run.trials);
     telemetry::into_cases(&mut derived, &run.trials);
     if run.trials.iter().all(|trial| trial.telemetry.is_none()) {
@@ -120,6 +143,10 @@ fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
             match iterations.iter_mut().find(|i| i.iteration == one.iteration) {
                 Some(derived) if one.trials == derived.trials => {
                     derived.failure.clone_from(&one.failure);
+                    // of a hook that failed after its trial
+                    if one.outcomes.is_empty() {
+                        derived.outcomes.clear();
+                    }
                 }
                 Some(_) => {}
                 None => iterations.push(one.clone()),
@@ -206,7 +233,7 @@ fn control_boots(run: &StoredRun) -> Vec<Iteration> {
     boots.map(of_boot).collect()
 }
 
-fn of_boot(boot: &BootRecord) -> Iteration {
+pub(super) fn of_boot(boot: &BootRecord) -> Iteration {
     let outcomes = vec![exact::outcome(&boot.stream, boot)];
     Iteration {
         iteration: boot.iteration,
@@ -283,7 +310,7 @@ fn of_unnamed_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
     again.compare("control", &summary.control, &control);
 }
 
-fn rebuild(record: &RebuildRecord) -> Rebuild {
+pub(super) fn rebuild(record: &RebuildRecord) -> Rebuild {
     let ratios = record.difference_percent.iter();
     Rebuild {
         blocks: record.blocks as usize,
@@ -303,7 +330,10 @@ fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
         } = event.kind
             && let Some(at) = (summary.test_cases.iter()).position(|c| c.test_case == test_case)
         {
-            made[at].push(*iteration);
+            // one that was cut off was measured again
+            let known: &mut Vec<Iteration> = &mut made[at];
+            known.retain(|one| one.iteration != iteration.iteration);
+            known.push(*iteration);
         }
     }
     let cases = summary.test_cases.iter().zip(made);

@@ -12,8 +12,9 @@ use fwdlab_measure::campaign::{Turn, sequence};
 use fwdlab_measure::conservation::objections;
 use fwdlab_measure::gate::{Gate, of_run};
 use fwdlab_measure::maxfwd::{ID, MIN_WINDOWS, RETRIES, Window, control, iterations, judge};
+use fwdlab_measure::precision::{leaves_out, look};
 use fwdlab_measure::trust;
-use fwdlab_model::campaign::{self, Case};
+use fwdlab_model::campaign::{self, Case, Every, Order, When};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
@@ -22,11 +23,12 @@ use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 
-use super::campaign::Running;
+use super::campaign::{Attempts, Running};
 use super::device::erect;
+use super::hooks::{self, During, HOOK, Hosts, Place, around_or_error};
 use super::plan::Plan;
 use super::trial::{Bench, Counted, Glimpse, Overload, record, telemetry_of};
-use super::{Measured, Run, configure, open_tester, timestamp};
+use super::{Control, Measured, Run, configure, open_tester, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::tester::Rig;
@@ -110,6 +112,19 @@ struct Trials {
     /// Why an iteration of a test case has no trial that says it.
     failures: BTreeMap<(usize, u32), String>,
     standing: Option<Standing>,
+    /// Of which test cases enough was known before this iteration, and how often they were measured.
+    known_at: u32,
+    known: Vec<(bool, u32)>,
+}
+
+impl Trials {
+    /// Every trial so far, judged by what has been read until now.
+    fn judged(&self) -> Vec<TrialRecord> {
+        let gate = of_run(&self.calibration, &self.readings);
+        let each = self.raw.iter();
+        each.map(|raw| gated(raw.record.clone(), &raw.windows, gate.as_ref()))
+            .collect()
+    }
 }
 
 /// A trial to make.
@@ -119,6 +134,17 @@ struct Planned<'a> {
     stream: &'a Stream,
     load: Option<f64>,
     duration: Duration,
+}
+
+/// A trial that is about to be made.
+struct Attempt<'a> {
+    common: &'a super::Parameters,
+    planned: Planned<'a>,
+    /// What hooks are told of its iteration, and where they run.
+    place: &'a Place,
+    hosts: &'a Hosts,
+    steps: (usize, usize),
+    left: Duration,
 }
 
 impl Running<'_> {
@@ -131,16 +157,13 @@ impl Running<'_> {
     ) -> Result<(), LabError> {
         let campaign = self.plan.campaign();
         let began = Instant::now();
-        let mut trials = Trials {
-            calibration: calibrate(&self.common_of(p, 0), &mut run.info.facts),
-            readings: Vec::new(),
-            raw: Vec::new(),
-            loads: BTreeMap::new(),
-            failures: BTreeMap::new(),
-            standing: None,
-        };
-        let mut turns: VecDeque<Turn> = self.agenda.turns.iter().copied().collect();
+        let calibration = calibrate(&self.common_of(p, 0), &mut run.info.facts);
+        let is_made = |turn: &Turn| self.is_made(turn.case, turn.iteration, measured);
+        let turns = self.agenda.turns.iter().filter(|turn| !is_made(turn));
+        let mut turns: VecDeque<Turn> = turns.copied().collect();
+        let mut trials = self.trials_before(calibration, run, measured)?;
         let (mut done, mut result) = (0, Ok(()));
+        let mut attempts: BTreeMap<(usize, u32), Attempts> = BTreeMap::new();
         let mut may_repeat = self.plan.is_command();
         while !self.control.is_stopped() {
             let Some(turn) = turns.pop_front() else {
@@ -167,18 +190,28 @@ impl Running<'_> {
                 })?;
                 continue;
             };
+            if self.is_enough(turn, &mut trials) {
+                continue;
+            }
             let planned = self.agenda.time / self.agenda.trials.max(1);
             let left = left(began.elapsed(), done, planned, turns.len() + 1);
             let steps = (done, done + turns.len() + 1);
             done += 1;
             match self.windows(p, turn, steps, left, &mut trials, run) {
                 Ok(()) | Err(LabError::Interrupted) => {}
-                Err(error) if self.plan.is_ended_by(&error) => {
-                    result = Err(error);
-                    break;
-                }
                 Err(error) => {
                     trials.standing = None;
+                    let key = (turn.case, turn.iteration);
+                    let attempts = attempts.entry(key).or_default();
+                    let name = &self.agenda.names[turn.case];
+                    if self.tries_again(name, turn.iteration, &error, attempts, run)? {
+                        turns.push_front(turn);
+                        continue;
+                    }
+                    if self.plan.is_ended_by(&error) {
+                        result = Err(error);
+                        break;
+                    }
                     let (case, control) = case_of(turn, &campaign.cases);
                     let failures = &mut trials.failures;
                     match control {
@@ -194,6 +227,60 @@ impl Running<'_> {
         }
         drop(trials.standing.take());
         result.and(self.judge(trials, run, measured))
+    }
+
+    /// Trials of before the run was cut off, with their windows; of a run that begins none.
+    fn trials_before(
+        &self,
+        calibration: Vec<Reading>,
+        run: &Run<'_>,
+        measured: &mut Measured,
+    ) -> Result<Trials, LabError> {
+        let raw = std::mem::take(&mut measured.trials).into_iter();
+        let raw = raw.map(|record| {
+            let windows = kept_windows(run, &record)?;
+            Ok(Raw { record, windows })
+        });
+        let raw: Vec<Raw> = raw.collect::<Result<_, LabError>>()?;
+        let windows = raw.iter().flat_map(|raw| &raw.windows);
+        let loads = self.before.loads.iter().filter_map(|(of, found)| {
+            let overload = Overload {
+                load_pps: found.load_pps,
+                loses_inside: found.loses_inside,
+            };
+            let mut names = self.agenda.names.iter();
+            Some((names.position(|name| name == of)?, overload))
+        });
+        Ok(Trials {
+            calibration,
+            readings: windows.map(|window| window.after.clone()).collect(),
+            loads: loads.collect(),
+            raw,
+            failures: BTreeMap::new(),
+            standing: None,
+            known_at: 0,
+            known: Vec::new(),
+        })
+    }
+
+    /// Is enough known to leave this turn out?
+    fn is_enough(&mut self, turn: Turn, trials: &mut Trials) -> bool {
+        let campaign = self.plan.campaign();
+        let Some(until) = campaign.until.filter(|until| turn.iteration > until.min) else {
+            return false;
+        };
+        let (case, control) = case_of(turn, &campaign.cases);
+        if campaign.order == Order::Grouped || trials.known_at != turn.iteration {
+            trials.known_at = turn.iteration;
+            let judged = trials.judged();
+            let known = (0..campaign.cases.len()).map(|case| {
+                let made = self.iterations_of(case, &judged, &trials.failures);
+                (look(&made, &until).is_narrow, made.len() as u32)
+            });
+            trials.known = known.collect();
+        }
+        let (order, known) = (campaign.order, &trials.known);
+        leaves_out((case, control), turn.iteration, known, order)
     }
 
     fn common_of(&self, p: &campaign::Maxfwd, case: usize) -> super::Parameters {
@@ -218,72 +305,38 @@ impl Running<'_> {
         let (case, control) = case_of(turn, &campaign.cases);
         let common = self.common_of(p, case);
         let stream = &common.streams[0];
-        let variant = &common.traffic.variants[0];
+        let place = Place::iteration(&self.agenda.names[turn.case], turn.iteration);
+        let all = &campaign.hooks;
         for _ in 0..=RETRIES {
             let mut standing = self.standing(&common, turn, trials, run)?;
-            let mut bench = Bench {
-                bed: &standing.bed,
-                tester: standing.tester.as_mut(),
-                traffic: common.traffic.frames(stream, variant)?,
-                count_reasons: false,
-                telemetry: None,
-                placement: &common.placement,
-                control: self.control,
-            };
-            let known = match trials.loads.get(&case) {
-                Some(known) => *known,
-                None => match overload(&common, &mut bench, stream) {
-                    Err(error @ LabError::Disturbed { .. }) => {
-                        run.warn(format!("during the search for a load: {error}"))?;
-                        continue;
-                    }
-                    found => *trials.loads.entry(case).or_insert(found?),
-                },
-            };
-            bench.count_reasons = known.loses_inside && common.privileged;
-            bench.telemetry = common.telemetry.as_ref();
-            let planned = Planned {
-                turn,
-                control,
-                stream,
-                load: known.load_pps,
-                duration: p.duration.0,
-            };
-            let progress = Progress {
-                planned: &planned,
-                iterations: campaign.iterations.max(turn.iteration),
-                done: done as u32,
-                steps: steps as u32,
-                left,
-            };
-            let started_at = timestamp();
-            let gate = of_run(&trials.calibration, &trials.readings);
-            let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run)?;
-            let Some((windows, counted)) = made else {
-                return Err(LabError::Interrupted);
-            };
-            trials
-                .readings
-                .extend(windows.iter().map(|w| w.after.clone()));
-            let record = TrialRecord {
-                test_case: self.agenda.names[turn.case].clone(),
-                trial: trials.raw.len() as u32 + 1,
-                started_at,
-                variant: variant.clone(),
-                ..of_windows(bench.tester, &planned, &windows, &counted)
-            };
-            run.keep_telemetry(&record, counted.telemetry.as_deref())?;
-            keep_windows(run, &record, &windows)?;
-            // the gate as known now; in the end all are judged by the final one
-            let record = gated(record, &windows, gate.as_ref());
-            run.writer.trial(&record)?;
-            run.tell(EventKind::TrialFinished {
-                record: Box::new(record.clone()),
-            })?;
-            let valid = record.validity.is_valid();
-            trials.raw.push(Raw { record, windows });
+            let hosts = Hosts::of(&standing.bed);
+            // what is made again is made on another bed, and so are they
+            let before = (When::Before, Every::Iteration);
+            let made =
+                around_or_error(all, before, &place, &hosts, self.control, run).and_then(|()| {
+                    let planned = Planned {
+                        turn,
+                        control,
+                        stream,
+                        load: None,
+                        duration: p.duration.0,
+                    };
+                    let attempt = Attempt {
+                        common: &common,
+                        planned,
+                        place: &place,
+                        hosts: &hosts,
+                        steps: (done, steps),
+                        left,
+                    };
+                    self.attempt(attempt, &mut standing, trials, run)
+                });
+            let after = (When::After, Every::Iteration);
+            let after = around_or_error(all, after, &place, &hosts, &Control::default(), run);
+            let is_valid = made?;
+            after?;
             // whatever disturbed an invalid one may have changed the DUT: a link that went down took its routes along
-            if valid {
+            if is_valid {
                 trials.standing = Some(standing);
                 break;
             }
@@ -291,9 +344,116 @@ impl Running<'_> {
         Ok(())
     }
 
+    /// One trial of a test case on a bed that stands. Is it valid?
+    fn attempt(
+        &self,
+        attempt: Attempt<'_>,
+        standing: &mut Standing,
+        trials: &mut Trials,
+        run: &mut Run<'_>,
+    ) -> Result<bool, LabError> {
+        let campaign = self.plan.campaign();
+        let Attempt {
+            common,
+            mut planned,
+            place,
+            hosts,
+            steps: (done, steps),
+            left,
+        } = attempt;
+        let (turn, stream) = (planned.turn, planned.stream);
+        let (case, _) = case_of(turn, &campaign.cases);
+        let variant = &common.traffic.variants[0];
+        let mut bench = Bench {
+            bed: &standing.bed,
+            tester: standing.tester.as_mut(),
+            traffic: common.traffic.frames(stream, variant)?,
+            count_reasons: false,
+            telemetry: None,
+            hooks: None,
+            placement: &common.placement,
+            control: self.control,
+        };
+        let known = match trials.loads.get(&case) {
+            Some(known) => *known,
+            None => match overload(common, &mut bench, stream) {
+                Err(error @ LabError::Disturbed { .. }) => {
+                    run.warn(format!("during the search for a load: {error}"))?;
+                    return Ok(false);
+                }
+                found => {
+                    let found = found?;
+                    run.tell(EventKind::LoadFound {
+                        of: self.agenda.names[case].clone(),
+                        load_pps: found.load_pps,
+                        source: match common.load {
+                            Some(_) => "as requested".into(),
+                            None => "overload".into(),
+                        },
+                        loses_inside: found.loses_inside,
+                    })?;
+                    *trials.loads.entry(case).or_insert(found)
+                }
+            },
+        };
+        planned.load = known.load_pps;
+        let number = trials.raw.len() as u32 + 1;
+        let place = place.trial(number, known.load_pps);
+        let during = During::of(&campaign.hooks, &place, hosts, &run.info.id);
+        bench.count_reasons = known.loses_inside && common.privileged;
+        bench.telemetry = common.telemetry.as_ref();
+        bench.hooks = Some(&during);
+        let progress = Progress {
+            planned: &planned,
+            iterations: campaign.iterations.max(turn.iteration),
+            done: done as u32,
+            steps: steps as u32,
+            left,
+        };
+        let started_at = timestamp();
+        let gate = of_run(&trials.calibration, &trials.readings);
+        let around = |when, control: &Control, run: &mut Run<'_>| {
+            let when = (when, Every::Trial);
+            hooks::around(&campaign.hooks, when, &place, hosts, control, run)
+        };
+        let mut amiss = around(When::Before, self.control, run)?;
+        let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run);
+        if let Ok(Some((_, counted))) = &made {
+            for record in &counted.hooks {
+                run.keep_hook(record.clone())?;
+            }
+        }
+        amiss.extend(around(When::After, &Control::default(), run)?);
+        let Some((windows, mut counted)) = made? else {
+            return Err(LabError::Interrupted);
+        };
+        counted.objections.extend(amiss);
+        trials
+            .readings
+            .extend(windows.iter().map(|w| w.after.clone()));
+        let record = TrialRecord {
+            test_case: self.agenda.names[turn.case].clone(),
+            trial: number,
+            started_at,
+            variant: variant.clone(),
+            ..of_windows(bench.tester, &planned, &windows, &counted)
+        };
+        run.keep_telemetry(&record, counted.telemetry.as_deref())?;
+        keep_windows(run, &record, &windows)?;
+        // the gate as known now; in the end all are judged by the final one
+        let record = gated(record, &windows, gate.as_ref());
+        run.writer.trial(&record)?;
+        run.tell(EventKind::TrialFinished {
+            record: Box::new(record.clone()),
+        })?;
+        let is_valid = record.validity.is_valid();
+        trials.raw.push(Raw { record, windows });
+        Ok(is_valid)
+    }
+
     /// The bed of the last trial, where all of this iteration share one, or a fresh one.
     fn standing(
-        &self,
+        &mut self,
         common: &super::Parameters,
         turn: Turn,
         trials: &mut Trials,
@@ -305,6 +465,7 @@ impl Running<'_> {
         if let Some(last) = last.filter(|last| shared && last.iteration == turn.iteration) {
             return Ok(last);
         }
+        self.restart(&self.agenda.names[turn.case].clone(), run)?;
         let (bed, _) = erect(common)?;
         let (mut tester, words) = open_tester(&bed, common)?;
         run.bed_stands(&bed, &words, common.dut.kind)?;
@@ -322,12 +483,7 @@ impl Running<'_> {
 
     /// Would as many trials again make quiet what is not?
     fn again_helps(&self, trials: &Trials) -> bool {
-        let gate = of_run(&trials.calibration, &trials.readings);
-        let judged: Vec<TrialRecord> = trials
-            .raw
-            .iter()
-            .map(|raw| gated(raw.record.clone(), &raw.windows, gate.as_ref()))
-            .collect();
+        let judged = trials.judged();
         let cases = self.plan.campaign().cases.iter().enumerate();
         let cases: Vec<TestCase> = cases
             .map(|(index, case)| {
@@ -352,7 +508,13 @@ impl Running<'_> {
                 continue;
             }
             match all.iter_mut().find(|one| one.iteration == *number) {
-                Some(one) => one.failure = Some(why.clone()),
+                Some(one) => {
+                    one.failure = Some(why.clone());
+                    // what it belongs to does not count
+                    if why.starts_with(HOOK) {
+                        one.outcomes.clear();
+                    }
+                }
                 None => all.push(Iteration {
                     iteration: *number,
                     failure: Some(why.clone()),
@@ -572,6 +734,17 @@ fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> Tr
     record
 }
 
+/// Has a turn been made, by trials of before the run was cut off: one that is valid, or as many as are made at most?
+pub(super) fn is_made(test_case: &str, iteration: u32, trials: &[TrialRecord]) -> bool {
+    let of_it = |trial: &&TrialRecord| trial.test_case == test_case && trial.iteration == iteration;
+    let made = trials.iter().filter(of_it);
+    let valid = made.clone().any(|trial| trial.validity.is_valid());
+    valid || made.count() > RETRIES as usize
+}
+
+/// File of the windows of a trial.
+const WINDOWS: &str = "intervals.csv";
+
 fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Result<(), LabError> {
     // of several pairs of CPUs in one field, and nothing where no distance was read
     let distances = |reading: &Reading| -> String {
@@ -581,13 +754,14 @@ fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Resu
         all.join(" ")
     };
     let mut csv = String::from(
-        "start_s,duration_s,frames_sent,frames_received,dut_waited_s,probe_before_per_ns,probe_after_per_ns,distance_before_ns,distance_after_ns\n",
+        "start_s,duration_s,received_s,frames_sent,frames_received,dut_waited_s,probe_before_per_ns,probe_after_per_ns,distance_before_ns,distance_after_ns\n",
     );
     for w in windows {
         csv += &format!(
-            "{:.6},{:.9},{},{},{:.9},{:.3},{:.3},{},{}\n",
+            "{:.6},{:.9},{:.9},{},{},{:.9},{:.3},{:.3},{},{}\n",
             w.start_s,
             w.duration_s,
+            w.received_s,
             w.sent,
             w.received,
             w.dut_waited_s,
@@ -597,10 +771,56 @@ fn keep_windows(run: &Run<'_>, record: &TrialRecord, windows: &[Window]) -> Resu
             distances(&w.after)
         );
     }
-    Ok(run.writer.raw(
-        &record.test_case,
-        record.trial,
-        "intervals.csv",
-        csv.as_bytes(),
-    )?)
+    Ok(run
+        .writer
+        .raw(&record.test_case, record.trial, WINDOWS, csv.as_bytes())?)
+}
+
+/// The windows of a trial as [`keep_windows`] kept them.
+fn kept_windows(run: &Run<'_>, record: &TrialRecord) -> Result<Vec<Window>, LabError> {
+    let (case, trial) = (&record.test_case, record.trial);
+    let text = run.writer.kept_raw(case, trial, WINDOWS)?;
+    let text = String::from_utf8_lossy(&text);
+    let windows: Option<Vec<Window>> = text.lines().skip(1).map(window_of).collect();
+    windows.ok_or_else(|| {
+        LabError::Preflight(format!(
+            "cannot resume: {WINDOWS} of trial {trial} of {case} is damaged"
+        ))
+    })
+}
+
+fn window_of(line: &str) -> Option<Window> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [
+        start,
+        duration,
+        received_for,
+        sent,
+        received,
+        waited,
+        speed_before,
+        speed_after,
+        distance_before,
+        distance_after,
+    ] = &fields[..]
+    else {
+        return None;
+    };
+    let reading = |speed: &str, distances: &str| {
+        let distances = distances.split_whitespace().map(|ns| ns.parse().ok());
+        Some(Reading {
+            additions_per_ns: speed.parse().ok()?,
+            distances_ns: distances.collect::<Option<_>>()?,
+        })
+    };
+    Some(Window {
+        start_s: start.parse().ok()?,
+        duration_s: duration.parse().ok()?,
+        received_s: received_for.parse().ok()?,
+        sent: sent.parse().ok()?,
+        received: received.parse().ok()?,
+        dut_waited_s: waited.parse().ok()?,
+        before: reading(speed_before, distance_before)?,
+        after: reading(speed_after, distance_after)?,
+    })
 }

@@ -18,11 +18,12 @@ use fwdlab_model::facts::Facts;
 use fwdlab_model::trial::Stream;
 
 use super::{Builder, Site, Wanted};
-use crate::bed::{Bed, Networks, Parts};
+use crate::bed::{Bed, Networks, Parts, Testers};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
+use crate::host::reboot::reboot_and_wait;
 use crate::host::scripted::{Faults, Scripted};
-use crate::host::{Address, Host};
+use crate::host::{Address, Host, Limit};
 use crate::placement::Placement;
 use crate::registry::Registry;
 use crate::tester::local::Chosen;
@@ -85,6 +86,12 @@ struct State {
     goes_down: Option<(usize, Duration)>,
     /// Trials that were begun.
     trials: usize,
+    /// How often each command of a hook was run on any host, with what it was told.
+    hooks: Vec<String>,
+    /// Restarts of the first router that were asked for, those of them that bring nothing about, and how often it was restarted.
+    restarts: usize,
+    stays_away: std::ops::Range<usize>,
+    boot: usize,
 }
 
 /// A router as its tables have it.
@@ -402,8 +409,53 @@ impl World {
         self.state().unknown.clone()
     }
 
-    fn of_router(&self, number: usize, command: &str, input: &str) -> String {
+    /// Commands of hooks that were run, each with its environment.
+    pub fn hooks(&self) -> Vec<String> {
+        self.state().hooks.clone()
+    }
+
+    /// How often the first router was restarted.
+    pub fn restarts(&self) -> usize {
+        self.state().boot - 1
+    }
+
+    /// The first router does not come back from these restarts, counted from zero.
+    pub fn stays_away(&self, restarts: std::ops::Range<usize>) {
+        self.state().stays_away = restarts;
+    }
+
+    /// A command of a hook, which begins with `hook`.
+    fn of_hook(&self, host: &str, command: &str, text: &str) -> Option<String> {
+        if !command.starts_with("hook") {
+            return None;
+        }
         let mut state = self.state();
+        let exports = text.lines().next().unwrap_or_default();
+        let sent: u64 = state.sent.iter().sum();
+        let told = exports.trim_start_matches("export ");
+        let line = format!("{host}: {command} [{told}] after {sent} frames");
+        state.hooks.push(line);
+        Some(format!("{command} was here\n"))
+    }
+
+    fn of_router(&self, number: usize, command: &str, input: &str) -> String {
+        if let Some(said) = self.of_hook(&name(number), command, input) {
+            return said;
+        }
+        let mut state = self.state();
+        match command {
+            "which boot is this?" => return format!("boot-{}\n", state.boot),
+            "reboot" => {
+                let restart = state.restarts;
+                state.restarts += 1;
+                if !state.stays_away.contains(&restart) {
+                    state.boot += 1;
+                    state.routers[number] = Router::default();
+                }
+                return String::new();
+            }
+            _ => {}
+        }
         let router = &mut state.routers[number];
         let said = router.answer(command, input);
         said.unwrap_or_else(|| {
@@ -412,7 +464,10 @@ impl World {
         })
     }
 
-    fn of_tester(&self, command: &str) -> String {
+    fn of_tester(&self, command: &str, input: &str) -> String {
+        if let Some(said) = self.of_hook(TESTER, command, input) {
+            return said;
+        }
         let mut state = self.state();
         let duts = state.routers.len();
         let counted = |k: usize| state.routers[k].counted;
@@ -483,11 +538,16 @@ impl Scene {
                 unknown: Vec::new(),
                 goes_down: None,
                 trials: 0,
+                hooks: Vec::new(),
+                restarts: 0,
+                stays_away: 0..0,
+                boot: 1,
             }),
         });
         let builder = Rack {
             hosts: Hosts::new(&world, routers, &faults),
             world: world.clone(),
+            faults: faults.clone(),
             rig: rig.clone(),
             registry: registry.clone(),
         };
@@ -528,7 +588,7 @@ impl Hosts {
             Arc::new(host.called(&name(number)).with(faults))
         };
         let of_tester = world.clone();
-        let tester = Scripted::new(move |command, _| of_tester.of_tester(command));
+        let tester = Scripted::new(move |command, input| of_tester.of_tester(command, input));
         Hosts {
             tester: Arc::new(tester.called(TESTER).with(faults)),
             routers: (0..routers).map(router).collect(),
@@ -548,7 +608,8 @@ impl Hosts {
 struct Rack {
     hosts: Hosts,
     world: Arc<World>,
-    /// How its rigs fail.
+    /// How its hosts and its rigs fail.
+    faults: Arc<Faults>,
     rig: Arc<Faults>,
     registry: Registry,
 }
@@ -556,6 +617,8 @@ struct Rack {
 impl Builder for Rack {
     fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
         assert!(!wanted.both_ways && !wanted.is_managed, "not simulated");
+        self.faults.next_bed();
+        self.rig.next_bed();
         self.registry
             .sweep_by(false, &|address| self.hosts.reach(address))?;
         // on hosts that stay nothing can be measured that others change, nor where something is left of before
@@ -603,11 +666,13 @@ impl Builder for Rack {
         Ok(Bed::of(Parts {
             paths: (0..duts.len()).map(path).collect(),
             duts,
-            tester: self.hosts.tester.clone(),
+            tester: Testers::one(self.hosts.tester.clone()),
             networks: Networks::EMBEDDED,
             both_ways: false,
             sysctls,
             registration,
+            switch: None,
+            claims: Vec::new(),
         }))
     }
 
@@ -630,6 +695,21 @@ impl Builder for Rack {
 
     fn is_here(&self) -> bool {
         false
+    }
+
+    fn patience(&self) -> &[Duration] {
+        match self.faults.comes_back || self.rig.comes_back {
+            true => &[Duration::ZERO; 2],
+            false => &[],
+        }
+    }
+
+    fn can_reboot(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn reboot(&self, limit: Limit<'_>) -> Result<String, LabError> {
+        Ok(reboot_and_wait(self.hosts.routers[0].as_ref(), limit)?)
     }
 
     fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
@@ -726,8 +806,10 @@ impl Rig for Arithmetic {
     fn read(&mut self) -> Result<Reading, LabError> {
         self.ask("read counters")?;
         let state = self.0.state();
+        let at_ns = 1_000_000_000 + state.now.as_nanos() as u64;
         Ok(Reading {
-            at_ns: 1_000_000_000 + state.now.as_nanos() as u64,
+            at_ns,
+            received_at_ns: at_ns,
             sent: state.sent.clone(),
             beside: vec![0; state.sent.len()],
             not_sent: state.flow.as_ref().map_or(0, |flow| flow.due - flow.left),

@@ -18,23 +18,30 @@ use fwdlab_model::campaign::Kind;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::family;
 use fwdlab_model::file::FileError;
-use fwdlab_model::test_bed::{Ends, Place, System, TestBed};
+use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed};
 use rustix::fs::{FlockOperation, flock};
 
 use self::ports::{Link, Words};
 use super::{Builder, Site, Wanted};
 use crate::agent;
 use crate::bed::networks::Subnet;
-use crate::bed::{Bed, Networks, Parts};
+use crate::bed::switch::{Agent, Asked, BedSwitch};
+use crate::bed::{Bed, Claim, Networks, Parts, Second, Testers};
 use crate::dut::freebsd::Making;
 use crate::dut::vpp::cli::Cli;
 use crate::dut::{BlackBox, Dut, FreeBsd, Linux, Vpp};
 use crate::error::LabError;
+use crate::host::reboot::reboot_and_wait;
 use crate::host::ssh::{BadTarget, Target};
 use crate::host::undo::Undo;
-use crate::host::{Command, Host, Limit, Local, Netns, Remote, Ssh, netns};
+use crate::host::{Command, Failure, Host, HostError, Limit, Local, Netns, Remote, Ssh, netns};
 use crate::placement::Placement;
+use crate::ports::{Network, claim};
+use crate::preflight::noise::{Noise, hear};
 use crate::registry::{self, Registry};
+use crate::run::Control;
+use crate::switch_config::Addresses;
+use crate::tester::apart::{self, Port};
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
 
@@ -45,10 +52,19 @@ const LINK_PATIENCE: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// An agent is brought and started in less, over a slow link, too.
-const AGENT: Limit<'static> = Limit {
-    time: Duration::from_secs(120),
+const AGENT: Duration = Duration::from_secs(120);
+
+/// One that is there says so in less, on a busy machine and over a slow link, too.
+const HELLO: Duration = Duration::from_secs(10);
+
+/// Nobody waits longer for an agent that lets go of ports.
+const LETTING_GO: Limit<'static> = Limit {
+    time: Duration::from_secs(2),
     is_stopped: &|| false,
 };
+
+/// A look whether the DUT is ready may take so long.
+const READY: Duration = Duration::from_secs(30);
 
 impl Site {
     /// The hosts of a test bed, none of which is reached so far. `program` is brought to those that need an agent.
@@ -56,18 +72,35 @@ impl Site {
     /// # Errors
     /// An address that is none, with its place in the file.
     pub fn standing(bed: TestBed, program: &Path) -> Result<Site, FileError> {
-        let tester = way(&bed, &["generator", "host"], &bed.generator.host)?;
+        Ok(Site(Arc::new(Standing::new(bed, program)?)))
+    }
+}
+
+impl Standing {
+    fn new(bed: TestBed, program: &Path) -> Result<Standing, FileError> {
+        let mut testers: Vec<Way> = Vec::new();
+        let mut seats = Vec::new();
+        for port in bed.tester_ports() {
+            let way = way(&bed, &[port.role, "host"], port.host)?;
+            let known = testers.iter().position(|known| *known == way);
+            seats.push(known.unwrap_or(testers.len()));
+            if known.is_none() {
+                testers.push(way);
+            }
+        }
         let dut = match &bed.dut.host {
             Some(place) => Some(way(&bed, &["dut", "host"], place)?),
             None => None,
         };
-        Ok(Site(Arc::new(Standing {
-            tester,
+        Ok(Standing {
+            testers,
+            seats,
             dut,
             program: program.to_owned(),
             reached: Mutex::new(None),
+            control: Mutex::default(),
             bed,
-        })))
+        })
     }
 }
 
@@ -127,6 +160,93 @@ pub(crate) fn reach(place: &Place) -> Result<Arc<dyn Host>, String> {
     Ok(Way::to(place)?.reach())
 }
 
+/// A port of a host, where that is this machine or a namespace of it.
+pub(crate) fn spec(place: &Place, port: &str) -> Option<PortSpec> {
+    let netns = match place {
+        Place::Local => None,
+        Place::Namespace(name) => netns::file(name),
+        Place::Ssh(_) | Place::Image(_) => return None,
+    };
+    Some(PortSpec {
+        netns,
+        interface: port.to_owned(),
+    })
+}
+
+/// The addresses behind the ports of a switch, and the MTU of every port of a test bed, as far as hosts can be asked.
+pub fn addresses(bed: &TestBed) -> (Addresses, Vec<(String, u32)>) {
+    let keys = ["tester-a", "tester-b", "tester-2"];
+    let testers = bed.tester_ports().into_iter().zip(keys);
+    let mut asked: Vec<(&'static str, Place, String, System)> = testers
+        .map(|(port, key)| (key, port.host.clone(), port.port.to_owned(), System::Linux))
+        .collect();
+    if let (Some(host), Some(ports)) = (&bed.dut.host, &bed.dut.ports) {
+        for (key, port) in [("dut-a", &ports.a), ("dut-b", &ports.b)] {
+            asked.push((key, host.clone(), port.clone(), bed.dut.kind));
+        }
+    }
+    if let Some(switch) = &bed.switch
+        && let Some(host) = &switch.host
+    {
+        for (_, port) in switch.ports.named() {
+            asked.push(("switch", host.clone(), port.to_owned(), System::Linux));
+        }
+    }
+    let (mut addresses, mut mtus) = (Vec::new(), Vec::new());
+    let mut hosts: Vec<(Place, Arc<dyn Host>)> = Vec::new();
+    for (key, place, port, kind) in asked {
+        let known = hosts.iter().find(|(known, _)| *known == place);
+        let host = match known {
+            Some((_, host)) => host.clone(),
+            None => {
+                let Ok(host) = reach(&place) else { continue };
+                hosts.push((place, host.clone()));
+                host
+            }
+        };
+        let cli = cli(bed, &host);
+        let words = match kind {
+            System::Linux => Words::Linux,
+            _ => words(bed, &cli),
+        };
+        if let Ok(link) = ports::look(host.as_ref(), &port, words) {
+            if key != "switch" {
+                addresses.push((key, Mac(link.mac)));
+            }
+            mtus.extend(
+                link.mtu
+                    .map(|mtu| (format!("{port} of {}", host.name()), mtu)),
+            );
+        }
+    }
+    if let Some(macs) = bed.dut.macs {
+        addresses.extend([("dut-a", macs.a), ("dut-b", macs.b)]);
+    }
+    (addresses, mtus)
+}
+
+/// The networks that a test bed gives its links.
+pub(crate) fn given(bed: &TestBed) -> Vec<Network> {
+    let Ends { a, b } = bed.networks;
+    [a, b].into_iter().flatten().collect()
+}
+
+/// Ports that an agent keeps others from until this is dropped.
+#[derive(Debug)]
+struct FarClaim(Remote);
+
+impl Drop for FarClaim {
+    fn drop(&mut self) {
+        // it lets go of all of a bed's, and with its own end
+        let _ = (self.0).put_to(
+            "let go of ports",
+            &agent::Question::Release,
+            &[],
+            LETTING_GO,
+        );
+    }
+}
+
 /// How a host is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Way {
@@ -167,24 +287,49 @@ impl Way {
     }
 }
 
+/// Seats of ports, as [`TestBed::tester_ports`] has them.
+const A: usize = 0;
+const B: usize = 1;
+const SECOND: usize = 2;
+
 #[derive(Debug)]
 struct Standing {
     bed: TestBed,
-    tester: Way,
+    /// The hosts of the tester, each once.
+    testers: Vec<Way>,
+    /// On which of them the ports of [`TestBed::tester_ports`] are.
+    seats: Vec<usize>,
     dut: Option<Way>,
     program: PathBuf,
     reached: Mutex<Option<Arc<Hosts>>>,
+    /// Ends what takes long.
+    control: Mutex<Control>,
 }
 
 /// The hosts, once they were reached.
 #[derive(Debug)]
 struct Hosts {
-    tester: Arc<dyn Host>,
-    /// Behind which the rig is, on another machine.
-    agent: Option<Remote>,
+    /// Those of the tester, in the order of [`Standing::testers`].
+    testers: Vec<Station>,
     dut: Option<Arc<dyn Host>>,
     /// Nobody else measures on this test bed.
-    _lock: Lock,
+    lock: Arc<Lock>,
+}
+
+/// A host of the tester.
+#[derive(Debug, Clone)]
+struct Station {
+    host: Arc<dyn Host>,
+    /// Behind which a rig, or a part of it, is on another machine.
+    agent: Option<Remote>,
+}
+
+impl Station {
+    /// Does the agent answer, where there is one?
+    fn is_there(&self, limit: Limit<'_>) -> bool {
+        let agent = self.agent.as_ref();
+        agent.is_none_or(|agent| agent.is_there(limit))
+    }
 }
 
 /// One process at a time has a test bed: a lock that goes with it, however it ends.
@@ -199,33 +344,74 @@ impl Drop for Lock {
 }
 
 impl Standing {
+    /// The hosts as they were reached before, or now.
     fn hosts(&self) -> Result<Arc<Hosts>, LabError> {
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hosts) = &*reached {
-            return Ok(hosts.clone());
-        }
-        let lock = self.lock()?;
-        let (tester, agent): (Arc<dyn Host>, _) = match &self.tester {
-            Way::Ssh(target) => {
-                let ssh = Ssh::new(target.clone());
-                let agent = ssh.start_agent(&self.program, AGENT)?;
-                (Arc::new(ssh), Some(agent))
+        match &*reached {
+            Some(hosts) => Ok(hosts.clone()),
+            None => {
+                let hosts = self.reach(None)?;
+                Ok(reached.insert(hosts).clone())
             }
-            way => (way.reach(), None),
-        };
-        let dut = self.dut.as_ref().map(Way::reach);
-        if let Some(dut) = &dut {
-            dut.ask("true", &[])?;
-            self.wait_until_ready(dut.as_ref())?;
         }
-        let hosts = Arc::new(Hosts {
-            tester,
-            agent,
-            dut,
-            _lock: lock,
-        });
-        *reached = Some(hosts.clone());
-        Ok(hosts)
+    }
+
+    /// The same where every agent answers: one that was lost is started anew.
+    fn hosts_anew(&self) -> Result<Arc<Hosts>, LabError> {
+        let hosts = self.hosts()?;
+        let control = self.control();
+        let is_stopped = || control.is_stopped();
+        let mut stations = hosts.testers.iter();
+        if stations.all(|station| station.is_there(within(HELLO, &is_stopped))) {
+            return Ok(hosts);
+        }
+        let anew = self.reach(Some(&hosts))?;
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(reached.insert(anew).clone())
+    }
+
+    /// Reaches them. What is `known` of before is not looked at again, but for agents.
+    fn reach(&self, known: Option<&Hosts>) -> Result<Arc<Hosts>, LabError> {
+        let control = self.control();
+        let is_stopped = || control.is_stopped();
+        let lock = match known {
+            Some(known) => known.lock.clone(),
+            None => Arc::new(self.lock()?),
+        };
+        let mut testers = Vec::new();
+        for (number, way) in self.testers.iter().enumerate() {
+            let known = known.map(|known| &known.testers[number]);
+            let known = known.filter(|known| known.is_there(within(HELLO, &is_stopped)));
+            testers.push(match (known, way) {
+                (Some(known), _) => known.clone(),
+                (None, Way::Ssh(target)) => {
+                    let ssh = Ssh::new(target.clone());
+                    let agent = ssh.start_agent(&self.program, within(AGENT, &is_stopped))?;
+                    Station {
+                        host: Arc::new(ssh),
+                        agent: Some(agent),
+                    }
+                }
+                (None, way) => Station {
+                    host: way.reach(),
+                    agent: None,
+                },
+            });
+        }
+        let dut = match known {
+            Some(known) => known.dut.clone(),
+            None => self.dut.as_ref().map(Way::reach),
+        };
+        if let (Some(dut), None) = (&dut, known) {
+            dut.run(&Command::new("true", &[]), within(READY, &is_stopped))?;
+            self.wait_until_ready(dut.as_ref(), &is_stopped)?;
+        }
+        Ok(Arc::new(Hosts { testers, dut, lock }))
+    }
+
+    fn control(&self) -> Control {
+        let control = self.control.lock();
+        control.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Goes with the process, however it ends.
@@ -251,20 +437,23 @@ impl Standing {
         }
     }
 
-    fn wait_until_ready(&self, dut: &dyn Host) -> Result<(), LabError> {
+    fn wait_until_ready(
+        &self,
+        dut: &dyn Host,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), LabError> {
         let Some(ready) = &self.bed.dut.ready else {
             return Ok(());
         };
         let command = Command::shell(&ready.command);
         let began = Instant::now();
         loop {
-            let limit = Limit {
-                time: Duration::from_secs(30),
-                is_stopped: &|| false,
-            };
-            let Err(error) = dut.run(&command, limit) else {
+            let Err(error) = dut.run(&command, within(READY, is_stopped)) else {
                 return Ok(());
             };
+            if is_stopped() {
+                return Err(LabError::Interrupted);
+            }
             if began.elapsed() >= ready.within.0 {
                 return Err(LabError::Preflight(format!(
                     "{} was not ready within {:.0} s: {error}",
@@ -330,10 +519,61 @@ impl Standing {
         })
     }
 
+    /// The switch, where it can be asked and every port is there.
+    fn switch(&self) -> Result<Option<BedSwitch>, LabError> {
+        let Some(switch) = &self.bed.switch else {
+            return Ok(None);
+        };
+        let ports = switch.ports.named().into_iter();
+        let ports: Vec<&str> = ports.map(|(_, port)| port).collect();
+        let asked = match (&switch.host, &switch.snmp) {
+            (Some(place), _) => {
+                let host = reach(place).map_err(LabError::Preflight)?;
+                for port in ports {
+                    ports::look(host.as_ref(), port, Words::Linux)?;
+                }
+                Asked::Host(host)
+            }
+            (None, Some(at)) => {
+                let community = switch.community.as_deref().unwrap_or("public");
+                let agent = Agent::open((at.0, at.1).into(), community, &ports)?;
+                Asked::Agent(Arc::new(Mutex::new(agent)))
+            }
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(BedSwitch {
+            asked,
+            ports: switch.ports.clone(),
+        }))
+    }
+
+    /// Keeps other fwdlabs from a port of the tester, where that is nobody's who needs it.
+    fn claim(&self, station: &Station, seat: usize, port: &str) -> Result<Claim, LabError> {
+        let networks = given(&self.bed);
+        let Some(agent) = &station.agent else {
+            return Ok(Box::new(claim(&self.port(seat, port), &networks)?));
+        };
+        let question = agent::Question::Claim {
+            port: (None, port.to_owned()),
+            networks,
+        };
+        let what = format!("claim {port}");
+        match agent.put_to(&what, &question, &[], Limit::OURS) {
+            Ok(_) => Ok(Box::new(FarClaim(agent.clone()))),
+            // it says what is wrong with the port; nobody refuses its user anything
+            Err(HostError {
+                host,
+                failure: Failure::Refused(why),
+                ..
+            }) => Err(LabError::Preflight(format!("on {host}, {why}"))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Namespace of the tester's ports, as the engine wants it.
-    fn port(&self, interface: &str) -> PortSpec {
+    fn port(&self, seat: usize, interface: &str) -> PortSpec {
         PortSpec {
-            netns: match &self.tester {
+            netns: match &self.testers[self.seats[seat]] {
                 Way::Namespace(name) => netns::file(name),
                 Way::Here | Way::Ssh(_) => None,
             },
@@ -341,6 +581,13 @@ impl Standing {
         }
     }
 }
+
+/// Before what a lost host has cut off is tried again: a connection that was dropped is there at once, a router that restarts in a minute.
+const PATIENCE: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
 
 impl Builder for Standing {
     fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
@@ -370,18 +617,27 @@ impl Builder for Standing {
         }
         let registry = Registry::open()?;
         registry.sweep(false)?;
-        let hosts = self.hosts()?;
+        let hosts = self.hosts_anew()?;
         let registration = registry.register_on_hosts()?;
         let undo = registration.changes().clone();
-        let theirs = &self.bed.generator.ports;
-        let tester = |port| {
-            let link = ports::take(&hosts.tester, port, Words::Linux, &undo)?;
-            ports::silence(&hosts.tester, port, &undo)?;
+        let mut claims = Vec::new();
+        let mut tester = |seat: usize, port: &str| {
+            let station = &hosts.testers[self.seats[seat]];
+            let link = ports::look(station.host.as_ref(), port, Words::Linux)?;
+            claims.push(self.claim(station, seat, port)?);
+            let tester = &station.host;
+            ports::take_up(tester, port, &link, Words::Linux, &undo)?;
+            ports::silence(tester, port, &undo)?;
             Ok::<Link, LabError>(link)
         };
+        let theirs = self.bed.tester();
         let of_tester = Ends {
-            a: tester(&theirs.a)?,
-            b: tester(&theirs.b)?,
+            a: tester(A, theirs.a.port)?,
+            b: tester(B, theirs.b.port)?,
+        };
+        let second = match self.bed.second() {
+            None => None,
+            Some(second) => Some((tester(SECOND, second.port)?, second.port)),
         };
         let macs = |links: &Ends<Link>| Ends {
             a: links.a.mac,
@@ -398,6 +654,13 @@ impl Builder for Standing {
                     b: take(&ports.b)?,
                 };
                 same_mtu(&self.bed, &of_tester, &of_dut)?;
+                if let Some((second, _)) = &second {
+                    let of_second = Ends {
+                        a: second.clone(),
+                        b: of_tester.b.clone(),
+                    };
+                    same_mtu(&self.bed, &of_second, &of_dut)?;
+                }
                 let networks = self.networks(macs(&of_tester), macs(&of_dut));
                 let lab = &registration.record().id;
                 let dut = self.device(host, networks, lab, wanted.is_unconfined, &undo)?;
@@ -406,7 +669,12 @@ impl Builder for Standing {
                 (dut, networks)
             }
             _ => {
-                let given = self.bed.dut.macs.unwrap_or_default();
+                // a loop is nobody's: what leaves at one port is for the other one
+                let own = Ends {
+                    a: Mac(of_tester.b.mac),
+                    b: Mac(of_tester.a.mac),
+                };
+                let given = self.bed.dut.macs.unwrap_or(own);
                 let given = Ends {
                     a: given.a.0,
                     b: given.b.0,
@@ -418,42 +686,138 @@ impl Builder for Standing {
                 )
             }
         };
-        wait_for_links(hosts.tester.as_ref(), theirs)?;
-        let path = |tx: &str, rx: &str| PathSpec {
-            tx: self.port(tx),
-            rx: self.port(rx),
-        };
-        let mut paths = vec![path(&theirs.a, &theirs.b)];
+        let host = |seat: usize| hosts.testers[self.seats[seat]].host.clone();
+        for (seat, port) in self.bed.tester_ports().iter().enumerate() {
+            wait_for_link(host(seat).as_ref(), port.port, &self.control())?;
+        }
+        let (a, b) = (self.port(A, theirs.a.port), self.port(B, theirs.b.port));
+        let mut paths = vec![PathSpec {
+            tx: a.clone(),
+            rx: b.clone(),
+        }];
         if wanted.both_ways {
-            paths.push(path(&theirs.b, &theirs.a));
+            paths.push(PathSpec { tx: b, rx: a });
         }
         Ok(Bed::of(Parts {
             duts: vec![dut],
-            tester: hosts.tester.clone(),
+            tester: Testers {
+                a: host(A),
+                b: host(B),
+                second: second.map(|(link, port)| Second {
+                    host: host(SECOND),
+                    port: self.port(SECOND, port),
+                    mac: link.mac,
+                }),
+            },
             networks,
             paths,
             both_ways: wanted.both_ways,
             sysctls,
             registration,
+            switch: self.switch()?,
+            claims,
         }))
     }
 
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
         let addresses = bed.networks().forward();
-        let Some(agent) = &self.hosts()?.agent else {
-            return Ok(tester::local::open(bed.paths(), &addresses, choice)?);
+        let hosts = self.hosts()?;
+        let agent = |seat: usize| hosts.testers[self.seats[seat]].agent.as_ref();
+        if bed.second().is_none() {
+            match (agent(A), agent(B)) {
+                (None, None) => return Ok(tester::local::open(bed.paths(), &addresses, choice)?),
+                (Some(agent), _) if self.seats[A] == self.seats[B] => {
+                    let port = |port: &PortSpec| (None, port.interface.clone());
+                    let paths = bed.paths().iter().map(|path| agent::Path {
+                        tx: port(&path.tx),
+                        rx: port(&path.rx),
+                    });
+                    let paths: Vec<agent::Path> = paths.collect();
+                    return tester::remote::open(agent, &paths, &addresses, choice);
+                }
+                _ => {}
+            }
+        }
+        let port = |seat: usize, spec: &PortSpec| match agent(seat) {
+            Some(agent) => Port::There(agent.clone(), spec.interface.clone()),
+            None => Port::Here(spec.clone()),
         };
-        let port = |port: &PortSpec| (None, port.interface.clone());
-        let paths = bed.paths().iter().map(|path| agent::Path {
-            tx: port(&path.tx),
-            rx: port(&path.rx),
-        });
-        let paths: Vec<agent::Path> = paths.collect();
-        tester::remote::open(agent, &paths, &addresses, choice)
+        let mut ways = Vec::new();
+        for (number, path) in bed.paths().iter().enumerate() {
+            let (sends, receives) = match number {
+                0 => (A, B),
+                _ => (B, A),
+            };
+            let mut tx = vec![(port(sends, &path.tx), None)];
+            if let Some(second) = bed.second().filter(|_| number == 0) {
+                tx.push((port(SECOND, &second.port), Some(second.mac)));
+            }
+            ways.push(apart::Way {
+                tx,
+                rx: port(receives, &path.rx),
+            });
+        }
+        apart::open(&ways, &addresses, choice)
+    }
+
+    fn hear(&self, _: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
+        let hosts = self.hosts()?;
+        let mut near = Vec::new();
+        let mut far = Vec::new();
+        let ports = self.bed.tester_ports();
+        for (number, station) in hosts.testers.iter().enumerate() {
+            let seats = self.seats.iter().enumerate();
+            let ours = seats.filter(|(_, station)| **station == number);
+            let ours: Vec<(usize, &str)> = ours.map(|(seat, _)| (seat, ports[seat].port)).collect();
+            match &station.agent {
+                Some(agent) => far.push((agent.clone(), ours)),
+                None => near.extend(ours.into_iter().map(|(seat, port)| self.port(seat, port))),
+            }
+        }
+        // all of them in the same second
+        std::thread::scope(|scope| {
+            let far: Vec<_> = far
+                .iter()
+                .map(|(agent, ours)| {
+                    scope.spawn(move || {
+                        let question = agent::Question::Hear {
+                            ports: ours
+                                .iter()
+                                .map(|(_, port)| (None, (*port).to_owned()))
+                                .collect(),
+                            time_ms: time.as_millis() as u64,
+                        };
+                        let what = "listen at ports";
+                        match agent.put_to(what, &question, &[], Limit::OURS)? {
+                            (agent::Answer::Heard(noise), _) => Ok(noise),
+                            (other, _) => {
+                                let why = agent::connection::out_of_step(&other);
+                                Err(LabError::from(HostError::new(agent.name(), what, why)))
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let mut all = hear(&near, time)?;
+            for thread in far {
+                let heard = thread.join();
+                all.extend(heard.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            }
+            Ok(all)
+        })
+    }
+
+    fn heed(&self, control: &Control) {
+        let mut heeded = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        *heeded = control.clone();
     }
 
     fn is_here(&self) -> bool {
-        self.tester.is_here() && self.dut.as_ref().is_none_or(Way::is_here)
+        self.testers.iter().all(Way::is_here) && self.dut.as_ref().is_none_or(Way::is_here)
+    }
+
+    fn patience(&self) -> &[Duration] {
+        &PATIENCE
     }
 
     fn system(&self) -> Option<family::System> {
@@ -469,18 +833,30 @@ impl Builder for Standing {
     }
 
     fn changes(&self) -> Option<Vec<String>> {
-        let ports = &self.bed.generator.ports;
-        let mut all = vec![format!(
-            "{} (generator): {} and {} are taken up, and IPv6 is off there{}; taken back after every iteration",
-            self.tester.words(),
-            ports.a,
-            ports.b,
-            match self.tester {
-                Way::Ssh(_) =>
-                    "; fwdlab is brought to ~/.cache/fwdlab/agent, where it stays for the next run",
-                _ => "",
-            }
-        )];
+        let mut all = Vec::new();
+        let ports = self.bed.tester_ports();
+        for (number, way) in self.testers.iter().enumerate() {
+            let seats = self.seats.iter().zip(&ports);
+            let ours: Vec<_> = seats
+                .filter(|(seat, _)| **seat == number)
+                .map(|(_, port)| port)
+                .collect();
+            let names: Vec<&str> = ours.iter().map(|port| port.port).collect();
+            let mut roles: Vec<&str> = ours.iter().map(|port| port.role).collect();
+            roles.dedup();
+            all.push(format!(
+                "{} ({}): {} {} taken up, and IPv6 is off there{}; taken back after every iteration",
+                way.words(),
+                roles.join(", "),
+                names.join(" and "),
+                if names.len() == 1 { "is" } else { "are" },
+                match way {
+                    Way::Ssh(_) =>
+                        "; fwdlab is brought to ~/.cache/fwdlab/agent, where it stays for the next run",
+                    _ => "",
+                }
+            ));
+        }
         if let (Some(dut), Some(ports)) = (&self.dut, &self.bed.dut.ports) {
             let rules = match self.bed.dut.kind {
                 System::Linux => ", and the rules of nftables,",
@@ -495,6 +871,28 @@ impl Builder for Standing {
             ));
         }
         Some(all)
+    }
+
+    fn can_reboot(&self) -> Result<(), String> {
+        match &self.dut {
+            Some(Way::Ssh(_)) => Ok(()),
+            Some(way) => Err(format!(
+                "its DUT is {}, which is not restarted: fwdlab runs there, too",
+                way.words()
+            )),
+            None => Err("nobody can log into its DUT".into()),
+        }
+    }
+
+    fn reboot(&self, limit: Limit<'_>) -> Result<String, LabError> {
+        self.can_reboot().map_err(LabError::Preflight)?;
+        let hosts = self.hosts()?;
+        let Some(dut) = &hosts.dut else {
+            return Err(LabError::Preflight("nobody can log into its DUT".into()));
+        };
+        let boot = reboot_and_wait(dut.as_ref(), limit)?;
+        self.wait_until_ready(dut.as_ref(), limit.is_stopped)?;
+        Ok(boot)
     }
 
     /// Of the DUT, as far as it can be asked.
@@ -519,19 +917,24 @@ impl Builder for Standing {
     }
 }
 
-fn wait_for_links(host: &dyn Host, ports: &Ends<String>) -> Result<(), LabError> {
+fn within(time: Duration, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {
+    Limit { time, is_stopped }
+}
+
+fn wait_for_link(host: &dyn Host, port: &str, control: &Control) -> Result<(), LabError> {
     let began = Instant::now();
-    for port in [&ports.a, &ports.b] {
-        while ports::look(host, port, Words::Linux)?.has_link == Some(false) {
-            if began.elapsed() >= LINK_PATIENCE {
-                return Err(LabError::Preflight(format!(
-                    "{port} of {} has no link after {:.0} s. Is the cable in, and is the other end up?",
-                    host.name(),
-                    LINK_PATIENCE.as_secs_f64()
-                )));
-            }
-            std::thread::sleep(LOOK);
+    while ports::look(host, port, Words::Linux)?.has_link == Some(false) {
+        if control.is_stopped() {
+            return Err(LabError::Interrupted);
         }
+        if began.elapsed() >= LINK_PATIENCE {
+            return Err(LabError::Preflight(format!(
+                "{port} of {} has no link after {:.0} s. Is the cable in, and is the other end up?",
+                host.name(),
+                LINK_PATIENCE.as_secs_f64()
+            )));
+        }
+        std::thread::sleep(LOOK);
     }
     Ok(())
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan};
 use fwdlab_engine::tester::Proof;
 use fwdlab_engine::{
-    Addresses, Choice, EngineError, Histogram, PathSpec, Reading, ReceiveCounts, Schedule, Tester,
+    Addresses, Choice, EngineError, Histogram, PathSpec, Reading, ReceiveCounts, Rejected,
+    Schedule, Tester,
 };
 use fwdlab_model::trial::Stream;
 
@@ -34,6 +35,12 @@ pub(crate) fn open(
     choice: &Choice,
 ) -> Result<(Box<dyn Rig>, Chosen), EngineError> {
     let (tester, rejected) = Tester::open(paths, addresses, choice)?;
+    let chosen = words(&tester, rejected, choice);
+    Ok((Box::new(tester), chosen))
+}
+
+/// Which engine a tester has taken, in words.
+pub(super) fn words(tester: &Tester, rejected: Vec<Rejected>, choice: &Choice) -> Chosen {
     let mut words = format!(
         "{} ({})",
         tester.capabilities().reached(),
@@ -49,14 +56,13 @@ pub(crate) fn open(
             words.push_str(&format!("; not possible here: {}", names.join(", ")));
         }
     }
-    let chosen = Chosen {
+    Chosen {
         words,
         rejected: rejected
             .iter()
             .map(|r| (r.engine.to_owned(), r.reason.to_string()))
             .collect(),
-    };
-    Ok((Box::new(tester), chosen))
+    }
 }
 
 impl Rig for Tester {

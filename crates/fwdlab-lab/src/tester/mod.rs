@@ -1,8 +1,9 @@
 //! What offers the frames of trials and counts what comes back, wherever it runs.
 //!
 //! A [`Rig`] makes one trial at a time and knows nothing of beds, DUTs or procedures. [`local`] is one in this process, [`remote`] one behind
-//! an agent on another host, and nothing above this folder can tell. Start with [`Rig`].
+//! an agent on another host, `apart` one whose sender and receiver are on two, and nothing above this folder can tell. Start with [`Rig`].
 
+pub(crate) mod apart;
 pub mod bursts;
 pub(crate) mod local;
 pub mod remote;

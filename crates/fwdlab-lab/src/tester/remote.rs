@@ -1,19 +1,20 @@
 //! A rig on another host, behind an agent there.
 //!
 //! Every call is a question and an answer, and what takes time takes it there. Others who ask the same agent wait meanwhile, and so does
-//! the rig for them: it should have one of its own. Traffic of profiles is not sent so far. Start with [`open`].
+//! the rig for them: it should have one of its own. Traffic is compiled here and sent there. Start with [`open`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan};
 use fwdlab_engine::tester::Proof;
-use fwdlab_engine::{Addresses, Choice, Histogram, Reading, ReceiveCounts, Schedule};
+use fwdlab_engine::{Addresses, Choice, Histogram, Reading, ReceiveCounts, Schedule, Traffic};
 use fwdlab_model::trial::Stream;
 
 use super::local::Chosen;
 use super::{Frames, Rig};
 use crate::agent::connection::out_of_step;
-use crate::agent::rig::{Answer, Question, lasting};
+use crate::agent::rig::{Answer, Question, lasting, packed};
 use crate::agent::{self, Path};
 use crate::error::LabError;
 use crate::host::{Host, HostError, Limit, Remote};
@@ -37,6 +38,7 @@ pub fn open(
         host: host.clone(),
         names: ("", ""),
         nonce: 0,
+        known: None,
     };
     let what = "open sender and receivers";
     match rig.ask(what, question)? {
@@ -59,12 +61,18 @@ struct Behind {
     host: Remote,
     names: (&'static str, &'static str),
     nonce: u16,
+    /// The traffic that was armed there last.
+    known: Option<Arc<Traffic>>,
 }
 
 impl Behind {
     fn ask(&self, what: &str, question: Question) -> Result<Answer, LabError> {
+        self.ask_with(what, question, &[])
+    }
+
+    fn ask_with(&self, what: &str, question: Question, bytes: &[u8]) -> Result<Answer, LabError> {
         let question = agent::Question::Rig(question);
-        match self.host.put_to(what, &question, &[], Limit::OURS)? {
+        match self.host.put_to(what, &question, bytes, Limit::OURS)? {
             (agent::Answer::Rig(answer), _) => Ok(answer),
             (other, _) => {
                 let why = out_of_step(&other);
@@ -113,18 +121,27 @@ impl Rig for Behind {
 
     fn arm(&mut self, frames: Frames<'_>, analysis: Option<AnalysisPlan>) -> Result<(), LabError> {
         let what = "prepare the frames of a trial";
-        let Frames::Stream(stream) = frames else {
-            return Err(LabError::Preflight(format!(
-                "{} sends test frames of a stream only: traffic of profiles cannot be sent from another host so far. Send it from this \
-                 machine",
-                self.host.name()
-            )));
+        let (question, bytes) = match frames {
+            Frames::Stream(stream) => {
+                let stream = stream.clone();
+                (Question::Arm { stream, analysis }, Vec::new())
+            }
+            Frames::Traffic(traffic) => {
+                // compiled here: what is sent there is what was looked at here, to the byte
+                let is_known = self.known.as_ref().is_some_and(|known| known == traffic);
+                let bytes = match is_known {
+                    true => Vec::new(),
+                    false => packed(traffic).map_err(LabError::Preflight)?,
+                };
+                self.known = None;
+                (Question::ArmTraffic { analysis }, bytes)
+            }
         };
-        let question = Question::Arm {
-            stream: stream.clone(),
-            analysis,
-        };
-        match self.ask(what, question)? {
+        let answer = self.ask_with(what, question, &bytes)?;
+        if let Frames::Traffic(traffic) = frames {
+            self.known = Some(traffic.clone());
+        }
+        match answer {
             Answer::Armed { nonce } => self.nonce = nonce,
             other => return self.out_of_step(what, other),
         }
@@ -203,7 +220,6 @@ impl Drop for Behind {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
 
     use fwdlab_engine::analysis::StreamPlan;
     use fwdlab_engine::{HoldUps, LoadPlan, PathSpec, PortSpec};
@@ -247,6 +263,21 @@ mod tests {
 
     fn stream() -> Stream {
         Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap()
+    }
+
+    /// Two streams of two sizes.
+    fn profile(addresses: &Addresses) -> Traffic {
+        use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
+        let text = "[[stream]]\nlayers = ['ipv4', 'udp']\nflows = 10\n[[stream]]\nlayers = ['ipv4', 'udp']\nsize = 300\n";
+        let profile = fwdlab_model::profile::Profile::parse("p", text).unwrap();
+        let setting = Setting {
+            direction: Direction::Forward,
+            addresses: *addresses,
+            vlan: None,
+            link: None,
+            read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+        };
+        compile(&profile, &setting).unwrap().traffic
     }
 
     /// Frames of a trial: some 250 ms, at a load at which even a DUT that waits for its CPU loses none, or nearly.
@@ -326,6 +357,24 @@ mod tests {
         } else {
             assert_eq!(there, here);
         }
+        // what a profile says arrives there as it was compiled here, once
+        let traffic = Arc::new(profile(&addresses));
+        for _ in 0..2 {
+            rig.arm(Frames::Traffic(&traffic), None).unwrap();
+            rig.start(Schedule {
+                load: LoadPlan::Constant(4000.0),
+                frames: Some(100),
+                at_most: Duration::from_secs(10),
+                hold_ups: HoldUps::MakeUp { most_pps: None },
+                path: 0,
+            })
+            .unwrap();
+            while !rig.is_done() {
+                rig.wait(Duration::from_millis(5));
+            }
+            let last = rig.stop().unwrap();
+            assert_eq!((last.sent[0], last.received[0]), (100, 100));
+        }
         rig.arm(Frames::Stream(&stream()), None).unwrap();
         assert_ne!(rig.nonce(), 0);
         // what the engine refuses is told, and the rig is there afterwards
@@ -396,6 +445,7 @@ mod tests {
             host: Remote::gone("tester"),
             names: ("xdp-live", "xdp"),
             nonce: 0,
+            known: None,
         };
         assert!(rig.is_done());
         let text = rig.stop().unwrap_err().to_string();

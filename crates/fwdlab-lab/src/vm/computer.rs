@@ -14,11 +14,11 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use qapi::qmp;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::image::disk::Disk;
+use super::monitor::Ask;
 use super::qemu::{self, Accelerator, CONSOLE, FIRMWARE, Qemu, Remains, check_socket, escaped};
 use crate::error::LabError;
 use crate::host::Limit;
@@ -337,7 +337,7 @@ impl Computer {
         let port = forwarded(&usernet);
         let why = "QEMU does not tell where its port 22 is";
         *lock(&self.management) = Some(port.ok_or_else(|| self.failed(why))?);
-        let cont = started.qemu.ask(&qmp::cont {});
+        let cont = started.qemu.ask(Ask::Continue);
         cont.map_err(|e| self.failed(&format!("it does not start: {e}")))?;
         *power = Some(started);
         Ok(())
@@ -373,7 +373,7 @@ impl Computer {
     /// It is off.
     pub fn reset(&self) -> Result<(), LabError> {
         *lock(&self.heard) = self.remains.heard();
-        self.ask("press its reset button", &qmp::system_reset {})
+        self.ask("press its reset button", Ask::Reset)
     }
 
     /// Presses its power button: a system that listens to it (ACPI) goes down.
@@ -381,7 +381,7 @@ impl Computer {
     /// # Errors
     /// It is off.
     pub fn power_button(&self) -> Result<(), LabError> {
-        self.ask("press its power button", &qmp::system_powerdown {})
+        self.ask("press its power button", Ask::PowerDown)
     }
 
     /// Sends an interrupt that cannot be masked (NMI), with which systems show where they hang.
@@ -389,7 +389,7 @@ impl Computer {
     /// # Errors
     /// It is off.
     pub fn nmi(&self) -> Result<(), LabError> {
-        self.ask("send an NMI", &qmp::inject_nmi {})
+        self.ask("send an NMI", Ask::Nmi)
     }
 
     /// Waits until it has restarted itself; every restart since it was switched on is told once.
@@ -503,7 +503,7 @@ impl Computer {
         }
     }
 
-    fn ask<C: qapi::Command>(&self, what: &str, command: &C) -> Result<(), LabError> {
+    fn ask(&self, what: &str, command: Ask<'_>) -> Result<(), LabError> {
         let power = lock(&self.power);
         let Some(power) = power.as_ref() else {
             return Err(self.failed(&format!("cannot {what}: it is off")));
@@ -695,10 +695,8 @@ fn management(guest: Ipv4Addr, port: u16) -> String {
 }
 
 fn human(qemu: &Qemu, line: &str) -> io::Result<String> {
-    qemu.ask(&qmp::human_monitor_command {
-        command_line: line.into(),
-        cpu_index: None,
-    })
+    let said = qemu.ask(Ask::Human(line))?;
+    Ok(said.as_str().unwrap_or_default().to_owned())
 }
 
 /// The port of this host that is forwarded, from what `info usernet` says.

@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use qapi::qmp;
+use serde_json::Value;
 
-use super::monitor::{Hear, Monitor};
+use super::monitor::{Ask, Hear, Monitor};
 use crate::agent::connection::Epitaph;
 use crate::error::LabError;
 use crate::host::Limit;
@@ -191,12 +191,12 @@ impl Qemu {
     ///
     /// # Errors
     /// It refuses, or has ended.
-    pub fn ask<C: qapi::Command>(&self, command: &C) -> io::Result<C::Ok> {
+    pub fn ask(&self, what: Ask<'_>) -> io::Result<Value> {
         let monitor = self
             .monitor
             .as_ref()
             .expect("it is there once it has started");
-        monitor.execute(command)
+        monitor.ask(what)
     }
 
     /// Connects to a socket in the folder.
@@ -236,7 +236,7 @@ impl Qemu {
             && !self.remains.has_ended()
         {
             // it may be gone before it answers
-            let _ = monitor.execute(&qmp::quit {});
+            let _ = monitor.ask(Ask::Quit);
         }
         self.has_ended_soon();
         self.kill();

@@ -167,6 +167,7 @@ impl Procedure for FrameLoss {
         }
         let lost_everything = !self.points.is_empty() && best == 0.0;
         let verdict = match (ended_clean, self.points.len()) {
+            (_, 0) => "nothing was measured",
             _ if lost_everything => "nothing came back at any load",
             (true, 2) => "nothing was lost at the two highest loads",
             (true, _) => "measured",

@@ -21,8 +21,13 @@
 //! ```
 
 mod configurations;
+mod hooks;
+mod iterations;
 mod matrix;
 mod procedure;
+mod reboot;
+mod selection;
+mod threshold;
 pub mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,12 +45,17 @@ use crate::link::{LinkLoad, LinkSpeed};
 use crate::trial::Stream;
 use crate::units::{FrameSize, Load};
 use crate::variant::Variant;
+pub use hooks::{Every, Hook, Hooks, On, When};
+pub use iterations::{HalfWidth, Until};
 use matrix::Matrix;
 use procedure::Wrong;
 pub use procedure::{
     Equilibrium, Exact, ForwardingRate, Generator, Maxfwd, Method, Mlrsearch, Mrr, Paired, Plr,
     Procedure, Ramp, Rfc2544, Soak, Sweep, Test, Trial,
 };
+pub use reboot::Reboot;
+pub use selection::Selection;
+pub use threshold::{Amount, Reference, Threshold};
 use value::{Period, Rate};
 
 /// Name of the router without any configuration.
@@ -67,11 +77,7 @@ const MOST_TRIALS: u64 = 1_000_000;
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(100);
 
 /// What a campaign will say in a later version.
-const NOT_YET: [(&[&str], &str); 3] = [
-    (&["hooks"], "commands before and after"),
-    (&["threshold"], "limits that set the exit code"),
-    (&["resume"], "resuming after a crash"),
-];
+const NOT_YET: [(&[&str], &str); 1] = [(&["resume"], "resuming after a crash")];
 
 /// A campaign.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,10 +86,14 @@ pub struct Campaign {
     pub name: String,
     /// What it is for, in one line.
     pub about: String,
-    /// How often every test case is measured.
+    /// How often every test case is measured, or at most.
     pub iterations: u32,
+    /// Until when, where that is not all of them.
+    pub until: Option<Until>,
     /// In which order.
     pub order: Order,
+    /// The DUT is restarted: with an interleaved order before every test bed, with a grouped one before every test case.
+    pub reboot: Option<Reboot>,
     /// Seed of every random choice; `None` lets one be chosen, which is recorded.
     pub seed: Option<u64>,
     /// On what.
@@ -100,6 +110,10 @@ pub struct Campaign {
     pub sweep: Option<Sweep>,
     /// What is read of the DUT's host around trials; `None`: the file says nothing of it.
     pub telemetry: Option<Telemetry>,
+    /// Commands before, during and after what is measured.
+    pub hooks: Hooks,
+    /// What the figures must reach.
+    pub thresholds: Vec<Threshold>,
     /// Where it was read, for errors.
     pub origin: Origin,
 }
@@ -338,13 +352,17 @@ struct Text {
     /// What it is for, in one line
     #[serde(default)]
     about: String,
-    /// How often every test case is measured
-    #[serde(default = "five")]
-    #[schemars(range(min = 1, max = 1000))]
-    iterations: u32,
+    /// How often every test case is measured: 5, or { until = "±1%", min = 10, max = 50 }
+    #[serde(default)]
+    #[schemars(schema_with = "iterations::schema")]
+    iterations: iterations::Iterations,
     /// In which order
     #[serde(default)]
     order: Order,
+    /// The DUT of a test bed is restarted: with an interleaved order before every iteration, with a grouped one once for every test case
+    #[serde(default, deserialize_with = "reboot::said")]
+    #[schemars(schema_with = "reboot::schema")]
+    reboot: Option<Reboot>,
     /// Seed of every random choice; by default one is chosen and recorded
     #[serde(default)]
     seed: Option<u64>,
@@ -361,6 +379,12 @@ struct Text {
     /// What is read of the DUT's host around every trial
     #[serde(default)]
     telemetry: Option<Telemetry>,
+    /// Commands before, during and after what is measured
+    #[serde(default)]
+    hooks: hooks::Text,
+    /// What figures must reach; it sets the exit code, and is shown in every report
+    #[serde(default)]
+    threshold: Vec<Threshold>,
     /// Which test cases there are
     #[serde(default)]
     matrix: Matrix,
@@ -369,10 +393,6 @@ struct Text {
     #[schemars(schema_with = "procedure::schema", required)]
     #[expect(dead_code, reason = "read by its id, and there for its schema")]
     procedure: IgnoredAny,
-}
-
-fn five() -> u32 {
-    5
 }
 
 /// `bed = "rack1"`, or `[bed]`.
@@ -422,6 +442,27 @@ impl JsonSchema for Campaign {
 }
 
 impl Campaign {
+    /// Leaves out all test cases that are not meant.
+    ///
+    /// # Errors
+    /// None is meant; some that there are.
+    pub fn only(&mut self, is_meant: impl Fn(&Case) -> bool) -> Result<(), String> {
+        let meant: Vec<Case> = self.cases.iter().filter(|c| is_meant(c)).cloned().collect();
+        if meant.is_empty() {
+            let some: Vec<String> = self.cases.iter().take(5).map(Case::id).collect();
+            let more = match self.cases.len() - some.len() {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            return Err(format!(
+                "no test case is meant; there are {}{more}",
+                some.join(", ")
+            ));
+        }
+        self.cases = meant;
+        Ok(())
+    }
+
     /// Reads the text of a campaign. `file`: for errors.
     ///
     /// # Errors
@@ -452,8 +493,10 @@ impl Campaign {
         let mut campaign = Campaign {
             name: read.campaign,
             about: read.about,
-            iterations: read.iterations,
+            iterations: read.iterations.max,
+            until: read.iterations.until,
             order: read.order,
+            reboot: read.reboot,
             seed: read.seed,
             bed: read.bed,
             dut: read.dut,
@@ -462,10 +505,14 @@ impl Campaign {
             procedure,
             sweep,
             telemetry: read.telemetry,
+            hooks: Hooks::default(),
+            thresholds: read.threshold,
             origin,
         };
         campaign.check()?;
+        campaign.hooks = campaign.hooks_of(read.hooks)?;
         campaign.cases = campaign.expand(&read.matrix, &expanded.families)?;
+        campaign.check_thresholds()?;
         Ok(campaign)
     }
 
@@ -525,9 +572,7 @@ impl Campaign {
                 "a name consists of at most 64 letters, digits, -, _ and .",
             );
         }
-        if !(1..=1000).contains(&self.iterations) {
-            return wrong(&["iterations"], "iterations must be 1 to 1000");
-        }
+        self.check_iterations()?;
         for (name, parts) in &self.configurations {
             let way = ["configuration", name];
             if name == PLAIN {
@@ -557,6 +602,7 @@ impl Campaign {
             return wrong(&["dut", "host"], &why);
         }
         self.check_kind()?;
+        self.check_reboot()?;
         self.check_telemetry()?;
         let counts = self.procedure.check_counts();
         counts.map_err(|(key, why)| self.error(&["procedure", key], why))?;

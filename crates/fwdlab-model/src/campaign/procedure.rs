@@ -664,16 +664,34 @@ impl Exact {
     /// Frames that are handed to a port at once.
     const BATCH: u32 = 32;
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    /// A number of frames that a burst may have, as it is typed.
+    ///
+    /// # Errors
+    /// What is wrong with it, and which numbers beside it are right.
+    pub fn parse_frames(typed: &str) -> Result<u32, String> {
         const MOST_FRAMES: u32 = 32_000_000;
-        let frames = self.frames;
-        if !(Exact::BATCH..=MOST_FRAMES).contains(&frames) || !frames.is_multiple_of(Exact::BATCH) {
-            let why = format!(
-                "frames must be a multiple of {} up to {MOST_FRAMES}, and {frames} is not",
-                Exact::BATCH
-            );
-            return Err(("frames", why));
+        let batch = Exact::BATCH;
+        let Ok(frames) = typed.parse::<u32>() else {
+            return Err(format!(
+                "a number of frames is expected, such as {}",
+                100 * batch
+            ));
+        };
+        if (batch..=MOST_FRAMES).contains(&frames) && frames.is_multiple_of(batch) {
+            return Ok(frames);
         }
+        let below = (frames / batch * batch).clamp(batch, MOST_FRAMES);
+        let instead = match below + batch {
+            above if (below..MOST_FRAMES).contains(&frames) => format!("{below} or {above}"),
+            _ => below.to_string(),
+        };
+        Err(format!(
+            "frames must be a multiple of {batch} up to {MOST_FRAMES}, and {frames} is not; {instead} is"
+        ))
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        Exact::parse_frames(&self.frames.to_string()).map_err(|why| ("frames", why))?;
         match self.precision.0 > 0.0 {
             true => Ok(()),
             false => Err(("precision", "precision must be more than 0 %".into())),

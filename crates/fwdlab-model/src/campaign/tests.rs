@@ -126,7 +126,7 @@ fn mistakes_are_told_with_their_place() {
         (
             "iterations = 3",
             "iterations = '3'",
-            "5:14: found string \"3\", expected a number from 0 to 4294967295",
+            "5:14: found string \"3\", expected a number, or { until = \"±1%\", min = 10, max = 50 }",
         ),
         (
             "\"grouped\"",
@@ -219,8 +219,8 @@ fn mistakes_are_told_with_their_place() {
         ("\"rules\"", "\"flows\"", "21:1: the sweep varies flows"),
         (
             "[bed]",
-            "[hooks]\nbefore = 'x'\n[bed]",
-            "9:2: not supported yet: commands before and after",
+            "resume = 'x'\n[bed]",
+            "9:10: not supported yet: resuming after a crash",
         ),
         (
             "dut-cpus = [1]",
@@ -547,4 +547,293 @@ fn telemetry_as_it_is_asked_for() {
         let error = parse(&text).unwrap_err().to_string();
         assert!(error.contains(told), "{id}: {error}");
     }
+}
+
+fn refused(cases: &[(&str, &str)]) {
+    for (more, told) in cases {
+        let error = parse(&least(more)).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("c.toml:{told}")),
+            "{more}: {error}"
+        );
+    }
+}
+
+#[test]
+fn iterations_until_an_interval_is_narrow() {
+    let of = |text: &str| parse(&least(&format!("iterations = {text}"))).unwrap();
+    let usual = of("{ until = '±1%' }");
+    let until = usual.until.unwrap();
+    assert_eq!(
+        (until.width, until.min, usual.iterations),
+        (HalfWidth(0.01), 10, 50)
+    );
+    assert_eq!(usual.iterations_in_words(), "10 to 50 iterations");
+    for text in ["'1%'", "'+-1 %'", "0.01", "' ± 1% '"] {
+        let found = of(&format!("{{ until = {text}, min = 5, max = 7 }}"));
+        assert_eq!(
+            found.until.map(|until| (until.width, until.min)),
+            Some((HalfWidth(0.01), 5))
+        );
+        assert_eq!(found.iterations, 7);
+    }
+    assert_eq!(HalfWidth(0.01).to_string(), "±1%");
+    assert_eq!((of("7").iterations, of("7").until), (7, None));
+    assert_eq!(of("1").iterations_in_words(), "1 iteration");
+    refused(&[
+        (
+            "iterations = { until = '±1%', min = 4 }",
+            "2:37: an interval of so few values is narrow by chance",
+        ),
+        (
+            "iterations = { until = '±1%', min = 60 }",
+            "2:37: min is above max, which is 50",
+        ),
+        (
+            "iterations = { until = '±1%', max = 9 }",
+            "2:37: max is below min, which is 10",
+        ),
+        (
+            "iterations = { until = '±1%', max = 5000 }",
+            "2:37: at most 1000 iterations are made",
+        ),
+        (
+            "iterations = { until = '±0%' }",
+            "2:24: `±0%` is not a half-width",
+        ),
+        (
+            "iterations = { until = 2 }",
+            "2:24: `2` is not a half-width",
+        ),
+        (
+            "iterations = { untill = '±1%' }",
+            "2:16: unknown key `untill`; did you mean `until`?",
+        ),
+        ("iterations = { min = 5 }", "2:14: missing key `until`"),
+        ("iterations = -1", "2:14: "),
+    ]);
+    let exact = "campaign = 'c'\niterations = { until = '±1%' }\n[procedure]\nid = 'exact'";
+    let error = parse(exact).unwrap_err().to_string();
+    assert!(
+        error.starts_with("c.toml:2:24: boots count instructions"),
+        "{error}"
+    );
+}
+
+#[test]
+fn restarts_are_of_machines() {
+    let bed = |reboot: &str| format!("bed = 'rack'\nreboot = {reboot}");
+    let of = |reboot: &str| parse(&least(&bed(reboot))).unwrap().reboot;
+    assert_eq!(of("true"), Some(Reboot::default()));
+    assert_eq!(
+        (of("false"), parse(&least("")).unwrap().reboot),
+        (None, None)
+    );
+    let said = Reboot {
+        within: Period::seconds(120),
+        retries: 0,
+    };
+    assert_eq!(of("{ within = '2min', retries = 0 }"), Some(said));
+    refused(&[
+        ("reboot = true", "2:10: the DUT is a part of this machine"),
+        (
+            &bed("{ retries = 11 }"),
+            "3:22: it is tried again 10 times at most",
+        ),
+        (
+            &bed("{ retry = 1 }"),
+            "3:12: unknown key `retry`; known are within, retries",
+        ),
+        (&bed("'yes'"), "3:10: "),
+        (
+            "reboot = true\n[bed]\nengine = 'sim'",
+            "2:10: a simulated DUT begins anew",
+        ),
+    ]);
+    let error =
+        parse("campaign = 'c'\nbed = 'x'\nreboot = true\n[procedure]\nid = 'paired'").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("c.toml:3:10: slices compare DUTs"),
+        "{error}"
+    );
+}
+
+#[test]
+fn hooks_as_they_are_asked_for() {
+    let all = "[hooks]\nbefore = 'a'\nduring = { command = 'b', on = 'generator' }\nafter = ['c', { command = 'd', on = 'controller', every = \
+               'campaign', within = '5min' }]";
+    let hooks = parse(&least(all)).unwrap().hooks;
+    let told: Vec<String> = hooks
+        .all()
+        .map(|(when, hook)| {
+            let Hook {
+                command,
+                on,
+                every,
+                within,
+            } = hook;
+            format!(
+                "{} {command} {} {} {within}",
+                when.name(),
+                on.name(),
+                every.name()
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "before a dut iteration 1min",
+            "during b generator trial 1min",
+            "after c dut iteration 1min",
+            "after d controller campaign 5min"
+        ]
+    );
+    assert!(parse(&least("[hooks]")).unwrap().hooks.is_empty());
+    refused(&[
+        ("[hooks]\nbefore = ' '", "3:10: it is empty; give a command"),
+        (
+            "[hooks]\nbefor = 'x'",
+            "3:1: unknown key `befor`; did you mean `before`?",
+        ),
+        (
+            "[hooks]\nbefore = 1",
+            "3:10: found integer `1`, expected a command",
+        ),
+        (
+            "[hooks]\nbefore = { command = 'x', on = 'duty' }",
+            "3:32: unknown name `duty`; did you mean `dut`?",
+        ),
+        (
+            "[hooks]\nbefore = ['x', { command = '' }]",
+            "3:16: it is empty",
+        ),
+        (
+            "[hooks]\nduring = { command = 'x', every = 'iteration' }",
+            "3:35: frames flow in trials",
+        ),
+        (
+            "[hooks]\nduring = { command = 'x', within = '1s' }",
+            "3:36: what runs during a trial is ended with it",
+        ),
+        (
+            "[hooks]\nafter = { command = 'x', every = 'campaign' }",
+            "3:34: around the whole campaign only the controller",
+        ),
+        (
+            "[hooks]\nafter = [{ command = 'x', on = 'controller', every = 'run' }]",
+            "3:54: unknown name `run`",
+        ),
+        (
+            "[hooks]\nduring = 'x'\n[bed]\nengine = 'sim'",
+            "3:10: a simulated DUT is sent no frames",
+        ),
+        (
+            "[hooks]\nbefore = 'x'\n[bed]\nengine = 'sim'",
+            "3:10: a simulated DUT has no host",
+        ),
+    ]);
+    for (id, told) in [
+        ("paired", "2:10: slices are of DUTs in turns"),
+        ("exact", "2:10: where instructions are counted"),
+    ] {
+        let text = format!("campaign = 'c'\nhooks.before = 'x'\n[procedure]\nid = '{id}'\n");
+        let error = parse(&text).unwrap_err().to_string();
+        let told = told.replace("2:10", "2:16");
+        assert!(error.starts_with(&format!("c.toml:{told}")), "{error}");
+    }
+}
+
+#[test]
+fn thresholds_as_they_are_asked_for() {
+    let all = "[configuration]\na = 'true'\n[matrix]\nconfiguration = ['plain', 'a']\n[[threshold]]\ncase = 'plain/64B-*'\nfigure = 'receive rate'\n\
+               at-least = '1.4Mpps'\n[[threshold]]\nnot-slower-than = { configuration = 'plain', by = '3%' }";
+    let found = parse(&least(all)).unwrap().thresholds;
+    assert_eq!(found.len(), 2);
+    let amount = found[0].at_least.unwrap();
+    assert_eq!(
+        (amount.number, amount.unit),
+        (1.4e6, Some(crate::outcome::Unit::FramesPerSecond))
+    );
+    assert!(found[0].is_of("plain/64B-2000flows-ipv4") && !found[0].is_of("a/64B-2000flows-ipv4"));
+    assert!(found[0].is_about("receive rate", false) && !found[0].is_about("throughput", true));
+    assert!(found[1].is_about("whatever is first", true) && !found[1].is_about("second", false));
+    for (text, number) in [
+        ("20us", 20e3),
+        ("1.5 ms", 1.5e6),
+        ("2s", 2e9),
+        ("30ns", 30.0),
+    ] {
+        let amount: Amount = text.parse().unwrap();
+        assert_eq!(
+            amount.in_unit(crate::outcome::Unit::Nanoseconds),
+            Some(number),
+            "{text}"
+        );
+        assert_eq!(amount.in_unit(crate::outcome::Unit::FramesPerSecond), None);
+    }
+    let bare: Amount = "-3".parse().unwrap();
+    assert_eq!(bare.in_unit(crate::outcome::Unit::Percent), Some(-3.0));
+    let one = |keys: &str| format!("[[threshold]]\n{keys}");
+    for (keys, told) in [
+        ("", "2:1: say what must be reached"),
+        (
+            "at-least = '1Mpps'\nat-most = '2Mpps'",
+            "2:1: at-least, at-most and not-slower-than are thresholds",
+        ),
+        (
+            "at-leest = 1",
+            "3:1: unknown key `at-leest`; did you mean `at-least`?",
+        ),
+        ("at-least = '1Mps'", "3:12: `1Mps` is not a figure"),
+        ("at-least = '1Gbps'", "3:12: `1Gbps` is not a figure"),
+        (
+            "at-least = '20us'",
+            "3:12: receive rate is in pps, and 20000 ns is not",
+        ),
+        (
+            "case = 'plane/*'\nat-least = 1",
+            "3:8: no test case is `plane/*`; ",
+        ),
+        (
+            "figure = 'recieve-rate'\nat-least = 1",
+            "3:10: mrr finds no `recieve-rate`; did you mean `receive-rate`?",
+        ),
+        ("not-slower-than = { run = '@1' }", "3:19: missing key `by`"),
+        (
+            "not-slower-than = { by = '3%' }",
+            "3:1: say either run or configuration",
+        ),
+        (
+            "not-slower-than = { run = ' ', by = '3%' }",
+            "3:27: it is empty; give the id of a run",
+        ),
+        (
+            "not-slower-than = { run = '@1', by = 0 }",
+            "3:38: no measurement shows that there is no difference",
+        ),
+        (
+            "not-slower-than = { configuration = 'x', by = '3%' }",
+            "3:37: `x` is not measured; ",
+        ),
+        (
+            "not-slower-than = { configuration = 'plain', by = '3%' }",
+            "3:37: there is no other configuration",
+        ),
+    ] {
+        let error = parse(&least(&one(keys))).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("c.toml:{told}")),
+            "{keys}: {error}"
+        );
+    }
+    refused(&[
+        (
+            "iterations = 2\n[[threshold]]\nat-least = 1",
+            "3:1: 2 iterations have no interval",
+        ),
+        ("[threshold]\nat-least = 1", "2:1: expected a list"),
+    ]);
 }

@@ -23,7 +23,7 @@ fn errors_say_where_and_what() {
         ),
         (
             "[stream]\nsize = 64",
-            "p.toml:1:1: expected a list; a stream begins with [[stream]], in double brackets",
+            "p.toml:1:1: expected a list: its tables begin with the name in double brackets, as in [[stream]]",
         ),
         (
             "[[stream]]\nsize = ",

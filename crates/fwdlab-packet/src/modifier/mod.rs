@@ -21,6 +21,8 @@ mod grid;
 pub mod machine;
 pub mod variable;
 
+use serde::{Deserialize, Serialize};
+
 pub use grid::Lists;
 pub use machine::{Machine, Room};
 pub use variable::{Dimension, Direction, Source, Values, Variable, Width};
@@ -29,7 +31,7 @@ pub use variable::{Dimension, Direction, Source, Values, Variable, Width};
 pub const MIN_TRIM: u16 = 60;
 
 /// A program.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Program {
     /// What moves on from frame to frame.
     pub variables: Vec<Variable>,
@@ -40,7 +42,7 @@ pub struct Program {
 }
 
 /// Byte order of a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Endian {
     /// Network order.
     #[default]
@@ -50,7 +52,7 @@ pub enum Endian {
 }
 
 /// What follows the IP header, for its checksum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transport {
     /// UDP
     Udp,
@@ -65,7 +67,7 @@ pub enum Transport {
 }
 
 /// One step on every frame. Offsets count from the destination MAC, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Instruction {
     /// Writes variable + `add`, wrapping in the variable's width.
     Write {

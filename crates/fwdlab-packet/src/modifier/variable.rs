@@ -3,6 +3,8 @@
 //! What the values are written to is the [`machine`](super::machine)'s business. Start with [`Source`]; how it runs
 //! is in [`State`].
 
+use serde::{Deserialize, Serialize};
+
 use super::ModifierError;
 use super::column::{AHEAD, Column, Line, Values as Said};
 use super::grid::Grid;
@@ -10,7 +12,7 @@ use crate::permutation::{Visits, mix, scale};
 use std::sync::Arc;
 
 /// Width of a variable or a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Width {
     One,
@@ -39,7 +41,7 @@ impl Width {
 }
 
 /// Which way a counter goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Direction {
     /// Up.
     Increment,
@@ -48,7 +50,7 @@ pub enum Direction {
 }
 
 /// A variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
     /// Its name. Groups ([`Source::Tuple`], [`Source::Grid`]) define names with a dot behind it.
     pub name: String,
@@ -64,7 +66,7 @@ pub struct Variable {
 }
 
 /// Where the values of a variable come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// From `initial` on, `step` up or down in the inclusive range, and from its end to the other. Crossing the end
     /// costs one step. If the size of the range is no multiple of the step, `max` (down: `min`) moves out until it is.
@@ -141,7 +143,7 @@ pub enum Source {
 }
 
 /// One dimension of a [`Source::Grid`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Dimension {
     /// Its name, within the variable's.
     pub name: String,
@@ -152,7 +154,7 @@ pub struct Dimension {
 }
 
 /// The values of a [`Dimension`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Values {
     /// `count` values from `first` on, `step` apart.
     Range {

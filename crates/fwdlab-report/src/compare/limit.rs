@@ -8,10 +8,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use fwdlab_model::threshold::Judged;
 
 use super::{Compared, Outcome, Row};
 use crate::number::difference;
+
+/// What to do where not all could be judged.
+pub const ACCEPT_BLIND: &str = "--accept-blind accepts that";
 
 /// `METRIC < PERCENT` or `METRIC > PERCENT`: fail when the difference is so.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,23 +38,6 @@ pub struct LimitError {
     pub position: usize,
     /// What should stand there.
     pub expected: String,
-}
-
-/// How a limit came off.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Judged {
-    /// The limit.
-    pub limit: String,
-    /// Test cases and columns that break it, with their differences.
-    pub failed: Vec<String>,
-    /// What could not be judged, and why.
-    pub not_judged: Vec<String>,
-    /// What kept the limit, but could not have shown a difference of its size.
-    pub blind: Vec<String>,
-    /// How many comparisons kept it.
-    pub kept: usize,
-    /// The limit is kept: nothing breaks it, and everything could be seen, or that it could not was accepted.
-    pub passed: bool,
 }
 
 impl FromStr for Limit {
@@ -112,14 +98,7 @@ impl Limit {
     /// Judges every comparison. What could not be seen keeps the limit from passing unless `accept_blind`; where nothing at all could
     /// be judged it never passes.
     pub fn judge(&self, outcome: &Outcome, accept_blind: bool) -> Judged {
-        let mut judged = Judged {
-            limit: self.to_string(),
-            failed: Vec::new(),
-            not_judged: Vec::new(),
-            blind: Vec::new(),
-            kept: 0,
-            passed: false,
-        };
+        let mut judged = Judged::new(self.to_string());
         for row in &outcome.rows {
             for compared in &row.comparisons {
                 self.one(row, compared, &mut judged);
@@ -131,9 +110,7 @@ impl Limit {
                 .not_judged
                 .push(format!("{}: not in {missing}", unmatched.test_case));
         }
-        let sees = accept_blind || (judged.blind.is_empty() && judged.not_judged.is_empty());
-        judged.passed = judged.failed.is_empty() && judged.kept > 0 && sees;
-        judged
+        judged.concluded(accept_blind)
     }
 
     fn one(&self, row: &Row, compared: &Compared, judged: &mut Judged) {
@@ -170,35 +147,6 @@ impl Limit {
                 "{name}: the smallest detectable difference is unknown for these values"
             )),
         }
-    }
-}
-
-impl Judged {
-    /// Was nothing there to be judged?
-    pub fn is_empty(&self) -> bool {
-        self.kept == 0 && self.failed.is_empty()
-    }
-
-    /// What became of it, in one line per subject.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines = vec![if !self.failed.is_empty() {
-            format!("{}: FAILED by {}", self.limit, self.failed.join("; "))
-        } else if self.is_empty() {
-            format!("{}: could not be judged", self.limit)
-        } else if !self.passed {
-            format!(
-                "{}: NOT PASSED: no comparison that could be judged exceeds it, but not all could be judged (--accept-blind \
-                 accepts that)",
-                self.limit
-            )
-        } else {
-            format!("{}: kept", self.limit)
-        }];
-        let more = [("not judged", &self.not_judged), ("blind", &self.blind)];
-        for (what, names) in more.into_iter().filter(|(_, names)| !names.is_empty()) {
-            lines.push(format!("{what}: {}", names.join("; ")));
-        }
-        lines
     }
 }
 

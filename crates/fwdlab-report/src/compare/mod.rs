@@ -21,7 +21,8 @@ use serde::Serialize;
 pub use changes::{Changes, changes};
 pub(crate) use formats::table;
 pub use formats::{csv, markdown, ministat};
-pub use limit::{Judged, Limit, LimitError};
+pub use fwdlab_model::threshold::Judged;
+pub use limit::{ACCEPT_BLIND, Limit, LimitError};
 pub(crate) use text::{Scale, difference_cell, notes};
 pub use text::{changes as changes_text, text};
 

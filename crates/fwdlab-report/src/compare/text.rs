@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::comparison::Verdict;
 
 use super::judge::name_of;
-use super::{Cell, Changes, Compared, Drift, Judged, Outcome, Row};
+use super::{ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row};
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten};
 use crate::text::{paragraph, width};
@@ -316,7 +316,13 @@ pub(crate) fn notes(
         }
     });
     first("missing", unmatched.collect());
-    first("fail-if", judged.iter().flat_map(Judged::lines).collect());
+    first(
+        "fail-if",
+        judged
+            .iter()
+            .flat_map(|judged| judged.lines(ACCEPT_BLIND))
+            .collect(),
+    );
     notes
 }
 

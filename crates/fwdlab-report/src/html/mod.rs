@@ -30,6 +30,7 @@ use crate::procedures::{self, MORE_ROWS};
 use crate::table::{Align, Column, Mark, Table};
 use crate::telemetry;
 use crate::text::all_warnings;
+use crate::thresholds;
 use crate::words::{self, Rated, Shape, several};
 use markup::Markup;
 
@@ -38,6 +39,8 @@ pub use comparison::comparison;
 const STYLE: &str = include_str!("style.css");
 /// A table with more columns is set smaller.
 const MANY_COLUMNS: usize = 10;
+/// With more test cases what the DUT did in each is folded, and none is open at first.
+const FEW_CASES: usize = 3;
 
 /// How much of the host a page tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -196,6 +199,20 @@ fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
     m.finish()
 }
 
+/// What is shown when its head is chosen, by mouse or key; on paper it is always shown.
+fn folded(
+    m: &mut Markup,
+    open: bool,
+    head: impl FnOnce(&mut Markup),
+    body: impl FnOnce(&mut Markup),
+) {
+    let open: &[(&str, &str)] = if open { &[("open", "")] } else { &[] };
+    m.within("details", open, |m| {
+        m.within("summary", &[], head);
+        body(m);
+    });
+}
+
 fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup)) {
     m.within("section", &[], |m| {
         m.leaf("h2", &[], title);
@@ -242,6 +259,7 @@ fn head(
         if summary.noise.too_noisy {
             m.leaf("p", &[], &note(&summary.noise.verdict));
         }
+        listed(m, "Thresholds", &thresholds::sentences(summary));
         listed(m, "To do", &summary.noise.to_do);
         let mut warnings = all_warnings(summary);
         match Shape::of(summary) {
@@ -316,6 +334,17 @@ fn badges(
             ),
         });
     }
+    if !summary.thresholds.is_empty() {
+        let all = summary.thresholds.len();
+        let missed = summary.thresholds.iter().filter(|one| !one.passed).count();
+        badges.push(match missed {
+            0 => (true, format!("{} kept", several(all, "threshold"))),
+            _ => (
+                false,
+                format!("{missed} of {} not passed", several(all, "threshold")),
+            ),
+        });
+    }
     let doubtful = summary
         .test_cases
         .iter()
@@ -324,6 +353,9 @@ fn badges(
     let noisy = summary.noise.too_noisy;
     badges.push(match (noisy || in_doubt > 0, is_simulated(info)) {
         _ if info.state == RunState::Interrupted => (false, "noise not judged".into()),
+        (false, _) if summary.noise.verdict.starts_with("not judged") => {
+            (false, "noise not judged".into())
+        }
         (true, _) if noisy => (false, "machine too noisy to tell".into()),
         (true, _) => {
             let cases = several(in_doubt, "test case");
@@ -366,7 +398,10 @@ fn campaign_cases(m: &mut Markup, summary: &Summary) {
                 table(m, &campaign::cases(all));
             }
         });
-        for words in campaign::failures(all) {
+        for words in campaign::failures(all)
+            .into_iter()
+            .chain(campaign::stopped(all))
+        {
             m.leaf("p", &[], &note(&words));
         }
     });
@@ -461,7 +496,11 @@ fn results(m: &mut Markup, summary: &Summary) {
                 }
                 table(m, &content::cases(summary));
             });
-            for words in campaign::failures(&summary.test_cases) {
+            let cases = &summary.test_cases;
+            for words in campaign::failures(cases)
+                .into_iter()
+                .chain(campaign::stopped(cases))
+            {
                 m.leaf("p", &[], &note(&words));
             }
             if let Some(signs) = words::signs_words(summary) {
@@ -491,9 +530,25 @@ fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
                      time between these readings, which is longer than the load.";
         m.leaf("p", &[], words);
         listed(m, "Found", &found);
-        for (title, shown) in tables {
-            m.leaf("h3", &[], &words::capital(&title));
-            m.within("figure", &[], |m| table(m, &shown));
+        let few = tables.len() <= FEW_CASES;
+        for (number, told) in tables.iter().enumerate() {
+            let shown = |m: &mut Markup| {
+                for (title, shown) in &told.tables {
+                    m.leaf("h3", &[], &words::capital(title));
+                    m.within("figure", &[], |m| table(m, shown));
+                }
+            };
+            if tables.len() == 1 {
+                shown(m);
+            } else {
+                let head = |m: &mut Markup| {
+                    m.leaf("strong", &[], &told.case);
+                    if !told.gist.is_empty() {
+                        m.leaf("span", &[("class", "note")], &told.gist);
+                    }
+                };
+                folded(m, few && number == 0, head, shown);
+            }
         }
         for words in telemetry::missing(summary) {
             m.leaf("p", &[("class", "note")], &note(&words));

@@ -14,6 +14,7 @@ use crate::number::{clock, count, counted, delay, percent, rate, seconds};
 use crate::table::{Cell, Column, Mark, Table, wrap};
 use crate::telemetry;
 use crate::text::{all_warnings, paragraph, width};
+use crate::thresholds;
 use crate::words::{self, several};
 
 /// Rows of a course over time in the terminal.
@@ -358,7 +359,9 @@ pub(crate) fn text(info: &RunInfo, summary: &Summary) -> String {
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<(&'static str, String)> {
     let found = telemetry::sentences(summary).into_iter();
     let found = found.map(|sentence| ("found", sentence));
-    let mut sentences: Vec<_> = found.chain(words::noise(summary)).collect();
+    let judged = thresholds::sentences(summary).into_iter();
+    let judged = judged.map(|sentence| ("required", sentence));
+    let mut sentences: Vec<_> = judged.chain(found).chain(words::noise(summary)).collect();
     let outcomes = outcomes(summary);
     let doubts = doubts(&outcomes);
     let searches = outcomes.iter().filter_map(|o| match &o.found {

@@ -130,6 +130,7 @@ fn info(parameters: &[(&str, serde_json::Value)], command_line: &[&str]) -> RunI
         started_at: "2026-11-21T08:50:12Z".into(),
         finished_at: Some("2026-11-21T08:51:04Z".into()),
         state: RunState::Finished,
+        gaps: Vec::new(),
         error: None,
         parameters: parameters
             .iter()
@@ -386,6 +387,7 @@ fn maxfwd(name: &'static str, cases: &[(Stream, Shape)], trials: Vec<TrialRecord
                 "generator and DUT share 2 CPUs; these numbers compare settings on this machine, not machines".into(),
             ],
             imix_estimate_l2_bps: smallest.map(imix_estimate_l2_bps),
+            thresholds: Vec::new(),
             test_cases,
         },
         trials,
@@ -579,6 +581,7 @@ fn of_slices(comparison: Comparison, rebuilds: usize) -> TestCase {
         findings: Vec::new(),
         doubt: None,
         work: None,
+        stopped: None,
     }
 }
 
@@ -693,6 +696,7 @@ fn paired(name: &'static str, configurations: &[(&str, f64)], rebuilds: usize, s
             },
             warnings: Vec::new(),
             imix_estimate_l2_bps: None,
+            thresholds: Vec::new(),
         },
         trials: Vec::new(),
         rebuilds: records,

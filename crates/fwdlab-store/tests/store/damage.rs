@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use fwdlab_store::{StoreError, StoredRun, list, load, remove};
+use fwdlab_store::{RunWriter, StoreError, StoredRun, list, load, remove};
 
 use crate::samples::*;
 
@@ -197,6 +197,37 @@ fn only_regular_files_are_read() {
             });
             let is_told = says.split('|').any(|word| said.contains(word));
             assert!(is_told && !said.is_empty(), "{place}: {said}");
+        }
+    }
+}
+
+/// Who goes on with a run of somebody else's writes into its own files, and nowhere else.
+#[test]
+fn a_run_is_opened_again_by_its_own_files_only() {
+    let root = tempfile::tempdir().unwrap();
+    let precious = root.path().join("precious");
+    for name in ["trials.jsonl", "events.jsonl", "telemetry.jsonl", ".lock"] {
+        for is_link in [true, false] {
+            fs::write(&precious, "no line at all").unwrap();
+            let runs = root.path().join("runs");
+            finished_run(&runs, ID, NOW);
+            let dir = runs.join(ID);
+            let path = dir.join(name);
+            let _ = fs::remove_file(&path);
+            match is_link {
+                true => std::os::unix::fs::symlink(&precious, &path).unwrap(),
+                false => {
+                    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+                    assert!(made.success());
+                }
+            }
+            let opened = ends(name, move || {
+                RunWriter::reopen(&dir).map(drop).map_err(|e| e.to_string())
+            });
+            let error = opened.expect_err(name);
+            assert!(error.contains(name), "{error}");
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "no line at all");
+            fs::remove_dir_all(&runs).unwrap();
         }
     }
 }

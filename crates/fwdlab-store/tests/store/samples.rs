@@ -28,6 +28,7 @@ pub fn info(id: &str, started_at: &str) -> RunInfo {
         started_at: started_at.into(),
         finished_at: None,
         state: RunState::Running,
+        gaps: Vec::new(),
         error: None,
         parameters: [("iterations".to_owned(), 5.into())].into(),
         facts: Facts {
@@ -154,6 +155,7 @@ pub fn summary(run: &str) -> Summary {
         noise: Noise::default(),
         warnings: Vec::new(),
         imix_estimate_l2_bps: Some(2.5e9),
+        thresholds: Vec::new(),
     }
 }
 
@@ -203,6 +205,7 @@ fn case(name: &str) -> TestCase {
         findings: Vec::new(),
         doubt: None,
         work: None,
+        stopped: None,
     }
 }
 

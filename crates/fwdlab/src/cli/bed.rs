@@ -1,11 +1,16 @@
-//! `fwdlab bed`: the embedded test bed by hand.
+//! `fwdlab bed`: the embedded test bed by hand, and the lines for a switch of others.
 
-use clap::Subcommand;
+use std::path::Path;
+
+use clap::{Subcommand, ValueEnum};
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::registry::{Registry, left_behind};
+use fwdlab_lab::site::standing;
+use fwdlab_lab::switch_config::{self, Mtu, Vendor};
 use fwdlab_lab::{bed, user_namespace};
+use fwdlab_model::test_bed::BedFile;
 
-use super::Global;
+use super::{Global, test_bed};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -25,11 +30,57 @@ pub enum Bed {
     Down,
     /// List the test beds of this host
     Show,
+    /// Print the lines that make a switch of a test bed a cable: no flow control, no talk, addresses that stay
+    SwitchConfig {
+        /// Whose switch it is
+        #[arg(long, value_enum)]
+        vendor: VendorName,
+        /// The test bed: a file, or its name in a folder `beds`
+        bed: String,
+    },
+}
+
+/// Whose switch it is.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum VendorName {
+    /// IOS and IOS XE (Catalyst)
+    Cisco,
+    /// Junos with ELS (EX, QFX)
+    Juniper,
+}
+
+fn switch_config(vendor: VendorName, name: &str) -> anyhow::Result<Code> {
+    let bed = match test_bed::find(Path::new(""), name)? {
+        BedFile::Hosts(bed) => bed,
+        BedFile::Image { .. } => {
+            return Err(Usage("a virtual machine needs no switch".into()).into());
+        }
+    };
+    let Some(switch) = &bed.switch else {
+        return Err(Usage(format!(
+            "the test bed {} names no switch; add [switch] with ports = {{ tester-a = \"...\", dut-a = \"...\", dut-b = \"...\", tester-b = \
+             \"...\" }}, as the switch calls them",
+            bed.name
+        ))
+        .into());
+    };
+    let (addresses, mtus) = standing::addresses(&bed);
+    let mtu = mtus.iter().map(|(_, mtu)| *mtu).max().unwrap_or(1500);
+    let vendor = match vendor {
+        VendorName::Cisco => Vendor::Cisco,
+        VendorName::Juniper => Vendor::Juniper,
+    };
+    let text = switch_config::lines(vendor, &bed, switch, &addresses, Mtu(mtu));
+    output::result(text.trim_end());
+    Ok(Code::Done)
 }
 
 impl Bed {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if let Bed::SwitchConfig { vendor, bed } = &self {
+            return switch_config(*vendor, bed);
+        }
         if !user_namespace::is_root() {
             return Err(Usage(
                 "only root can keep a test bed after the command ends (without root it disappears with its process, so there \
@@ -90,6 +141,8 @@ impl Bed {
                     output::note("no test beds on this host");
                 }
             }
+            // it needs no privileges, and was done above
+            Bed::SwitchConfig { .. } => {}
             Bed::Show => {
                 let labs = Registry::open()?.list()?;
                 if global.json {

@@ -2,24 +2,33 @@
 //!
 //! What a campaign means is in `model`, how it is carried out in `lab`. Start with [`Run::run`].
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use fwdlab_lab::LabError;
 use fwdlab_lab::bed::Networks;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::run::campaign::start;
+use fwdlab_lab::run::campaign::{go_on, start};
+use fwdlab_lab::run::expect::earlier;
 use fwdlab_lab::run::plan::{self, Host, agenda};
+use fwdlab_lab::run::resume::{self, CutOff};
 use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
-use fwdlab_model::campaign::{Campaign, Case, Engine};
+use fwdlab_measure::expect::expected;
+use fwdlab_model::campaign::{Campaign, Case, Engine, Selection};
 use fwdlab_model::family::System;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
+use fwdlab_model::result::RunInfo;
 use fwdlab_model::test_bed::BedFile;
+use fwdlab_report::compare::Source;
 use fwdlab_report::number::{counted, seconds};
+use fwdlab_report::thresholds;
+use fwdlab_store::{StoredRun, resolve};
 use serde_json::json;
 
 use super::Global;
@@ -33,11 +42,23 @@ use crate::profiles;
 ///
 /// Test cases are measured in randomised blocks, each on its own test bed. A test case that fails is reported with its reason,
 /// and the campaign continues. `fwdlab plan` shows what a campaign will do; docs/campaigns.md describes the file.
+///
+/// A run that was cut off goes on with --resume: iterations that came to their end stay, the one that was being measured is measured
+/// again, and the gap is told with the result.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// File of the campaign
-    #[arg(value_name = "CAMPAIGN.toml")]
-    file: PathBuf,
+    /// File of the campaign [with --resume and --failed-of: the file of that run]
+    #[arg(value_name = "CAMPAIGN.toml", required_unless_present_any = ["resume", "failed_of"])]
+    file: Option<PathBuf>,
+    /// Go on with this run, which was interrupted, killed or failed
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["set_unconfined", "seed", "only", "failed_of"])]
+    resume: Option<String>,
+    /// Measure only the test cases of which this run lacks the result of an iteration, all of their iterations, as a run of its own
+    #[arg(long, value_name = "RUN")]
+    failed_of: Option<String>,
+    /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as "configuration:nft-* size:64,128 !ip:ipv6"
+    #[arg(long, value_name = "EXPR")]
+    only: Option<Selection>,
     /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
     /// the host; only /tmp is shared for writing]
     #[arg(long)]
@@ -56,6 +77,9 @@ pub struct Plan {
     /// Seed of every random choice, if the file has none [default: chosen]
     #[arg(long)]
     seed: Option<u64>,
+    /// Only these test cases, as for `fwdlab run`
+    #[arg(long, value_name = "EXPR")]
+    only: Option<Selection>,
 }
 
 /// Check campaign files, traffic profiles and configuration sets; changes nothing
@@ -69,29 +93,178 @@ pub struct Check {
 impl Run {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let parameters = read(&self.file, self.seed, self.set_unconfined)?;
-        let campaign = parameters.campaign();
+        // before root is given up: only who could write a run goes on with it
+        let cut = match &self.resume {
+            Some(name) => Some(
+                match resume::reopen(&resolve(&global.runs_root()?, name)?) {
+                    // it is another run that was meant
+                    Err(LabError::Preflight(why)) => return Err(Usage(why).into()),
+                    opened => opened?,
+                },
+            ),
+            None => None,
+        };
+        let mut plan = match &cut {
+            Some(cut) => self.again(cut)?,
+            None => self.plan(global)?,
+        };
+        // a run that is not there would be missed when days have passed
+        let references = references(plan.campaign(), global)?;
+        let ids = references
+            .iter()
+            .map(|run| Some(run.as_ref()?.name.clone()));
+        plan.set_references(ids);
+        let campaign = plan.campaign();
         let is_embedded = !campaign.is_simulated() && campaign.bed.file.is_none();
         if !user_namespace::is_root() && is_embedded {
             user_namespace::enter()?;
         }
-        run::carry_out(
+        run::carry_out_and_judge(
             global,
             0,
-            |runs, control, listener| start(&parameters, runs, control, listener),
+            |runs, control, listener| match cut {
+                Some(cut) => go_on(&plan, runs, cut, control, listener),
+                None => start(&plan, runs, control, listener),
+            },
+            |made| judge(campaign, &references, made),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |_| None,
             exit_code::of_campaign,
         )
+    }
+
+    /// What is measured in a run of its own.
+    fn plan(&self, global: &Global) -> anyhow::Result<plan::Plan> {
+        let failed = match &self.failed_of {
+            Some(name) => Some(fwdlab_store::load(&resolve(&global.runs_root()?, name)?)?),
+            None => None,
+        };
+        let file = match (&self.file, &failed) {
+            (Some(file), _) => file.clone(),
+            (None, Some(failed)) => file_of(&failed.info)?,
+            (None, None) => return Err(Usage("name the file of a campaign".into()).into()),
+        };
+        let without = failed.as_ref().map(without_result).transpose()?;
+        let chosen = Chosen {
+            seed: self.seed,
+            unconfined: self.set_unconfined,
+            only: self.only.clone(),
+            named: without,
+        };
+        let mut plan = read(&file, chosen)?;
+        if let Some(failed) = &failed {
+            plan.keep("failed_of", failed.info.id.clone());
+        }
+        keep_place(&mut plan, &file);
+        Ok(plan)
+    }
+
+    /// What was measured in the run that goes on.
+    fn again(&self, cut: &CutOff) -> anyhow::Result<plan::Plan> {
+        let info = cut.info();
+        let said = |name: &str| info.parameters.get(name);
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None => file_of(info)?,
+        };
+        let kept = cut.campaign()?;
+        if text(&file)? != kept {
+            return Err(Usage(format!(
+                "cannot resume {}: {} is not the campaign that was begun, which is kept with the run in inputs/campaign.toml. Put it back, \
+                 or start it anew",
+                info.id,
+                file.display()
+            ))
+            .into());
+        }
+        let has_seed = Campaign::parse(&file.display().to_string(), &kept)?
+            .seed
+            .is_some();
+        let only = said("only").and_then(|only| only.as_str());
+        let named = said("failed_of").and_then(|_| {
+            let cases = said("test_cases")?.as_array()?.iter();
+            Some(
+                cases
+                    .filter_map(|case| Some(case.as_str()?.to_owned()))
+                    .collect(),
+            )
+        });
+        let chosen = Chosen {
+            seed: (!has_seed).then_some(info.seed),
+            unconfined: said("set_unconfined").is_some(),
+            only: only.map(str::parse).transpose().map_err(Usage)?,
+            named,
+        };
+        let mut plan = read(&file, chosen)?;
+        // what was the newest run then is another one now
+        let runs = said("threshold_runs").and_then(|runs| runs.as_array());
+        let runs = runs.into_iter().flatten();
+        plan.set_references(runs.map(|run| run.as_str().map(str::to_owned)));
+        for name in ["failed_of", "file"] {
+            if let Some(value) = said(name) {
+                plan.keep(name, value.clone());
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Keeps where the file of a campaign is, so that nobody has to name it again.
+fn keep_place(plan: &mut plan::Plan, file: &Path) {
+    // where it cannot be told, it will have to be named
+    if let Ok(file) = std::path::absolute(file) {
+        plan.keep("file", file.display().to_string());
+    }
+}
+
+/// The file of the campaign of a run.
+fn file_of(info: &RunInfo) -> anyhow::Result<PathBuf> {
+    let file = info.parameters.get("file").and_then(|file| file.as_str());
+    let file = file.ok_or_else(|| {
+        Usage(format!(
+            "{} does not say where the file of its campaign is: name it before the options",
+            info.id
+        ))
+    })?;
+    Ok(file.into())
+}
+
+/// The test cases of a run that lack the result of an iteration.
+fn without_result(run: &StoredRun) -> anyhow::Result<BTreeSet<String>> {
+    let id = &run.info.id;
+    let summary = run.summary.as_ref().filter(|_| run.info.kind == "campaign");
+    let summary = summary.ok_or_else(|| {
+        Usage(match run.info.kind.as_str() {
+            "campaign" => {
+                format!("{id} was cut off and has no result: go on with it by --resume {id}")
+            }
+            kind => format!("{id} is a run of `{kind}`, and no campaign"),
+        })
+    })?;
+    let cases = summary.test_cases.iter();
+    let failed = cases.filter(|case| case.failures().next().is_some() || case.figures.is_empty());
+    let failed: BTreeSet<String> = failed.map(|case| case.test_case.clone()).collect();
+    match failed.is_empty() {
+        true => Err(Usage(format!("every iteration of {id} has its result")).into()),
+        false => Ok(failed),
     }
 }
 
 impl Plan {
     /// Runs it.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let parameters = read(&self.file, self.seed, false)?;
+        let chosen = Chosen {
+            seed: self.seed,
+            only: self.only.clone(),
+            ..Chosen::default()
+        };
+        let parameters = read(&self.file, chosen)?;
         let campaign = parameters.campaign();
         let agenda = agenda(&parameters)?;
+        references(campaign, global)?;
+        let earlier = earlier(campaign, &global.runs_root()?);
+        let expected = expected(campaign, &earlier);
+        let (least, longest) = (agenda.least, (agenda.trials, agenda.time));
         let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
         if global.json {
             let turns = agenda.turns.iter().map(|turn| {
@@ -104,7 +277,18 @@ impl Plan {
             output::json(&json!({
                 "campaign": campaign.name, "procedure": campaign.procedure.id(), "seed": parameters.seed(),
                 "trials": agenda.trials, "estimate_s": agenda.time.as_secs_f64(),
+                "least_trials": least.0, "least_estimate_s": least.1.as_secs_f64(),
                 "turns": turns.collect::<Vec<_>>(), "changes": agenda.changes,
+                "thresholds": campaign.thresholds.iter().map(thresholds::words).collect::<Vec<_>>(),
+                "expected": expected.map(|expected| json!({
+                    "detectable_percent": expected.detectable_percent,
+                    "detectable_at_least_percent": expected.detectable_at_least_percent,
+                    "half_width_percent": expected.half_width_percent,
+                    "variation_percent": expected.variation_percent,
+                    "paired": expected.paired,
+                    "known_from_figures": expected.known_from.0,
+                    "known_from_runs": expected.known_from.1,
+                })),
             }))?;
             return Ok(Code::Done);
         }
@@ -117,20 +301,31 @@ impl Plan {
             },
             several(ids.len(), "test case"),
             procedure(campaign),
-            several(campaign.iterations as usize, "iteration"),
+            campaign.iterations_in_words(),
             parameters.seed(),
         );
         text += &format!(
             "about {} in {}{}\n\n",
-            counted(agenda.trials, "trial"),
-            seconds(agenda.time.as_secs_f64().round()),
+            match least == longest {
+                true => counted(agenda.trials, "trial"),
+                false => format!("{} to {}", least.0, counted(agenda.trials, "trial")),
+            },
+            match least == longest {
+                true => seconds(longest.1.as_secs_f64().round()),
+                false => [least, longest]
+                    .map(|(_, time)| seconds(time.as_secs_f64().round()))
+                    .join(" to "),
+            },
             match campaign.is_simulated() {
                 true => " of simulated time",
                 false => "",
             }
         );
         let width = agenda.names.iter().map(String::len).max().unwrap_or(0);
-        for turn in &agenda.turns {
+        let fewest = campaign
+            .until
+            .map_or(campaign.iterations, |until| until.min);
+        for turn in agenda.turns.iter().filter(|turn| turn.iteration <= fewest) {
             let (trials, time) = agenda.cases[turn.case];
             text += &format!(
                 " {:>4}  {:<width$}  {:>4} trials  ~{}\n",
@@ -139,6 +334,26 @@ impl Plan {
                 trials,
                 seconds(time.as_secs_f64().round()),
             );
+        }
+        if let Some(until) = campaign
+            .until
+            .filter(|until| until.min < campaign.iterations)
+        {
+            let (next, last, width) = (until.min + 1, campaign.iterations, until.width);
+            text += &format!(
+                " {next:>4} to {last}, of test cases whose interval is wider than {width} by then\n"
+            );
+        }
+        if let Some(expected) = &expected {
+            text += "\nshows\n";
+            let words = expected.words(&campaign.iterations_in_words());
+            text += &fwdlab_report::table::wrap(&words, 100, "  ");
+        }
+        if !campaign.thresholds.is_empty() {
+            text += "\nthresholds\n";
+            for threshold in &campaign.thresholds {
+                text += &fwdlab_report::table::wrap(&thresholds::words(threshold), 100, "  ");
+            }
         }
         text += "\nchanges\n";
         for change in &agenda.changes {
@@ -182,9 +397,71 @@ impl Check {
     }
 }
 
+/// The runs that thresholds name, each in the place of its threshold.
+fn references(campaign: &Campaign, global: &Global) -> anyhow::Result<Vec<Option<Source>>> {
+    let each = campaign.thresholds.iter().enumerate();
+    let each = each.map(|(n, threshold)| {
+        let reference = threshold.not_slower_than.as_ref();
+        let Some(name) = reference.and_then(|reference| reference.run.as_ref()) else {
+            return Ok(None);
+        };
+        let wrong = |why: &dyn std::fmt::Display| {
+            let way = ["not-slower-than", "run"];
+            campaign.wrong_threshold(n, &way, format!("`{name}`: {why}"))
+        };
+        let path = resolve(&global.runs_root()?, name).map_err(|e| wrong(&e))?;
+        let run = fwdlab_store::load(&path).map_err(|e| wrong(&e))?;
+        if run.summary.is_none() {
+            return Err(wrong(&"this run has no result").into());
+        }
+        Ok(Some(Source {
+            name: run.info.id.clone(),
+            series: run.series(),
+        }))
+    });
+    each.collect()
+}
+
+/// Judges what was found by the thresholds of the campaign.
+fn judge(campaign: &Campaign, references: &[Option<Source>], made: &mut StoredRun) {
+    let own = Source {
+        name: made.info.id.clone(),
+        series: made.series(),
+    };
+    if let Some(summary) = &mut made.summary {
+        let (all, cases) = (&campaign.thresholds, &summary.test_cases);
+        let allowance = fwdlab_measure::paired::ALLOWANCE;
+        summary.thresholds = thresholds::judge(all, cases, &own, references, allowance);
+    }
+}
+
+/// What is said of a campaign beside its file.
+#[derive(Default)]
+struct Chosen {
+    seed: Option<u64>,
+    unconfined: bool,
+    only: Option<Selection>,
+    /// Names of test cases.
+    named: Option<BTreeSet<String>>,
+}
+
 /// Reads a campaign and what it names.
-fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<plan::Plan> {
+fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
+    let Chosen {
+        seed,
+        unconfined,
+        only,
+        named,
+    } = chosen;
     let mut campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
+    if let Some(named) = &named {
+        let of_run = campaign.only(|case| named.contains(&case.id()));
+        of_run.map_err(|why| Usage(format!("of the test cases without a result, {why}")))?;
+    }
+    if let Some(only) = &only {
+        let chosen = campaign.only(|case| only.takes(case));
+        chosen.map_err(|why| Usage(format!("--only {only}: {why}")))?;
+    }
     if seed.is_some() && campaign.seed.is_some() {
         return Err(Usage("the file has a seed: give only one of them".into()).into());
     }
@@ -216,7 +493,7 @@ fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<plan
             &read,
         )
     };
-    Ok(plan::Plan::new(
+    let mut plan = plan::Plan::new(
         campaign,
         folder,
         Host {
@@ -228,7 +505,11 @@ fn read(file: &Path, seed: Option<u64>, unconfined: bool) -> anyhow::Result<plan
             command_line: std::env::args().collect(),
         },
         &profile,
-    )?)
+    )?;
+    if let Some(only) = only {
+        plan.keep("only", only.to_string());
+    }
+    Ok(plan)
 }
 
 fn text(file: &Path) -> anyhow::Result<String> {
@@ -276,14 +557,14 @@ fn check(file: &Path) -> anyhow::Result<String> {
             several(profile.streams.len(), "stream")
         ));
     }
-    let parameters = read(file, None, false)?;
+    let parameters = read(file, Chosen::default())?;
     let campaign = parameters.campaign();
     Ok(format!(
         "campaign {}: {} by {}, {} each",
         campaign.name,
         several(campaign.cases.len(), "test case"),
         procedure(campaign),
-        several(campaign.iterations as usize, "iteration"),
+        campaign.iterations_in_words(),
     ))
 }
 

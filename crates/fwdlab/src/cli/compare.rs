@@ -7,7 +7,9 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use fwdlab_model::series::{FORWARDING_RATE, Series};
-use fwdlab_report::compare::{self, Filter, Judged, Limit, Options, Outcome, Source, TestChoice};
+use fwdlab_report::compare::{
+    self, ACCEPT_BLIND, Filter, Judged, Limit, Options, Outcome, Source, TestChoice,
+};
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::{Model, Options as ReadOptions, read_values};
 use serde::Serialize;
@@ -157,7 +159,7 @@ impl Compare {
             // They have no place for sentences.
             judged
                 .iter()
-                .flat_map(Judged::lines)
+                .flat_map(|judged| judged.lines(ACCEPT_BLIND))
                 .for_each(|line| output::note(&format!("fail-if   {line}")));
         }
         Ok(if judged.iter().any(|judged| !judged.failed.is_empty()) {

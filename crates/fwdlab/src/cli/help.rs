@@ -175,10 +175,13 @@ const MORE: &[More] = &[
     },
     More {
         command: "run",
-        examples: &[(
-            "fwdlab run examples/campaigns/rules-paired.toml",
-            "run the campaign",
-        )],
+        examples: &[
+            (
+                "fwdlab run examples/campaigns/rules-paired.toml",
+                "run the campaign",
+            ),
+            ("fwdlab run --resume @1", "go on with the newest run"),
+        ],
         codes: &[
             Code::Preflight,
             Code::TestBed,

@@ -1,5 +1,6 @@
 //! `fwdlab queues`: what each queue of a port receives, live, with a line each second.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,10 +8,11 @@ use clap::Args;
 use fwdlab_lab::host::{Host, Local, Netns, Ssh};
 use fwdlab_lab::telemetry::queues::{Look, Rates, look, rates};
 use fwdlab_model::campaign::value::Period;
+use fwdlab_model::test_bed::{BedFile, Place, TestBed};
 use serde_json::{Value, json};
 
-use super::Global;
 use super::session::{SECOND, Signals};
+use super::{Global, test_bed};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -26,12 +28,20 @@ const THOUSANDS_PPS: f64 = 10_000.0;
 /// changes nothing. On Linux the counters are those of `ethtool -S`, on FreeBSD those of the driver's sysctl tree.
 #[derive(Debug, Args)]
 pub struct Queues {
-    /// Interface to look at
-    #[arg(value_name = "IFACE")]
-    port: String,
+    /// Interface to look at; of a test bed also dut.a, dut.b, generator.a, receiver.b and the like [default: dut.a of the test bed]
+    #[arg(value_name = "IFACE", required_unless_present = "bed")]
+    port: Option<String>,
     /// Where it is: local, netns:NAME or ssh://USER@HOST:PORT
-    #[arg(long, value_name = "HOST", default_value = "local")]
+    #[arg(
+        long,
+        value_name = "HOST",
+        default_value = "local",
+        conflicts_with = "bed"
+    )]
     on: String,
+    /// A test bed, of whose ports it is one: a file, or its name in a folder `beds`
+    #[arg(long, value_name = "BED")]
+    bed: Option<String>,
     /// How long: 10s, 2m [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Period>,
@@ -39,12 +49,25 @@ pub struct Queues {
 
 impl Queues {
     /// Runs it.
-    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
         let at_most = self.time.map(|time| time.0);
+        let port = match &self.bed {
+            None => self.port.clone().unwrap_or_default(),
+            Some(name) => {
+                let BedFile::Hosts(bed) = test_bed::find(Path::new(""), name)? else {
+                    let why = "a virtual machine as a test bed is there only while it is measured";
+                    return Err(Usage(why.into()).into());
+                };
+                let (on, port) = of_bed(&bed, self.port.as_deref().unwrap_or("dut.a"))?;
+                self.on = on;
+                port
+            }
+        };
+        self.port = Some(port.clone());
         let host = host(&self.on)?;
         let signals = Signals::catch()?;
         let began = Instant::now();
-        let first = look(host.as_ref(), &self.port)?;
+        let first = look(host.as_ref(), &port)?;
         let mut last = first.clone();
         for second in 1.. {
             let end = at_most.unwrap_or(Duration::MAX);
@@ -54,7 +77,7 @@ impl Queues {
             }
             // also when it was stopped: what came since the last look counts
             let is_last = signals.control().is_stopped() || at >= end;
-            let now = look(host.as_ref(), &self.port)?;
+            let now = look(host.as_ref(), &port)?;
             self.line(global, second, &last, &now);
             last = now;
             if is_last {
@@ -95,6 +118,33 @@ impl Queues {
     }
 }
 
+/// Host and interface of a port of a test bed: `dut.a`, or an interface of the DUT's host.
+fn of_bed(bed: &TestBed, port: &str) -> Result<(String, String), Usage> {
+    let mut known: Vec<(String, &Place, &str)> = Vec::new();
+    if let (Some(host), Some(ports)) = (&bed.dut.host, &bed.dut.ports) {
+        known.push(("dut.a".into(), host, &ports.a));
+        known.push(("dut.b".into(), host, &ports.b));
+    }
+    for (number, of) in bed.tester_ports().into_iter().enumerate() {
+        let end = if number == 1 { "b" } else { "a" };
+        known.push((format!("{}.{end}", of.role), of.host, of.port));
+    }
+    if let Some((_, host, interface)) = known.iter().find(|(name, ..)| name == port) {
+        return Ok((host.to_string(), (*interface).to_owned()));
+    }
+    match &bed.dut.host {
+        Some(host) if !port.contains('.') => Ok((host.to_string(), port.to_owned())),
+        _ => {
+            let names: Vec<&str> = known.iter().map(|(name, ..)| name.as_str()).collect();
+            Err(Usage(format!(
+                "the test bed {} has no port {port}; it has {}",
+                bed.name,
+                names.join(", ")
+            )))
+        }
+    }
+}
+
 /// The host of this name.
 fn host(text: &str) -> anyhow::Result<Arc<dyn Host>> {
     Ok(match text.split_once(':') {
@@ -131,6 +181,24 @@ fn text(rates: &Rates) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_of_a_bed_by_their_names() {
+        let text = "bed = 'r'\n[generator]\nhost = 'netns:g'\nports = { a = 'ta' }\n[receiver]\nhost = 'ssh://r'\nports = { b = 'tb' }\n\
+            [dut]\nhost = 'ssh://root@d'\nports = { a = 'da', b = 'db' }\n";
+        let bed = TestBed::parse("x", text).unwrap();
+        let of = |port: &str| of_bed(&bed, port).map_err(|error| error.to_string());
+        let pair = |host: &str, port: &str| Ok((host.to_owned(), port.to_owned()));
+        assert_eq!(of("dut.a"), pair("ssh://root@d", "da"));
+        assert_eq!(of("generator.a"), pair("netns:g", "ta"));
+        assert_eq!(of("receiver.b"), pair("ssh://r", "tb"));
+        assert_eq!(of("eth9"), pair("ssh://root@d", "eth9"));
+        let error = of("generator.b").unwrap_err();
+        assert!(
+            error.contains("it has dut.a, dut.b, generator.a, receiver.b"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn a_line_as_netmap_users_know_it() {

@@ -89,8 +89,8 @@ pub struct Quick {
     /// debian:linux-image-cloud-amd64]
     #[arg(long, value_name = "IMAGE", num_args = 0..=1, default_missing_value = "debian:linux-image-cloud-amd64", requires = "vs", conflicts_with = "vm")]
     exact: Option<String>,
-    /// Frames of a burst in a virtual machine
-    #[arg(long, value_name = "N", default_value_t = 20_000, requires = "vm")]
+    /// Frames of a burst in a virtual machine, a multiple of 32
+    #[arg(long, value_name = "N", default_value_t = 20_000, requires = "vm", value_parser = Exact::parse_frames)]
     frames: u32,
     /// Kinds of DUTs: linux, vpp, or both, one after the other; VPP is $FWDLAB_VPP, or vpp in PATH
     #[arg(long, value_delimiter = ',', value_name = "KIND", default_value = "linux", value_parser = parse_kind, conflicts_with_all = ["vs", "vm"])]
@@ -251,7 +251,9 @@ impl Quick {
                 Some(_) => self.rebuilds,
                 None => self.iterations(),
             },
+            until: None,
             order: Order::Interleaved,
+            reboot: None,
             seed: Some(host.seed),
             bed: Bed {
                 file: self.bed.clone(),
@@ -278,6 +280,8 @@ impl Quick {
             },
             sweep: None,
             telemetry: None,
+            hooks: fwdlab_model::campaign::Hooks::default(),
+            thresholds: Vec::new(),
             origin: Origin::default(),
         };
         let (compared, applied_to_all) = match total {

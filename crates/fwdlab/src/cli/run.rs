@@ -17,6 +17,8 @@ use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::Stacks;
 use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
 
+use fwdlab_store::StoredRun;
+
 use super::Global;
 use crate::exit_code::Code;
 use crate::output::{self, Screen};
@@ -71,6 +73,24 @@ pub(super) fn carry_out(
     next: impl FnOnce(&Summary) -> Option<String>,
     code: impl FnOnce(&Summary) -> Code,
 ) -> anyhow::Result<Code> {
+    let nothing = |_: &mut StoredRun| {};
+    carry_out_and_judge(global, iterations, work, nothing, text, next, code)
+}
+
+/// The same; `judge` adds to what was measured, before that is kept.
+pub(super) fn carry_out_and_judge(
+    global: &Global,
+    iterations: u32,
+    work: impl for<'a> FnOnce(
+        &Path,
+        &Control,
+        &'a mut dyn FnMut(&Event),
+    ) -> Result<(Run<'a>, Measured), LabError>,
+    judge: impl FnOnce(&mut StoredRun),
+    text: impl FnOnce(&Outcome<'_>) -> String,
+    next: impl FnOnce(&Summary) -> Option<String>,
+    code: impl FnOnce(&Summary) -> Code,
+) -> anyhow::Result<Code> {
     let runs = global.runs_root()?;
     let control = Control::default();
     let signal = catch_signals(&control)?;
@@ -100,6 +120,27 @@ pub(super) fn carry_out(
         RunState::Finished
     };
     let directory = run.path().to_owned();
+    let mut made = StoredRun {
+        path: directory.clone(),
+        info: run.info.clone(),
+        state,
+        summary: Some(summary),
+        trials,
+        rebuilds,
+        boots,
+        imported: Vec::new(),
+        problems: Vec::new(),
+        is_protected: false,
+    };
+    judge(&mut made);
+    let StoredRun {
+        summary,
+        trials,
+        rebuilds,
+        boots,
+        ..
+    } = made;
+    let summary = summary.context("a run without a summary")?;
     let info = run.finish(&summary, state, |info| {
         fwdlab_report::html::page(
             info,

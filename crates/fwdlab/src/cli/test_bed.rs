@@ -83,7 +83,8 @@ pub fn host(bed: &TestBed) -> anyhow::Result<(Site, Placement)> {
 /// Is all of it on other machines? Nothing of this one is needed then, and no privileges here.
 fn is_elsewhere(bed: &TestBed) -> bool {
     let is_far = |place: &Place| matches!(place, Place::Ssh(_));
-    is_far(&bed.generator.host) && bed.dut.host.as_ref().is_none_or(is_far)
+    let mut ports = bed.tester_ports().into_iter();
+    ports.all(|port| is_far(port.host)) && bed.dut.host.as_ref().is_none_or(is_far)
 }
 
 #[cfg(test)]

@@ -392,7 +392,7 @@ mod in_guests {
         refused.code(3).says(&["cannot be used as an image"]);
 
         let image = format!("{disk},key={}", of_test.key.display());
-        let mut command = lab.program(&["quick", "--vm", &image, "--json"]);
+        let mut command = lab.program(&["quick", "--vm", &image, "--frames", "3200", "--json"]);
         command.env("FWDLAB_CACHE", lab.path().join("cache"));
         let measured = ended(command);
         let document: serde_json::Value = serde_json::from_str(&measured.code(0).out).unwrap();

@@ -242,15 +242,18 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap().split(',').collect();
     let column = |name: &str| head.iter().position(|&h| h == name).unwrap();
-    let (time, frames) = (column("duration_s"), column("frames_received"));
-    let windows: Vec<(f64, f64)> = lines
+    // frames are counted by the receiver, at its own moments
+    let columns = ["duration_s", "received_s", "frames_received"].map(column);
+    let windows: Vec<[f64; 3]> = lines
         .map(|line| {
             let cells: Vec<&str> = line.split(',').collect();
-            (cells[time].parse().unwrap(), cells[frames].parse().unwrap())
+            columns.map(|at| cells[at].parse().unwrap())
         })
         .collect();
-    let total = |pick: fn(&(f64, f64)) -> f64| windows.iter().map(pick).sum::<f64>();
-    let (seconds, received) = (total(|w| w.0), total(|w| w.1));
+    let total = |at: usize| windows.iter().map(|window| window[at]).sum::<f64>();
+    let (seconds, received) = (total(0), total(2));
+    let differ = (total(1) / seconds - 1.0).abs();
+    assert!(differ < 0.01, "{} s and {seconds} s", total(1));
 
     // before the first window the DUT settles, after the last one its queues run empty
     let counted = count(&record["frames_received"]) as f64;
@@ -263,7 +266,7 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
         seconds <= duration && seconds > 0.5 * duration,
         "{seconds} s of windows in {duration} s: {record}"
     );
-    let mut rates: Vec<f64> = windows.iter().map(|(t, n)| n / t).collect();
+    let mut rates: Vec<f64> = windows.iter().map(|[_, t, n]| n / t).collect();
     rates.sort_by(f64::total_cmp);
     let middle = rates.len() / 2;
     let median = if rates.len() % 2 == 1 {

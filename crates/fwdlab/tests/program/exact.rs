@@ -71,7 +71,17 @@ fn wrong_use_is_told() {
         (&["--vm", "/no/such/kernel"][..], 3, "no such file"),
         (&["--vm", "/etc/hostname"], 3, "cannot be used as an image"),
         (&["--vm", "x", "--load", "1Mpps"], 2, "cannot be used with"),
-        (&["--vm", "x", "--frames", "100"], 2, "a multiple of 32"),
+        (
+            &["--vm", "x", "--frames", "2000"],
+            2,
+            "'--frames <N>': frames must be a multiple of 32 up to 32000000, and 2000 is not; 1984 or 2016 is",
+        ),
+        (&["--vm", "x", "--frames", "0"], 2, "0 is not; 32 is"),
+        (
+            &["--vm", "x", "--frames", "many"],
+            2,
+            "a number of frames is expected, such as 3200",
+        ),
         (&["--frames", "3200"], 2, "--vm"),
     ] {
         let ended = lab.run(&[&["quick"], arguments].concat());

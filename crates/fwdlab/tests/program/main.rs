@@ -9,6 +9,7 @@
     reason = "a panic is how a test fails, and helpers of tests are tests too"
 )]
 
+mod behind_ssh;
 mod bisect;
 mod by_hand;
 mod campaign;
@@ -24,7 +25,6 @@ mod exact;
 mod faults;
 mod features;
 mod formats;
-mod guests;
 mod import;
 mod interrupts;
 mod line;
@@ -43,6 +43,7 @@ mod profile;
 mod rate;
 mod runs;
 mod sets;
+mod storm;
 mod streams;
 mod support;
 mod sys;

@@ -131,6 +131,44 @@ fn a_rule_that_drops_is_found_and_named() {
 }
 
 /// A sampler that is killed in mid trial costs its samples, which is said, and nothing else; an interrupt leaves none behind.
+/// Strict filtering of sources, where the way back to some of them is another one: the setting is named, with the frames that it cost.
+#[test]
+fn a_wrong_setting_is_found_and_named() {
+    const TEST: &str = "a_wrong_setting_is_found_and_named";
+    if !root(TEST) {
+        return;
+    }
+    let lab = Lab::new();
+    let text = trial("")
+        .replace("flows = 10", "flows = 256")
+        .replace("configuration = ['half']", "configuration = ['strict']")
+        .replace(
+            "[configuration]",
+            "[configuration]\nstrict = \"ip route replace 198.18.10.2/31 via 198.19.0.2 dev eth1; \
+             sysctl -qw net.ipv4.conf.eth0.rp_filter=1\"",
+        );
+    let path = file(&lab, &text);
+    let ended = lab.run(&["run", &path, "--json"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+    let trials = list(&document["trials"]).iter();
+    let mut valid = trials.filter(|trial| list(&trial["validity"]["reasons"]).is_empty());
+    let Some(trial) = valid.next_back() else {
+        return skipped(TEST, "the sender was held up in every trial");
+    };
+    let dropped = count(&trial["telemetry"]["drops"]["TcpExt IPReversePathFilter"]);
+    let sent = count(&trial["counters"]["generator_sent"]);
+    assert!(dropped > 0 && dropped < sent, "{trial}");
+    let found = list(&document["test_cases"][0]["findings"]);
+    let says = |one: &&Value| one["sentence"].as_str().unwrap().contains("reverse-path");
+    let finding = found
+        .iter()
+        .find(says)
+        .unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!(finding["cause"], "dropped", "{finding}");
+    let look = finding["setting"].as_str().unwrap_or_default();
+    assert!(look.contains("rp_filter"), "{finding}");
+}
+
 #[test]
 fn a_sampler_that_is_killed_or_interrupted() {
     const TEST: &str = "a_sampler_that_is_killed_or_interrupted";

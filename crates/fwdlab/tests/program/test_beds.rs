@@ -135,6 +135,137 @@ fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
     assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
 }
 
+/// A bridge between tester and DUT, with what a switch has when nobody has looked after it.
+#[test]
+fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
+    if !root("a_switch_is_looked_at_counted_at_and_told_what_to_do") {
+        return;
+    }
+    let rack = Rack::new("switch");
+    let [tester, dut] = &rack.names;
+    let switch = format!("bed-switch-sw-{}", std::process::id());
+    ip(&format!("netns add {switch}"));
+    let _switch = Gone(switch.clone());
+    ip(&format!("-n {tester} link del ta"));
+    ip(&format!(
+        "link add ta netns {tester} type veth peer name s1 netns {switch}"
+    ));
+    ip(&format!(
+        "link add da netns {dut} type veth peer name s2 netns {switch}"
+    ));
+    ip(&format!("-n {switch} link add s3 type veth peer name s4"));
+    let text = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ip link add br0 type bridge mcast_snooping 0
+        for s in s1 s2 s3; do ip link set $s master br0; ip link set $s up; done; ip link set br0 up";
+    ip_exec(&switch, text);
+    // with a spanning tree, a port that comes up now would be deaf for half a minute
+    for (name, port) in [(tester, "ta"), (dut, "da")] {
+        ip(&format!("-n {name} link set {port} up"));
+    }
+    let is_open = || ip_exec(&switch, "cat /sys/class/net/br0/brif/s[12]/state") == "3\n3\n";
+    let began = Instant::now();
+    while !is_open() {
+        assert!(began.elapsed() < Duration::from_secs(30), "no link");
+    }
+    ip_exec(&switch, "ip link set br0 type bridge stp_state 1");
+    let file = rack.lab.path().join("beds/rack.toml");
+    let bed = std::fs::read_to_string(&file).unwrap();
+    let more = format!(
+        "[switch]\nhost = 'netns:{switch}'\nports = {{ tester-a = 's1', dut-a = 's2' }}\n\
+         [reference]\nhost = 'netns:{dut}'\nports = {{ a = 'da', b = 'db' }}\n"
+    );
+    std::fs::write(&file, format!("{bed}{more}")).unwrap();
+    let before = rack.state();
+    let (code, said) = rack.say(&["doctor", "rack"]);
+    for part in [
+        "spanning tree",
+        "STP at ta",
+        "switch-config --vendor cisco bed",
+        "forgets who is at tester-a, dut-a after 300 s",
+        "master static",
+        "1500 at all 6 ports",
+        "neighbours are permanent",
+        "a plain Linux router in place of the DUT carries",
+        "forwarding IPv6",
+    ] {
+        let part = part.replace(
+            "cisco bed",
+            &format!("cisco rack-switch-{}", std::process::id()),
+        );
+        assert!(said.contains(&part), "{part}: {said}");
+    }
+    assert_eq!(code, Some(0), "{said}");
+    rack.is_as(&before);
+    // what it says helps
+    for (port, address) in [
+        ("s1", ip_exec(tester, "cat /sys/class/net/ta/address")),
+        ("s2", ip_exec(dut, "cat /sys/class/net/da/address")),
+    ] {
+        ip_exec(
+            &switch,
+            &format!(
+                "bridge fdb replace {} dev {port} master static",
+                address.trim()
+            ),
+        );
+    }
+    ip_exec(
+        &switch,
+        "ip link set br0 type bridge stp_state 0; ip link set s2 mtu 1400",
+    );
+    let (code, said) = rack.say(&["doctor", "rack"]);
+    assert!(
+        said.contains("knows all addresses for good") && !said.contains("STP at"),
+        "{said}"
+    );
+    assert!(
+        said.contains("frames are lost where it is smaller") && said.contains("s2 of"),
+        "{said}"
+    );
+    assert_eq!(code, Some(3), "{said}");
+    ip_exec(&switch, "ip link set s2 mtu 1500");
+
+    // every trial has the switch's counters among its own, and they add up
+    let (code, said) = rack.say(&["run", "campaigns/c.toml"]);
+    assert!(matches!(code, Some(0 | 5)), "{code:?} {said}");
+    rack.is_as(&before);
+    let trials = std::fs::read_to_string(rack.lab.only_run().join("trials.jsonl")).unwrap();
+    for trial in trials.lines() {
+        let trial: serde_json::Value = serde_json::from_str(trial).unwrap();
+        let meters = trial["counters"]["meters"].as_array().unwrap();
+        let stages: Vec<&str> = meters
+            .iter()
+            .map(|meter| meter["stage"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            stages[..4],
+            [
+                "generator_port",
+                "the switch's port at the generator",
+                "the switch's port to the DUT",
+                "dut_input"
+            ]
+        );
+        assert_eq!(trial["frames_unexplained"], 0, "{trial}");
+    }
+    let (code, said) = rack.say(&["bed", "switch-config", "--vendor", "juniper", "rack"]);
+    assert_eq!(code, Some(0), "{said}");
+    let address = ip_exec(tester, "cat /sys/class/net/ta/address");
+    assert!(
+        said.contains(&format!("interface s1.0 static-mac {}", address.trim())),
+        "{said}"
+    );
+    assert!(said.contains("not tried on a real switch"), "{said}");
+}
+
+/// A namespace that goes with the test.
+struct Gone(String);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+    }
+}
+
 /// Killed where a router is half configured, or frames are on their way: the next command that looks takes all of it back.
 #[test]
 fn what_a_killed_run_has_changed_is_taken_back_at_the_next_start() {

@@ -50,18 +50,7 @@ impl FreeBsd {
             time: self.patience,
             is_stopped: &|| control.is_stopped(),
         };
-        let mut said = String::new();
-        for step in configuration.steps() {
-            let output = self.carry_out(step, &configuration.name, limit);
-            said += &output.map_err(|error| match error {
-                LabError::Interrupted => LabError::Interrupted,
-                source => LabError::NotApplied {
-                    name: configuration.name.clone(),
-                    source: Box::new(source),
-                },
-            })?;
-        }
-        Ok(said)
+        configuration.each(|step| self.carry_out(step, &configuration.name, limit))
     }
 
     fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {

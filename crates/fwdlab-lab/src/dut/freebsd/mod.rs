@@ -107,25 +107,14 @@ impl FreeBsd {
         [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
     }
 
-    /// Writes down the way back, and then does it; what fails half done is taken back.
+    /// As [`Undo::changing`], on its host.
     fn changing(
         &self,
         what: &str,
         back: Command,
         work: impl FnOnce() -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        let change = self.undo.before(&self.host, what, back)?;
-        let Err(error) = work() else {
-            return Ok(change);
-        };
-        match self.undo.take_back(change, Limit::OURS) {
-            Err(left) if !matches!(error, LabError::Interrupted) => Err(LabError::HalfDone {
-                source: Box::new(error),
-                what: what.to_owned(),
-                left: Box::new(left.into()),
-            }),
-            _ => Err(error),
-        }
+        self.undo.changing(&self.host, what, back, work)
     }
 
     /// It has not taken what was set.
@@ -404,6 +393,10 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
     fn start_agent(&self, agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
         let at = format!("start bsnmpd there, listening at {}", agent.at.0);
         self.refuse("start an SNMP agent", &at)
+    }
+
+    fn place(&self) -> Option<Arc<dyn Host>> {
+        Some(self.host.clone())
     }
 
     fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {

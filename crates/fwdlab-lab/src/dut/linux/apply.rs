@@ -46,18 +46,7 @@ impl Linux {
             time: self.patience,
             is_stopped: &|| control.is_stopped(),
         };
-        let mut said = String::new();
-        for step in configuration.steps() {
-            let output = self.carry_out(step, &configuration.name, limit);
-            said += &output.map_err(|error| match error {
-                LabError::Interrupted => LabError::Interrupted,
-                source => LabError::NotApplied {
-                    name: configuration.name.clone(),
-                    source: Box::new(source),
-                },
-            })?;
-        }
-        Ok(said)
+        configuration.each(|step| self.carry_out(step, &configuration.name, limit))
     }
 
     fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {
@@ -167,7 +156,7 @@ impl Linux {
                 let work = || uploads.carry_out(&self.place);
                 match folder.files.is_empty() {
                     true => Ok(()),
-                    false => self.changing(&self.place, &what, back, work).map(drop),
+                    false => self.undo.changing(&self.place, &what, back, work).map(drop),
                 }
             }
             Files::Guest => {

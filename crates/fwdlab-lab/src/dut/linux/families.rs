@@ -156,29 +156,30 @@ impl Linux {
             && !tables
                 .lines()
                 .any(|table| table.trim() == "table ip filter");
-        self.changing(
-            &self.host,
-            &what,
-            without_chain(iptables, chain, is_first),
-            || {
-                self.host.feed(
-                    &format!("{iptables}-restore"),
-                    &["-w", "60", "--noflush"],
-                    &text,
-                )?;
-                let there = self.host.ask(iptables, &["-w", "60", "-S", chain])?;
-                let there = there.lines().filter(|line| line.starts_with("-A "));
-                self.same(count, there.count(), &format!("rules of {iptables}"))
-            },
-        )
-        .map(drop)
+        self.undo
+            .changing(
+                &self.host,
+                &what,
+                without_chain(iptables, chain, is_first),
+                || {
+                    self.host.feed(
+                        &format!("{iptables}-restore"),
+                        &["-w", "60", "--noflush"],
+                        &text,
+                    )?;
+                    let there = self.host.ask(iptables, &["-w", "60", "-S", chain])?;
+                    let there = there.lines().filter(|line| line.starts_with("-A "));
+                    self.same(count, there.count(), &format!("rules of {iptables}"))
+                },
+            )
+            .map(drop)
     }
 
     fn ipset(&self, one: &Generated, count: u64) -> Result<(), LabError> {
         let gone =
             format!("ipset list -n {IPSET} >/dev/null 2>&1 || exit 0\nipset destroy {IPSET}\n");
         let back = Command::shell(&gone).called(format!("ipset destroy {IPSET}"));
-        self.changing(
+        self.undo.changing(
             &self.host,
             &format!("an ipset of {count} addresses"),
             back,
@@ -224,16 +225,18 @@ impl Linux {
             // that nothing changes is an error of some versions
             let back = format!("ethtool -L {port} {} || [ $? -eq 80 ]", words(&|n| n));
             let what = format!("queues of {port}");
-            self.changing(&self.host, &what, Command::shell(&back), || {
-                let set = format!("ethtool -L {port} {}", words(&|_| wanted));
-                self.host.run(&Command::shell(&set), Limit::OURS)?;
-                match read()?.iter().find(|(_, n)| *n != wanted) {
-                    None => Ok(()),
-                    Some((kind, n)) => {
-                        Err(self.otherwise(format!("{port} has {n} {kind} queues, not {wanted}")))
+            self.undo
+                .changing(&self.host, &what, Command::shell(&back), || {
+                    let set = format!("ethtool -L {port} {}", words(&|_| wanted));
+                    self.host.run(&Command::shell(&set), Limit::OURS)?;
+                    match read()?.iter().find(|(_, n)| *n != wanted) {
+                        None => Ok(()),
+                        Some((kind, n)) => {
+                            Err(self
+                                .otherwise(format!("{port} has {n} {kind} queues, not {wanted}")))
+                        }
                     }
-                }
-            })?;
+                })?;
         }
         Ok(())
     }
@@ -337,17 +340,18 @@ impl Linux {
             "grep -q '^napi/{port}-' /proc/{thread}/comm 2>/dev/null || exit 0\ntaskset -pc {before} {thread}"
         );
         let what = format!("the CPU of a thread of {port}");
-        self.changing(&self.host, &what, Command::shell(&back), || {
-            self.host
-                .ask("taskset", &["-pc", &cpu.to_string(), &thread.to_string()])?;
-            match read()? {
-                found if found == cpu.to_string() => Ok(()),
-                found => Err(self.otherwise(format!(
-                    "thread {thread} of {port} runs on CPUs {found}, not {cpu}"
-                ))),
-            }
-        })
-        .map(drop)
+        self.undo
+            .changing(&self.host, &what, Command::shell(&back), || {
+                self.host
+                    .ask("taskset", &["-pc", &cpu.to_string(), &thread.to_string()])?;
+                match read()? {
+                    found if found == cpu.to_string() => Ok(()),
+                    found => Err(self.otherwise(format!(
+                        "thread {thread} of {port} runs on CPUs {found}, not {cpu}"
+                    ))),
+                }
+            })
+            .map(drop)
     }
 
     fn offload(&self, port: &str, feature: &str, wanted: &str) -> Result<(), LabError> {
@@ -369,16 +373,17 @@ impl Linux {
             )));
         }
         let back = Command::new("ethtool", &["-K", port, feature, &before]);
-        self.changing(&self.host, &format!("{feature} of {port}"), back, || {
-            self.host.ask("ethtool", &["-K", port, feature, wanted])?;
-            match read()?.0 {
-                found if found == wanted => Ok(()),
-                found => {
-                    Err(self.otherwise(format!("{feature} of {port} is {found}, not {wanted}")))
+        self.undo
+            .changing(&self.host, &format!("{feature} of {port}"), back, || {
+                self.host.ask("ethtool", &["-K", port, feature, wanted])?;
+                match read()?.0 {
+                    found if found == wanted => Ok(()),
+                    found => {
+                        Err(self.otherwise(format!("{feature} of {port} is {found}, not {wanted}")))
+                    }
                 }
-            }
-        })
-        .map(drop)
+            })
+            .map(drop)
     }
 
     fn sysctl(&self, name: &str, value: &str) -> Result<(), LabError> {
@@ -422,14 +427,15 @@ impl Linux {
         if settings::says(&before, value) {
             return Ok(());
         }
-        self.changing(&self.host, file, write(&before), || {
-            self.host.run(&write(value), Limit::OURS)?;
-            match read()? {
-                found if settings::says(&found, value) => Ok(()),
-                found => Err(self.otherwise(format!("{file} says {found}, not {value}"))),
-            }
-        })
-        .map(drop)
+        self.undo
+            .changing(&self.host, file, write(&before), || {
+                self.host.run(&write(value), Limit::OURS)?;
+                match read()? {
+                    found if settings::says(&found, value) => Ok(()),
+                    found => Err(self.otherwise(format!("{file} says {found}, not {value}"))),
+                }
+            })
+            .map(drop)
     }
 }
 

@@ -146,28 +146,6 @@ impl Linux {
         [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
     }
 
-    /// Writes down the way back, and then does it; what fails half done is taken back.
-    fn changing(
-        &self,
-        host: &Arc<dyn Host>,
-        what: &str,
-        back: Command,
-        work: impl FnOnce() -> Result<(), LabError>,
-    ) -> Result<Change, LabError> {
-        let change = self.undo.before(host, what, back)?;
-        let Err(error) = work() else {
-            return Ok(change);
-        };
-        match self.undo.take_back(change, Limit::OURS) {
-            Err(left) if !matches!(error, LabError::Interrupted) => Err(LabError::HalfDone {
-                source: Box::new(error),
-                what: what.to_owned(),
-                left: Box::new(left.into()),
-            }),
-            _ => Err(error),
-        }
-    }
-
     /// All that is set: what is so for ports to come is for those of the test, too, which may have settings of their own.
     fn settings(&self) -> Vec<(String, &'static str)> {
         let of_host = SYSCTLS
@@ -225,7 +203,8 @@ impl Linux {
             Ok(())
         };
         let back = Command::shell(&format!("set -e\n{back}")).called("put settings back");
-        self.changing(&self.host, "settings of a router", back, write)?;
+        self.undo
+            .changing(&self.host, "settings of a router", back, write)?;
         let recorded = read_settings(self.host.as_ref(), RECORDED_SYSCTLS)?;
         for (name, value) in RECORDED_SYSCTLS.iter().zip(recorded) {
             if let Ok(value) = value {
@@ -263,9 +242,10 @@ impl Linux {
             );
         }
         let back = Command::new("ip", &[family, "-batch", "-"]).with_input(back);
-        self.changing(&self.host, "addresses and routes of the bed", back, || {
-            Ok(self.host.feed("ip", &[family, "-batch", "-"], &batch)?)
-        })?;
+        self.undo
+            .changing(&self.host, "addresses and routes of the bed", back, || {
+                Ok(self.host.feed("ip", &[family, "-batch", "-"], &batch)?)
+            })?;
         Ok(())
     }
 
@@ -363,7 +343,7 @@ impl Dut for Linux {
                     Some(undo) => {
                         let what = format!("what `{}` did", text(apply));
                         let back = self.users_command(&text(undo));
-                        self.changing(&self.place, &what, back, work).map(Some)
+                        self.undo.changing(&self.place, &what, back, work).map(Some)
                     }
                 }
             }
@@ -497,6 +477,10 @@ impl Dut for Linux {
             }
         }
         offloads
+    }
+
+    fn place(&self) -> Option<Arc<dyn Host>> {
+        Some(self.place.clone())
     }
 
     fn observed(&self) -> Option<Observed> {

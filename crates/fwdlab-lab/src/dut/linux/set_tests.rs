@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use super::tests::{Namespace, linux};
+use super::tests::{linux, router_state, with_ports};
 use super::*;
 use crate::dut::Configuration;
 use crate::host::scripted::{Fails, NAME, Scripted};
@@ -39,10 +39,10 @@ fn families_are_in_the_kernel_and_leave_nothing() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
-    let namespace = Namespace::new("families");
+    let namespace = with_ports("families");
     let host: Arc<dyn Host> = Arc::new(Netns::bare(&namespace.0));
     let tables = || {
-        let mut state = namespace.state();
+        let mut state = router_state(&namespace);
         for look in [
             "iptables-legacy-save | grep -v '^#'",
             "ipset list -n",
@@ -213,7 +213,7 @@ fn a_set_that_is_not_in_force_is_an_error() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
-    let namespace = Namespace::new("force");
+    let namespace = with_ports("force");
     let bare: Arc<dyn Host> = Arc::new(Netns::bare(&namespace.0));
     let place: Arc<dyn Host> = Arc::new(Netns::place(&namespace.0, "test", false));
     let record = tempfile::NamedTempFile::new().unwrap();
@@ -354,7 +354,7 @@ fn a_machine_of_its_own_is_as_it_was() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
-    let namespace = Namespace::new("machine");
+    let namespace = with_ports("machine");
     let inside = Netns::bare(&namespace.0);
     inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
     // /etc is its own, and what is written there goes with its mounts
@@ -475,7 +475,7 @@ fn a_machine_that_restarts_has_its_set_in_force() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
-    let namespace = Namespace::new("restart");
+    let namespace = with_ports("restart");
     let inside = Netns::bare(&namespace.0);
     inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
     let disk = tempfile::tempdir().unwrap();

@@ -78,7 +78,7 @@ impl Linux {
             return Err(not_understood(self.host.as_ref(), &what, before));
         }
         let back = Command::shell(&format!("echo '{before}' > {file}"));
-        self.changing(&self.host, "packet steering", back, || {
+        self.undo.changing(&self.host, "packet steering", back, || {
             let script = Command::shell(&format!("echo {mask} > {file} && cat {file}"));
             let said = self.host.run(&script, Limit::OURS)?.text();
             // leading zeros and groups are the kernel's own
@@ -116,7 +116,7 @@ impl Linux {
         text: &str,
         look: impl FnOnce(&str) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        self.changing(&self.host, what, without(table), || {
+        self.undo.changing(&self.host, what, without(table), || {
             self.host.feed("nft", &["-f", "-"], text)?;
             look(&self.host.ask("nft", &["list", "table", "inet", table])?)
         })
@@ -131,18 +131,19 @@ impl Linux {
     ) -> Result<Change, LabError> {
         let protocol = whose.protocol();
         let back = without_routes(version, protocol);
-        self.changing(&self.host, &format!("{count} routes"), back, || {
-            self.host.feed(
-                "ip",
-                &["-batch", "-"],
-                &self.idle_routes(protocol, version, count),
-            )?;
-            let show = [family(version), "route", "show", "proto", protocol];
-            let there = self.host.ask("ip", &show)?;
-            let port = format!(" dev {}", self.port(End::Output));
-            let there = there.lines().filter(|line| line.contains(&port));
-            self.same(count, there.count(), "routes")
-        })
+        self.undo
+            .changing(&self.host, &format!("{count} routes"), back, || {
+                self.host.feed(
+                    "ip",
+                    &["-batch", "-"],
+                    &self.idle_routes(protocol, version, count),
+                )?;
+                let show = [family(version), "route", "show", "proto", protocol];
+                let there = self.host.ask("ip", &show)?;
+                let port = format!(" dev {}", self.port(End::Output));
+                let there = there.lines().filter(|line| line.contains(&port));
+                self.same(count, there.count(), "routes")
+            })
     }
 
     /// Does the kernel have as many as were asked for?
@@ -195,9 +196,10 @@ impl Linux {
         if !routes.is_empty() {
             let batched = Command::new("ip", &["-batch", "-"]);
             let back = batched.with_input(back);
-            self.changing(&self.host, "routes for test frames", back, || {
-                Ok(self.host.feed("ip", &["-batch", "-"], &batch)?)
-            })?;
+            self.undo
+                .changing(&self.host, "routes for test frames", back, || {
+                    Ok(self.host.feed("ip", &["-batch", "-"], &batch)?)
+                })?;
         }
         Ok(batch)
     }
@@ -221,13 +223,14 @@ impl Linux {
     ) -> Result<Change, LabError> {
         let rules = filters(permitted, rules);
         tell(format!("filters on the DUT, nft -f:\n{rules}"))?;
-        self.changing(&self.host, "filters", without(FILTERS), || {
-            let loaded = self.host.feed("nft", &["-f", "-"], &rules);
-            loaded.map_err(|error| LabError::NotApplied {
-                name: format!("{FILTERS} (nft -f)"),
-                source: Box::new(error.into()),
+        self.undo
+            .changing(&self.host, "filters", without(FILTERS), || {
+                let loaded = self.host.feed("nft", &["-f", "-"], &rules);
+                loaded.map_err(|error| LabError::NotApplied {
+                    name: format!("{FILTERS} (nft -f)"),
+                    source: Box::new(error.into()),
+                })
             })
-        })
     }
 
     /// The first routes of those that change.
@@ -242,7 +245,7 @@ impl Linux {
             self.state(version, Updates::B)
         ))?;
         let back = without_routes(version, UPDATED_ROUTES);
-        self.changing(&self.host, "updated routes", back, || {
+        self.undo.changing(&self.host, "updated routes", back, || {
             self.change_updated(version, Updates::A)
         })
     }

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use super::*;
+use crate::host::scratch::Namespace;
 use crate::host::scripted::{Fails, NAME, Scripted};
 use crate::host::ssh::tests::Server;
 use crate::host::undo::Left;
-use crate::host::{Address, Local, Netns};
+use crate::host::{Address, Netns};
 
 /// A DUT on a recorded host, and the record of its changes.
 pub(super) fn linux(host: Scripted) -> (Linux, Arc<Scripted>, tempfile::NamedTempFile) {
@@ -373,48 +374,36 @@ fn counters_of_the_kernel_are_read_by_column() {
     assert_eq!(table.len(), 2);
 }
 
-/// A network namespace of its own with two ports; it goes with the value.
-pub(super) struct Namespace(pub(super) String);
-
-impl Namespace {
-    pub(super) fn new(of: &str) -> Namespace {
-        let namespace = Namespace(format!("undo-{of}-{}", std::process::id()));
-        let name = &namespace.0;
-        Local.ask("ip", &["netns", "add", name]).unwrap();
-        let ports = "link add ens1 type veth peer name ens2\nlink set ens1 up\nlink set ens2 up\n";
-        let host = Netns::bare(name);
-        host.feed("ip", &["-batch", "-"], ports).unwrap();
-        namespace
-    }
-
-    /// All that a router is made of.
-    pub(super) fn state(&self) -> Vec<String> {
-        let host = Netns::bare(&self.0);
-        let names: Vec<&str> = SYSCTLS.iter().map(|(name, _)| *name).collect();
-        let found = read_settings(&host, &names).unwrap().into_iter();
-        let settings = names.iter().zip(found);
-        let settings = settings.map(|(name, value)| format!("{name} {value:?}"));
-        let mask = "cat /sys/class/net/ens1/queues/rx-0/rps_cpus";
-        let tables = [
-            "ip -o -4 addr show",
-            "ip -o -6 addr show scope global",
-            "ip -4 route show",
-            // those of the kernel come and go with the link-local addresses
-            "ip -6 route show proto boot",
-            "ip -6 route show proto 198",
-            "ip neigh show nud permanent",
-            "nft list ruleset",
-            mask,
-        ];
-        let said = tables.map(|text| host.ask("sh", &["-c", text]).unwrap());
-        settings.chain(said).collect()
-    }
+/// A namespace with two ports.
+pub(super) fn with_ports(of: &str) -> Namespace {
+    let namespace = Namespace::new(&format!("undo-{of}"));
+    let ports = "link add ens1 type veth peer name ens2\nlink set ens1 up\nlink set ens2 up\n";
+    let host = Netns::bare(&namespace.0);
+    host.feed("ip", &["-batch", "-"], ports).unwrap();
+    namespace
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = Local.ask("ip", &["netns", "delete", &self.0]);
-    }
+/// All that a router in it is made of.
+pub(super) fn router_state(namespace: &Namespace) -> Vec<String> {
+    let host = Netns::bare(&namespace.0);
+    let names: Vec<&str> = SYSCTLS.iter().map(|(name, _)| *name).collect();
+    let found = read_settings(&host, &names).unwrap().into_iter();
+    let settings = names.iter().zip(found);
+    let settings = settings.map(|(name, value)| format!("{name} {value:?}"));
+    let mask = "cat /sys/class/net/ens1/queues/rx-0/rps_cpus";
+    let tables = [
+        "ip -o -4 addr show",
+        "ip -o -6 addr show scope global",
+        "ip -4 route show",
+        // those of the kernel come and go with the link-local addresses
+        "ip -6 route show proto boot",
+        "ip -6 route show proto 198",
+        "ip neigh show nud permanent",
+        "nft list ruleset",
+        mask,
+    ];
+    let said = tables.map(|text| host.ask("sh", &["-c", text]).unwrap());
+    settings.chain(said).collect()
 }
 
 /// The kernel is as it was before, whether this process takes it back or, after it died, another; and twice does no harm.
@@ -424,7 +413,7 @@ fn a_real_router_is_as_it_was() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
-    let namespace = Namespace::new("here");
+    let namespace = with_ports("here");
     let host = Arc::new(Netns::bare(&namespace.0));
     is_as_it_was(&namespace, host);
 }
@@ -437,7 +426,7 @@ fn a_router_that_answers_to_ssh_is_as_it_was() {
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
-    let namespace = Namespace::new("ssh");
+    let namespace = with_ports("ssh");
     Netns::bare(&namespace.0)
         .ask("ip", &["link", "set", "lo", "up"])
         .unwrap();
@@ -447,7 +436,7 @@ fn a_router_that_answers_to_ssh_is_as_it_was() {
 }
 
 fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
-    let before = namespace.state();
+    let before = router_state(namespace);
     let record = tempfile::NamedTempFile::new().unwrap();
     let undo = Arc::new(Undo::new(record.reopen().unwrap()));
     let ports = ["ens1", "ens2"];
@@ -461,7 +450,7 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
         {
             ask(&dut).unwrap_or_else(|error| panic!("{what}: {error}"));
         }
-        let changed = namespace.state();
+        let changed = router_state(namespace);
         let same = before
             .iter()
             .zip(&changed)
@@ -475,7 +464,7 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     Netns::bare(&namespace.0)
         .ask("nft", &["flush", "ruleset"])
         .unwrap();
-    assert_eq!(namespace.state(), before);
+    assert_eq!(router_state(namespace), before);
 
     set_all();
     let text = fs::read_to_string(record.path()).unwrap();
@@ -484,7 +473,7 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     Netns::bare(&namespace.0)
         .ask("nft", &["flush", "ruleset"])
         .unwrap();
-    assert_eq!(namespace.state(), before);
+    assert_eq!(router_state(namespace), before);
     assert_eq!(dut.undo(), ["x"; 0]);
-    assert_eq!(namespace.state(), before);
+    assert_eq!(router_state(namespace), before);
 }

@@ -264,6 +264,27 @@ impl Configuration {
         &self.steps
     }
 
+    /// Does one step after the other; returns what they printed.
+    ///
+    /// # Errors
+    /// [`LabError::NotApplied`], with why the first failed that did; or [`LabError::Interrupted`].
+    pub(super) fn each(
+        &self,
+        mut carry_out: impl FnMut(&Step) -> Result<String, LabError>,
+    ) -> Result<String, LabError> {
+        let mut said = String::new();
+        for step in &self.steps {
+            said += &carry_out(step).map_err(|error| match error {
+                LabError::Interrupted => LabError::Interrupted,
+                source => LabError::NotApplied {
+                    name: self.name.clone(),
+                    source: Box::new(source),
+                },
+            })?;
+        }
+        Ok(said)
+    }
+
     fn generated(&self) -> impl Iterator<Item = &Generated> {
         self.steps.iter().filter_map(|step| match step {
             Step::Generated(one) => Some(one),

@@ -146,25 +146,14 @@ impl Vpp {
         [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
     }
 
-    /// Writes down the way back, and then does it; what fails half done is taken back.
+    /// As [`Undo::changing`], on its host.
     fn changing(
         &self,
         what: &str,
         back: Command,
         work: impl FnOnce() -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        let change = self.undo.before(self.host(), what, back)?;
-        let Err(error) = work() else {
-            return Ok(change);
-        };
-        match self.undo.take_back(change, Limit::OURS) {
-            Err(left) if !matches!(error, LabError::Interrupted) => Err(LabError::HalfDone {
-                source: Box::new(error),
-                what: what.to_owned(),
-                left: Box::new(left.into()),
-            }),
-            _ => Err(error),
-        }
+        self.undo.changing(self.host(), what, back, work)
     }
 
     /// Refuses what fwdlab cannot do there.
@@ -321,20 +310,15 @@ impl Dut for Vpp {
             time: LIMIT,
             is_stopped: &|| control.is_stopped(),
         };
-        let mut said = String::new();
-        for step in configuration.steps() {
+        configuration.each(|step| {
             let done = self
                 .lines(step)
                 .and_then(|lines| self.cli.each_of(&lines, limit));
-            said += &done.map_err(|error| match error {
+            done.map_err(|error| match error {
                 LabError::Interrupted => LabError::Interrupted,
-                source => LabError::NotApplied {
-                    name: configuration.name.clone(),
-                    source: Box::new(self.with_last_words(source)),
-                },
-            })?;
-        }
-        Ok(said)
+                error => self.with_last_words(error),
+            })
+        })
     }
 
     fn route(&self, routes: &[Route]) -> Result<String, LabError> {
@@ -412,6 +396,11 @@ impl Dut for Vpp {
 
     fn start_agent(&self, _: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
         self.refuse("start an SNMP agent", "leave this modifier out")
+    }
+
+    /// That of its machine; one of ours is in a part of this one, and takes lines of its own command line.
+    fn place(&self) -> Option<Arc<dyn Host>> {
+        (self.instance.is_none()).then(|| self.cli.host().clone())
     }
 
     fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {

@@ -19,7 +19,7 @@ use super::link::Link;
 use super::words::last_words;
 use super::{Ssh, line};
 use crate::agent::connection::{Connection, Epitaph};
-use crate::host::{Failure, Host, HostError, Limit, Remote};
+use crate::host::{Command, Failure, Host, HostError, Limit, Remote};
 use crate::sys::{die_with_parent, kill_group};
 
 /// What is tried, in errors.
@@ -65,13 +65,14 @@ impl Ssh {
     /// The host cannot be reached, or does not run our program: why.
     pub fn start_agent(&self, program: &Path, limit: Limit<'_>) -> Result<Remote, HostError> {
         let error = |failure| HostError::new(&self.name, WHAT, failure);
-        self.is_like_this_machine()?;
-        let path = self.bring(program)?;
+        self.is_like_this_machine(limit)?;
+        let path = self.bring(program, limit)?;
         let link = self.link(limit).map_err(error)?;
         let folder = link.path();
         let words = [&*path, "agent", "--stdio", &*folder].map(str::to_owned);
         let (stream, end) = begin(&link, &words, limit).map_err(error)?;
-        let connection = Connection::new(stream, Box::new(end));
+        let connection = Connection::new(stream, Box::new(end)).that_beats();
+        let connection = connection.map_err(refused).map_err(error)?;
         let hello = connection.hello(limit).map_err(error)?;
         let ours = env!("CARGO_PKG_VERSION");
         if hello.version != ours {
@@ -82,8 +83,9 @@ impl Ssh {
     }
 
     /// Can our program run there?
-    fn is_like_this_machine(&self) -> Result<(), HostError> {
-        let theirs = self.ask("uname", &["-s", "-m"])?;
+    fn is_like_this_machine(&self, limit: Limit<'_>) -> Result<(), HostError> {
+        let theirs = self.run(&Command::new("uname", &["-s", "-m"]), limit)?;
+        let theirs = String::from_utf8_lossy(&theirs.stdout);
         let own = rustix::system::uname();
         let [system, machine] = [own.sysname(), own.machine()].map(|of| of.to_string_lossy());
         if theirs.trim() == format!("{system} {machine}") {
@@ -97,7 +99,7 @@ impl Ssh {
     }
 
     /// Brings the program there, and says where it is.
-    fn bring(&self, program: &Path) -> Result<String, HostError> {
+    fn bring(&self, program: &Path, limit: Limit<'_>) -> Result<String, HostError> {
         let what = format!("bring {} there", program.display());
         let failed = |why: String| HostError::new(&self.name, &what, Failure::File(why));
         let content = std::fs::read(program).map_err(|e| failed(format!("here: {e}")))?;
@@ -109,7 +111,7 @@ impl Ssh {
         let fallback = self.new_path(&what)?;
         for (brought, bytes) in [("", None), ("brought", Some(&*content))] {
             let arguments = [&*name, &content.len().to_string(), &sum, &fallback, brought];
-            let said = match self.shell(&what, BRING, &arguments, bytes) {
+            let said = match self.shell_within(&what, BRING, &arguments, bytes, limit) {
                 Err(error) => match error.failure {
                     Failure::File(why) if why.trim().is_empty() => {
                         return Err(failed(ADVICE.into()));

@@ -104,12 +104,24 @@ impl Ssh {
         arguments: &[&str],
         input: Option<&[u8]>,
     ) -> Result<Vec<u8>, HostError> {
+        self.shell_within(what, text, arguments, input, Limit::OURS)
+    }
+
+    /// The same with a limit.
+    fn shell_within(
+        &self,
+        what: &str,
+        text: &str,
+        arguments: &[&str],
+        input: Option<&[u8]>,
+        limit: Limit<'_>,
+    ) -> Result<Vec<u8>, HostError> {
         let words = ["sh", "-c", text, "sh"].into_iter();
         let words: Vec<String> = words
             .chain(arguments.iter().copied())
             .map(str::to_owned)
             .collect();
-        let output = self.carry_out(&words, input, Limit::OURS);
+        let output = self.carry_out(&words, input, limit);
         let failed = |failure| of_file(HostError::new(&self.name, what, failure));
         Ok(output.map_err(failed)?.stdout)
     }

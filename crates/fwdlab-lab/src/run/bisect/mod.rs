@@ -390,7 +390,9 @@ impl Bisection<'_> {
             name: KIND.into(),
             about: String::new(),
             iterations: 1,
+            until: None,
             order: Order::Interleaved,
+            reboot: None,
             seed: Some(self.host.seed),
             bed: Bed::default(),
             dut: campaign::Dut::default(),
@@ -403,6 +405,8 @@ impl Bisection<'_> {
             }),
             sweep: None,
             telemetry: None,
+            hooks: campaign::Hooks::default(),
+            thresholds: Vec::new(),
             origin: Origin::default(),
         };
         let mut values = BTreeMap::from([

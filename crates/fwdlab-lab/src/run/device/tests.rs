@@ -76,22 +76,26 @@ fn on_bed<T>(
     work(&mut Real::new(bed, tester, &common, &control))
 }
 
-/// Has the DUT reset in a trial: frames for a second, then the reset, then until it has forwarded for a second, and no more than four.
-/// Made again when the sender was held up.
+/// When the DUT is reset, and for how long it must have forwarded again.
+const BEFORE_NS: u64 = SECOND / 4;
+const AFTER_NS: u64 = SECOND / 2;
+
+/// Has the DUT reset in a trial: frames for a moment, then the reset, then until it forwards again, and no more than three seconds. Made
+/// again when the sender was held up.
 fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
     let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
     let question = Question {
-        reset_at_ns: Some(SECOND),
+        reset_at_ns: Some(BEFORE_NS),
         reset: Some(what.into()),
         sample_ns: Some(SECOND / 10),
         ending: Some(Ending::Recovered {
             share: 0.99,
-            for_ns: SECOND,
+            for_ns: AFTER_NS,
         }),
         ..Question::constant(
             stream.frame_size_bytes,
             LOAD_PPS,
-            5 * SECOND,
+            3 * SECOND + BEFORE_NS + AFTER_NS,
             Purpose::Measure,
             "",
         )
@@ -101,7 +105,7 @@ fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
         for _ in 0..ATTEMPTS {
             let made = device.trial(&stream, &question)?;
             let answer = made.ok_or(LabError::Interrupted)?.answer;
-            assert!(answer.reset_at_ns.unwrap() >= SECOND);
+            assert!(answer.reset_at_ns.unwrap() >= BEFORE_NS);
             let links = |why: &&String| why.ends_with(WENT_DOWN);
             assert_eq!(answer.objections.iter().find(links), None);
             if best

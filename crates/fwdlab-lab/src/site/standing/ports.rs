@@ -55,8 +55,20 @@ pub(super) fn take(
             host.name()
         )));
     }
+    take_up(host, port, &link, words, undo)?;
+    Ok(link)
+}
+
+/// Takes a port up that is down.
+pub(super) fn take_up(
+    host: &Arc<dyn Host>,
+    port: &str,
+    link: &Link,
+    words: Words<'_>,
+    undo: &Undo,
+) -> Result<(), LabError> {
     if link.is_up {
-        return Ok(link);
+        return Ok(());
     }
     let of = |lines: [String; 2]| {
         lines.map(|line| {
@@ -73,7 +85,7 @@ pub(super) fn take(
     };
     undo.before(host, &format!("{port} taken up"), down)?;
     host.run(&up, Limit::OURS)?;
-    Ok(link)
+    Ok(())
 }
 
 /// What is known of a port.

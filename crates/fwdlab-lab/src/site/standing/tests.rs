@@ -2,12 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+
+use fwdlab_engine::analysis::AnalysisPlan;
+use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
+use fwdlab_engine::{HoldUps, LoadPlan, Schedule};
 use fwdlab_model::campaign;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
 use super::*;
+use crate::agent::connection::{Connection, Epitaph};
 use crate::host::ssh::tests::{Server, program};
+use crate::tester::Frames;
 
 /// Two namespaces, joined by two links; they go when this is dropped.
 struct Rack {
@@ -113,9 +121,7 @@ fn forwards(site: &Site, rack: &Rack) {
     }
     let rule = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; policy drop; }'";
     let rule = crate::dut::Configuration::parse(rule).unwrap();
-    bed.dut(0)
-        .apply(&rule, &crate::run::Control::default())
-        .unwrap();
+    bed.dut(0).apply(&rule, &Control::default()).unwrap();
     let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap();
     let proof = rig.prove(0, &stream, 100).unwrap();
     assert_eq!(proof.received, 0);
@@ -123,6 +129,34 @@ fn forwards(site: &Site, rack: &Rack) {
     drop(rig);
     drop(bed);
     rack.is_as(&before);
+}
+
+/// What the DUT's host counts around frames is read where that is, over its own connection.
+fn telemetry_of(site: &Site) {
+    use crate::telemetry::{Beside, Wanted as Read};
+    let placement = Placement::default();
+    let dut = campaign::Dut::default();
+    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+    let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+    let observed = bed.dut(0).observed().unwrap();
+    assert_eq!(observed.ports, ["da", "db"]);
+    let reading = match Beside::begin(observed, &Read::default()) {
+        Ok(reading) => reading,
+        Err(unread) => panic!("{:?}", unread.told(100)),
+    };
+    let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap();
+    let proof = rig.prove(0, &stream, 100).unwrap();
+    assert_eq!(proof.received, 100);
+    let told = reading.end().told(100);
+    // the ports are the DUT's, and what went through them is counted
+    assert!(
+        told.ports["da"].rx_packets >= 100 && told.ports["db"].tx_packets >= 100,
+        "{told:?}"
+    );
+    assert!(
+        !told.cpus.is_empty() && told.host.contains("127.0.0.1"),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -157,17 +191,374 @@ fn a_bed_behind_ssh_forwards_and_is_as_before() {
         return;
     };
     let bed = parsed(&rack.file("ssh://tester", "ssh://dut"));
-    let site = Site(Arc::new(Standing {
-        tester: Way::Ssh(tester.target()),
+    let standing = Arc::new(Standing {
+        testers: vec![Way::Ssh(tester.target())],
+        seats: vec![0, 0],
         dut: Some(Way::Ssh(dut.target())),
         program,
         reached: Mutex::new(None),
+        control: Mutex::default(),
         bed,
-    }));
+    });
+    let site = Site(standing.clone());
+    let stopped = Control::default();
+    stopped.stop();
+    site.heed(&stopped);
+    let placement = Placement::default();
+    let dut = campaign::Dut::default();
+    let error = site.build(&Wanted::of_one(&dut, &placement)).unwrap_err();
+    assert!(matches!(error, LabError::Interrupted), "{error}");
+    site.heed(&Control::default());
     forwards(&site, &rack);
     assert!(!site.is_here());
+    telemetry_of(&site);
+    // an agent that was lost is started anew for the next bed
+    let agent = standing.hosts().unwrap().testers[0].agent.clone().unwrap();
+    let id = agent.ask("sh", &["-c", "echo $PPID"]).unwrap();
+    Local.ask("kill", &["-9", id.trim()]).unwrap();
+    forwards(&site, &rack);
     let facts = site.facts(&Placement::default(), true);
     assert!(facts.cpus > 0 && facts.placement.contains_key("test bed"));
+}
+
+/// An agent in a namespace of the test, over a stream that may beat.
+fn agent(
+    program: &Path,
+    folder: &Path,
+    name: &str,
+    before: &[&str],
+    beats: bool,
+) -> (Remote, Child) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let words = [&["netns", "exec", name][..], before].concat();
+    let mut command = std::process::Command::new("ip");
+    let input = std::os::fd::OwnedFd::from(theirs.try_clone().unwrap());
+    command
+        .args(words)
+        .arg(program)
+        .args(["agent", "--stdio"])
+        .arg(folder)
+        .stdin(input)
+        .stdout(std::os::fd::OwnedFd::from(theirs));
+    crate::sys::die_with_parent(&mut command);
+    let child = command.spawn().unwrap();
+    let connection = Connection::new(ours, Box::new(Unknown));
+    let connection = match beats {
+        true => connection.that_beats().unwrap(),
+        false => connection,
+    };
+    (Remote::new(name, Arc::new(connection)), child)
+}
+
+#[derive(Debug)]
+struct Unknown;
+
+impl Epitaph for Unknown {
+    fn words(&self) -> String {
+        "nobody knows why".into()
+    }
+}
+
+/// A rack whose second port of the tester is in a namespace of its own, and a third one behind a bridge beside the first.
+struct Spread {
+    rack: Rack,
+    names: [String; 3],
+}
+
+impl Spread {
+    fn new(of: &str) -> Option<Spread> {
+        let rack = Rack::new(of)?;
+        let names =
+            ["rcv", "two", "sw"].map(|end| format!("rack-{of}-{end}-{}", std::process::id()));
+        let [receiver, second, switch] = &names;
+        let [tester, dut] = &rack.names;
+        let batch = format!(
+            "netns add {receiver}\nnetns add {second}\nnetns add {switch}\n\
+             -n {tester} link set tb netns {receiver}\n\
+             -n {tester} link del ta\n\
+             link add ta netns {tester} type veth peer name s1 netns {switch}\n\
+             link add ta netns {second} type veth peer name s2 netns {switch}\n\
+             link add da netns {dut} type veth peer name s3 netns {switch}\n"
+        );
+        for line in batch.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            Local.ask("ip", &words).unwrap();
+        }
+        let text = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ip link add br0 type bridge ageing_time 0 mcast_snooping 0
+            for s in s1 s2 s3; do ip link set $s master br0; ip link set $s up; done; ip link set br0 up";
+        Netns::bare(switch).ask("sh", &["-c", text]).unwrap();
+        for name in [receiver, second] {
+            let lo = ["link", "set", "lo", "up"];
+            Netns::bare(name).ask("ip", &lo).unwrap();
+        }
+        rack.dut().ask("ip", &["link", "set", "da", "up"]).unwrap();
+        Some(Spread { rack, names })
+    }
+
+    fn file(&self, has_second: bool) -> String {
+        let [receiver, second, _] = &self.names;
+        let near = self.rack.near();
+        let near = near.replace("b = 'tb' }", "}").replace("'ta', }", "'ta' }");
+        let second = match has_second {
+            true => format!("[generator-2]\nhost = 'netns:{second}'\nports = {{ a = 'ta' }}\n"),
+            false => String::new(),
+        };
+        format!("{near}[receiver]\nhost = 'netns:{receiver}'\nports = {{ b = 'tb' }}\n{second}")
+    }
+
+    /// Packets that have left the port of who sends.
+    fn sent(&self) -> u64 {
+        let generator = Netns::bare(&self.rack.names[0]);
+        let table = crate::dut::linux::read_counters(&generator).unwrap();
+        table["ta"].tx_packets
+    }
+
+    /// Nothing more leaves, a second after something was lost. A busy machine may need a little longer to end a process.
+    fn is_silent(&self) {
+        std::thread::sleep(Duration::from_millis(1500));
+        let last = self.sent();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(self.sent(), last);
+    }
+}
+
+impl Drop for Spread {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = Local.ask("ip", &["netns", "del", name]);
+        }
+    }
+}
+
+/// Frames without end.
+fn endless() -> Schedule {
+    Schedule {
+        load: LoadPlan::Constant(2000.0),
+        frames: None,
+        at_most: Duration::from_secs(600),
+        hold_ups: HoldUps::Forgive,
+        path: 0,
+    }
+}
+
+fn by_packets() -> Choice {
+    Choice {
+        mode: Some(fwdlab_engine::Mode::AfPacket),
+        cpus: Vec::new(),
+        prove: None,
+        way_back: None,
+    }
+}
+
+/// Sender, second sender and receiver are three hosts: first in this process, then behind an agent each.
+#[test]
+fn senders_and_receiver_on_several_hosts_are_one_tester() {
+    let test = "senders_and_receiver_on_several_hosts_are_one_tester";
+    let Some(spread) = Spread::new("apart") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(test, folder.path()) else {
+        return;
+    };
+    let stream = Stream::new(IpVersion::Ipv4, FrameSize::new(128).unwrap(), 10).unwrap();
+    let placement = Placement::default();
+    let dut = campaign::Dut::default();
+    for has_second in [false, true] {
+        let site = Site::standing(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
+        forwards(&site, &spread.rack);
+    }
+
+    // behind agents: who sends, and who counts
+    let start = |name: &str, beats| {
+        let folder = folder.path().join(name);
+        agent(&program, &folder, name, &[], beats)
+    };
+    let behind = |stations: Vec<Remote>, has_second| {
+        let standing =
+            Standing::new(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
+        let testers = stations.into_iter().map(|remote| Station {
+            host: Arc::new(Netns::bare(remote.name())),
+            agent: Some(remote),
+        });
+        let hosts = Hosts {
+            testers: testers.collect(),
+            dut: Some(Arc::new(spread.rack.dut())),
+            lock: Arc::new(standing.lock().unwrap()),
+        };
+        *standing.reached.lock().unwrap() = Some(Arc::new(hosts));
+        let standing = Arc::new(standing);
+        (Site(standing.clone()), standing)
+    };
+    let [generator, receiver, second] =
+        [&spread.rack.names[0], &spread.names[0], &spread.names[1]].map(|name| start(name, true));
+    let remotes = vec![generator.0.clone(), receiver.0.clone(), second.0.clone()];
+    let (site, _) = behind(remotes.clone(), true);
+    forwards(&site, &spread.rack);
+    // what one host of two would number twice is only counted
+    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+    let (mut rig, chosen) = site.open(&bed, &by_packets()).unwrap();
+    assert!(
+        chosen.words.contains("frames leave at ta of") && chosen.words.contains(" and ta of "),
+        "{chosen:?}"
+    );
+    let plan = || Some(AnalysisPlan::default());
+    let error = rig
+        .arm(Frames::Stream(&stream), plan())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("2 hosts send into one port"), "{error}");
+    drop((rig, bed, site));
+
+    // both ways: who receives sends, too
+    let (site, standing) = behind(remotes[..2].to_vec(), false);
+    let both = Wanted {
+        both_ways: true,
+        ..Wanted::of_one(&dut, &placement)
+    };
+    let bed = site.build(&both).unwrap();
+    let choice = Choice {
+        way_back: Some(bed.networks().reverse()),
+        ..by_packets()
+    };
+    let (mut rig, _) = site.open(&bed, &choice).unwrap();
+    for path in [0, 1] {
+        let proof = rig.prove(path, &stream, 100).unwrap();
+        assert_eq!((proof.sent, proof.received), (100, 100), "path {path}");
+    }
+    // a profile, each direction from its own host at the same time
+    let compiled = |direction, addresses| {
+        let text = "[[stream]]\nlayers = ['ipv4', 'udp']\nsize = 200\nflows = 10\n";
+        let profile = fwdlab_model::profile::Profile::parse("p", text).unwrap();
+        let setting = Setting {
+            direction,
+            addresses,
+            vlan: None,
+            link: None,
+            read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+        };
+        compile(&profile, &setting).unwrap().traffic
+    };
+    let networks = bed.networks();
+    let forward = compiled(Direction::Forward, networks.forward());
+    let reverse = compiled(Direction::Reverse, networks.reverse());
+    let traffic = Arc::new(forward.both_ways(reverse).unwrap());
+    rig.arm(Frames::Traffic(&traffic), None).unwrap();
+    rig.start(Schedule {
+        frames: Some(200),
+        ..endless()
+    })
+    .unwrap();
+    while !rig.is_done() {
+        rig.wait(Duration::from_millis(5));
+    }
+    let last = rig.stop().unwrap();
+    assert_eq!(
+        (&last.sent[..], &last.received[..]),
+        (&[100, 100][..], &[100, 100][..])
+    );
+    drop((rig, bed));
+    // one clock: latencies are those of frames
+    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+    let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+    rig.arm(
+        Frames::Stream(&stream),
+        Some(AnalysisPlan {
+            streams: vec![fwdlab_engine::analysis::StreamPlan::default()],
+        }),
+    )
+    .unwrap();
+    let schedule = Schedule {
+        frames: Some(100),
+        ..endless()
+    };
+    let before = rig.read().ok();
+    rig.start(schedule).unwrap();
+    while !rig.is_done() {
+        rig.wait(Duration::from_millis(5));
+    }
+    let last = rig.stop().unwrap();
+    assert_eq!((last.sent[0], last.received[0]), (100, 100));
+    assert!(before.is_none_or(|before| last.received_at_ns > before.received_at_ns));
+    let found = rig.analysis(0).unwrap().unwrap();
+    assert_eq!(
+        found.streams[0].latency.len() + found.streams[0].early,
+        last.received[0]
+    );
+
+    // who counts dies while frames flow: they end, and who waits is told
+    rig.arm(Frames::Stream(&stream), None).unwrap();
+    rig.start(endless()).unwrap();
+    rig.wait(Duration::from_millis(200));
+    assert!(!rig.is_done());
+    let (_, mut child) = receiver;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    while !rig.is_done() {
+        rig.wait(Duration::from_millis(5));
+    }
+    let error = rig.stop().unwrap_err();
+    assert!(error.to_string().contains("was lost"), "{error}");
+    assert!(matches!(error, LabError::Host(_)), "{error:?}");
+    spread.is_silent();
+    drop((rig, bed));
+    // and who sends
+    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+    assert!(
+        standing.hosts().unwrap().testers[1].agent.is_none(),
+        "it was reached anew"
+    );
+    let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+    rig.arm(Frames::Stream(&stream), None).unwrap();
+    rig.start(endless()).unwrap();
+    let (_, mut child) = generator;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    spread.is_silent();
+    assert!(rig.is_done());
+    let error = rig.stop().unwrap_err().to_string();
+    assert!(error.contains("was lost"), "{error}");
+    drop((rig, bed, site, standing));
+
+    // a connection over which nothing comes any more, and that is still there
+    let mute = start(&spread.rack.names[0], false);
+    let (receiver, _child) = start(&spread.names[0], true);
+    let (site, _) = behind(vec![mute.0.clone(), receiver.clone()], false);
+    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+    let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+    rig.arm(Frames::Stream(&stream), None).unwrap();
+    rig.start(endless()).unwrap();
+    rig.wait(Duration::from_millis(200));
+    let before = spread.sent();
+    rig.wait(Duration::from_millis(100));
+    assert!(spread.sent() > before, "frames flow");
+    spread.is_silent();
+    drop((rig, bed, site));
+
+    // two clocks
+    let other = ["unshare", "--time", "--monotonic", "5000", "--fork"];
+    let (apart, mut child) = agent(
+        &program,
+        &folder.path().join("t"),
+        &spread.rack.names[0],
+        &other,
+        true,
+    );
+    if apart.is_there(within(HELLO, &|| false)) {
+        let (site, _) = behind(vec![apart, receiver], false);
+        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+        let error = rig
+            .arm(Frames::Stream(&stream), plan())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("not known to be the same"), "{error}");
+        assert_eq!(rig.prove(0, &stream, 100).unwrap().received, 100);
+    } else {
+        println!("SKIPPED: {test}: two clocks: no time namespaces here");
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 #[test]
@@ -186,6 +577,11 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         rack.is_as(&before);
         error
     };
+    let fails_of = |site: &Site| {
+        let dut = campaign::Dut::default();
+        let built = site.build(&Wanted::of_one(&dut, &placement));
+        built.unwrap_err().to_string()
+    };
     let near = rack.near();
     let error = fails(&near.replace("'db'", "'dx'"));
     assert!(
@@ -200,6 +596,23 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
         error.contains("was not ready within") && error.contains("not me"),
         "{error}"
     );
+
+    // and nobody has to wait for it
+    let patient = near.replace("[dut]\n", "[dut]\nready = { command = 'sleep 60' }\n");
+    let site = Site::standing(parsed(&patient), Path::new("/nowhere")).unwrap();
+    let control = Control::default();
+    site.heed(&control);
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            control.stop();
+        });
+        let wanted = campaign::Dut::default();
+        site.build(&Wanted::of_one(&wanted, &placement))
+            .unwrap_err()
+    });
+    assert!(matches!(error, LabError::Interrupted), "{error}");
+    rack.is_as(&before);
 
     let dut = rack.dut();
     dut.ask("ip", &["link", "set", "db", "mtu", "1400"])
@@ -217,6 +630,33 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     rack.is_as(&before);
     dut.ask("ip", &["link", "set", "db", "mtu", "1500"])
         .unwrap();
+
+    // a port of the tester is as safe as one that is driven by hand, and nobody is told of flags that a bed has not
+    let tester = Netns::bare(&rack.names[0]);
+    tester
+        .ask("ip", &["addr", "add", "10.9.9.1/24", "dev", "ta"])
+        .unwrap();
+    let error = fails_of(&site);
+    assert!(
+        error.starts_with("ta is no port for a test: it has the address 10.9.9.1")
+            && error.contains("addr flush dev ta")
+            && !error.contains("--allow"),
+        "{error}"
+    );
+    tester.ask("ip", &["addr", "flush", "dev", "ta"]).unwrap();
+    // an address of the bed's own network is none of others'
+    tester
+        .ask("ip", &["addr", "add", "10.77.1.2/24", "dev", "ta"])
+        .unwrap();
+    let held = claim(&spec(&parsed(&near).generator.host, "tb").unwrap(), &[]);
+    let error = fails_of(&site);
+    assert!(error.contains("another fwdlab sends on tb"), "{error}");
+    drop(held);
+    drop(
+        site.build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+            .unwrap(),
+    );
+    tester.ask("ip", &["addr", "flush", "dev", "ta"]).unwrap();
 
     // somebody lives there
     let batch = "addr add 192.0.2.1/24 dev da\nroute add default via 192.0.2.2 dev da\n";
@@ -253,4 +693,29 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     );
     let error = error.unwrap_err().to_string();
     assert!(error.starts_with("rack.toml:3:8: `ssh://a/b?"), "{error}");
+}
+
+/// Only what is a machine of its own is restarted: never this one, on which fwdlab runs.
+#[test]
+fn this_machine_is_not_restarted() {
+    let site = |dut: &str| {
+        let text = format!(
+            "bed = 'rack'\n[generator]\nhost = 'local'\nports = {{ a = 'ta', b = 'tb' }}\n[dut]\n{dut}\n"
+        );
+        Site::standing(parsed(&text), Path::new("fwdlab")).unwrap()
+    };
+    let ports = "ports = { a = 'da', b = 'db' }";
+    let of = |host: &str| site(&format!("host = '{host}'\n{ports}"));
+    assert_eq!(of("ssh://router1").can_reboot(), Ok(()));
+    for here in ["local", "netns:dut"] {
+        let site = of(here);
+        let why = site.can_reboot().unwrap_err();
+        assert!(why.contains("fwdlab runs there, too"), "{here}: {why}");
+        let error = site.reboot(Limit::OURS).unwrap_err().to_string();
+        assert!(error.contains("not restarted"), "{here}: {error}");
+    }
+    let black_box =
+        site("kind = 'none'\nmacs = { a = '02:00:00:00:00:01', b = '02:00:00:00:00:02' }");
+    let why = black_box.can_reboot().unwrap_err();
+    assert!(why.contains("nobody can log into its DUT"), "{why}");
 }

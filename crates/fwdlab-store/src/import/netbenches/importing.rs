@@ -433,6 +433,7 @@ impl Work<'_> {
             noise: Noise::default(),
             warnings: doubts,
             imix_estimate_l2_bps: None,
+            thresholds: Vec::new(),
         };
         let writer = staged.writer();
         for record in &content.records {
@@ -477,6 +478,7 @@ impl Work<'_> {
             started_at: self.now.to_string(),
             finished_at: None,
             state: RunState::Running,
+            gaps: Vec::new(),
             error: None,
             parameters: content.parameters.clone(),
             facts: Facts {

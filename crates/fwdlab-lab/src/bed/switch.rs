@@ -1,0 +1,367 @@
+//! A switch between tester and DUT that can be asked what its ports counted: a Linux bridge by way of its host, any other by its SNMP agent.
+//!
+//! It counts and does nothing else; what its counts are worth is said with them. Start with [`BedSwitch::packets`].
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fwdlab_model::test_bed::SwitchPorts;
+
+use crate::dut::Counted;
+use crate::dut::linux::{counters_of, read_counters};
+use crate::error::LabError;
+use crate::host::Host;
+use crate::snmp::{self, Binding, Value};
+
+/// An agent answers in this time, or not.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A datagram may be lost.
+const TRIES: u32 = 3;
+
+/// More ports has no switch of a lab.
+const MOST_PORTS: usize = 4096;
+
+/// ifName, ifHCInUcastPkts and ifHCOutUcastPkts of the IF-MIB (RFC 2863): what a switch says of itself to others is no unicast.
+const NAMES: [u32; 11] = [1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 1];
+const CAME: [u32; 11] = [1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 7];
+const WENT: [u32; 11] = [1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 11];
+
+/// Packets that ports of a switch have passed on, in the order in which frames meet them; those that are not known are absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SwitchPackets {
+    /// Came in from who sends.
+    pub from_sender: Option<u64>,
+    /// Went out to the DUT.
+    pub to_dut: Option<u64>,
+    /// Came in from the DUT.
+    pub from_dut: Option<u64>,
+    /// Went out to who counts.
+    pub to_receiver: Option<u64>,
+    /// It counts when it is asked, and not some seconds before.
+    pub is_prompt: bool,
+}
+
+/// A switch that can be asked, and its ports.
+#[derive(Debug, Clone)]
+pub(crate) struct BedSwitch {
+    pub asked: Asked,
+    pub ports: SwitchPorts,
+}
+
+/// Who is asked.
+#[derive(Debug, Clone)]
+pub(crate) enum Asked {
+    /// The host whose bridge it is.
+    Host(Arc<dyn Host>),
+    /// Its agent.
+    Agent(Arc<Mutex<Agent>>),
+}
+
+impl BedSwitch {
+    /// What its ports have counted so far on the way of frames, or on the way back.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn packets(&self, back: bool) -> Result<SwitchPackets, LabError> {
+        let names: Vec<&str> = self
+            .ports
+            .named()
+            .into_iter()
+            .map(|(_, port)| port)
+            .collect();
+        let counted: BTreeMap<&str, (u64, u64)> = match &self.asked {
+            Asked::Host(host) => {
+                let table = read_counters(host.as_ref())?;
+                let of = |port: &str| {
+                    let Counted {
+                        rx_packets,
+                        tx_packets,
+                        ..
+                    } = counters_of(&table, port, host.as_ref())?;
+                    Ok::<_, LabError>((rx_packets, tx_packets))
+                };
+                names
+                    .into_iter()
+                    .map(|port| Ok((port, of(port)?)))
+                    .collect::<Result<_, LabError>>()?
+            }
+            Asked::Agent(agent) => {
+                let mut agent = agent.lock().unwrap_or_else(PoisonError::into_inner);
+                names.iter().copied().zip(agent.packets(&names)?).collect()
+            }
+        };
+        let of = |port: &Option<String>| counted.get(port.as_deref()?).copied();
+        let came = |port| of(port).map(|(came, _)| came);
+        let went = |port| of(port).map(|(_, went)| went);
+        let SwitchPorts {
+            tester_a,
+            tester_2,
+            dut_a,
+            dut_b,
+            tester_b,
+        } = &self.ports;
+        let is_prompt = matches!(self.asked, Asked::Host(_));
+        Ok(match back {
+            false => SwitchPackets {
+                from_sender: came(tester_a).map(|first| first + came(tester_2).unwrap_or_default()),
+                to_dut: went(dut_a),
+                from_dut: came(dut_b),
+                to_receiver: went(tester_b),
+                is_prompt,
+            },
+            true => SwitchPackets {
+                from_sender: came(tester_b),
+                to_dut: went(dut_b),
+                from_dut: came(dut_a),
+                to_receiver: went(tester_a),
+                is_prompt,
+            },
+        })
+    }
+}
+
+/// An SNMP agent, and the numbers of the ports that it was asked for.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    socket: UdpSocket,
+    at: SocketAddr,
+    community: String,
+    request_id: i32,
+    numbers: BTreeMap<String, u32>,
+}
+
+impl Agent {
+    /// Asks an agent for its ports.
+    ///
+    /// # Errors
+    /// It does not answer, or has not all of these ports: which it has.
+    pub fn open(at: SocketAddr, community: &str, ports: &[&str]) -> Result<Agent, LabError> {
+        let any: SocketAddr = match at {
+            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+            SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+        };
+        let failed = |e| LabError::system(format!("ask the SNMP agent at {at}"), e);
+        let socket = UdpSocket::bind(any).map_err(failed)?;
+        socket.connect(at).map_err(failed)?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let mut agent = Agent {
+            socket,
+            at,
+            community: community.to_owned(),
+            request_id: 1,
+            numbers: BTreeMap::new(),
+        };
+        let mut known = BTreeMap::new();
+        let mut last = NAMES.to_vec();
+        for _ in 0..MOST_PORTS {
+            let said = agent.ask(std::slice::from_ref(&last), true)?;
+            let Some((object, Value::Text(name))) = said.into_iter().next() else {
+                break;
+            };
+            // an agent that goes back would be asked without end
+            if !object.starts_with(&NAMES) || object <= last {
+                break;
+            }
+            if let Some(number) = object.get(NAMES.len()) {
+                known.insert(name, *number);
+            }
+            last = object;
+        }
+        for port in ports {
+            let Some(number) = known.get(*port) else {
+                let names: Vec<&str> = known.keys().map(String::as_str).take(20).collect();
+                return Err(LabError::Preflight(format!(
+                    "the switch at {at} has no port {port}; it has {}",
+                    names.join(", ")
+                )));
+            };
+            agent.numbers.insert((*port).to_owned(), *number);
+        }
+        Ok(agent)
+    }
+
+    /// What these ports have counted: packets that came, and packets that went.
+    fn packets(&mut self, ports: &[&str]) -> Result<Vec<(u64, u64)>, LabError> {
+        let object = |of: [u32; 11], port: &str| {
+            let number = self.numbers.get(port).copied().unwrap_or_default();
+            [&of[..], &[number]].concat()
+        };
+        let objects: Vec<Vec<u32>> = ports
+            .iter()
+            .flat_map(|port| [object(CAME, port), object(WENT, port)])
+            .collect();
+        let said = self.ask(&objects, false)?;
+        let number = |at: usize| match said.get(at) {
+            Some((object, Value::Number(number))) if *object == objects[at] => Ok(*number),
+            _ => Err(LabError::Preflight(format!(
+                "the switch at {} does not say what its ports counted (ifHCInUcastPkts, ifHCOutUcastPkts)",
+                self.at
+            ))),
+        };
+        (0..ports.len())
+            .map(|port| Ok((number(2 * port)?, number(2 * port + 1)?)))
+            .collect()
+    }
+
+    fn ask(&mut self, objects: &[Vec<u32>], is_next: bool) -> Result<Vec<Binding>, LabError> {
+        let mut why = "it says nothing".to_owned();
+        for _ in 0..TRIES {
+            self.request_id = self.request_id.wrapping_add(1) & i32::MAX;
+            let question = snmp::get(&self.community, self.request_id, objects, is_next);
+            // nobody listens there: the next try may find somebody
+            if let Err(error) = self.socket.send(&question) {
+                why = error.to_string();
+                continue;
+            }
+            let mut answer = [0; 65_536];
+            while let Ok(length) = self.socket.recv(&mut answer) {
+                match snmp::values(&answer[..length], &self.community, self.request_id) {
+                    Ok(Some(values)) => return Ok(values),
+                    // to a question before
+                    Ok(None) => {}
+                    Err(error) => {
+                        why = error.to_string();
+                        break;
+                    }
+                }
+            }
+        }
+        Err(LabError::Preflight(format!(
+            "the SNMP agent of the switch at {} does not answer SNMPv2c with this community: {why}. Look at snmp and community in the file of the \
+             test bed, or omit them",
+            self.at
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ports of a switch that counts 10 packets more with every question.
+    fn switch(names: &'static [&'static str]) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = socket.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 2048];
+            let mut count = 0;
+            // it ends with the test
+            while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+                count += 10;
+                let said = snmp::tests::answered(&bytes[..length], &|object, is_next| {
+                    let index = object.get(NAMES.len()).copied().unwrap_or_default();
+                    match is_next {
+                        true => {
+                            let next = names.get(index as usize)?;
+                            Some((
+                                [&NAMES[..], &[index + 1]].concat(),
+                                Value::Text((*next).to_owned()),
+                            ))
+                        }
+                        false => {
+                            let way = u64::from(object.starts_with(&WENT));
+                            Some((
+                                object.to_vec(),
+                                Value::Number(count + u64::from(index) * 1000 + way),
+                            ))
+                        }
+                    }
+                });
+                let _ = socket.send_to(&said, from);
+            }
+        });
+        at
+    }
+
+    #[test]
+    fn ports_of_an_agent_are_found_by_name_and_counted() {
+        let at = switch(&["Gi1/0/1", "Gi1/0/2", "Gi1/0/3"]);
+        let error = Agent::open(at, "public", &["Gi1/0/9"])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("has no port Gi1/0/9; it has Gi1/0/1, Gi1/0/2, Gi1/0/3"),
+            "{error}"
+        );
+        let agent = Agent::open(at, "public", &["Gi1/0/1", "Gi1/0/3"]).unwrap();
+        let switch = BedSwitch {
+            asked: Asked::Agent(Arc::new(Mutex::new(agent))),
+            ports: SwitchPorts {
+                tester_a: Some("Gi1/0/1".into()),
+                dut_a: Some("Gi1/0/3".into()),
+                ..SwitchPorts::default()
+            },
+        };
+        let [before, after] = [false, false].map(|back| switch.packets(back).unwrap());
+        assert!(!before.is_prompt);
+        assert_eq!(before.from_dut, None);
+        let since =
+            |of: fn(&SwitchPackets) -> Option<u64>| of(&after).unwrap() - of(&before).unwrap();
+        assert_eq!(
+            (since(|of| of.from_sender), since(|of| of.to_dut)),
+            (10, 10)
+        );
+        // port 3 is the third, and what went out of it is another counter than what came in
+        assert_eq!(before.to_dut.unwrap() - before.from_sender.unwrap(), 2001);
+    }
+
+    /// The agent of net-snmp counts the frames of this machine's loopback interface.
+    #[test]
+    fn a_real_agent_says_what_its_ports_counted() {
+        let test = "a_real_agent_says_what_its_ports_counted";
+        let find = "PATH=$PATH:/usr/sbin; command -v snmpd";
+        let Ok(program) = crate::host::Local.ask("sh", &["-c", find]) else {
+            return println!("SKIPPED: {test}: there is no snmpd");
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let at = {
+            let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+            free.local_addr().unwrap()
+        };
+        let file = folder.path().join("snmpd.conf");
+        std::fs::write(
+            &file,
+            format!("rocommunity secret 127.0.0.1\nagentaddress udp:{at}\n"),
+        )
+        .unwrap();
+        let mut command = std::process::Command::new(program.trim());
+        command
+            .args(["-f", "-Ln", "-C", "-I", "ifTable,ifXTable", "-c"])
+            .arg(&file)
+            .env("SNMP_PERSISTENT_DIR", folder.path());
+        crate::sys::die_with_parent(&mut command);
+        let mut child = command.spawn().unwrap();
+        let began = std::time::Instant::now();
+        let opened = loop {
+            match Agent::open(at, "secret", &["lo"]) {
+                Err(_) if began.elapsed() < Duration::from_secs(10) => {}
+                opened => break opened,
+            }
+        };
+        let said = opened.and_then(|mut agent| agent.packets(&["lo"]));
+        let wrong = Agent::open(at, "secret", &["nosuch0"]);
+        let _ = child.kill();
+        let _ = child.wait();
+        match said {
+            Ok(counted) => assert_eq!(counted.len(), 1),
+            Err(error) => panic!("{error}"),
+        }
+        let error = wrong.unwrap_err().to_string();
+        assert!(error.contains("has no port nosuch0; it has"), "{error}");
+    }
+
+    #[test]
+    fn an_agent_that_is_not_there_is_told() {
+        let nobody = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let error = Agent::open(nobody, "public", &["x"])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("does not answer SNMPv2c"), "{error}");
+    }
+}

@@ -1,0 +1,297 @@
+//! A switch of a test bed: does it pass frames on and say nothing, as a cable would?
+//!
+//! One that is a Linux bridge is asked; of others only what to look at can be said. Nothing is changed. Start with [`checks`].
+
+use fwdlab_model::test_bed::{Mac, Switch};
+use serde_json::Value;
+
+use super::Check;
+use crate::host::Host;
+use crate::site::standing;
+
+/// A test may take so long, and no address may be forgotten meanwhile.
+const LONG_S: u64 = 24 * 3600;
+
+/// The lines for it.
+const LINES: &str = "fwdlab bed switch-config --vendor cisco|juniper BED prints the lines";
+
+/// All checks of a switch, behind whose ports these addresses are.
+pub(super) fn checks(switch: &Switch, addresses: &[(&'static str, Mac)]) -> Vec<Check> {
+    let Some(place) = &switch.host else {
+        return vec![Check::warn(
+            "MAC ageing",
+            "nobody looks into this switch: a receiver never talks, and when its address is forgotten its frames go to all ports",
+            format!(
+                "static addresses, or ageing longer than a test; no STP, LLDP, CDP, flow control or storm control: {LINES}"
+            ),
+        )];
+    };
+    let host = match standing::reach(place) {
+        Ok(host) => host,
+        Err(why) => return vec![Check::fail("reached", why, "look at its address")],
+    };
+    of_bridge(host.as_ref(), switch, addresses)
+}
+
+fn of_bridge(host: &dyn Host, switch: &Switch, addresses: &[(&'static str, Mac)]) -> Vec<Check> {
+    let links = match host.ask("ip", &["-json", "-details", "link", "show"]) {
+        Ok(said) => serde_json::from_str::<Value>(&said).unwrap_or_default(),
+        Err(error) => {
+            return vec![Check::fail(
+                "reached",
+                error.to_string(),
+                "see whether it can be reached by hand",
+            )];
+        }
+    };
+    let fdb = host.ask("bridge", &["fdb", "show"]);
+    let mut checks = judged(switch, addresses, &links, fdb.as_deref().ok());
+    if let Err(error) = fdb {
+        checks.push(Check::skip("MAC ageing", error.to_string()));
+    }
+    checks
+}
+
+/// What is to be said of these links and this forwarding table.
+fn judged(
+    switch: &Switch,
+    addresses: &[(&'static str, Mac)],
+    links: &Value,
+    fdb: Option<&str>,
+) -> Vec<Check> {
+    let all = links.as_array().map_or(&[][..], Vec::as_slice);
+    let link = |name: &str| all.iter().find(|link| link["ifname"] == name);
+    let mut checks = Vec::new();
+    let mut bridges: Vec<(&str, &str)> = Vec::new();
+    for (key, port) in switch.ports.named() {
+        let Some(found) = link(port) else {
+            let fix = "look at its name: ip -brief link";
+            checks.push(Check::fail(
+                "port",
+                format!("there is no port {port} ({key})"),
+                fix,
+            ));
+            continue;
+        };
+        match found["master"].as_str() {
+            Some(bridge) => bridges.push((key, bridge)),
+            None => checks.push(Check::fail(
+                "port",
+                format!("{port} ({key}) is a port of no bridge"),
+                format!("ip link set dev {port} master BRIDGE"),
+            )),
+        }
+    }
+    let mut names: Vec<&str> = bridges.iter().map(|(_, bridge)| *bridge).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let data = link(name).map_or(&Value::Null, |link| &link["linkinfo"]["info_data"]);
+        let number = |key: &str| data[key].as_u64().unwrap_or_default();
+        if number("stp_state") != 0 {
+            checks.push(Check::warn(
+                "spanning tree",
+                format!("{name} speaks it: a port that comes up is deaf for half a minute, and talks on idle links"),
+                format!("ip link set dev {name} type bridge stp_state 0"),
+            ));
+        }
+        let joins = |end: &str| {
+            bridges
+                .iter()
+                .any(|(key, bridge)| *bridge == name && key.ends_with(end))
+        };
+        if joins("-b") && (joins("-a") || joins("-2")) && number("vlan_filtering") == 0 {
+            checks.push(Check::warn(
+                "links",
+                format!("{name} joins link a with link b: frames that it sends to all ports pass by the DUT"),
+                format!("two bridges, or VLANs: ip link set dev {name} type bridge vlan_filtering 1"),
+            ));
+        }
+        let ports = all.iter().filter(|link| link["master"] == name).count();
+        let keys: Vec<&str> = bridges
+            .iter()
+            .filter(|(_, of)| *of == name)
+            .map(|(key, _)| *key)
+            .collect();
+        // in 1/100 s; 0 forgets at once
+        let ageing_s = number("ageing_time") / 100;
+        checks.extend(ageing(switch, addresses, fdb, name, ports, &keys, ageing_s));
+    }
+    checks
+}
+
+fn ageing(
+    switch: &Switch,
+    addresses: &[(&'static str, Mac)],
+    fdb: Option<&str>,
+    bridge: &str,
+    ports: usize,
+    keys: &[&str],
+    ageing_s: u64,
+) -> Option<Check> {
+    let name = "MAC ageing";
+    if ports <= 2 {
+        return Some(Check::ok(
+            name,
+            format!("{bridge} has two ports: there is nowhere else to send frames to"),
+        ));
+    }
+    let fdb = fdb?;
+    let named = switch.ports.named();
+    let mut loose = Vec::new();
+    for (key, port) in named.iter().filter(|(key, _)| keys.contains(key)) {
+        let Some((_, address)) = addresses.iter().find(|(known, _)| known == key) else {
+            continue;
+        };
+        let address: Vec<String> = address.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let address = address.join(":");
+        let is_static = fdb.lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.first() == Some(&&*address)
+                && words.windows(2).any(|pair| pair == ["dev", *port])
+                && words
+                    .iter()
+                    .any(|word| matches!(*word, "static" | "permanent"))
+        });
+        if !is_static {
+            loose.push((*key, *port, address));
+        }
+    }
+    if loose.is_empty() {
+        return Some(Check::ok(
+            name,
+            format!("{bridge} knows all addresses for good"),
+        ));
+    }
+    if ageing_s >= LONG_S {
+        return Some(Check::ok(
+            name,
+            format!("{bridge} forgets an address after {} h", ageing_s / 3600),
+        ));
+    }
+    let keys: Vec<&str> = loose.iter().map(|(key, ..)| *key).collect();
+    let fixes: Vec<String> = loose
+        .iter()
+        .map(|(_, port, address)| format!("bridge fdb replace {address} dev {port} master static"))
+        .collect();
+    Some(Check::warn(
+        name,
+        format!(
+            "{bridge} forgets who is at {} after {ageing_s} s, and a receiver never talks: its frames go to all {ports} ports then",
+            keys.join(", ")
+        ),
+        fixes.join("; "),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preflight::Status;
+    use fwdlab_model::test_bed::SwitchPorts;
+
+    fn switch() -> Switch {
+        let port = |name: &str| Some(name.to_owned());
+        Switch {
+            host: None,
+            snmp: None,
+            community: None,
+            ports: SwitchPorts {
+                tester_a: port("s1"),
+                dut_a: port("s3"),
+                ..SwitchPorts::default()
+            },
+            vlans: Default::default(),
+        }
+    }
+
+    /// As iproute2 6.1 says it, shortened.
+    fn links(ageing: u32, stp: u32) -> Value {
+        let port = |name: &str| format!(r#"{{"ifname":"{name}","master":"br0"}}"#);
+        let text = format!(
+            r#"[{{"ifname":"br0","linkinfo":{{"info_kind":"bridge","info_data":{{"ageing_time":{ageing},"stp_state":{stp},"vlan_filtering":0}}}}}},{},{},{}]"#,
+            port("s1"),
+            port("s2"),
+            port("s3")
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn words(checks: &[Check]) -> String {
+        checks
+            .iter()
+            .map(|check| format!("{:?} {} {}\n", check.status, check.name, check.finding))
+            .collect()
+    }
+
+    #[test]
+    fn a_bridge_that_forgets_is_told_and_how_to_make_it_remember() {
+        let addresses = [
+            ("tester-a", Mac([2, 0, 0, 0, 0, 1])),
+            ("dut-a", Mac([2, 0, 0, 0, 0, 3])),
+        ];
+        let learned =
+            "02:00:00:00:00:01 dev s1 master br0\n02:00:00:00:00:03 dev s3 master br0 static\n";
+        let checks = judged(&switch(), &addresses, &links(30000, 0), Some(learned));
+        let [check] = &checks[..] else {
+            panic!("{}", words(&checks));
+        };
+        assert_eq!(check.status, Status::Warn);
+        assert!(
+            check.finding.contains("who is at tester-a after 300 s"),
+            "{}",
+            check.finding
+        );
+        assert_eq!(
+            check.fix.as_deref(),
+            Some("bridge fdb replace 02:00:00:00:00:01 dev s1 master static")
+        );
+        // static at another port is not there
+        let wrong = learned.replace("dev s3", "dev s2");
+        let checks = judged(&switch(), &addresses, &links(30000, 0), Some(&wrong));
+        assert!(
+            checks[0].finding.contains("tester-a, dut-a"),
+            "{}",
+            words(&checks)
+        );
+        let known = learned.replace("s1 master br0", "s1 master br0 static");
+        let checks = judged(&switch(), &addresses, &links(30000, 0), Some(&known));
+        assert_eq!(checks[0].status, Status::Ok, "{}", words(&checks));
+        let checks = judged(
+            &switch(),
+            &addresses,
+            &links(100 * 100_000, 1),
+            Some(learned),
+        );
+        assert!(
+            words(&checks).contains("Warn spanning tree")
+                && words(&checks).contains("Ok MAC ageing"),
+            "{}",
+            words(&checks)
+        );
+    }
+
+    #[test]
+    fn ports_that_are_none_and_switches_that_nobody_can_ask_are_told() {
+        let none = Switch {
+            ports: SwitchPorts {
+                tester_b: Some("s9".into()),
+                ..switch().ports
+            },
+            ..switch()
+        };
+        let said = words(&judged(&none, &[], &links(30000, 0), Some("")));
+        assert!(said.contains("there is no port s9 (tester-b)"), "{said}");
+        let both = Switch {
+            ports: SwitchPorts {
+                tester_b: Some("s2".into()),
+                ..switch().ports
+            },
+            ..switch()
+        };
+        let said = words(&judged(&both, &[], &links(30000, 0), Some("")));
+        assert!(said.contains("joins link a with link b"), "{said}");
+        let said = words(&checks(&switch(), &[]));
+        assert!(said.contains("Warn MAC ageing nobody looks into"), "{said}");
+    }
+}

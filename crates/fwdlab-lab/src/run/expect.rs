@@ -1,0 +1,39 @@
+//! The runs from which it is known how much figures of a campaign vary: the newest of the same procedure on the same test bed.
+//!
+//! What follows from them is in `fwdlab_measure::expect`. Nothing is measured. Start with [`earlier`].
+
+use std::path::Path;
+
+use fwdlab_model::campaign::Campaign;
+use fwdlab_model::result::{RunInfo, RunState, Summary};
+
+/// So many of the newest runs tell how much figures vary.
+const RUNS: usize = 10;
+
+/// What the newest runs under `runs` found that are of the same procedure on the same test bed; where there are none, nothing.
+pub fn earlier(campaign: &Campaign, runs: &Path) -> Vec<Summary> {
+    let entries = fwdlab_store::list(runs).unwrap_or_default().into_iter();
+    let alike = entries.filter(|entry| {
+        let info = entry.info.as_ref();
+        info.is_some_and(|info| is_alike(info, campaign))
+    });
+    alike.filter_map(|entry| entry.summary).take(RUNS).collect()
+}
+
+/// Is it a finished run of the same procedure, on the same test bed?
+fn is_alike(info: &RunInfo, campaign: &Campaign) -> bool {
+    let bed = info.facts.placement.get("test bed").map(String::as_str);
+    let same_bed = match (&campaign.bed.file, bed) {
+        (None, None) => true,
+        (Some(file), Some(words)) => {
+            // the words of a bed begin with its name, and a file is called by it
+            let stem = Path::new(file).file_stem().unwrap_or_default();
+            let name = words.split(':').next().unwrap_or_default();
+            stem.to_string_lossy() == name
+        }
+        _ => false,
+    };
+    let procedure = info.parameters.get("procedure").and_then(|id| id.as_str());
+    let same_procedure = procedure.unwrap_or(&info.kind) == campaign.procedure.id();
+    info.state == RunState::Finished && !info.facts.is_simulated() && same_bed && same_procedure
+}

@@ -1,0 +1,630 @@
+//! Hooks: the user's commands before, during and after what is measured, on the DUT, on the generator's host or on this machine.
+//!
+//! Before and after are around an iteration, a trial or the campaign. Those before run one after the other, and the first that fails ends
+//! them; those after all run, whatever came of the rest, also of a campaign that was stopped. What runs during a trial is started when its
+//! first frames have left, by the sender's own count and not by a clock, and is ended with the trial: it may end before, but not with an
+//! error. A hook that fails, or does not end in time, makes what it belongs to invalid, with its reason. What each printed and how it ended
+//! is kept in `hooks.jsonl`. Start with [`around`] and [`During`].
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fwdlab_engine::analysis::{Analysis, AnalysisPlan};
+use fwdlab_engine::tester::Proof;
+use fwdlab_engine::{Histogram, Reading, ReceiveCounts, Schedule};
+use fwdlab_model::campaign::{Every, Hook, Hooks, On, When};
+use fwdlab_model::hook::HookRecord;
+use fwdlab_model::trial::Stream;
+
+use super::trial::offered;
+use super::{Control, Run, timestamp};
+use crate::bed::Bed;
+use crate::error::LabError;
+use crate::host::{Command, Failure, Heard, Host, HostError, Limit, Local, quoted};
+use crate::tester::{Frames, Rig};
+
+/// What a hook prints beyond this is counted and not kept.
+const MOST_OUTPUT: usize = 64 << 10;
+
+/// How often it is looked whether a trial has ended beside which a hook runs.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A hook that is ended with its trial is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The first frames are looked for so often.
+const FIRST_FRAMES: Duration = Duration::from_millis(1);
+
+/// What stands before the reason for which something does not count because of a hook.
+pub(super) const HOOK: &str = "hook ";
+
+/// How a program ends that ends well.
+const SUCCESS: &str = "exit status: 0";
+
+/// What a hook is told in its environment: what it belongs to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Place {
+    /// The test case.
+    pub test_case: Option<String>,
+    /// Its iteration.
+    pub iteration: Option<u32>,
+    /// The trial.
+    pub trial: Option<u32>,
+    /// What it offers at most, in frames per second; `None`: flat out.
+    pub load_pps: Option<f64>,
+}
+
+impl Place {
+    /// Of an iteration of a test case.
+    pub fn iteration(test_case: &str, iteration: u32) -> Place {
+        Place {
+            test_case: Some(test_case.to_owned()),
+            iteration: Some(iteration),
+            ..Place::default()
+        }
+    }
+
+    /// Of a trial of it.
+    pub fn trial(&self, trial: u32, load_pps: Option<f64>) -> Place {
+        Place {
+            trial: Some(trial),
+            load_pps,
+            ..self.clone()
+        }
+    }
+
+    /// A hook's command with these in its environment; all that it prints is told in any case.
+    fn command(&self, hook: &Hook, run: &str) -> Command {
+        let mut names = vec![("FWDLAB_RUN", run.to_owned())];
+        let number = |n: Option<u32>| n.map(|n| n.to_string());
+        names.extend(self.test_case.clone().map(|id| ("FWDLAB_TEST_CASE", id)));
+        names.extend(number(self.iteration).map(|n| ("FWDLAB_ITERATION", n)));
+        if let Some(trial) = number(self.trial) {
+            names.push(("FWDLAB_TRIAL", trial));
+            let load = self.load_pps.map(|pps| format!("{pps:.0}"));
+            names.push(("FWDLAB_LOAD", load.unwrap_or_else(|| "max".into())));
+        }
+        let export = |(name, value): &(&str, String)| format!("{name}={}", quoted(value));
+        let exports: Vec<String> = names.iter().map(export).collect();
+        let text = format!("export {}; exec 1>&2; {}", exports.join(" "), hook.command);
+        Command::shell(&text).called(hook.command.trim())
+    }
+
+    /// The record of a hook that has not been started.
+    fn record(&self, when: When, hook: &Hook, host: &str) -> HookRecord {
+        HookRecord {
+            when,
+            command: hook.command.trim().to_owned(),
+            on: hook.on,
+            host: host.to_owned(),
+            test_case: self.test_case.clone(),
+            iteration: self.iteration,
+            trial: self.trial,
+            started_at: None,
+            duration_s: 0.0,
+            status: "not started".into(),
+            output: String::new(),
+            output_left_out_bytes: 0,
+            failure: None,
+        }
+    }
+}
+
+/// Where hooks run: the hosts of a bed, or this machine alone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hosts {
+    dut: Option<Arc<dyn Host>>,
+    generator: Option<Arc<dyn Host>>,
+}
+
+impl Hosts {
+    /// Those of a bed that stands.
+    pub fn of(bed: &Bed) -> Hosts {
+        Hosts {
+            dut: bed.dut(0).place(),
+            generator: Some(bed.tester().clone()),
+        }
+    }
+
+    fn find(&self, on: On) -> Result<Arc<dyn Host>, String> {
+        match on {
+            On::Controller => Ok(Arc::new(Local)),
+            On::Dut => (self.dut.clone()).ok_or("this DUT takes no commands for a shell".into()),
+            On::Generator => (self.generator.clone()).ok_or("there is no such host here".into()),
+        }
+    }
+}
+
+/// Runs the hooks before or after something, and keeps what became of them. Returns why that does not count; nothing when all is well.
+pub(super) fn around(
+    hooks: &Hooks,
+    (when, every): (When, Every),
+    place: &Place,
+    hosts: &Hosts,
+    control: &Control,
+    run: &mut Run<'_>,
+) -> Result<Vec<String>, LabError> {
+    let of = hooks
+        .all()
+        .filter(|(of, hook)| (*of, hook.every) == (when, every));
+    let mut failures = Vec::new();
+    for (_, hook) in of {
+        if when == When::Before && control.is_stopped() {
+            return Err(LabError::Interrupted);
+        }
+        // what cleans up is not stopped by what ended the rest
+        let is_stopped = || when == When::Before && control.is_stopped();
+        let record = whole(when, hook, place, hosts, &run.info.id, &is_stopped);
+        let failure = record.failure.clone();
+        run.keep_hook(record)?;
+        if when == When::Before && control.is_stopped() {
+            return Err(LabError::Interrupted);
+        }
+        let is_over = failure.is_some() && when == When::Before;
+        failures.extend(failure);
+        if is_over {
+            break;
+        }
+    }
+    Ok(failures)
+}
+
+/// The same as an error.
+pub(super) fn around_or_error(
+    hooks: &Hooks,
+    when: (When, Every),
+    place: &Place,
+    hosts: &Hosts,
+    control: &Control,
+    run: &mut Run<'_>,
+) -> Result<(), LabError> {
+    let failures = around(hooks, when, place, hosts, control, run)?;
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(LabError::Hook(failures.join("; "))),
+    }
+}
+
+/// Runs a hook to its end.
+fn whole(
+    when: When,
+    hook: &Hook,
+    place: &Place,
+    hosts: &Hosts,
+    run: &str,
+    is_stopped: &dyn Fn() -> bool,
+) -> HookRecord {
+    let host = match hosts.find(hook.on) {
+        Ok(host) => host,
+        Err(why) => return missing(when, hook, place, &why),
+    };
+    let command = place.command(hook, run);
+    let started_at = timestamp();
+    let began = Instant::now();
+    let limit = Limit {
+        time: hook.within.0,
+        is_stopped,
+    };
+    let result = host.run(&command, limit);
+    let mut record = HookRecord {
+        started_at: Some(started_at),
+        duration_s: began.elapsed().as_secs_f64(),
+        ..place.record(when, hook, host.name())
+    };
+    let mut output = Output::default();
+    match result {
+        Ok(said) => {
+            record.status = SUCCESS.into();
+            output.text(&said.text());
+        }
+        Err(error) => {
+            output.text(said_by(&error));
+            record.status = status(&error.failure);
+            record.failure = Some(failed(when, &short(&error).to_string()));
+        }
+    }
+    output.into_record(record)
+}
+
+/// Of a hook whose host there is not.
+fn missing(when: When, hook: &Hook, place: &Place, why: &str) -> HookRecord {
+    HookRecord {
+        failure: Some(failed(when, &format!("`{}`: {why}", hook.command.trim()))),
+        ..place.record(when, hook, hook.on.name())
+    }
+}
+
+fn failed(when: When, why: &str) -> String {
+    format!("{HOOK}{}: {why}", when.name())
+}
+
+/// What was printed by what failed.
+fn said_by(error: &HostError) -> &str {
+    match &error.failure {
+        Failure::Exit { said, .. } | Failure::TimedOut { said, .. } => said,
+        _ => "",
+    }
+}
+
+/// The error with the last line of what was said, which mostly tells why: all of it is in the record.
+fn short(error: &HostError) -> HostError {
+    let last = |said: &str| {
+        let line = said.lines().rev().find(|line| !line.trim().is_empty());
+        line.unwrap_or_default().chars().take(200).collect()
+    };
+    let failure = match &error.failure {
+        Failure::Exit { status, said } => Failure::Exit {
+            status: status.clone(),
+            said: last(said),
+        },
+        Failure::TimedOut { after, said } => Failure::TimedOut {
+            after: *after,
+            said: last(said),
+        },
+        other => other.clone(),
+    };
+    HostError::new(&error.host, &error.what, failure)
+}
+
+fn status(failure: &Failure) -> String {
+    match failure {
+        Failure::Exit { status, .. } => status.clone(),
+        Failure::TimedOut { after, .. } => {
+            format!("ended after {:.0} s, its limit", after.as_secs_f64())
+        }
+        Failure::Stopped => "ended with the run".into(),
+        Failure::Lost(_) => "its host was lost".into(),
+        Failure::Refused(_)
+        | Failure::Unreachable(_)
+        | Failure::Missing { .. }
+        | Failure::File(_) => "not started".into(),
+    }
+}
+
+/// What a hook has printed so far.
+#[derive(Debug, Default)]
+struct Output {
+    kept: String,
+    left_out: u64,
+}
+
+impl Output {
+    fn text(&mut self, text: &str) {
+        let room = MOST_OUTPUT.saturating_sub(self.kept.len());
+        let mut end = text.len().min(room);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.kept.push_str(&text[..end]);
+        self.left_out += (text.len() - end) as u64;
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text(line);
+        self.text("\n");
+    }
+
+    fn into_record(self, record: HookRecord) -> HookRecord {
+        HookRecord {
+            output: self.kept,
+            output_left_out_bytes: self.left_out,
+            ..record
+        }
+    }
+}
+
+/// The hooks that run during a trial, before that has begun.
+#[derive(Debug, Clone, Default)]
+pub(super) struct During {
+    all: Vec<Prepared>,
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+struct Prepared {
+    hook: Hook,
+    place: Place,
+    host: Result<Arc<dyn Host>, String>,
+    command: Command,
+}
+
+impl During {
+    /// Those of a trial at this place.
+    pub fn of(hooks: &Hooks, place: &Place, hosts: &Hosts, run: &str) -> During {
+        let prepared = |hook: &Hook| Prepared {
+            hook: hook.clone(),
+            place: place.clone(),
+            host: hosts.find(hook.on),
+            command: place.command(hook, run),
+        };
+        During {
+            all: hooks.during.iter().map(prepared).collect(),
+        }
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Has each wait for the first frames. Not from the thread that measures, whose CPU and priority they would inherit.
+    pub fn wait_for_frames(&self) -> Going {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut begin = Vec::new();
+        let ends = self.all.iter().map(|prepared| {
+            let (start, begun) = mpsc::channel();
+            let (tell, end) = mpsc::channel();
+            begin.push(start);
+            let (own, is_over) = (prepared.clone(), is_over.clone());
+            std::thread::spawn(move || {
+                // nobody waits for it any more: that was told
+                let _ = tell.send(own.go(&begun, &is_over));
+            });
+            (prepared.clone(), end)
+        });
+        let ends = ends.collect();
+        Going {
+            begin: Begin(Arc::new(Mutex::new(begin))),
+            is_over,
+            ends,
+        }
+    }
+}
+
+/// Tells the hooks of a trial that frames flow; once.
+#[derive(Debug, Clone)]
+pub(super) struct Begin(Arc<Mutex<Vec<Sender<()>>>>);
+
+impl Begin {
+    fn senders(&self) -> std::sync::MutexGuard<'_, Vec<Sender<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) {
+        for start in self.senders().drain(..) {
+            let _ = start.send(());
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        !self.senders().is_empty()
+    }
+}
+
+/// Hooks that wait for frames or run.
+#[derive(Debug)]
+pub(super) struct Going {
+    /// How they are told of the first frames.
+    pub begin: Begin,
+    is_over: Arc<AtomicBool>,
+    ends: Vec<(Prepared, Receiver<HookRecord>)>,
+}
+
+impl Going {
+    /// Ends those that still run: the trial is over.
+    pub fn end(mut self) -> Vec<HookRecord> {
+        self.is_over.store(true, Ordering::Release);
+        // those that were not started never will be
+        self.begin.senders().clear();
+        let until = Instant::now() + PATIENCE;
+        let record = |(prepared, end): (Prepared, Receiver<HookRecord>)| {
+            let left = until.saturating_duration_since(Instant::now());
+            end.recv_timeout(left.max(LOOK)).unwrap_or_else(|_| {
+                let why = format!(
+                    "`{}` did not end within {:.0} s of its trial. Look for it on its host",
+                    prepared.command,
+                    PATIENCE.as_secs_f64()
+                );
+                HookRecord {
+                    status: "it may still run".into(),
+                    failure: Some(failed(When::During, &why)),
+                    ..prepared.record()
+                }
+            })
+        };
+        std::mem::take(&mut self.ends)
+            .into_iter()
+            .map(record)
+            .collect()
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+}
+
+impl Prepared {
+    fn record(&self) -> HookRecord {
+        let host = self.host.as_ref().map(|host| host.name());
+        let host = host.unwrap_or(self.hook.on.name());
+        self.place.record(When::During, &self.hook, host)
+    }
+
+    /// From the first frames to the end of the trial, or its own.
+    fn go(self, begun: &Receiver<()>, is_over: &AtomicBool) -> HookRecord {
+        let host = match &self.host {
+            Ok(host) => host.clone(),
+            Err(why) => return missing(When::During, &self.hook, &self.place, why),
+        };
+        if begun.recv().is_err() {
+            let why = format!("`{}` was not started: no frame was sent", self.command);
+            return HookRecord {
+                failure: Some(failed(When::During, &why)),
+                ..self.record()
+            };
+        }
+        let started_at = Some(timestamp());
+        let began = Instant::now();
+        let mut output = Output::default();
+        let end = self.follow(host.as_ref(), is_over, &mut output);
+        let (status, failure) = match end {
+            Ok(End::WithTrial) => ("ended with the trial".to_owned(), None),
+            Ok(End::ByItself(status)) if status == SUCCESS => (status, None),
+            Ok(End::ByItself(how)) => {
+                let last = output.kept.lines().next_back().unwrap_or_default();
+                let error = Failure::Exit {
+                    status: how.clone(),
+                    said: last.chars().take(200).collect(),
+                };
+                let error = HostError::new(host.name(), &self.command, error);
+                (how, Some(error))
+            }
+            Err(error) => (status(&error.failure), Some(error)),
+        };
+        output.into_record(HookRecord {
+            started_at,
+            duration_s: began.elapsed().as_secs_f64(),
+            status,
+            failure: failure.map(|error| failed(When::During, &short(&error).to_string())),
+            ..self.record()
+        })
+    }
+
+    fn follow(
+        &self,
+        host: &dyn Host,
+        is_over: &AtomicBool,
+        output: &mut Output,
+    ) -> Result<End, HostError> {
+        let mut process = host.start(&self.command)?;
+        loop {
+            let was_over = is_over.load(Ordering::Acquire);
+            match process.next(if was_over { Duration::ZERO } else { LOOK })? {
+                Heard::Line(line) => output.line(&line),
+                // what it had printed by then is heard first
+                Heard::Silence if was_over => return Ok(End::WithTrial),
+                Heard::Silence => {}
+                Heard::End(status) => return Ok(End::ByItself(status)),
+            }
+            // one that prints without a pause has no silence
+            if was_over && output.left_out > 0 {
+                return Ok(End::WithTrial);
+            }
+        }
+    }
+}
+
+/// How a hook ended that ran during a trial.
+enum End {
+    WithTrial,
+    ByItself(String),
+}
+
+/// A rig that tells hooks when its first frames have left.
+pub(super) struct Watched<'a> {
+    rig: &'a mut dyn Rig,
+    begin: Begin,
+}
+
+impl<'a> Watched<'a> {
+    /// The first frames of this rig begin them.
+    pub fn new(rig: &'a mut dyn Rig, begin: Begin) -> Watched<'a> {
+        Watched { rig, begin }
+    }
+
+    /// Waits this long, and looks for the first frames meanwhile.
+    pub fn wait_for_frames(&mut self, time: Duration) -> Result<(), LabError> {
+        let from = self.now();
+        while self.begin.is_due() && self.since(from) < time {
+            self.read()?;
+            if self.begin.is_due() {
+                self.wait(FIRST_FRAMES);
+            }
+        }
+        self.wait(time.saturating_sub(self.since(from)));
+        Ok(())
+    }
+}
+
+impl Rig for Watched<'_> {
+    fn names(&self) -> (&'static str, &'static str) {
+        self.rig.names()
+    }
+
+    fn prove(&mut self, path: usize, stream: &Stream, frames: u64) -> Result<Proof, LabError> {
+        self.rig.prove(path, stream, frames)
+    }
+
+    fn arm(&mut self, frames: Frames<'_>, analysis: Option<AnalysisPlan>) -> Result<(), LabError> {
+        self.rig.arm(frames, analysis)
+    }
+
+    fn nonce(&self) -> u16 {
+        self.rig.nonce()
+    }
+
+    fn start(&mut self, schedule: Schedule) -> Result<(), LabError> {
+        self.rig.start(schedule)
+    }
+
+    fn select(&mut self, path: usize) -> Result<(), LabError> {
+        self.rig.select(path)
+    }
+
+    fn renew(&mut self) -> Result<Duration, LabError> {
+        self.rig.renew()
+    }
+
+    fn is_done(&self) -> bool {
+        self.rig.is_done()
+    }
+
+    fn read(&mut self) -> Result<Reading, LabError> {
+        let reading = self.rig.read()?;
+        if offered(&reading) > 0 {
+            self.begin.now();
+        }
+        Ok(reading)
+    }
+
+    fn stop(&mut self) -> Result<Reading, LabError> {
+        self.rig.stop()
+    }
+
+    fn receive_counts(&mut self, path: usize) -> Result<ReceiveCounts, LabError> {
+        self.rig.receive_counts(path)
+    }
+
+    fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, LabError> {
+        self.rig.analysis(path)
+    }
+
+    fn lateness(&self) -> Result<Option<Histogram>, LabError> {
+        self.rig.lateness()
+    }
+
+    fn now(&self) -> Instant {
+        self.rig.now()
+    }
+
+    fn wait(&self, time: Duration) {
+        self.rig.wait(time);
+    }
+}
+
+/// What is changed where, in words.
+pub(super) fn words(hooks: &Hooks) -> Vec<String> {
+    let each = hooks.all().map(|(when, hook)| {
+        let on = match hook.on {
+            On::Dut => "the DUT",
+            On::Generator => "the generator's host",
+            On::Controller => "this machine",
+        };
+        let of = match hook.every {
+            Every::Trial => "every trial",
+            Every::Iteration => "every iteration",
+            Every::Campaign => "the campaign",
+        };
+        let limit = match when {
+            When::During => "from its first frames to its end".to_owned(),
+            _ => format!("{} at most", hook.within),
+        };
+        let (when, command) = (when.name(), hook.command.trim());
+        format!("{on}, hook {when} {of} ({limit}): {command}")
+    });
+    each.collect()
+}

@@ -1,0 +1,112 @@
+//! Restarts of the DUT between test cases: one before every test bed of an interleaved campaign, one for every test case of a grouped one.
+//!
+//! A machine that does not come back is told to restart again, as often as the campaign says; each try is told, and kept with the run. What
+//! then has no DUT is lost with that reason, and what comes next tries again: it may be back by then. Start with [`Restarts::before_bed`].
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use fwdlab_model::campaign::{Order, Reboot};
+use fwdlab_model::event::EventKind;
+
+use super::{Control, Run};
+use crate::error::LabError;
+use crate::host::{Failure, Limit};
+use crate::site::Site;
+
+/// What became of the restarts so far.
+#[derive(Debug, Default)]
+pub(super) struct Restarts {
+    /// Groups whose DUT was restarted; of those that lost it, why.
+    groups: BTreeMap<String, Option<String>>,
+}
+
+impl Restarts {
+    /// Restarts the DUT before a bed is built for this test case, where that is due.
+    pub fn before_bed(
+        &mut self,
+        (reboot, order): (Option<Reboot>, Order),
+        site: &Site,
+        test_case: &str,
+        control: &Control,
+        run: &mut Run<'_>,
+    ) -> Result<(), LabError> {
+        let Some(reboot) = reboot else {
+            return Ok(());
+        };
+        let lost = |why: &str| Err(LabError::Preflight(why.to_owned()));
+        if order == Order::Grouped {
+            match self.groups.get(test_case) {
+                Some(None) => return Ok(()),
+                Some(Some(why)) => return lost(why),
+                None => {}
+            }
+        }
+        let result = restart(reboot, site, test_case, control, run);
+        if let Err(error @ (LabError::Interrupted | LabError::Store(_))) = result {
+            return Err(error);
+        }
+        let why = result.err().map(|error| error.to_string());
+        self.groups.insert(test_case.to_owned(), why.clone());
+        why.map_or(Ok(()), |why| lost(&why))
+    }
+}
+
+/// Restarts it, again where it does not come back.
+fn restart(
+    reboot: Reboot,
+    site: &Site,
+    test_case: &str,
+    control: &Control,
+    run: &mut Run<'_>,
+) -> Result<(), LabError> {
+    let tries = reboot.retries + 1;
+    let mut last = String::new();
+    for number in 1..=tries {
+        let began = Instant::now();
+        let limit = Limit {
+            time: reboot.within.0,
+            is_stopped: &|| control.is_stopped(),
+        };
+        let error = match site.reboot(limit) {
+            Ok(boot) => {
+                let took = began.elapsed().as_secs_f64();
+                let text =
+                    format!("{test_case}: the DUT was restarted in {took:.0} s (boot {boot})");
+                return run.tell(EventKind::Note { text });
+            }
+            Err(_) if control.is_stopped() => return Err(LabError::Interrupted),
+            Err(LabError::Host(error)) if error.failure == Failure::Stopped => {
+                return Err(LabError::Interrupted);
+            }
+            Err(error) => error,
+        };
+        run.warn(format!(
+            "{test_case}: restart of the DUT, try {number} of {tries}: {error}"
+        ))?;
+        last = error.to_string();
+    }
+    Err(LabError::Preflight(format!(
+        "the DUT did not come back from its restart in {tries} tries: {last}"
+    )))
+}
+
+/// What is changed where, in words: so many restarts.
+pub(super) fn words(
+    reboot: Option<Reboot>,
+    order: Order,
+    cases: usize,
+    beds: usize,
+) -> Vec<String> {
+    let Some(Reboot { within, retries }) = reboot else {
+        return Vec::new();
+    };
+    let when = match order {
+        Order::Grouped => format!("once for each of {cases} test cases"),
+        Order::Interleaved => format!("before each of {beds} test beds"),
+    };
+    vec![format!(
+        "the DUT is restarted {when}; it has {within} to be back, and is told so {} times at most. The time of restarts is not in the estimate",
+        retries + 1
+    )]
+}

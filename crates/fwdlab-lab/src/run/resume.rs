@@ -1,0 +1,335 @@
+//! Going on with a campaign that was cut off: which of its iterations are made, what they found, and that nothing else has changed.
+//!
+//! An iteration of which the journal does not say how it ended is measured again, and what was measured of it before stays, marked, and counts
+//! for nothing. The loads that were found once for all iterations are those of the first session. Start with [`reopen`]; what is kept of
+//! each procedure is asked for in its own file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use fwdlab_model::event::{Event, EventKind};
+use fwdlab_model::result::{CUT_OFF, Gap, RunInfo, RunState, Validity};
+use fwdlab_model::test_case::Iteration;
+use fwdlab_model::units::counted;
+use fwdlab_store::{RunWriter, StoredRun};
+use jiff::{SignedDuration, Timestamp};
+
+use super::plan::{Agenda, Plan};
+use super::{Measured, Run};
+use crate::error::LabError;
+
+/// What an iteration says that was being measured when the user stopped the run. It is measured again.
+pub(super) const INTERRUPTED: &str = "interrupted";
+
+/// A run that did not come to its end, opened to go on with it: nobody else can.
+pub struct CutOff {
+    writer: RunWriter,
+    stored: StoredRun,
+    events: Vec<Event>,
+}
+
+/// A load that was found in an earlier session.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    pub load_pps: Option<f64>,
+    pub source: String,
+    pub loses_inside: bool,
+}
+
+/// What was measured before the run was cut off.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// Test cases that have come to the end of an iteration, and what was found.
+    iterations: BTreeMap<(String, u32), Iteration>,
+    /// By what they are of.
+    pub loads: BTreeMap<String, Found>,
+    /// The run goes on: there was something before.
+    pub is_resumed: bool,
+}
+
+/// Opens a campaign's run to go on with it.
+///
+/// # Errors
+/// It came to its end, it still runs, it is no campaign's, or it is damaged.
+pub fn reopen(dir: &Path) -> Result<CutOff, LabError> {
+    let wrong = |why: String| Err(LabError::Preflight(why));
+    let (writer, stored) = RunWriter::reopen(dir)?;
+    let id = &stored.info.id;
+    if stored.info.kind != "campaign" {
+        return wrong(format!(
+            "{id} is a run of `{}`: only campaigns can be resumed. Start the command again",
+            stored.info.kind
+        ));
+    }
+    if stored.state == RunState::Finished {
+        return wrong(format!(
+            "{id} has come to its end, there is nothing to resume; --failed-of {id} measures again what has no result in it"
+        ));
+    }
+    let events = stored.events();
+    Ok(CutOff {
+        writer,
+        stored,
+        events,
+    })
+}
+
+impl CutOff {
+    /// The head of the run, as it was.
+    pub fn info(&self) -> &RunInfo {
+        &self.stored.info
+    }
+
+    /// The campaign as it was read when the run began.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn campaign(&self) -> Result<String, LabError> {
+        let kept = self.writer.kept_input("campaign.toml")?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&kept).into_owned())
+    }
+
+    /// Makes sure that the plan is the one that was begun, on the machine on which it was begun.
+    fn fits(&self, plan: &Plan, now: &RunInfo) -> Result<(), LabError> {
+        let info = &self.stored.info;
+        let wrong = |what: &str, was: &dyn std::fmt::Display, is: &dyn std::fmt::Display| {
+            Err(LabError::Preflight(format!(
+                "cannot resume {}: {what} was {was} and is {is} now, so that the rest could not be compared with what was measured. Put it \
+                 back, or start the campaign anew",
+                info.id
+            )))
+        };
+        if info.format != now.format {
+            return wrong("the format of runs", &info.format, &now.format);
+        }
+        if info.tool_version != now.tool_version {
+            return wrong(
+                "the version of fwdlab",
+                &info.tool_version,
+                &now.tool_version,
+            );
+        }
+        let (facts, others) = (&info.facts, &now.facts);
+        // of a host that does not answer now, nothing is known, and there will be no bed
+        let is_known = !facts.kernel.is_empty() && !others.kernel.is_empty();
+        if is_known && facts.kernel != others.kernel {
+            return wrong("the kernel", &facts.kernel, &others.kernel);
+        }
+        if is_known && (&facts.cpu_model, facts.cpus) != (&others.cpu_model, others.cpus) {
+            let words = |facts: &fwdlab_model::facts::Facts| {
+                format!(
+                    "{} ({})",
+                    facts.cpu_model,
+                    counted(facts.cpus as usize, "CPU")
+                )
+            };
+            return wrong("the machine", &words(facts), &words(others));
+        }
+        if info.seed != now.seed {
+            return wrong("the seed", &info.seed, &now.seed);
+        }
+        for (name, value) in &now.parameters {
+            let was = info.parameters.get(name);
+            if was != Some(value) {
+                let was = was.map_or("not said".into(), ToString::to_string);
+                return wrong(&format!("`{name}`"), &was, value);
+            }
+        }
+        for (name, bytes) in plan.inputs()? {
+            if self.writer.kept_input(&name)?.as_ref() != Some(&bytes) {
+                return Err(LabError::Preflight(format!(
+                    "cannot resume {}: {name} is not what it was when the run began (kept in {}). Put it back, or start the campaign anew",
+                    info.id,
+                    self.stored.path.join("inputs").join(&name).display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The test cases that have come to the end of an iteration, and what they found. What a user's interruption cut off has not.
+    fn iterations(&self) -> BTreeMap<(String, u32), Iteration> {
+        let mut iterations = BTreeMap::new();
+        for event in &self.events {
+            if let EventKind::IterationFinished {
+                test_case,
+                iteration,
+            } = &event.kind
+                && iteration.failure.as_deref() != Some(INTERRUPTED)
+            {
+                let key = (test_case.clone(), iteration.iteration);
+                iterations.insert(key, (**iteration).clone());
+            }
+        }
+        iterations
+    }
+
+    fn loads(&self) -> BTreeMap<String, Found> {
+        let found = self.events.iter().filter_map(|event| match &event.kind {
+            EventKind::LoadFound {
+                of,
+                load_pps,
+                source,
+                loses_inside,
+            } => Some((
+                of.clone(),
+                Found {
+                    load_pps: *load_pps,
+                    source: source.clone(),
+                    loses_inside: *loses_inside,
+                },
+            )),
+            _ => None,
+        });
+        found.collect()
+    }
+
+    /// The last that was heard of the run, in seconds since it began.
+    fn last_heard(&self) -> f64 {
+        self.events.iter().map(|event| event.t).fold(0.0, f64::max)
+    }
+}
+
+impl Before {
+    /// What an iteration of a test case found, if it came to its end.
+    pub fn iteration(&self, test_case: &str, iteration: u32) -> Option<&Iteration> {
+        self.iterations.get(&(test_case.to_owned(), iteration))
+    }
+}
+
+/// Goes on with a run: its head says so, what was measured is in `Measured`, and what of it belongs to no iteration is marked.
+pub(super) fn go_on<'a>(
+    cut: CutOff,
+    now: RunInfo,
+    plan: &Plan,
+    is_here: bool,
+    listener: &'a mut dyn FnMut(&Event),
+) -> Result<(Run<'a>, Before, Measured), LabError> {
+    cut.fits(plan, &now)?;
+    let before = Before {
+        iterations: cut.iterations(),
+        loads: cut.loads(),
+        is_resumed: true,
+    };
+    let last_heard = cut.last_heard();
+    let CutOff {
+        mut writer, stored, ..
+    } = cut;
+    let mut measured = Measured {
+        trials: stored.trials,
+        rebuilds: stored.rebuilds,
+        boots: stored.boots,
+        ..Measured::default()
+    };
+    let after = measured.trials.len() + measured.rebuilds.len() + measured.boots.len();
+    let cut_off = mark(&mut measured, &before, plan);
+    if cut_off > 0 {
+        // of a campaign's records there is one kind
+        match measured.rebuilds.is_empty() {
+            true => writer.judged_again(&measured.trials)?,
+            false => writer.judged_again(&measured.rebuilds)?,
+        }
+    }
+    let resumed_at = Timestamp::now();
+    let mut info = stored.info;
+    let began: Timestamp = info.started_at.parse().unwrap_or(resumed_at);
+    let heard = SignedDuration::try_from_secs_f64(last_heard).unwrap_or_default();
+    info.gaps.push(Gap {
+        from: began
+            .saturating_add(heard)
+            .unwrap_or(resumed_at)
+            .to_string(),
+        to: resumed_at.to_string(),
+        after: after as u32,
+        cut_off,
+    });
+    (info.state, info.finished_at, info.error) = (RunState::Running, None, None);
+    writer.go_on(&info)?;
+    // a clock that was set back must not let events of later come before those of earlier
+    let since = resumed_at.duration_since(began).as_secs_f64();
+    let since = Duration::from_secs_f64(since.max(last_heard));
+    let run = Run {
+        before: since,
+        ..Run::of(info, writer, is_here, listener)
+    };
+    Ok((run, before, measured))
+}
+
+/// Marks what is of an iteration that did not come to its end, and says how much that is. A trial of windows and a boot are iterations of
+/// their own.
+fn mark(measured: &mut Measured, before: &Before, plan: &Plan) -> u32 {
+    use fwdlab_model::campaign::Method;
+    let mut cut_off = 0;
+    // what was marked before belongs to an earlier gap, or to a host that was lost
+    let mut mark = |validity: &mut Validity| {
+        if !validity.is_cut_off() {
+            cut_off += 1;
+            validity.reasons.push(CUT_OFF.into());
+        }
+    };
+    match plan.campaign().procedure.method() {
+        Method::Trials => {
+            for trial in &mut measured.trials {
+                let made = before.iteration(&trial.test_case, trial.iteration);
+                if !made.is_some_and(|made| made.trials.contains(&trial.trial)) {
+                    mark(&mut trial.validity);
+                }
+            }
+        }
+        Method::Slices => {
+            for rebuild in &mut measured.rebuilds {
+                let of_it = |(key, made): (&(String, u32), &Iteration)| {
+                    let mut compared = rebuild.compared.iter();
+                    made.trials.contains(&rebuild.rebuild)
+                        && compared.any(|dut| !dut.control && dut.test_case == key.0)
+                };
+                if !before.iterations.iter().any(of_it) {
+                    mark(&mut rebuild.validity);
+                }
+            }
+        }
+        Method::Windows | Method::Instructions => {}
+    }
+    cut_off
+}
+
+/// Trials and time that are left of a plan.
+pub(super) fn left(agenda: &Agenda, is_made: &dyn Fn(usize, u32) -> bool) -> (u32, Duration) {
+    let turns = agenda.turns.iter();
+    let left = turns.filter(|turn| !is_made(turn.case, turn.iteration));
+    left.fold((0, Duration::ZERO), |(trials, time), turn| {
+        let (of_one, takes) = agenda.cases[turn.case];
+        (trials + of_one, time + takes)
+    })
+}
+
+/// A gap in words.
+pub(super) fn words(gap: &Gap) -> String {
+    let away = match (gap.from.parse::<Timestamp>(), gap.to.parse::<Timestamp>()) {
+        (Ok(from), Ok(to)) => to.duration_since(from).as_secs().max(0),
+        _ => 0,
+    };
+    let away = match away {
+        0..120 => format!("{away} s"),
+        120..7200 => format!("{} min", away / 60),
+        _ => format!("{} h {} min", away / 3600, away / 60 % 60),
+    };
+    let cut_off = match gap.cut_off {
+        0 => String::new(),
+        n => format!(
+            "; {} of an iteration that was cut off {} kept and not used",
+            counted(n as usize, "trial"),
+            if n == 1 { "is" } else { "are" }
+        ),
+    };
+    format!(
+        "the run was interrupted after {} and resumed {away} later ({} to {}){cut_off}",
+        counted(gap.after as usize, "trial"),
+        gap.from,
+        gap.to
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,447 @@
+//! A rig whose parts are on several hosts: who sends on one or two of them, who counts on another, each in this process or behind an agent.
+//!
+//! The parts are put together by the engine's own tester, which cannot tell where they are. Nobody's clock is compared with another one's:
+//! counts come with the time of the host that took them, and what needs one clock is refused where there may be two. Start with [`open`].
+
+use std::time::Duration;
+
+use fwdlab_engine::analysis::Analysis;
+use fwdlab_engine::joined::{JoinedSender, Part};
+use fwdlab_engine::tester::{Opener, of_one_kind};
+use fwdlab_engine::{
+    Addresses, Capabilities, Choice, Copies, Counting, EngineError, Expected, Frames, Histogram,
+    Mode, PathSpec, PortSpec, ReceiveCounts, Receiver, Rejected, Schedule, SendCounts, Sender,
+    Tester, open_receiver, open_sender,
+};
+
+use super::Rig;
+use super::local::{Chosen, words};
+use crate::agent::connection::out_of_step;
+use crate::agent::part::{Answer, Question, packed};
+use crate::agent::rig::lasting;
+use crate::agent::{self, clock};
+use crate::error::LabError;
+use crate::host::{Host, HostError, Limit, Remote};
+
+/// Somebody who counts and says nothing for so long while frames flow is taken for lost, and they end.
+const ALIVE: Limit<'static> = Limit {
+    time: Duration::from_millis(900),
+    is_stopped: &|| false,
+};
+
+/// A port of the tester, and where it is.
+#[derive(Debug, Clone)]
+pub(crate) enum Port {
+    /// On this machine.
+    Here(PortSpec),
+    /// On the machine of an agent.
+    There(Remote, String),
+}
+
+impl Port {
+    fn name(&self) -> &str {
+        match self {
+            Port::Here(spec) => &spec.interface,
+            Port::There(_, port) => port,
+        }
+    }
+
+    fn host(&self) -> &str {
+        match self {
+            Port::Here(_) => "this machine",
+            Port::There(host, _) => host.name(),
+        }
+    }
+
+    /// As results name it.
+    fn spec(&self) -> PortSpec {
+        match self {
+            Port::Here(spec) => spec.clone(),
+            Port::There(_, port) => PortSpec {
+                netns: None,
+                interface: port.clone(),
+            },
+        }
+    }
+
+    fn clock(&self) -> Result<String, LabError> {
+        match self {
+            Port::Here(_) => Ok(clock()),
+            Port::There(host, _) => Ok(host.hello(ALIVE)?.clock),
+        }
+    }
+}
+
+/// A way through the DUT: all ports that frames are sent on, and that at which they arrive.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    /// The first is who is known to the DUT; others say their own address.
+    pub tx: Vec<(Port, Option<[u8; 6]>)>,
+    pub rx: Port,
+}
+
+/// Opens the fastest engine that works on all ports that send, or the one that was asked for.
+///
+/// # Errors
+/// None does, or not that one; or a host was lost.
+pub(crate) fn open(
+    ways: &[Way],
+    addresses: &Addresses,
+    choice: &Choice,
+) -> Result<(Box<dyn Rig>, Chosen), LabError> {
+    let mut apart = Apart {
+        ways: ways.to_vec(),
+        cpus: choice.cpus.clone(),
+        source: addresses.source_mac,
+        only_counts: only_counts(ways)?,
+    };
+    let paths: Vec<PathSpec> = ways
+        .iter()
+        .map(|way| PathSpec {
+            tx: way.tx[0].0.spec(),
+            rx: way.rx.spec(),
+        })
+        .collect();
+    let (tester, rejected) = Tester::open_by(&mut apart, &paths, addresses, choice)?;
+    let mut chosen = words(&tester, rejected, choice);
+    let ports = ways.iter().flat_map(|way| &way.tx);
+    let senders: Vec<String> = ports
+        .map(|(port, _)| format!("{} of {}", port.name(), port.host()))
+        .collect();
+    let receivers: Vec<String> = (ways.iter())
+        .map(|way| format!("{} of {}", way.rx.name(), way.rx.host()))
+        .collect();
+    chosen.words = format!(
+        "{}; frames leave at {} and are counted at {}",
+        chosen.words,
+        senders.join(" and "),
+        receivers.join(" and ")
+    );
+    Ok((Box::new(tester), chosen))
+}
+
+/// Why receivers can find out nothing beyond counts, where they cannot.
+fn only_counts(ways: &[Way]) -> Result<Option<String>, LabError> {
+    for way in ways {
+        if way.tx.len() > 1 {
+            return Ok(Some(format!(
+                "{} hosts send into one port of the DUT, and number their frames alike. Send with one of them for it",
+                way.tx.len()
+            )));
+        }
+        let arrives = way.rx.clock()?;
+        for (port, _) in &way.tx {
+            if port.clock()? != arrives {
+                return Ok(Some(format!(
+                    "they leave by the clock of {} and arrive by that of {}, which are not known to be the same. Let sender and receiver be \
+                     one machine for it",
+                    port.host(),
+                    way.rx.host()
+                )));
+            }
+        }
+    }
+    Ok(None)
+}
+
+struct Apart {
+    ways: Vec<Way>,
+    cpus: Vec<usize>,
+    /// Of the first port that sends.
+    source: [u8; 6],
+    only_counts: Option<String>,
+}
+
+impl Opener for Apart {
+    fn sender(&mut self, mode: Mode) -> Result<Box<dyn Sender>, EngineError> {
+        let ways = self.ways.iter().enumerate();
+        let ports = ways.flat_map(|(path, way)| way.tx.iter().map(move |port| (path, port)));
+        let first = self.source;
+        let parts = ports.enumerate().map(|(number, (path, (port, own)))| {
+            // those that were given are of the first host
+            let cpus = match number {
+                0 => &self.cpus[..],
+                _ => &[],
+            };
+            let sender: Box<dyn Sender> = match port {
+                Port::Here(spec) => {
+                    let path = PathSpec {
+                        tx: spec.clone(),
+                        rx: spec.clone(),
+                    };
+                    open_sender(mode, &[path], cpus)?
+                }
+                Port::There(host, port) => Box::new(FarSender::open(host, port, mode, cpus)?),
+            };
+            Ok(Part {
+                sender,
+                path,
+                source: own.map(|own| (first, own)),
+            })
+        });
+        let parts: Vec<Part> = parts.collect::<Result<_, EngineError>>()?;
+        Ok(Box::new(JoinedSender::new(parts)))
+    }
+
+    fn receivers(
+        &mut self,
+        rejected: &mut Vec<Rejected>,
+    ) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
+        of_one_kind(rejected, |counting| {
+            let ports: Vec<&Port> = self.ways.iter().map(|way| &way.rx).collect();
+            ports
+                .into_iter()
+                .map(|port| receiver(counting, port))
+                .collect()
+        })
+    }
+
+    fn ports(&self) -> Vec<PortSpec> {
+        let ports = self.ways.iter().flat_map(|way| &way.tx);
+        let here = ports.filter_map(|(port, _)| match port {
+            Port::Here(spec) => Some(spec.clone()),
+            Port::There(..) => None,
+        });
+        here.collect()
+    }
+
+    fn only_counts(&self) -> Option<String> {
+        self.only_counts.clone()
+    }
+}
+
+fn receiver(counting: Counting, port: &Port) -> Result<Box<dyn Receiver>, EngineError> {
+    Ok(match port {
+        Port::Here(spec) => open_receiver(counting, spec)?,
+        Port::There(host, port) => {
+            let far = Far {
+                host: host.clone(),
+                close: Question::CloseReceivers,
+            };
+            let question = Question::OpenReceivers {
+                ports: vec![(None, port.clone())],
+                counting: counting.name().into(),
+            };
+            match far.ask("open a receiver", &question, &[], Limit::OURS)? {
+                Answer::Opened(_) => Box::new(FarReceiver { far, counting }),
+                other => return far.out_of_step("open a receiver", other),
+            }
+        }
+    })
+}
+
+/// A part behind an agent.
+#[derive(Debug)]
+struct Far {
+    host: Remote,
+    /// What closes it.
+    close: Question,
+}
+
+impl Far {
+    fn ask(
+        &self,
+        what: &str,
+        question: &Question,
+        bytes: &[u8],
+        limit: Limit<'_>,
+    ) -> Result<Answer, EngineError> {
+        let question = agent::Question::Part(question.clone());
+        match self.host.put_to(what, &question, bytes, limit) {
+            Ok((agent::Answer::Part(answer), _)) => Ok(answer),
+            Ok((other, _)) => {
+                let why = out_of_step(&other);
+                Err(elsewhere(HostError::new(self.host.name(), what, why)))
+            }
+            Err(error) => Err(elsewhere(error)),
+        }
+    }
+
+    fn out_of_step<T>(&self, what: &str, answer: Answer) -> Result<T, EngineError> {
+        let why = out_of_step(&agent::Answer::Part(answer));
+        Err(elsewhere(HostError::new(self.host.name(), what, why)))
+    }
+
+    fn done(&self, what: &str, question: &Question, bytes: &[u8]) -> Result<(), EngineError> {
+        match self.ask(what, question, bytes, Limit::OURS)? {
+            Answer::Done => Ok(()),
+            other => self.out_of_step(what, other),
+        }
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        // the host may be gone, and what was open there with it
+        let close = self.close.clone();
+        let _ = self.done("close what is open", &close, &[]);
+    }
+}
+
+fn elsewhere(error: HostError) -> EngineError {
+    EngineError::Elsewhere(Box::new(error))
+}
+
+/// A sender behind an agent.
+struct FarSender {
+    far: Far,
+    capabilities: Capabilities,
+}
+
+impl FarSender {
+    fn open(
+        host: &Remote,
+        port: &str,
+        mode: Mode,
+        cpus: &[usize],
+    ) -> Result<FarSender, EngineError> {
+        let far = Far {
+            host: host.clone(),
+            close: Question::CloseSender,
+        };
+        let what = "open a sender";
+        let question = Question::OpenSender {
+            port: (None, port.to_owned()),
+            mode: mode.name().into(),
+            cpus: cpus.to_vec(),
+        };
+        match far.ask(what, &question, &[], Limit::OURS)? {
+            Answer::Opened(words) => Ok(FarSender {
+                far,
+                capabilities: Capabilities {
+                    // how frames are copied there is in the words
+                    copies: Copies::InKernel,
+                    ..Capabilities::of(mode, lasting(&words))
+                },
+            }),
+            other => far.out_of_step(what, other),
+        }
+    }
+
+    fn sent(&self, what: &str, question: &Question) -> Result<(SendCounts, u64), EngineError> {
+        match self.far.ask(what, question, &[], Limit::OURS)? {
+            Answer::Sent(counts, at_ns) => Ok((counts, at_ns)),
+            other => self.far.out_of_step(what, other),
+        }
+    }
+}
+
+impl Sender for FarSender {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
+        let bytes = packed(frames).map_err(EngineError::Frames)?;
+        self.far
+            .done("prepare the frames of a trial", &Question::Arm, &bytes)
+    }
+
+    fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
+        let question = Question::Start(schedule.into());
+        self.far.done("start to send", &question, &[])
+    }
+
+    fn select(&mut self, path: usize) -> Result<(), EngineError> {
+        match path {
+            0 => Ok(()),
+            _ => Err(EngineError::Frames(format!("there is no path {path}"))),
+        }
+    }
+
+    fn renew(&mut self) -> Result<Duration, EngineError> {
+        let what = "go on from other memory";
+        match self.far.ask(what, &Question::Renew, &[], Limit::OURS)? {
+            Answer::Paused(time) => Ok(time),
+            other => self.far.out_of_step(what, other),
+        }
+    }
+
+    fn set_load(&mut self, _: f64) -> Result<(), EngineError> {
+        Err(EngineError::Unsupported {
+            engine: self.capabilities.mode.name(),
+            what: "change its load from another host".into(),
+        })
+    }
+
+    fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
+        let what = "read how late frames left";
+        match self.far.ask(what, &Question::Lateness, &[], Limit::OURS)? {
+            Answer::Lateness(lateness) => Ok(lateness),
+            other => self.far.out_of_step(what, other),
+        }
+    }
+
+    fn counts(&self) -> Result<SendCounts, EngineError> {
+        Ok(self.counts_at()?.0)
+    }
+
+    fn counts_at(&self) -> Result<(SendCounts, u64), EngineError> {
+        self.sent("read the counts of a sender", &Question::Sent)
+    }
+
+    fn stop(&mut self) -> Result<SendCounts, EngineError> {
+        Ok(self.stop_at()?.0)
+    }
+
+    fn stop_at(&mut self) -> Result<(SendCounts, u64), EngineError> {
+        self.sent("stop to send", &Question::Stop)
+    }
+
+    /// One that was lost sends nothing more; whoever reads its counts next is told.
+    fn is_done(&self) -> bool {
+        let asked = (self.far).ask("see whether all is sent", &Question::IsDone, &[], ALIVE);
+        !matches!(asked, Ok(Answer::IsDone(false)))
+    }
+}
+
+/// A receiver behind an agent. There is one at each.
+struct FarReceiver {
+    far: Far,
+    counting: Counting,
+}
+
+/// The only one there.
+const FIRST: usize = 0;
+
+impl Receiver for FarReceiver {
+    fn name(&self) -> &'static str {
+        self.counting.name()
+    }
+
+    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
+        let question = Question::Expect {
+            receiver: FIRST,
+            expected: expected.clone(),
+        };
+        self.far
+            .done("expect the frames of a trial", &question, &[])
+    }
+
+    fn counts(&mut self) -> Result<ReceiveCounts, EngineError> {
+        Ok(self.counts_at()?.0)
+    }
+
+    fn counts_at(&mut self) -> Result<(ReceiveCounts, u64), EngineError> {
+        let what = "read the counts of a receiver";
+        let question = Question::Received { receiver: FIRST };
+        match self.far.ask(what, &question, &[], ALIVE)? {
+            Answer::Received(counts, at_ns) => Ok((counts, at_ns)),
+            other => self.far.out_of_step(what, other),
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        let asked = (self.far).ask("see whether it is there", &Question::Here, &[], ALIVE);
+        !matches!(asked, Ok(Answer::Done))
+    }
+
+    fn analysis(&mut self) -> Result<Option<Analysis>, EngineError> {
+        let what = "read what a receiver found out";
+        let question = Question::Analysis { receiver: FIRST };
+        match self.far.ask(what, &question, &[], Limit::OURS)? {
+            Answer::Analysis(found) => Ok(found.map(Into::into)),
+            other => self.far.out_of_step(what, other),
+        }
+    }
+}

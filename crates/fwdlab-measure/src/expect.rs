@@ -1,0 +1,203 @@
+//! What a campaign can be expected to show before it is made: the smallest difference between two of its test cases, or from the reference.
+//!
+//! That follows from the number of iterations and from how much figures of the same procedure on the same test bed varied in earlier runs;
+//! where there are none, from an assumption that is named. The formula is `fwdlab_stats::planned_precision`, that of comparisons.
+//! Start with [`expected`].
+
+use fwdlab_model::campaign::{Campaign, Method};
+use fwdlab_model::outcome::Unit;
+use fwdlab_model::result::Summary;
+use fwdlab_stats::{Confidence, Sample, planned_precision, planned_precision_of_pairs};
+
+/// How much rates of one test case vary from bed to bed, in percent, where nothing is known of it: on machines of metal 0.8 %
+/// (methods.md §8.4), on virtual ones a few percent.
+const VARIATION_PERCENT: f64 = 3.0;
+
+/// How much differences from a DUT beside it vary from rebuild to rebuild, in points.
+const OF_DIFFERENCES_PERCENT: f64 = 0.8;
+
+/// Fewer values of a figure say nothing of how they vary.
+const FEWEST: usize = 3;
+
+/// What can be expected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expected {
+    /// Differences from this size on are shown in 80 of 100 campaigns, in percent.
+    pub detectable_percent: f64,
+    /// The same where every test case is measured as seldom as may be.
+    pub detectable_at_least_percent: Option<f64>,
+    /// Half of the 95 % interval of such a difference, in percent.
+    pub half_width_percent: f64,
+    /// Differences are from a reference that is measured in turns with it.
+    pub paired: bool,
+    /// How much figures vary: coefficient of variation, of differences standard deviation, in percent.
+    pub variation_percent: f64,
+    /// From so many figures of so many earlier runs; zero: it is assumed.
+    pub known_from: (usize, usize),
+}
+
+/// What a campaign can be expected to show, `earlier` being what runs of the same procedure on the same test bed found; `None` for what
+/// does not vary by chance, and for a single iteration.
+pub fn expected(campaign: &Campaign, earlier: &[Summary]) -> Option<Expected> {
+    let paired = match campaign.procedure.method() {
+        // a simulated DUT varies as its text says
+        _ if campaign.is_simulated() => return None,
+        Method::Slices => true,
+        Method::Trials | Method::Windows => false,
+        Method::Instructions => return None,
+    };
+    let each: Vec<Vec<f64>> = earlier.iter().map(|one| of_summary(one, paired)).collect();
+    let runs = each.iter().filter(|found| !found.is_empty()).count();
+    let variations = each.concat();
+    let figures = variations.len();
+    let variation_percent = match Sample::new(variations) {
+        Ok(sample) => sample.median(),
+        Err(_) if paired => OF_DIFFERENCES_PERCENT,
+        Err(_) => VARIATION_PERCENT,
+    };
+    let of = |n: u32| {
+        let planned = match paired {
+            true => planned_precision_of_pairs,
+            false => planned_precision,
+        };
+        planned(n as usize, variation_percent, Confidence::P95)
+    };
+    let precision = of(campaign.iterations)?;
+    let least = campaign.until.and_then(|until| of(until.min));
+    Some(Expected {
+        detectable_percent: precision.detectable_percent,
+        detectable_at_least_percent: least.map(|least| least.detectable_percent),
+        half_width_percent: precision.half_width_percent,
+        paired,
+        variation_percent,
+        known_from: (figures, runs),
+    })
+}
+
+impl Expected {
+    /// In words.
+    pub fn words(&self, iterations: &str) -> String {
+        let Expected {
+            detectable_percent,
+            variation_percent,
+            paired,
+            known_from: (figures, runs),
+            ..
+        } = self;
+        let between = match paired {
+            true => "a difference from the reference",
+            false => "a difference between two test cases",
+        };
+        let from = match self.detectable_at_least_percent {
+            Some(least) if least > *detectable_percent => {
+                format!("{least:.1} % ({detectable_percent:.1} % after all iterations)")
+            }
+            _ => format!("{detectable_percent:.1} %"),
+        };
+        let varies = match paired {
+            true => "differences vary",
+            false => "figures vary",
+        };
+        let because = match runs {
+            0 => format!(
+                "{varies} by {variation_percent:.1} %: assumed, for there is no earlier run of this procedure on this test bed"
+            ),
+            _ => format!(
+                "{varies} by {variation_percent:.1} %, as in {} of {} on this test bed",
+                several(*figures, "figure"),
+                several(*runs, "earlier run")
+            ),
+        };
+        format!(
+            "{between} is shown from {from} on in 4 of 5 campaigns of {iterations}, where {because}"
+        )
+    }
+}
+
+fn several(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
+/// How much the first figure of each test case varied.
+fn of_summary(summary: &Summary, paired: bool) -> Vec<f64> {
+    let enough = |values: &[f64]| values.len() >= FEWEST;
+    let first = summary.test_cases.iter().filter_map(|case| {
+        let wanted = |unit: Unit| paired == (unit == Unit::Percent);
+        let mut figures = case.figures.iter().filter(|figure| wanted(figure.unit));
+        let figure = figures.find(|figure| enough(&figure.values))?;
+        match paired {
+            true => Sample::new(figure.values.clone()).ok()?.stdev(),
+            false => figure.variation_percent,
+        }
+    });
+    first.filter(|percent| percent.is_finite()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::result::Noise;
+
+    use super::*;
+
+    fn campaign(more: &str) -> Campaign {
+        Campaign::parse("c.toml", &format!("campaign = 'c'\n{more}")).unwrap()
+    }
+
+    fn of(more: &str) -> Option<Expected> {
+        expected(&campaign(more), &[])
+    }
+
+    /// (t.975 + t.80) of 8 degrees of freedom times √(2/5) is 2.02; of pairs, with 4 of them and √(1/5), 1.66.
+    #[test]
+    fn what_is_shown_follows_from_iterations_and_variation() {
+        let found = of("[procedure]\nid = 'mrr'").unwrap();
+        assert!((found.detectable_percent - 2.021 * VARIATION_PERCENT).abs() < 0.01);
+        assert!(
+            found
+                .words("5 iterations")
+                .contains("assumed, for there is no earlier run")
+        );
+        let paired = of("[procedure]\nid = 'paired'").unwrap();
+        assert!((paired.detectable_percent - 1.662 * OF_DIFFERENCES_PERCENT).abs() < 0.01);
+        assert!(
+            paired.paired
+                && paired
+                    .words("5 iterations")
+                    .starts_with("a difference from the reference is shown from 1.3 % on")
+        );
+        assert_eq!(of("iterations = 1\n[procedure]\nid = 'mrr'"), None);
+        assert_eq!(of("[procedure]\nid = 'exact'"), None);
+        assert_eq!(of("[bed]\nengine = 'sim'\n[procedure]\nid = 'mrr'"), None);
+        let until =
+            of("iterations = { until = '±1%', min = 5, max = 20 }\n[procedure]\nid = 'mrr'")
+                .unwrap();
+        let least = until.detectable_at_least_percent.unwrap();
+        assert!(
+            (least - found.detectable_percent).abs() < 1e-9
+                && until.detectable_percent < least / 2.0
+        );
+    }
+
+    #[test]
+    fn earlier_runs_tell_how_much_figures_vary() {
+        let iteration = |(pps, n): (f64, u32)| {
+            let mut made = crate::precision::tests::iteration(n, Some(pps));
+            made.iteration = n;
+            made
+        };
+        let campaign = campaign("[procedure]\nid = 'trial'");
+        let values = [99.0, 100.0, 101.0, 99.0, 101.0];
+        let iterations = values.into_iter().zip(1..).map(iteration).collect();
+        let case = crate::campaign::summarise("x".into(), &campaign.cases[0], iterations);
+        let summary = crate::trust::tests::of(vec![case], Noise::default());
+        let found = expected(&campaign, &[summary.clone(), summary]).unwrap();
+        assert_eq!(found.known_from, (2, 2));
+        assert!((found.variation_percent - 1.0).abs() < 1e-9);
+        let words = found.words("5 iterations");
+        assert!(
+            words.contains("vary by 1.0 %, as in 2 figures of 2 earlier runs on this test bed"),
+            "{words}"
+        );
+    }
+}

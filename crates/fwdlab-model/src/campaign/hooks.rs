@@ -1,0 +1,376 @@
+//! Hooks: commands of the user's before, during and after what is measured, each on a host of the test bed.
+//!
+//! When they are started and what becomes of one that fails is in `fwdlab_lab::run::hooks`. Start with [`Hooks`].
+
+use std::fmt;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::value::Period;
+use super::{Campaign, Method};
+use crate::file::{FileError, Step};
+
+/// So long a hook may take of which the campaign does not say it.
+const WITHIN: Period = Period::seconds(60);
+
+/// A hook that takes longer is a mistake.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// More of a kind are a mistake.
+const MOST: usize = 20;
+
+/// Commands before, during and after what is measured.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Hooks {
+    /// One after the other, before.
+    pub before: Vec<Hook>,
+    /// All at once, from the first frames of a trial to its end.
+    pub during: Vec<Hook>,
+    /// One after the other, afterwards, whatever came of it.
+    pub after: Vec<Hook>,
+}
+
+impl Hooks {
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.all().next().is_none()
+    }
+
+    /// All of them, each with when it runs.
+    pub fn all(&self) -> impl Iterator<Item = (When, &Hook)> {
+        [
+            (When::Before, &self.before),
+            (When::During, &self.during),
+            (When::After, &self.after),
+        ]
+        .into_iter()
+        .flat_map(|(when, hooks)| hooks.iter().map(move |hook| (when, hook)))
+    }
+}
+
+/// A command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// For `sh`.
+    pub command: String,
+    /// Where.
+    pub on: On,
+    /// Around what.
+    pub every: Every,
+    /// It is ended when it takes longer.
+    pub within: Period,
+}
+
+/// When a hook runs.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// Before
+    Before,
+    /// During: from the first frames of a trial to its end
+    During,
+    /// Afterwards
+    After,
+}
+
+impl When {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            When::Before => "before",
+            When::During => "during",
+            When::After => "after",
+        }
+    }
+}
+
+/// Where a hook runs
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum On {
+    /// On the DUT, as its configurations do
+    #[default]
+    Dut,
+    /// On the host that sends and receives
+    Generator,
+    /// On the machine on which fwdlab runs
+    Controller,
+}
+
+impl On {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Dut => "dut",
+            On::Generator => "generator",
+            On::Controller => "controller",
+        }
+    }
+}
+
+/// Around what a hook runs
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Every {
+    /// Around every trial
+    Trial,
+    /// Around every iteration of every test case, when the DUT is configured
+    #[default]
+    Iteration,
+    /// Around the whole campaign
+    Campaign,
+}
+
+impl Every {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Every::Trial => "trial",
+            Every::Iteration => "iteration",
+            Every::Campaign => "campaign",
+        }
+    }
+}
+
+/// Commands before, during and after what is measured
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Text {
+    /// Commands before an iteration, or a trial, or the campaign
+    before: Said,
+    /// Commands that are started with the first frames of every trial, and ended with it
+    during: Said,
+    /// Commands afterwards, whatever came of it
+    after: Said,
+}
+
+/// One or several of them.
+#[derive(Debug, Default)]
+struct Said {
+    hooks: Vec<Table>,
+    is_list: bool,
+}
+
+/// A command, with where and around what it runs
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    /// The command, for sh
+    command: String,
+    /// Where it runs
+    #[serde(default)]
+    on: On,
+    /// Around what it runs; what runs during a trial runs in every trial
+    #[serde(default)]
+    every: Option<Every>,
+    /// It is ended, and has failed, when it takes longer, such as 60s; what runs during a trial is ended with it
+    #[serde(default)]
+    within: Option<Period>,
+}
+
+/// A command, or a table.
+struct One(Table);
+
+impl<'de> Deserialize<'de> for One {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<One, D::Error> {
+        struct TextOrTable;
+
+        impl<'de> Visitor<'de> for TextOrTable {
+            type Value = One;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(EXPECTED)
+            }
+
+            fn visit_str<E: de::Error>(self, command: &str) -> Result<One, E> {
+                Ok(One(Table {
+                    command: command.to_owned(),
+                    on: On::default(),
+                    every: None,
+                    within: None,
+                }))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<One, A::Error> {
+                Table::deserialize(MapAccessDeserializer::new(map)).map(One)
+            }
+        }
+
+        deserializer.deserialize_any(TextOrTable)
+    }
+}
+
+/// What errors say that hooks are.
+const EXPECTED: &str = "a command, { command = \"...\", on = \"dut\" }, or a list of them";
+
+impl<'de> Deserialize<'de> for Said {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Said, D::Error> {
+        struct OneOrMany;
+
+        impl<'de> Visitor<'de> for OneOrMany {
+            type Value = Said;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(EXPECTED)
+            }
+
+            fn visit_str<E: de::Error>(self, command: &str) -> Result<Said, E> {
+                One::deserialize(StrDeserializer::new(command)).map(Said::one)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Said, A::Error> {
+                One::deserialize(MapAccessDeserializer::new(map)).map(Said::one)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Said, A::Error> {
+                let mut hooks = Vec::new();
+                while let Some(One(table)) = items.next_element()? {
+                    hooks.push(table);
+                }
+                Ok(Said {
+                    hooks,
+                    is_list: true,
+                })
+            }
+        }
+
+        deserializer.deserialize_any(OneOrMany)
+    }
+}
+
+impl Said {
+    fn one(one: One) -> Said {
+        Said {
+            hooks: vec![one.0],
+            is_list: false,
+        }
+    }
+}
+
+impl JsonSchema for Said {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Hooks_of_a_kind".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let table = generator.subschema_for::<Table>();
+        schemars::json_schema!({
+            "description": "A command for sh, one with where it runs, or a list of them",
+            "anyOf": [
+                { "type": "string" },
+                table,
+                { "type": "array", "items": { "anyOf": [{ "type": "string" }, table] } }
+            ]
+        })
+    }
+}
+
+impl Campaign {
+    /// The hooks of the file, once everything else is known.
+    pub(super) fn hooks_of(&self, text: Text) -> Result<Hooks, FileError> {
+        let all = [
+            (When::Before, text.before),
+            (When::During, text.during),
+            (When::After, text.after),
+        ];
+        let mut hooks = Hooks::default();
+        for (when, said) in all {
+            let key = when.name();
+            if said.hooks.len() > MOST {
+                let why = format!("{} commands; {MOST} are the most", said.hooks.len());
+                return Err(self.error(&["hooks", key], why));
+            }
+            let mut of_kind = Vec::new();
+            for (n, table) in said.hooks.into_iter().enumerate() {
+                let wrong = |of: Option<&'static str>, why: &str| {
+                    let mut way = vec![Step::Key("hooks"), Step::Key(key)];
+                    way.extend(said.is_list.then_some(Step::Item(n)));
+                    way.extend(of.map(Step::Key));
+                    self.origin.error(&way, why)
+                };
+                of_kind.push(self.hook(when, table, &wrong)?);
+            }
+            match when {
+                When::Before => hooks.before = of_kind,
+                When::During => hooks.during = of_kind,
+                When::After => hooks.after = of_kind,
+            }
+        }
+        Ok(hooks)
+    }
+
+    fn hook(
+        &self,
+        when: When,
+        table: Table,
+        wrong: &dyn Fn(Option<&'static str>, &str) -> FileError,
+    ) -> Result<Hook, FileError> {
+        let Table {
+            command,
+            on,
+            every,
+            within,
+        } = table;
+        if command.trim().is_empty() {
+            return Err(wrong(None, "it is empty; give a command, or omit it"));
+        }
+        let every = match (when, every) {
+            (When::During, None | Some(Every::Trial)) => Every::Trial,
+            (When::During, Some(_)) => {
+                let why = "frames flow in trials, and what runs while they do runs in every trial: omit this";
+                return Err(wrong(Some("every"), why));
+            }
+            (_, every) => every.unwrap_or_default(),
+        };
+        if when == When::During && within.is_some() {
+            let why = "what runs during a trial is ended with it: omit this";
+            return Err(wrong(Some("within"), why));
+        }
+        if every == Every::Campaign && on != On::Controller {
+            let why = "around the whole campaign only the controller is there, for hosts are reached and beds built within it: say on = \"controller\"";
+            return Err(wrong(Some("every"), why));
+        }
+        if self.is_simulated() {
+            if when == When::During {
+                let why =
+                    "a simulated DUT is sent no frames with which this could be started: omit this";
+                return Err(wrong(None, why));
+            }
+            if on != On::Controller {
+                let why = "a simulated DUT has no host: say on = \"controller\"";
+                return Err(wrong(None, why));
+            }
+        }
+        if every != Every::Campaign {
+            let why = match self.procedure.method() {
+                Method::Slices => {
+                    "slices are of DUTs in turns, and what runs on their host falls on whose turn it is: say every = \"campaign\", or measure by \
+                     another procedure"
+                }
+                Method::Instructions => {
+                    "where instructions are counted, those of a hook would count, too: say every = \"campaign\""
+                }
+                Method::Trials | Method::Windows => "",
+            };
+            if !why.is_empty() {
+                return Err(wrong(None, why));
+            }
+        }
+        let within = within.unwrap_or(WITHIN);
+        if within.0 > LONGEST {
+            return Err(wrong(Some("within"), "a day is the longest"));
+        }
+        Ok(Hook {
+            command,
+            on,
+            every,
+            within,
+        })
+    }
+}

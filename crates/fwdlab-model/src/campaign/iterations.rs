@@ -1,0 +1,193 @@
+//! How often test cases are measured: so many times, or until what they say is known well enough.
+//!
+//! When that is so is decided in `fwdlab_measure::precision`, from iterations that were made; here is what a campaign asks for. Start with
+//! [`Until`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use super::value::Share;
+use super::{Campaign, Method};
+use crate::file::FileError;
+use crate::typed::{Numbers, typed};
+use crate::units::UnitError;
+
+/// How often a test case is measured of which the campaign does not say it.
+pub(super) const ITERATIONS: u32 = 5;
+
+/// More iterations are a mistake.
+const MOST: u32 = 1000;
+
+/// Whoever looks after every iteration whether the interval is narrow enough ends more often than he should when it is so by chance: the
+/// fewer values it has by then, the oftener. Of 95 % intervals 90 % hold the mean in the worst case from 3 values on, 92 % from 5 on and
+/// 93 % from 10 on (`fwdlab_measure::precision`, whose tests count them).
+pub const FEWEST: u32 = 5;
+const MIN: u32 = 10;
+const MAX: u32 = 50;
+
+/// Test cases are measured until the interval of their figure is narrow enough.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Until {
+    /// Half of the 95 % interval, as a share of the figure.
+    pub width: HalfWidth,
+    /// So many iterations are made in any case.
+    pub min: u32,
+}
+
+/// Half of an interval, as a share of its middle: `±1%`, `1%`, `0.01`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HalfWidth(pub f64);
+
+impl FromStr for HalfWidth {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<HalfWidth, UnitError> {
+        let typed = text.trim();
+        let typed = ["±", "+-", "+/-"]
+            .iter()
+            .find_map(|sign| typed.strip_prefix(sign))
+            .unwrap_or(typed);
+        match typed.parse() {
+            Ok(Share(share)) if share > 0.0 && share <= 0.5 => Ok(HalfWidth(share)),
+            _ => Err(UnitError::new(
+                text,
+                "half-width",
+                "for example ±1%; it must be above 0 and at most 50 %",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for HalfWidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // 1 and not 1.0000000000000002
+        write!(f, "±{}%", (self.0 * 1e10).round() / 1e8)
+    }
+}
+
+typed!(HalfWidth, Numbers::Any, "half of an interval such as \"±1%\"", {
+    "description": "Half of the 95 % interval as a share of the figure: \"±1%\" or 0.01",
+    "anyOf": [{ "type": "number", "exclusiveMinimum": 0, "maximum": 0.5 }, { "type": "string" }]
+});
+
+/// What a campaign says of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Iterations {
+    /// So many, or so many at most.
+    pub max: u32,
+    pub until: Option<Until>,
+}
+
+impl Default for Iterations {
+    fn default() -> Iterations {
+        Iterations {
+            max: ITERATIONS,
+            until: None,
+        }
+    }
+}
+
+/// Until the interval is narrow enough
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    /// A test case is not measured any more when half of the 95 % interval of its figure is this share of it: ±1%
+    until: HalfWidth,
+    /// So many in any case
+    #[serde(default = "fewest")]
+    #[schemars(range(min = 5, max = 1000))]
+    min: u32,
+    /// So many at most
+    #[serde(default = "most")]
+    #[schemars(range(min = 5, max = 1000))]
+    max: u32,
+}
+
+fn fewest() -> u32 {
+    MIN
+}
+
+fn most() -> u32 {
+    MAX
+}
+
+impl<'de> Deserialize<'de> for Iterations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Iterations, D::Error> {
+        struct NumberOrTable;
+
+        impl<'de> Visitor<'de> for NumberOrTable {
+            type Value = Iterations;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or { until = \"±1%\", min = 10, max = 50 }")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Iterations, E> {
+                let max = u32::try_from(number);
+                max.map(|max| Iterations { max, until: None })
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(number), &self))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Iterations, A::Error> {
+                let Table { until, min, max } =
+                    Table::deserialize(MapAccessDeserializer::new(map))?;
+                let until = Some(Until { width: until, min });
+                Ok(Iterations { max, until })
+            }
+        }
+
+        deserializer.deserialize_any(NumberOrTable)
+    }
+}
+
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let table = generator.subschema_for::<Table>();
+    schemars::json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1, "maximum": MOST }, table] })
+}
+
+impl Campaign {
+    /// How often test cases are measured, in words: `5 iterations`, `10 to 50 iterations`.
+    pub fn iterations_in_words(&self) -> String {
+        match (self.until, self.iterations) {
+            (Some(Until { min, .. }), max) if min < max => format!("{min} to {max} iterations"),
+            (_, 1) => "1 iteration".into(),
+            (_, all) => format!("{all} iterations"),
+        }
+    }
+
+    pub(super) fn check_iterations(&self) -> Result<(), FileError> {
+        let Some(until) = self.until else {
+            return match (1..=MOST).contains(&self.iterations) {
+                true => Ok(()),
+                false => Err(self.error(&["iterations"], "iterations must be 1 to 1000")),
+            };
+        };
+        let wrong = |key: &str, why: String| Err(self.error(&["iterations", key], why));
+        if self.procedure.method() == Method::Instructions {
+            let why = "boots count instructions and no time, and differ by what precision in [procedure] says: give a number of iterations";
+            return wrong("until", why.into());
+        }
+        if until.min < FEWEST {
+            let why = format!(
+                "an interval of so few values is narrow by chance too often, and the more so as it is looked at after each: min is at least {FEWEST}, \
+                 {MIN} by default"
+            );
+            return wrong("min", why);
+        }
+        if self.iterations > MOST {
+            return wrong("max", format!("at most {MOST} iterations are made"));
+        }
+        match until.min > self.iterations {
+            // what stands in the file is what is wrong
+            true if self.iterations == MAX => {
+                wrong("min", format!("min is above max, which is {MAX}"))
+            }
+            true => wrong("max", format!("max is below min, which is {}", until.min)),
+            false => Ok(()),
+        }
+    }
+}

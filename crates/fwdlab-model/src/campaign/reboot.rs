@@ -1,0 +1,98 @@
+//! Restarts of the DUT between measurements, so that no test case inherits what another one left behind.
+//!
+//! How a machine is restarted, and how one waits for it, is for those who carry it out. Start with [`Reboot`].
+
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use super::value::Period;
+use super::{Campaign, Method};
+use crate::file::FileError;
+
+/// More tries are a mistake.
+const MOST_RETRIES: u32 = 10;
+
+/// The DUT is restarted before it is measured
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reboot {
+    /// For how long a restart may last, the wait until the DUT is ready included
+    pub within: Period,
+    /// How often it is tried again where the DUT did not come back
+    #[schemars(range(max = 10))]
+    pub retries: u32,
+}
+
+impl Default for Reboot {
+    fn default() -> Reboot {
+        Reboot {
+            within: Period::seconds(600),
+            retries: 2,
+        }
+    }
+}
+
+/// `reboot = true`, or a table.
+pub(super) fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reboot>, D::Error> {
+    struct SwitchOrTable;
+
+    impl<'de> Visitor<'de> for SwitchOrTable {
+        type Value = Option<Reboot>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("true, false or { within = \"10min\", retries = 2 }")
+        }
+
+        fn visit_bool<E: de::Error>(self, wanted: bool) -> Result<Option<Reboot>, E> {
+            Ok(wanted.then(Reboot::default))
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Reboot>, A::Error> {
+            Reboot::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+
+    deserializer.deserialize_any(SwitchOrTable)
+}
+
+pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
+    let table = generator.subschema_for::<Reboot>();
+    schemars::json_schema!({ "anyOf": [{ "type": "boolean" }, table] })
+}
+
+impl Campaign {
+    pub(super) fn check_reboot(&self) -> Result<(), FileError> {
+        let Some(reboot) = self.reboot else {
+            return Ok(());
+        };
+        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        if self.is_simulated() {
+            return wrong(
+                &["reboot"],
+                "a simulated DUT begins anew in every iteration: omit this",
+            );
+        }
+        match self.procedure.method() {
+            Method::Instructions => {
+                let why = "every iteration boots a machine of its own: omit this";
+                return wrong(&["reboot"], why);
+            }
+            Method::Slices => {
+                let why = "slices compare DUTs that stand beside each other on this machine, which is not restarted: omit this";
+                return wrong(&["reboot"], why);
+            }
+            Method::Trials | Method::Windows => {}
+        }
+        if self.bed.file.is_none() {
+            let why = "the DUT is a part of this machine, which is not restarted: omit this, or name a test bed: bed = \"NAME\"";
+            return wrong(&["reboot"], why);
+        }
+        match reboot.retries > MOST_RETRIES {
+            true => wrong(&["reboot", "retries"], "it is tried again 10 times at most"),
+            false => Ok(()),
+        }
+    }
+}

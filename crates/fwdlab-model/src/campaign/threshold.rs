@@ -1,0 +1,300 @@
+//! Thresholds: what the figures of a campaign must reach, by themselves or beside those of another run or configuration.
+//!
+//! They are judged in `fwdlab_report::thresholds`, when everything is measured. Start with [`Threshold`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::value::Share;
+use super::{Campaign, Case, Exact, PLAIN, Paired, Procedure};
+use crate::file::{FileError, Step, or_which};
+use crate::glob::matches;
+use crate::outcome::{FORWARDING_RATE, INSTRUCTIONS, Unit};
+use crate::series::metric;
+use crate::typed::{Numbers, typed};
+use crate::units::{Load, UnitError, parse_load};
+
+/// Fewer iterations have no interval.
+const FEWEST: u32 = 3;
+
+/// More are a mistake.
+const MOST: usize = 100;
+
+/// What a figure must reach
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Threshold {
+    /// Of which test cases; * stands for any letters: plain/64B-*. By default of all
+    pub case: Option<String>,
+    /// Which figure: throughput, ndr, forwarding-rate; by default the first of each test case
+    pub figure: Option<String>,
+    /// It must be this or more: "1Mpps", "20us", "0.5%", a number in the figure's own unit
+    pub at_least: Option<Amount>,
+    /// It must be this or less
+    pub at_most: Option<Amount>,
+    /// It must not be slower than elsewhere by more than some share; of times: not longer
+    pub not_slower_than: Option<Reference>,
+}
+
+/// With what figures are compared
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Reference {
+    /// A run, by its id or a part of it, or @1 for the last one
+    #[serde(default)]
+    pub run: Option<String>,
+    /// A configuration of this campaign
+    #[serde(default)]
+    pub configuration: Option<String>,
+    /// By how much they may be slower: 3%
+    pub by: Share,
+}
+
+/// A number, with a unit where one was typed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Amount {
+    /// The number, in frames per second, nanoseconds or percent where it has a unit.
+    pub number: f64,
+    /// Its unit; `None`: that of the figure.
+    pub unit: Option<Unit>,
+}
+
+impl Amount {
+    /// The number in the unit of a figure; `None`: it is of another kind.
+    pub fn in_unit(&self, of: Unit) -> Option<f64> {
+        match (self.unit, of) {
+            (None, _) => Some(self.number),
+            (Some(own), of) if own == of => Some(self.number),
+            (Some(Unit::Nanoseconds), Unit::Seconds) => Some(self.number / 1e9),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Amount {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Amount, UnitError> {
+        const TIMES: [(&str, f64); 5] = [
+            ("ns", 1.0),
+            ("us", 1e3),
+            ("µs", 1e3),
+            ("ms", 1e6),
+            ("s", 1e9),
+        ];
+        let typed = text.trim();
+        let number = |text: &str| text.trim().parse().ok().filter(|n: &f64| n.is_finite());
+        let of = |number, unit| Amount { number, unit };
+        if let Some(number) = number(typed) {
+            return Ok(of(number, None));
+        }
+        if let Some(number) = typed.strip_suffix('%').and_then(number) {
+            return Ok(of(number, Some(Unit::Percent)));
+        }
+        if let Ok(Load::Frames(pps)) = parse_load(typed) {
+            return Ok(of(pps, Some(Unit::FramesPerSecond)));
+        }
+        let mut times = TIMES.iter();
+        let time = times.find_map(|(unit, ns)| Some(number(typed.strip_suffix(unit)?)? * ns));
+        time.map(|ns| of(ns, Some(Unit::Nanoseconds)))
+            .ok_or_else(|| {
+                UnitError::new(text, "figure", "for example 1Mpps, 20us, 0.5% or a number")
+            })
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Amount { number, unit } = self;
+        match unit {
+            None => write!(f, "{number}"),
+            Some(Unit::Percent) => write!(f, "{number} %"),
+            Some(unit) => write!(f, "{number} {}", unit.symbol()),
+        }
+    }
+}
+
+typed!(Amount, Numbers::Any, "a figure such as \"1Mpps\"", {
+    "description": "A figure: \"1Mpps\", \"20us\", \"0.5%\", or a number in the figure's own unit",
+    "anyOf": [{ "type": "number" }, { "type": "string" }]
+});
+
+impl Threshold {
+    /// Is it about this test case?
+    pub fn is_of(&self, case: &str) -> bool {
+        self.case
+            .as_ref()
+            .is_none_or(|pattern| matches(pattern, case))
+    }
+
+    /// Is it about this figure, the first one of its test case or another?
+    pub fn is_about(&self, figure: &str, is_first: bool) -> bool {
+        match &self.figure {
+            Some(wanted) => metric(wanted) == metric(figure),
+            None => is_first,
+        }
+    }
+}
+
+impl Procedure {
+    /// What it always finds, where that is one thing.
+    fn only_figure(&self) -> Option<(&'static str, Unit)> {
+        let rate = |name| Some((name, Unit::FramesPerSecond));
+        match self {
+            Procedure::Trial(_) | Procedure::ForwardingRate(_) | Procedure::Maxfwd(_) => {
+                rate(FORWARDING_RATE)
+            }
+            Procedure::Ramp(_) => rate("loss begins"),
+            Procedure::Throughput(_) => rate("throughput"),
+            Procedure::Mrr(_) => rate("receive rate"),
+            Procedure::Plr(_) => rate("critical load"),
+            Procedure::Equilibrium(_) => rate("equilibrium"),
+            Procedure::Soak(_) => Some(("frame loss", Unit::Percent)),
+            Procedure::Exact(_) => Some((INSTRUCTIONS, Unit::Instructions)),
+            _ => None,
+        }
+    }
+}
+
+impl Campaign {
+    pub(super) fn check_thresholds(&self) -> Result<(), FileError> {
+        if self.thresholds.len() > MOST {
+            let why = format!("{} thresholds; {MOST} are the most", self.thresholds.len());
+            return Err(self.error(&["threshold"], why));
+        }
+        for (n, threshold) in self.thresholds.iter().enumerate() {
+            self.check_threshold(n, threshold)?;
+        }
+        Ok(())
+    }
+
+    /// An error about a threshold.
+    pub fn wrong_threshold(&self, n: usize, keys: &[&str], why: impl Into<String>) -> FileError {
+        let mut way = vec![Step::Key("threshold"), Step::Item(n)];
+        way.extend(keys.iter().map(|key| Step::Key(key)));
+        self.origin.error(&way, why)
+    }
+
+    fn check_threshold(&self, n: usize, threshold: &Threshold) -> Result<(), FileError> {
+        let wrong = |keys: &[&str], why: String| Err(self.wrong_threshold(n, keys, why));
+        let Threshold {
+            case,
+            figure,
+            at_least,
+            at_most,
+            not_slower_than,
+        } = threshold;
+        let said = [
+            at_least.is_some(),
+            at_most.is_some(),
+            not_slower_than.is_some(),
+        ];
+        match said.iter().filter(|said| **said).count() {
+            1 => {}
+            0 => {
+                let why = "say what must be reached: at-least, at-most or not-slower-than";
+                return wrong(&[], why.into());
+            }
+            _ => {
+                let why = "at-least, at-most and not-slower-than are thresholds of their own: give each a [[threshold]]";
+                return wrong(&[], why.into());
+            }
+        }
+        let ids: Vec<String> = self.cases.iter().map(Case::id).collect();
+        if let Some(pattern) = case
+            && !ids.iter().any(|id| matches(pattern, id))
+        {
+            let which = or_which(pattern, &ids[..ids.len().min(20)]);
+            return wrong(&["case"], format!("no test case is `{pattern}`; {which}"));
+        }
+        let fewest = self.until.map_or(self.iterations, |until| until.min);
+        if fewest < FEWEST {
+            let why = format!(
+                "{} have no interval, and nothing could be proven: give {FEWEST} iterations or more",
+                self.iterations_in_words()
+            );
+            return wrong(&[], why);
+        }
+        let only = match &self.sweep {
+            // the names of its figures have the parameter in them
+            Some(_) => None,
+            None => self.procedure.only_figure(),
+        };
+        if let (Some(figure), Some((only, _))) = (figure, only)
+            && metric(figure) != metric(only)
+        {
+            let id = self.procedure.id();
+            let why = format!(
+                "{id} finds no `{figure}`; {}",
+                or_which(figure, &[metric(only)])
+            );
+            return wrong(&["figure"], why);
+        }
+        for (key, amount) in [("at-least", at_least), ("at-most", at_most)] {
+            if let (Some(amount), Some((only, unit))) = (amount, only)
+                && amount.in_unit(unit).is_none()
+            {
+                let why = format!("{only} is in {}, and {amount} is not", unit.symbol());
+                return wrong(&[key], why);
+            }
+        }
+        match not_slower_than {
+            Some(reference) => self.check_reference(n, reference),
+            None => Ok(()),
+        }
+    }
+
+    fn check_reference(&self, n: usize, reference: &Reference) -> Result<(), FileError> {
+        let wrong = |key: Option<&str>, why: String| {
+            let mut way = vec!["not-slower-than"];
+            way.extend(key);
+            Err(self.wrong_threshold(n, &way, why))
+        };
+        if reference.by.0 <= 0.0 {
+            let why = "no measurement shows that there is no difference at all: give the share that would matter, such as \"3%\"";
+            return wrong(Some("by"), why.into());
+        }
+        match (&reference.run, &reference.configuration) {
+            (Some(run), None) if run.trim().is_empty() => wrong(
+                Some("run"),
+                "it is empty; give the id of a run, or @1".into(),
+            ),
+            (Some(_), None) => Ok(()),
+            (None, Some(name)) => {
+                let mut known: Vec<&str> = Vec::new();
+                let of_cases = self.cases.iter().map(|case| case.configuration.as_str());
+                let beside = match &self.procedure {
+                    Procedure::Paired(Paired { reference, .. })
+                    | Procedure::Exact(Exact { reference, .. }) => Some(reference.as_str()),
+                    _ => None,
+                };
+                for one in of_cases.chain(beside) {
+                    if !known.contains(&one) {
+                        known.push(one);
+                    }
+                }
+                if !known.contains(&name.as_str()) {
+                    let which = match name == PLAIN {
+                        true => "add plain to configuration in [matrix]".into(),
+                        false => or_which(name, &known),
+                    };
+                    return wrong(
+                        Some("configuration"),
+                        format!("`{name}` is not measured; {which}"),
+                    );
+                }
+                match known.len() {
+                    1 => wrong(
+                        Some("configuration"),
+                        "there is no other configuration to compare with it".into(),
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            _ => wrong(None, "say either run or configuration".into()),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Thresholds of campaigns: does what was found reach them?
+//!
+//! By itself a figure reaches a threshold when the 95 % interval of its mean lies on the right side of it, and breaks it when that lies on
+//! the wrong side; where it holds the threshold nothing can be told, and a gate that cannot see does not pass. Beside another run or
+//! configuration [`compare`] decides, by the rule of [`Limit`], as for `compare --fail-if`. Start with [`judge`].
+
+use fwdlab_model::campaign::{Amount, Reference, Threshold};
+use fwdlab_model::outcome::Better;
+use fwdlab_model::result::Summary;
+use fwdlab_model::series::{FORWARDING_RATE, Series, metric};
+use fwdlab_model::test_case::{CaseFigure, TestCase};
+use fwdlab_model::threshold::Judged;
+use fwdlab_stats::{Confidence, Sample};
+
+use crate::campaign::value;
+use crate::compare::{self, Limit, Options, SOURCE, Source, TestChoice};
+
+/// What to do where not all could be judged.
+pub const ADVICE: &str = "more iterations see smaller differences";
+
+/// Fewer values have no interval.
+const FEWEST: usize = 3;
+
+/// Judges thresholds by what was found. `own` is the run as series, `references` the runs that thresholds name, each in the place of its
+/// threshold, and `allowance` as in [`Options`].
+pub fn judge(
+    thresholds: &[Threshold],
+    cases: &[TestCase],
+    own: &Source,
+    references: &[Option<Source>],
+    allowance: f64,
+) -> Vec<Judged> {
+    let each = thresholds.iter().enumerate();
+    each.map(|(n, threshold)| {
+        let own_cases: Vec<&TestCase> = cases
+            .iter()
+            .filter(|case| threshold.is_of(&case.case.id()))
+            .collect();
+        let judged = match &threshold.not_slower_than {
+            None => by_itself(threshold, &own_cases),
+            Some(reference) => {
+                let run = references.get(n).and_then(Option::as_ref);
+                beside(threshold, reference, &own_cases, own, run, allowance)
+            }
+        };
+        judged.concluded(false)
+    })
+    .collect()
+}
+
+/// What became of them, in sentences.
+pub(crate) fn sentences(summary: &Summary) -> Vec<String> {
+    let all = summary.thresholds.iter();
+    all.flat_map(|judged| judged.lines(ADVICE)).collect()
+}
+
+/// A threshold in words.
+pub fn words(threshold: &Threshold) -> String {
+    let of = threshold.case.as_deref().unwrap_or("every test case");
+    let figure = match &threshold.figure {
+        Some(figure) => format!(", {}", metric(figure)),
+        None => String::new(),
+    };
+    let rule = match threshold {
+        Threshold {
+            at_least: Some(amount),
+            ..
+        } => format!("at least {}", shown(amount)),
+        Threshold {
+            at_most: Some(amount),
+            ..
+        } => format!("at most {}", shown(amount)),
+        Threshold {
+            not_slower_than: Some(reference),
+            ..
+        } => {
+            let by = (1e4 * reference.by.0).round() / 1e2;
+            let than = match (&reference.run, &reference.configuration) {
+                (Some(run), _) => format!("run {run}"),
+                (_, Some(name)) => format!("configuration {name}"),
+                _ => String::new(),
+            };
+            format!("not slower than {than} by more than {by} %")
+        }
+        _ => String::new(),
+    };
+    format!("{of}{figure}: {rule}")
+}
+
+fn shown(amount: &Amount) -> String {
+    match amount.unit {
+        Some(unit) => value(unit, amount.number),
+        None => amount.to_string(),
+    }
+}
+
+/// The figure of a test case that a threshold is about.
+fn figure<'a>(threshold: &Threshold, case: &'a TestCase) -> Option<&'a CaseFigure> {
+    let mut figures = case.figures.iter().enumerate();
+    figures
+        .find(|(n, figure)| threshold.is_about(&figure.name, *n == 0))
+        .map(|(_, figure)| figure)
+}
+
+fn no_figure(threshold: &Threshold, case: &TestCase) -> String {
+    let why = match (&threshold.figure, case.figures.is_empty()) {
+        (_, true) => "it has no result".to_owned(),
+        (wanted, false) => {
+            let there_is = case.figures.iter().map(|figure| metric(&figure.name));
+            let there_is = there_is.collect::<Vec<_>>().join(", ");
+            let wanted = wanted.as_deref().unwrap_or_default();
+            format!("it has no `{wanted}`, but {there_is}")
+        }
+    };
+    format!("{}: {why}", case.test_case)
+}
+
+/// Are the figures on the right side of it, as far as their intervals tell?
+fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
+    let mut judged = Judged::new(words(threshold));
+    let (amount, wants_more): (Amount, bool) = match (threshold.at_least, threshold.at_most) {
+        (Some(amount), _) => (amount, true),
+        (None, Some(amount)) => (amount, false),
+        (None, None) => return judged,
+    };
+    for case in cases {
+        let Some(figure) = figure(threshold, case) else {
+            judged.not_judged.push(no_figure(threshold, case));
+            continue;
+        };
+        let name = format!("{}, {}", case.test_case, figure.name);
+        let Some(limit) = amount.in_unit(figure.unit) else {
+            let unit = figure.unit.symbol();
+            judged
+                .not_judged
+                .push(format!("{name}: it is in {unit}, and {amount} is not"));
+            continue;
+        };
+        let sample = Sample::new(figure.values.clone()).ok();
+        let interval = sample.filter(|sample| sample.n() >= FEWEST);
+        let interval = interval.and_then(|sample| sample.mean_interval(Confidence::P95));
+        let Some(interval) = interval else {
+            let n = figure.values.len();
+            judged
+                .not_judged
+                .push(format!("{name}: cannot tell from {n} values"));
+            continue;
+        };
+        let shown = |number| value(figure.unit, number);
+        let between = format!("{} to {}", shown(interval.low), shown(interval.high));
+        let (is_reached, is_missed) = match wants_more {
+            true => (interval.low >= limit, interval.high < limit),
+            false => (interval.high <= limit, interval.low > limit),
+        };
+        match (is_reached, is_missed) {
+            (true, _) => judged.kept += 1,
+            (_, true) => judged.failed.push(format!("{name}: {between}")),
+            _ => judged.blind.push(format!(
+                "{name}: the threshold lies within its 95 % interval, {between}"
+            )),
+        }
+    }
+    judged
+}
+
+/// The test case of a series, as a campaign calls it.
+fn case_of(series: &Series) -> String {
+    let label = |key: &str| series.labels.get(key).map(String::as_str);
+    let configuration = label("configuration").unwrap_or("plain");
+    let kind = label("dut_kind").filter(|kind| *kind != "linux");
+    let after: String = [kind, label("image")]
+        .into_iter()
+        .flatten()
+        .map(|what| format!("@{what}"))
+        .collect();
+    format!("{configuration}/{}{after}", series.test_case)
+}
+
+/// Are they no slower than elsewhere, by the rule of comparisons?
+fn beside(
+    threshold: &Threshold,
+    reference: &Reference,
+    cases: &[&TestCase],
+    own: &Source,
+    run: Option<&Source>,
+    allowance: f64,
+) -> Judged {
+    let mut judged = Judged::new(words(threshold));
+    // what is compared, which way it is better, and the test cases that have it
+    let mut figures: Vec<(String, Better, Vec<String>)> = Vec::new();
+    for case in cases {
+        let own_configuration = reference.configuration.as_ref() == Some(&case.case.configuration);
+        if own_configuration {
+            continue;
+        }
+        let (name, better) = match (figure(threshold, case), case.slices()) {
+            // differences are what a comparison of rates gives
+            (Some(_), Some(_)) if threshold.figure.is_none() => {
+                (FORWARDING_RATE.to_owned(), Better::Higher)
+            }
+            (Some(figure), _) => (metric(&figure.name), figure.better),
+            (None, Some(_))
+                if threshold.figure.as_deref().map(metric).as_deref() == Some(FORWARDING_RATE) =>
+            {
+                (FORWARDING_RATE.to_owned(), Better::Higher)
+            }
+            (None, _) => {
+                judged.not_judged.push(no_figure(threshold, case));
+                continue;
+            }
+        };
+        let id = case.case.id();
+        match figures.iter_mut().find(|(known, ..)| *known == name) {
+            Some((.., ids)) => ids.push(id),
+            None => figures.push((name, better, vec![id])),
+        }
+    }
+    for (metric, better, ids) in figures {
+        let of = |source: &Source, keeps: &dyn Fn(&Series) -> bool| Source {
+            name: source.name.clone(),
+            series: source
+                .series
+                .iter()
+                .filter(|one| keeps(one))
+                .cloned()
+                .collect(),
+        };
+        let is_wanted = |series: &Series| ids.contains(&case_of(series));
+        let (sources, by, baseline) = match (&reference.configuration, run) {
+            (Some(name), _) => {
+                let is_baseline =
+                    |series: &Series| series.labels.get("configuration") == Some(name);
+                let keeps = |series: &Series| is_wanted(series) || is_baseline(series);
+                (vec![of(own, &keeps)], "configuration", name.clone())
+            }
+            (None, Some(run)) => {
+                let mut run = of(run, &is_wanted);
+                if run.name == own.name {
+                    run.name += " (before)";
+                }
+                let baseline = run.name.clone();
+                (vec![run, of(own, &is_wanted)], SOURCE, baseline)
+            }
+            (None, None) => {
+                let why = format!("{}: its run is not here", ids.join(", "));
+                judged.not_judged.push(why);
+                continue;
+            }
+        };
+        let below = better == Better::Higher;
+        let limit = Limit {
+            metric: metric.clone(),
+            below,
+            percent: 100.0 * reference.by.0 * if below { -1.0 } else { 1.0 },
+        };
+        let options = Options {
+            metric,
+            by: Some(by.into()),
+            rows: None,
+            filters: Vec::new(),
+            baseline: Some(baseline),
+            test: TestChoice::Auto,
+            paired: false,
+            allowance,
+            confidence: Confidence::P95,
+            equivalence_percent: None,
+        };
+        match compare::compare(&sources, &options) {
+            Err(error) => judged.not_judged.push(error.to_string()),
+            Ok(outcome) => {
+                let found = limit.judge(&outcome, false);
+                judged.failed.extend(found.failed);
+                judged.not_judged.extend(found.not_judged);
+                judged.blind.extend(found.blind);
+                judged.kept += found.kept;
+            }
+        }
+    }
+    judged
+}

@@ -1,0 +1,238 @@
+//! Thresholds of campaigns: what keeps them, what breaks them, and what nobody can tell.
+//!
+//! Test cases are of values; where another run or configuration is the measure, `compare` decides, whose own tests are beside these.
+
+use std::collections::BTreeMap;
+
+use fwdlab_model::campaign::{Campaign, Threshold};
+use fwdlab_model::outcome::{Better, Unit};
+use fwdlab_model::series::Series;
+use fwdlab_model::test_case::{CaseFigure, TestCase};
+use fwdlab_model::threshold::Judged;
+use fwdlab_report::compare::Source;
+use fwdlab_report::thresholds::{judge, words};
+
+const CAMPAIGN: &str = "campaign = 'c'\n[configuration]\nnat = 'true'\n[matrix]\nconfiguration = ['plain', 'nat']\n[procedure]\nid = 'mrr'\n";
+
+fn thresholds(text: &str) -> Vec<Threshold> {
+    let all = Campaign::parse("c.toml", &format!("{CAMPAIGN}{text}"));
+    all.expect("a campaign").thresholds
+}
+
+/// Test cases of the campaign with these values of one figure each.
+fn cases(name: &str, unit: Unit, better: Better, values: [&[f64]; 2]) -> Vec<TestCase> {
+    let campaign = Campaign::parse("c.toml", CAMPAIGN).expect("a campaign");
+    let each = campaign.cases.into_iter().zip(values);
+    each.map(|(case, values)| TestCase {
+        test_case: case.id(),
+        case,
+        figures: match values {
+            [] => Vec::new(),
+            values => vec![CaseFigure {
+                name: name.into(),
+                unit,
+                better,
+                values: values.to_vec(),
+                median: values[0],
+                interval_half_width: None,
+                variation_percent: None,
+            }],
+        },
+        outcomes: Vec::new(),
+        iterations: Vec::new(),
+        findings: Vec::new(),
+        doubt: None,
+        work: None,
+        stopped: None,
+    })
+    .collect()
+}
+
+fn source(name: &str, cases: &[TestCase]) -> Source {
+    let series = cases.iter().flat_map(|case| {
+        let configuration = case.case.configuration.clone();
+        case.figures.iter().map(move |figure| Series {
+            test_case: case.case.variant.id(&case.case.stream),
+            labels: BTreeMap::from([
+                ("configuration".to_owned(), configuration.clone()),
+                ("frame_size_bytes".into(), "64".into()),
+            ]),
+            metric: fwdlab_model::series::metric(&figure.name),
+            unit: figure.unit.symbol().into(),
+            values: figure.values.clone(),
+            ..Series::default()
+        })
+    });
+    Source {
+        name: name.into(),
+        series: series.collect(),
+    }
+}
+
+fn rates(values: [&[f64]; 2]) -> Vec<TestCase> {
+    cases(
+        "receive rate",
+        Unit::FramesPerSecond,
+        Better::Higher,
+        values,
+    )
+}
+
+fn judged(text: &str, own: &[TestCase], other: Option<&[TestCase]>) -> Judged {
+    let thresholds = thresholds(text);
+    let reference = other.map(|other| source("before", other));
+    let mut all = judge(&thresholds, own, &source("now", own), &[reference], 0.002);
+    all.pop().expect("one threshold")
+}
+
+const MILLION: [f64; 5] = [1.00e6, 1.01e6, 0.99e6, 1.005e6, 0.995e6];
+const TENTH_LESS: [f64; 5] = [0.90e6, 0.91e6, 0.89e6, 0.905e6, 0.895e6];
+
+#[test]
+fn a_figure_reaches_what_its_interval_lies_above() {
+    let own = rates([&MILLION, &TENTH_LESS]);
+    let of = |text: &str| judged(text, &own, None);
+    let kept = of("[[threshold]]\nat-least = '870kpps'");
+    assert!(kept.passed && kept.kept == 2, "{kept:?}");
+    // one is proven to be below, the other is not told of
+    let failed = of("[[threshold]]\nat-least = '950kpps'");
+    assert!(!failed.passed && failed.failed.len() == 1, "{failed:?}");
+    assert!(
+        failed.failed[0].starts_with("nat/64B-2000flows-ipv4, receive rate: 890"),
+        "{failed:?}"
+    );
+    let plain = of("[[threshold]]\ncase = 'plain/*'\nat-least = '950kpps'");
+    assert!(plain.passed && plain.kept == 1);
+    // within the interval nothing can be told, on whichever side the mean is
+    for limit in ["1.001Mpps", "0.999Mpps"] {
+        let blind = of(&format!(
+            "[[threshold]]\ncase = 'plain/*'\nat-least = '{limit}'"
+        ));
+        assert!(
+            !blind.passed && blind.failed.is_empty() && blind.blind.len() == 1,
+            "{blind:?}"
+        );
+    }
+    let most = of("[[threshold]]\ncase = 'nat/*'\nat-most = '950kpps'");
+    assert!(most.passed, "{most:?}");
+    assert!(
+        !of("[[threshold]]\ncase = 'plain/*'\nat-most = '950kpps'")
+            .failed
+            .is_empty()
+    );
+}
+
+/// Delays are better when they are shorter, and a number without a unit is in that of the figure.
+#[test]
+fn units_are_those_of_the_figure() {
+    let own = cases(
+        "latency at 100 %",
+        Unit::Nanoseconds,
+        Better::Lower,
+        [&[15e3, 16e3, 15.5e3], &[30e3, 31e3, 30.5e3]],
+    );
+    let of = |keys: &str| {
+        let mut all = thresholds("[[threshold]]\nat-least = 1");
+        let read: Threshold = toml_of(keys);
+        all[0] = read;
+        judge(&all, &own, &source("now", &own), &[None], 0.002).remove(0)
+    };
+    assert!(of("at-most = '40us'").passed);
+    assert_eq!(of("at-most = '20us'").failed.len(), 1);
+    assert_eq!(of("at-most = 20000").failed.len(), 1);
+    assert_eq!(of("at-least = '1Mpps'").not_judged.len(), 2);
+}
+
+fn toml_of(keys: &str) -> Threshold {
+    let text = format!("campaign = 'c'\n[[threshold]]\n{keys}\n[procedure]\nid = 'rfc2544'");
+    Campaign::parse("c.toml", &text)
+        .expect("a campaign")
+        .thresholds
+        .remove(0)
+}
+
+#[test]
+fn a_gate_that_cannot_see_does_not_pass() {
+    let two: &[f64] = &[1e6, 1.01e6];
+    for values in [[&MILLION[..], two], [&MILLION[..], &[]]] {
+        let own = rates(values);
+        for text in [
+            "[[threshold]]\nat-least = '1kpps'",
+            "[[threshold]]\nnot-slower-than = { run = 'x', by = '2%' }",
+        ] {
+            let found = judged(text, &own, Some(&rates([&MILLION, &MILLION])));
+            assert!(
+                !found.passed && found.failed.is_empty(),
+                "{values:?}: {found:?}"
+            );
+            assert!(found.not_judged.len() + found.blind.len() == 1, "{found:?}");
+        }
+    }
+    let own = rates([&MILLION, &MILLION]);
+    let without = judged(
+        "[[threshold]]\nnot-slower-than = { run = 'x', by = '3%' }",
+        &own,
+        None,
+    );
+    assert!(!without.passed && without.kept == 0, "{without:?}");
+}
+
+#[test]
+fn another_run_is_the_measure_by_the_rule_of_comparisons() {
+    let before = rates([&MILLION, &MILLION]);
+    let text = "[[threshold]]\nnot-slower-than = { run = 'x', by = '3%' }";
+    let same = judged(text, &before, Some(&before));
+    assert!(same.passed && same.kept == 2, "{same:?}");
+    let slower = judged(text, &rates([&MILLION, &TENTH_LESS]), Some(&before));
+    assert_eq!(
+        (slower.failed.len(), slower.kept, slower.passed),
+        (1, 1, false),
+        "{slower:?}"
+    );
+    assert!(
+        slower.failed[0].contains("nat") && slower.failed[0].contains("-10"),
+        "{slower:?}"
+    );
+    // noise that hides 3 % keeps nothing
+    let noisy: &[f64] = &[0.8e6, 1.2e6, 0.9e6, 1.1e6, 1.0e6];
+    let blind = judged(text, &rates([&MILLION, noisy]), Some(&before));
+    assert!(!blind.passed && blind.blind.len() == 1, "{blind:?}");
+    // what only the other run has is no business of this one
+    let own = &rates([&MILLION, &MILLION])[..1];
+    let part = judged(
+        "[[threshold]]\ncase = 'plain/*'\nnot-slower-than = { run = 'x', by = '3%' }",
+        own,
+        Some(&before),
+    );
+    assert!(part.passed && part.kept == 1, "{part:?}");
+    let lower = |values| cases("latency", Unit::Nanoseconds, Better::Lower, values);
+    let longer = judged(
+        text,
+        &lower([&MILLION, &MILLION]),
+        Some(&lower([&MILLION, &TENTH_LESS])),
+    );
+    assert_eq!(longer.failed.len(), 1, "longer is worse: {longer:?}");
+    let shorter = judged(
+        text,
+        &lower([&MILLION, &TENTH_LESS]),
+        Some(&lower([&MILLION, &MILLION])),
+    );
+    assert!(shorter.passed, "{shorter:?}");
+}
+
+#[test]
+fn another_configuration_is_the_measure() {
+    let text = |by: &str| {
+        format!("[[threshold]]\nnot-slower-than = {{ configuration = 'plain', by = '{by}' }}")
+    };
+    let own = rates([&MILLION, &TENTH_LESS]);
+    let failed = judged(&text("3%"), &own, None);
+    assert_eq!((failed.failed.len(), failed.kept), (1, 0), "{failed:?}");
+    let kept = judged(&text("15%"), &own, None);
+    assert!(kept.passed && kept.kept == 1, "{kept:?}");
+    let words = words(&thresholds(&text("3%"))[0]);
+    assert_eq!(
+        words,
+        "every test case: not slower than configuration plain by more than 3 %"
+    );
+}

@@ -1,0 +1,541 @@
+//! Campaigns over SSH while everything fails at random: connections, the agent, links, the router, the controller, the disk. Every cell has its
+//! right result or its reason, and nothing is left.
+//!
+//! Three machines: the controller, which is this one, a tester and a router, which are namespaces with a server of SSH each. What restarts
+//! has lost what a restart loses. For an hour: `FWDLAB_STORM_S=3600`. Start with [`Storm`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{Lab, json_lines, list, number, root, skipped, try_tool};
+
+/// How long it blows in `make test`; what restarts slowly is for longer ones.
+const SHORT: Duration = Duration::from_secs(10);
+
+/// A campaign ends within this time after the last fault.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    AgentKilled,
+    ConnectionsCut,
+    LinkDown,
+    RouterRestarts,
+    RouterRestartsSlowly,
+    ControllerKilled,
+    ControllerStopped,
+    DiskFull,
+}
+
+impl Fault {
+    const ALL: [Fault; 8] = [
+        Fault::AgentKilled,
+        Fault::ConnectionsCut,
+        Fault::LinkDown,
+        Fault::RouterRestarts,
+        Fault::ControllerKilled,
+        Fault::ControllerStopped,
+        Fault::DiskFull,
+        Fault::RouterRestartsSlowly,
+    ];
+}
+
+/// A server of SSH in a namespace.
+struct Server {
+    folder: PathBuf,
+    namespace: String,
+    child: Child,
+    /// How often it has been started.
+    boots: u32,
+}
+
+impl Server {
+    fn start(lab: &Lab, name: &str, namespace: &str) -> Server {
+        let folder = lab.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        // this /run is the test's own
+        fs::create_dir_all("/run/sshd").unwrap();
+        let path = |file: &str| folder.join(file).display().to_string();
+        for key in ["host", "user"] {
+            let words = [
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-f",
+                &path(key),
+            ];
+            try_tool(&words).unwrap();
+        }
+        fs::copy(path("user.pub"), path("authorized")).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\n\
+             PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxSessions 30\n\
+             SetEnv HOME={}\n",
+            path("host"),
+            path("authorized"),
+            folder.display()
+        );
+        fs::write(path("sshd"), config).unwrap();
+        let known = fs::read_to_string(path("host.pub")).unwrap();
+        fs::write(path("known"), format!("[127.0.0.1]:{port} {known}")).unwrap();
+        let client = format!(
+            "Host {name}\nHostName 127.0.0.1\nPort {port}\nUser root\nIdentityFile {}\nIdentitiesOnly yes\nIdentityAgent none\n\
+             UserKnownHostsFile {}\nGlobalKnownHostsFile none\nProxyCommand ip netns exec {namespace} busybox nc 127.0.0.1 {port}\n",
+            path("user"),
+            path("known")
+        );
+        let all = lab.path().join("ssh_config");
+        let others = fs::read_to_string(&all).unwrap_or_default();
+        fs::write(&all, others + &client).unwrap();
+        let child = Server::begin(&folder, namespace, 0);
+        let server = Server {
+            folder,
+            namespace: namespace.to_owned(),
+            child,
+            boots: 0,
+        };
+        server.await_listening();
+        server
+    }
+
+    /// On a machine that has been started so often.
+    fn begin(folder: &std::path::Path, namespace: &str, boots: u32) -> Child {
+        let identity = folder.join("identity");
+        fs::write(
+            &identity,
+            format!("{boots:08}-0000-4000-8000-000000000000\n"),
+        )
+        .unwrap();
+        let bind = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+        let file = folder.join("sshd");
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(folder.join("log"))
+            .unwrap();
+        Command::new("ip")
+            .args([
+                "netns", "exec", namespace, "unshare", "--mount", "sh", "-c", bind,
+            ])
+            .arg(&identity)
+            .args(["/usr/sbin/sshd", "-D", "-e", "-f"])
+            .arg(file)
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    fn await_listening(&self) {
+        let began = Instant::now();
+        let wanted = self.boots as usize + 1;
+        let log = || fs::read_to_string(self.folder.join("log")).unwrap();
+        while log().matches("Server listening").count() < wanted {
+            assert!(began.elapsed() < Duration::from_secs(30), "{}", log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Processes of its namespace, with their command lines.
+    fn processes(&self) -> Vec<(i32, String)> {
+        let said = try_tool(&["ip", "netns", "pids", &self.namespace]).unwrap_or_default();
+        let pids = said.split_whitespace().filter_map(|pid| pid.parse().ok());
+        pids.map(|pid: i32| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            (pid, line.replace('\0', " "))
+        })
+        .collect()
+    }
+
+    fn kill_where(&self, is: impl Fn(&str) -> bool) {
+        for (pid, line) in self.processes() {
+            if is(&line)
+                && let Some(pid) = Pid::from_raw(pid)
+            {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+
+    fn cut_connections(&self) {
+        let serves = |line: &str| line.starts_with("sshd: ") || line.contains("sshd-session");
+        self.kill_where(|line| serves(line) && !line.contains("[listener]"));
+    }
+
+    fn kill(&mut self) {
+        self.kill_where(|_| true);
+        let _ = self.child.wait();
+    }
+
+    /// Its machine restarts: whatever ran there has ended, and for a time nobody answers.
+    fn restart(&mut self, lost: &str, away: Duration) {
+        self.kill();
+        try_tool(&["ip", "netns", "exec", &self.namespace, "sh", "-c", lost]).unwrap();
+        std::thread::sleep(away);
+        self.boots += 1;
+        self.child = Server::begin(&self.folder, &self.namespace, self.boots);
+        self.await_listening();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What a restart of the router loses.
+const LOST: &str = "nft flush ruleset; for p in da db; do ip addr flush dev $p; ip link set $p down; ip link set $p up; done
+    echo 0 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv6/conf/all/forwarding
+    for p in all default da db; do for v in accept_redirects send_redirects rp_filter secure_redirects; do
+    cat /proc/sys/net/ipv4/conf/lo/$v > /proc/sys/net/ipv4/conf/$p/$v 2>/dev/null; done; done; true";
+
+/// A sequence of numbers that says itself what it is.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+const CAMPAIGN: &str = "campaign = 'storm'\nbed = 'rack'\niterations = 2\n\
+    [configuration]\nhalf = 'half.nft'\n\
+    [matrix]\nconfiguration = ['plain', 'half']\nflows = 10\n\
+    [procedure]\nid = 'trial'\nload = '1kpps'\nfor = '300ms'\n";
+
+/// Every second frame.
+const HALF: &str = "add table ip half\nadd chain ip half f { type filter hook forward priority 0; }\n\
+    add rule ip half f numgen inc mod 2 0 drop\n";
+
+struct Storm {
+    names: [String; 2],
+    tester: Option<Server>,
+    router: Option<Server>,
+    /// What may happen.
+    faults: &'static [Fault],
+    lab: Lab,
+}
+
+impl Storm {
+    fn new(test: &str) -> Option<Storm> {
+        for tool in [
+            &["ssh", "-V"][..],
+            &["busybox", "true"],
+            &["/usr/sbin/sshd", "-V"],
+        ] {
+            let said = Command::new(tool[0]).args(&tool[1..]).output();
+            if said.is_err() {
+                skipped(test, &format!("{} is not installed", tool[0]));
+                return None;
+            }
+        }
+        let lab = Lab::new();
+        let names = ["gen", "dut"].map(|end| format!("storm-{end}-{}", std::process::id()));
+        let [tester, dut] = &names;
+        let batch = format!(
+            "netns add {tester}\nnetns add {dut}\n\
+             link add ta netns {tester} type veth peer name da netns {dut}\n\
+             link add tb netns {tester} type veth peer name db netns {dut}\n"
+        );
+        let file = lab.path().join("batch");
+        fs::write(&file, batch).unwrap();
+        try_tool(&["ip", "-batch", file.to_str().unwrap()]).unwrap();
+        for name in &names {
+            try_tool(&["ip", "-n", name, "link", "set", "lo", "up"]).unwrap();
+        }
+        for port in ["da", "db"] {
+            try_tool(&["ip", "-n", dut, "link", "set", port, "up"]).unwrap();
+        }
+        // the user's own ssh, with a configuration of the test
+        let bin = lab.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        let config = lab.path().join("ssh_config");
+        let ssh = try_tool(&["sh", "-c", "command -v ssh"]).unwrap();
+        let script = format!(
+            "#!/bin/sh\nexec {} -F {} \"$@\"\n",
+            ssh.trim(),
+            config.display()
+        );
+        fs::write(bin.join("ssh"), script).unwrap();
+        fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+        let servers = [("tester", tester), ("router", dut)];
+        let [tester, router] = servers.map(|(name, of)| Some(Server::start(&lab, name, of)));
+        let bed = "bed = 'storm'\n[generator]\nhost = 'ssh://tester'\nengine = 'af-packet'\nports = { a = 'ta', b = 'tb' }\n\
+             [dut]\nhost = 'ssh://router'\nports = { a = 'da', b = 'db' }\n";
+        fs::create_dir(lab.path().join("beds")).unwrap();
+        fs::write(lab.path().join("beds/rack.toml"), bed).unwrap();
+        fs::write(lab.path().join("storm.toml"), CAMPAIGN).unwrap();
+        fs::write(lab.path().join("half.nft"), HALF).unwrap();
+        // a disk of its own for runs, that can be filled
+        fs::create_dir(lab.runs()).unwrap();
+        let runs = lab.runs();
+        try_tool(&[
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            "size=16m",
+            "tmpfs",
+            runs.to_str().unwrap(),
+        ])
+        .unwrap();
+        Some(Storm {
+            names,
+            tester,
+            router,
+            faults: &Fault::ALL,
+            lab,
+        })
+    }
+
+    fn start(&self, words: &[&str]) -> crate::support::Started {
+        let mut command = self.lab.program(words);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env(
+            "PATH",
+            format!("{}:{path}", self.lab.path().join("bin").display()),
+        );
+        command.current_dir(self.lab.path());
+        self.lab.start_command(command)
+    }
+
+    /// What fwdlab changes on both hosts, and must not leave.
+    fn state(&self) -> BTreeSet<String> {
+        let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
+            { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
+            nft -s list ruleset";
+        let of = |name: &String| {
+            let said = try_tool(&["ip", "netns", "exec", name, "sh", "-c", text]).unwrap();
+            said.lines()
+                .map(|line| format!("{name}: {line}"))
+                .collect::<Vec<_>>()
+        };
+        self.names.iter().flat_map(of).collect()
+    }
+
+    fn on_router(&self, text: &str) {
+        try_tool(&["ip", "netns", "exec", &self.names[1], "sh", "-c", text]).unwrap();
+    }
+
+    /// Something happens. Says whether the controller is gone by that.
+    fn strike(&mut self, fault: Fault, dice: &mut Dice, controller: &mut crate::support::Started) {
+        let (tester, router) = (self.tester.as_mut().unwrap(), self.router.as_mut().unwrap());
+        match fault {
+            Fault::AgentKilled => {
+                tester.kill_where(|line| line.contains("fwdlab") && line.contains("agent"))
+            }
+            Fault::ConnectionsCut => match dice.below(2) {
+                0 => router.cut_connections(),
+                _ => tester.cut_connections(),
+            },
+            Fault::LinkDown => {
+                let port = if dice.below(2) == 0 { "da" } else { "db" };
+                self.on_router(&format!(
+                    "ip link set {port} down; sleep 0.{}; ip link set {port} up",
+                    dice.below(9)
+                ));
+            }
+            Fault::RouterRestarts => router.restart(LOST, Duration::from_millis(dice.below(1500))),
+            Fault::RouterRestartsSlowly => router.restart(LOST, Duration::from_secs(8)),
+            Fault::ControllerKilled => controller.signal(Signal::KILL),
+            Fault::ControllerStopped => controller.signal(Signal::INT),
+            Fault::DiskFull => {
+                let file = self.lab.runs().join("full");
+                let _ = Command::new("dd")
+                    .args(["if=/dev/zero", "bs=64k", &format!("of={}", file.display())])
+                    .stderr(Stdio::null())
+                    .status();
+                std::thread::sleep(Duration::from_millis(500 + dice.below(2000)));
+                fs::remove_file(file).unwrap();
+            }
+        }
+    }
+
+    /// Carries one campaign out in the storm, again and again where the controller has ended. Returns the directory of its run.
+    fn campaign(
+        &mut self,
+        until: Instant,
+        dice: &mut Dice,
+        struck: &mut BTreeMap<Fault, u32>,
+    ) -> PathBuf {
+        let before: BTreeSet<PathBuf> = crate::support::directories(&self.lab.runs())
+            .into_iter()
+            .collect();
+        let mut run: Option<PathBuf> = None;
+        let mut quiet_since = Instant::now();
+        let mut said = String::new();
+        loop {
+            let words = match &run {
+                Some(run) => vec![
+                    "run",
+                    "--resume",
+                    run.file_name().unwrap().to_str().unwrap(),
+                ],
+                None => vec!["run", "storm.toml"],
+            };
+            let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let mut controller = self.start(&words);
+            loop {
+                let calm = Instant::now() + Duration::from_millis(200 + dice.below(4000));
+                while Instant::now() < calm && !controller.has_ended() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                if controller.has_ended() {
+                    break;
+                }
+                if Instant::now() < until {
+                    let fault = self.faults[dice.below(self.faults.len() as u64) as usize];
+                    *struck.entry(fault).or_default() += 1;
+                    self.strike(fault, dice, &mut controller);
+                    quiet_since = Instant::now();
+                }
+                assert!(
+                    quiet_since.elapsed() < PATIENCE,
+                    "no end of it: {}\nbefore: {said}",
+                    controller.err()
+                );
+            }
+            let ended = controller.wait(PATIENCE);
+            said = format!("{} {ended:?}", words.join(" "));
+            let now = crate::support::directories(&self.lab.runs());
+            let now = now.into_iter().filter(|dir| dir.join("run.json").exists());
+            run = run.or_else(|| now.into_iter().find(|dir| !before.contains(dir)));
+            let head = |dir: &PathBuf| -> Value {
+                serde_json::from_slice(&fs::read(dir.join("run.json")).unwrap()).unwrap()
+            };
+            match &run {
+                Some(dir) if head(dir)["state"] == "finished" => return dir.clone(),
+                _ => {}
+            }
+            // whatever has ended it, it says so in words for people, or was killed
+            assert!(ended.code != 1 && !said.contains("panicked"), "{said}");
+            assert!(
+                quiet_since.elapsed() < PATIENCE,
+                "it does not go on: {said}"
+            );
+        }
+    }
+}
+
+impl Drop for Storm {
+    fn drop(&mut self) {
+        // before their namespaces
+        (self.tester, self.router) = (None, None);
+        let _ = try_tool(&["umount", "-l", self.lab.runs().to_str().unwrap()]);
+        for name in &self.names {
+            let _ = try_tool(&["ip", "netns", "del", name]);
+        }
+    }
+}
+
+/// Is every cell right, or has its reason? Returns how many have a result.
+fn check(run: &std::path::Path) -> (u32, u32) {
+    let summary: Value =
+        serde_json::from_slice(&fs::read(run.join("summary.json")).unwrap()).unwrap();
+    let trials = json_lines(&run.join("trials.jsonl"));
+    let cases = list(&summary["test_cases"]);
+    assert_eq!(cases.len(), 2, "{summary}");
+    let (mut good, mut all) = (0, 0);
+    for case in cases {
+        let iterations = list(&case["iterations"]);
+        let mut numbers: Vec<u64> = iterations
+            .iter()
+            .map(|one| one["iteration"].as_u64().unwrap())
+            .collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2], "{case}");
+        let share = if case["test_case"].as_str().unwrap().starts_with("half") {
+            0.5
+        } else {
+            0.0
+        };
+        for iteration in iterations {
+            all += 1;
+            match iteration["failure"].as_str() {
+                Some(why) => assert!(!why.is_empty() && why != "interrupted", "{iteration}"),
+                None => good += 1,
+            }
+        }
+        for trial in &trials {
+            let reasons = &trial["validity"]["reasons"];
+            if trial["test_case"] != case["test_case"] || !list(reasons).is_empty() {
+                continue;
+            }
+            let lost = number(&trial["frame_loss_ratio"]);
+            assert!((lost - share).abs() < 0.01, "{trial}");
+        }
+    }
+    (good, all)
+}
+
+#[test]
+fn whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must() {
+    let test = "whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must";
+    if !root(test) {
+        return;
+    }
+    let Some(mut storm) = Storm::new(test) else {
+        return;
+    };
+    let seconds = std::env::var("FWDLAB_STORM_S")
+        .ok()
+        .and_then(|s| s.parse().ok());
+    let until = Instant::now() + seconds.map_or(SHORT, Duration::from_secs);
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let before = storm.state();
+    let (mut struck, mut good, mut all, mut runs, mut gaps) = (BTreeMap::new(), 0, 0, 0, 0);
+    while runs == 0 || Instant::now() < until {
+        let run = storm.campaign(until, &mut dice, &mut struck);
+        let (of_good, of_all) = check(&run);
+        (good, all, runs) = (good + of_good, all + of_all, runs + 1);
+        let head: Value = serde_json::from_slice(&fs::read(run.join("run.json")).unwrap()).unwrap();
+        gaps += head["gaps"].as_array().map_or(0, Vec::len);
+        storm.lab.run(&["runs", "verify", "@1"]).code(0);
+        fs::remove_dir_all(&run).unwrap();
+    }
+    // what a killed controller has left is taken back by whoever looks next
+    let mut looks = storm.start(&["doctor", "rack"]);
+    looks.wait_until("an end", |this| this.has_ended());
+    let looked = looks.wait(Duration::from_secs(1));
+    let now = storm.state();
+    let changed: Vec<&String> = before.symmetric_difference(&now).collect();
+    assert!(changed.is_empty(), "{changed:#?}\n{looked:?}");
+    for server in [&storm.tester, &storm.router].into_iter().flatten() {
+        let left = server.processes();
+        let ours: Vec<_> = left
+            .iter()
+            .filter(|(_, line)| line.contains("fwdlab"))
+            .collect();
+        assert!(ours.is_empty(), "{ours:?}");
+    }
+    // what goes wrong costs what it must, and not everything
+    assert!(
+        good > 0 && !struck.is_empty(),
+        "{good} of {all}; {struck:?}"
+    );
+    println!(
+        "{runs} campaigns, {gaps} gaps, {good} of {all} iterations with a result; struck {struck:?}"
+    );
+}
