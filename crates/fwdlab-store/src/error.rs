@@ -92,6 +92,12 @@ pub enum StoreError {
         /// Its directory.
         path: PathBuf,
     },
+    /// A run that has ended cannot be asked for anything.
+    #[error("{} is not running: nothing can be asked of it any more", path.display())]
+    NotRunning {
+        /// Its directory.
+        path: PathBuf,
+    },
     /// Nothing says where runs live.
     #[error(
         "no directory for runs: neither HOME nor XDG_DATA_HOME is set. Name one with --runs DIR or FWDLAB_RUNS"

@@ -23,7 +23,7 @@ use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 
-use super::campaign::{Attempts, Running};
+use super::campaign::{Attempts, Running, SKIPPED};
 use super::device::erect;
 use super::hooks::{self, During, HOOK, Hosts, Place, around_or_error};
 use super::plan::Plan;
@@ -197,7 +197,25 @@ impl Running<'_> {
             let left = left(began.elapsed(), done, planned, turns.len() + 1);
             let steps = (done, done + turns.len() + 1);
             done += 1;
-            match self.windows(p, turn, steps, left, &mut trials, run) {
+            run.wait_while_paused()?;
+            let (case, control) = case_of(turn, &campaign.cases);
+            if !control {
+                self.control.begin_case();
+            }
+            let made = self.windows(p, turn, steps, left, &mut trials, run);
+            if self.control.end_case() && !self.control.is_stopped() {
+                trials.standing = None;
+                let is_its = |turn: &Turn| case_of(*turn, &campaign.cases) == (case, false);
+                let (its, others) = turns.into_iter().partition(is_its);
+                turns = others;
+                for turn in [turn].into_iter().chain::<VecDeque<Turn>>(its) {
+                    trials
+                        .failures
+                        .insert((case, turn.iteration), SKIPPED.into());
+                }
+                continue;
+            }
+            match made {
                 Ok(()) | Err(LabError::Interrupted) => {}
                 Err(error) => {
                     trials.standing = None;
@@ -212,7 +230,6 @@ impl Running<'_> {
                         result = Err(error);
                         break;
                     }
-                    let (case, control) = case_of(turn, &campaign.cases);
                     let failures = &mut trials.failures;
                     match control {
                         false => drop(failures.insert((case, turn.iteration), error.to_string())),

@@ -9,6 +9,7 @@ mod crash;
 mod damage;
 mod faults;
 mod finding;
+mod following;
 mod importing;
 mod removing;
 mod round_trip;
