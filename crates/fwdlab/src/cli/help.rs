@@ -38,7 +38,9 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     (
         "Results",
-        &["runs", "compare", "ministat", "import", "rate", "schema"],
+        &[
+            "runs", "compare", "serve", "ministat", "import", "rate", "schema",
+        ],
     ),
     ("Hosts and files", &["doctor", "new", "bed", "image"]),
 ];
@@ -350,6 +352,24 @@ const MORE: &[More] = &[
             "do the published figures follow from the logs?",
         )],
         codes: &[Code::Preflight, Code::NotValid],
+    },
+    More {
+        command: "serve",
+        examples: &[
+            (
+                "fwdlab serve",
+                "this machine's runs, at http://127.0.0.1:8080",
+            ),
+            (
+                "fwdlab serve --token-file ~/.fwdlab-token rack1/runs",
+                "other runs; browsers stay known when it starts again",
+            ),
+            (
+                "fwdlab serve --listen 0.0.0.0:8443",
+                "for other machines: with TLS, and with the token only",
+            ),
+        ],
+        codes: &[],
     },
     More {
         command: "ministat",

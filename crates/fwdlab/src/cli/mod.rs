@@ -29,6 +29,7 @@ mod runs;
 mod schema;
 mod selftest;
 mod send;
+mod serve;
 mod session;
 mod soak;
 mod test_bed;
@@ -144,6 +145,7 @@ enum Command {
     /// Import published measurements as stored runs, and audit them
     #[command(subcommand, infer_subcommands = true)]
     Import(import::Import),
+    Serve(serve::Serve),
     Ministat(ministat::Ministat),
     /// List and show traffic profiles and their frames
     #[command(subcommand, infer_subcommands = true)]
@@ -222,6 +224,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Bed(bed) => bed.run(&global),
         Command::Image(image) => image.run(&global),
         Command::Import(import) => import.run(&global),
+        Command::Serve(serve) => serve.run(&global),
         Command::Ministat(ministat) => ministat.run(&global),
         Command::Profile(profile) => profile.run(&global),
         Command::Rate(rate) => rate.run(&global),

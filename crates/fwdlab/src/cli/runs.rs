@@ -378,6 +378,21 @@ fn show(
     Ok(Code::Done)
 }
 
+/// The page of a stored run, if it has a result.
+pub(super) fn page(run: &fwdlab_store::StoredRun) -> Option<String> {
+    let mut info = run.info.clone();
+    info.state = run.state;
+    let profiles = profiles(run);
+    Some(fwdlab_report::html::page(
+        &info,
+        run.summary.as_ref()?,
+        &run.trials,
+        &run.rebuilds,
+        &profiles,
+        ShownFacts::Brief,
+    ))
+}
+
 /// What was counted by call path, of boots of which that was kept.
 fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
     let of = |boot: &BootRecord| {
