@@ -46,6 +46,7 @@ pub struct Bed {
     ground: Ground,
     switch: Option<BedSwitch>,
     /// Ports that others are kept from as long as it stands.
+    blind: Vec<String>,
     _claims: Vec<Claim>,
 }
 
@@ -100,6 +101,8 @@ pub struct PortCounters {
     pub dut: Option<DutPorts>,
     /// Generator's receiving port: packets, dropped (receive side).
     pub rx: (u64, u64),
+    /// The receiving port does not count what a receiver in XDP takes.
+    pub rx_is_blind: bool,
     /// A switch's, where there is one that can be asked.
     pub switch: Option<SwitchPackets>,
 }
@@ -124,6 +127,8 @@ pub(crate) struct Parts {
     pub registration: Registration,
     pub switch: Option<BedSwitch>,
     pub claims: Vec<Claim>,
+    /// Ports of the tester that do not count what a receiver in XDP takes.
+    pub blind: Vec<String>,
 }
 
 impl Bed {
@@ -141,6 +146,7 @@ impl Bed {
             changes: parts.registration.changes().clone(),
             ground: Ground::Here(parts.registration),
             switch: parts.switch,
+            blind: parts.blind,
             _claims: parts.claims,
         }
     }
@@ -267,6 +273,7 @@ impl Bed {
             tx: sent(tx),
             dut: dut.counters()?.map(on_path),
             rx: received(rx),
+            rx_is_blind: self.blind.contains(&ways.rx.interface),
             switch: match &self.switch {
                 Some(switch) => Some(switch.packets(back)?),
                 None => None,

@@ -673,6 +673,7 @@ impl Builder for Rack {
             registration,
             switch: None,
             claims: Vec::new(),
+            blind: Vec::new(),
         }))
     }
 

@@ -474,6 +474,7 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
                 }
                 test_bed::host(&bed)?
             }
+            BedFile::Machine(machine) => test_bed::machine(&machine)?,
             BedFile::Image { image, .. } => {
                 campaign.boot(&image)?;
                 (Site::default(), Placement::choose(&[])?)
