@@ -18,6 +18,7 @@ mod comparison;
 mod computers;
 mod configuration;
 mod conservation;
+mod console;
 mod disk;
 mod doctor;
 mod engines;
