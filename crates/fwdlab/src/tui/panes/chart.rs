@@ -140,7 +140,7 @@ fn braille(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: T
         cell.0 |= bit;
         cell.1 |= of_area;
     };
-    for (point, x) in points.iter().zip(begin..) {
+    for (x, point) in spread(points, begin, each) {
         let height =
             |pps: f64| ((pps / top) * rows as f64).round().clamp(0.0, rows as f64) as usize;
         for row in 0..height(point.forwarded_pps) {
@@ -179,7 +179,7 @@ fn columns(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: T
         1
     };
     let rows = usize::from(plot.height) * parts;
-    for (point, x) in points.iter().zip(begin..) {
+    for (x, point) in spread(points, begin, each) {
         let height =
             |pps: f64| ((pps / top) * rows as f64).round().clamp(0.0, rows as f64) as usize;
         let (full, line) = (height(point.forwarded_pps), height(point.offered_pps));
