@@ -334,6 +334,10 @@ const MORE: &[More] = &[
                 "fwdlab runs show @1 --format markdown",
                 "the latest run, for an email",
             ),
+            (
+                "fwdlab runs steer @1 pause",
+                "no other trial begins; resume, skip and stop as well",
+            ),
         ],
         codes: &[Code::Preflight],
     },

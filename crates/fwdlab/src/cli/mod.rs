@@ -33,6 +33,7 @@ mod selftest;
 mod send;
 mod session;
 mod soak;
+mod steer;
 mod test_bed;
 mod throughput;
 mod top;

@@ -1,6 +1,6 @@
 //! The rates over time: what was forwarded as an area, what was offered as a line above it. Both can be told apart without colour.
 //!
-//! A column is one reading; the newest stands on the right. Start with [`draw`].
+//! The newest reading stands on the right; few readings are drawn wider than one column each. Start with [`draw`].
 
 use fwdlab_report::number::Prefix;
 use ratatui::Frame;
@@ -15,6 +15,8 @@ use super::clock;
 
 /// Columns of the scale.
 const SCALE: u16 = 7;
+/// Columns of a reading at most.
+const WIDEST: usize = 6;
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     if area.height < 3 || area.width < SCALE + 10 {
@@ -121,11 +123,20 @@ fn nice(largest: f64) -> f64 {
     step.unwrap_or(10.0) * power
 }
 
+/// The readings from left to right, each in as many columns of this room as there are for it.
+fn spread(points: &[Point], room: usize) -> impl Iterator<Item = (usize, &Point)> {
+    let each = (room / points.len().max(1)).clamp(1, WIDEST);
+    let begin = room.saturating_sub(points.len() * each);
+    let columns = points
+        .iter()
+        .flat_map(move |point| std::iter::repeat_n(point, each));
+    (begin..room).zip(columns)
+}
+
 /// Two columns and four rows of dots in a character.
 fn braille(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: Theme) {
     let rows = usize::from(plot.height) * 4;
     let dots = usize::from(plot.width) * 2;
-    let begin = dots - points.len();
     // of each cell the dots of both, and whether the area reaches it
     let mut cells = vec![(0u8, false); usize::from(plot.width) * usize::from(plot.height)];
     let dot = |cells: &mut Vec<(u8, bool)>, x: usize, row: usize, of_area: bool| {
@@ -140,7 +151,7 @@ fn braille(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: T
         cell.0 |= bit;
         cell.1 |= of_area;
     };
-    for (x, point) in spread(points, begin, each) {
+    for (x, point) in spread(points, dots) {
         let height =
             |pps: f64| ((pps / top) * rows as f64).round().clamp(0.0, rows as f64) as usize;
         for row in 0..height(point.forwarded_pps) {
@@ -172,14 +183,13 @@ fn braille(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: T
 /// A column for each reading, in eighths of a character or whole ones.
 fn columns(buffer: &mut Buffer, plot: Rect, points: &[Point], top: f64, theme: Theme) {
     const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-    let begin = usize::from(plot.width) - points.len();
     let parts = if theme.symbols == Symbols::Block {
         8
     } else {
         1
     };
     let rows = usize::from(plot.height) * parts;
-    for (x, point) in spread(points, begin, each) {
+    for (x, point) in spread(points, usize::from(plot.width)) {
         let height =
             |pps: f64| ((pps / top) * rows as f64).round().clamp(0.0, rows as f64) as usize;
         let (full, line) = (height(point.forwarded_pps), height(point.offered_pps));
