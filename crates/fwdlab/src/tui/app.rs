@@ -796,7 +796,10 @@ impl App {
     /// which something was. `None` where there are no such trials.
     pub fn bracket(&self) -> Option<Bracket> {
         let last = self.shown_trial()?;
-        let same = |trial: &&Trial| (trial.case, trial.iteration) == (last.case, last.iteration);
+        // what is swept has a search for each of its values
+        let setting = |trial: &Trial| trial.record.as_ref()?.asked.as_ref()?.question.setting;
+        let of_search = |trial: &Trial| (trial.case, trial.iteration, setting(trial));
+        let same = |trial: &&Trial| of_search(trial) == of_search(last);
         let of_iteration = self.trials().iter().rev().take_while(same);
         let asked = of_iteration.filter(|trial| {
             trial.is_valid

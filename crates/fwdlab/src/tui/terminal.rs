@@ -18,6 +18,7 @@ use crossterm::event::{self, Event};
 use crossterm::queue;
 use crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
 use ratatui::{Frame, Terminal};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::SIGTSTP;
@@ -45,6 +46,8 @@ pub struct Screen {
     is_busy: Arc<AtomicBool>,
     is_gone: Arc<AtomicBool>,
     last: Option<Instant>,
+    /// What stands on the terminal.
+    shown: Option<Buffer>,
 }
 
 /// What was drawn and is not written yet.
@@ -98,6 +101,7 @@ impl Screen {
             is_busy,
             is_gone,
             last: None,
+            shown: None,
         };
         screen.enter();
         Ok(screen)
@@ -108,6 +112,7 @@ impl Screen {
         // into memory
         let _ = queue!(begin, EnterAlternateScreen, Hide, Clear(ClearType::All));
         self.last = None;
+        self.shown = None;
     }
 
     /// Has the terminal been closed?
@@ -122,10 +127,16 @@ impl Screen {
             return false;
         }
         self.last = Some(Instant::now());
-        if self.terminal.draw(draw).is_err() {
+        let Ok(frame) = self.terminal.draw(draw) else {
             self.is_gone.store(true, Ordering::Release);
             return false;
+        };
+        if self.shown.as_ref() == Some(frame.buffer) {
+            // the backend sets colours and hides the cursor all the same
+            self.drawn.take();
+            return true;
         }
+        self.shown = Some(frame.buffer.clone());
         self.write()
     }
 
