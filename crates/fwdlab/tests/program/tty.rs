@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -75,7 +76,7 @@ impl Tty {
         let quiet = Timespec::try_from(quiet).unwrap();
         loop {
             let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
-            if poll(&mut fds, Some(&quiet)).unwrap() == 0 {
+            if retry_on_intr(|| poll(&mut fds, Some(&quiet))).unwrap() == 0 {
                 return;
             }
             let mut bytes = [0; 65536];
