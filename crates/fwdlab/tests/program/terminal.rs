@@ -53,7 +53,7 @@ fn the_screen_of_the_manual_is_true() {
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/terminal.md");
     let manual = fs::read_to_string(manual).unwrap();
     for line in replayed(&lab, (80, 24), &[]).text().lines() {
-        let shown = format!("    {line}\n");
+        let shown = format!("    {}\n", line.trim_end());
         assert!(manual.contains(&shown), "{line}");
     }
 }

@@ -152,7 +152,7 @@ fn wrapped(text: &str, width: u16, indent: &str) -> Vec<String> {
 
 /// A time as a clock shows it: `0:07`, `1:12:40`.
 fn clock(seconds: f64) -> String {
-    let all = seconds.max(0.0).min(1e9) as u64;
+    let all = seconds.clamp(0.0, 1e9) as u64;
     let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
     match hours {
         0 => format!("{minutes}:{seconds:02}"),
