@@ -518,7 +518,9 @@ mod tests {
             let quoted = line
                 .replace("'nft add table ip t'", "true")
                 .replace("'forwarding-rate < -2%'", "forwarding-rate<-2%");
-            let words = quoted.split_whitespace().skip_while(|word| *word == "sudo");
+            let words = quoted
+                .split_whitespace()
+                .skip_while(|word| *word != "fwdlab");
             let words = words.map(std::ffi::OsString::from);
             let words = super::super::foreign::in_order(Arguments::command(), words);
             let read = program().try_get_matches_from(words);
