@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::Global;
 use super::run::{Document, case_profile, kept_in};
+use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -49,6 +50,8 @@ pub enum Runs {
         #[arg(value_name = "RUN")]
         names: Vec<String>,
     },
+    /// Pause a run that goes on, resume it, skip its test case, or stop it in order; whoever may write into its directory may
+    Steer(Steer),
     /// Remove runs
     Rm {
         /// Which runs
@@ -134,6 +137,7 @@ impl Runs {
                 explain,
                 facts,
             } => show(&root, &run, format, explain, facts, global),
+            Runs::Steer(steer) => steer.run(&root, global),
             Runs::Rm { names } => remove(&root, &names, global),
         }
     }
