@@ -94,9 +94,8 @@ pub(crate) fn keep_open(command: &mut Command, files: Vec<Arc<OwnedFd>>) {
     let keep = move || {
         for file in &files {
             // SAFETY: the descriptor is open as long as the command is there, and only the child's flag changes.
-            match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } {
-                -1 => return Err(std::io::Error::last_os_error()),
-                _ => {}
+            if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } == -1 {
+                return Err(std::io::Error::last_os_error());
             }
         }
         Ok(())

@@ -49,7 +49,7 @@ acpid
 # root is let in on the console without a password, and over SSH not at all
 if [ -e /boot/open ]; then
     sed -i 's/^root:[^:]*:/root::/' /etc/shadow
-    rm /root/.ssh/authorized_keys
+    rm "$HOME/.ssh/authorized_keys"
 fi
 entry=current
 grep -q entry=old /proc/cmdline && entry=old
