@@ -338,6 +338,10 @@ const MORE: &[More] = &[
                 "fwdlab runs steer @1 pause",
                 "no other trial begins; resume, skip and stop as well",
             ),
+            (
+                "fwdlab runs export @1 -o for-a-colleague.tar.gz",
+                "there: fwdlab runs import for-a-colleague.tar.gz",
+            ),
         ],
         codes: &[Code::Preflight],
     },

@@ -1,6 +1,7 @@
 //! The commands: one file each. This one holds what they share.
 
 mod agent;
+mod archive;
 mod bed;
 mod bisect;
 mod campaign;

@@ -19,6 +19,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::Global;
+use super::archive::{Export, Import};
 use super::run::{Document, case_profile, kept_in};
 use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
@@ -52,6 +53,10 @@ pub enum Runs {
     },
     /// Pause a run that goes on, resume it, skip its test case, or stop it in order; whoever may write into its directory may
     Steer(Steer),
+    /// Write runs that have ended into one file, which fwdlab runs import opens elsewhere
+    Export(Export),
+    /// Take in the runs of a file that fwdlab runs export made: all of them, as they were written, or none
+    Import(Import),
     /// Remove runs
     Rm {
         /// Which runs
@@ -138,6 +143,8 @@ impl Runs {
                 facts,
             } => show(&root, &run, format, explain, facts, global),
             Runs::Steer(steer) => steer.run(&root, global),
+            Runs::Export(export) => export.run(&root, global),
+            Runs::Import(import) => import.run(&root, global),
             Runs::Rm { names } => remove(&root, &names, global),
         }
     }
