@@ -1388,7 +1388,7 @@ net = '10.1.0.0/24'
             ),
             (
                 format!("{text}machine = {{ ram = 1 }}\n"),
-                "unknown field `ram`",
+                "unknown key `ram`",
             ),
             (
                 format!("{text}[generator]\nports = {{ a = 'a', b = 'b' }}\n"),
