@@ -20,6 +20,7 @@ use crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, LeaveAlternate
 use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::SIGTSTP;
 
@@ -40,6 +41,7 @@ struct Before {
 
 /// The full screen.
 pub struct Screen {
+    tty: File,
     terminal: Terminal<CrosstermBackend<Drawn>>,
     drawn: Drawn,
     writer: SyncSender<Vec<u8>>,
@@ -95,6 +97,7 @@ impl Screen {
         let drawn = Drawn::default();
         let terminal = Terminal::new(CrosstermBackend::new(drawn.clone()));
         let mut screen = Screen {
+            tty: tty().context("cannot use the terminal")?,
             terminal: terminal.context("cannot use the terminal")?,
             drawn,
             writer,
@@ -153,8 +156,18 @@ impl Screen {
     }
 
     /// Waits for a key; the size of the terminal is looked at with every frame.
+    ///
+    /// Whether somebody is there is asked before anything is read: crossterm reads a terminal that was hung up for ever.
     pub fn typed(&mut self, time: Duration) -> Option<Key> {
-        match event::poll(time) {
+        if !self.is_there(Duration::ZERO) {
+            return None;
+        }
+        // what came together with a key before is known without reading
+        let is_known = matches!(event::poll(Duration::ZERO), Ok(true));
+        if !is_known && !self.is_there(time) {
+            return None;
+        }
+        match event::poll(Duration::ZERO) {
             Ok(true) => match event::read() {
                 Ok(Event::Key(event)) => key(event),
                 Ok(Event::Resize(..)) => {
@@ -170,6 +183,20 @@ impl Screen {
                 None
             }
         }
+    }
+
+    /// Waits for something to read; says whether there still is a terminal to read it from.
+    fn is_there(&mut self, time: Duration) -> bool {
+        let time = Timespec::try_from(time).unwrap_or_default();
+        let mut tty = [PollFd::new(&self.tty, PollFlags::IN)];
+        // a signal ends it early
+        let _ = poll(&mut tty, Some(&time));
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        if tty[0].revents().intersects(gone) {
+            self.is_gone.store(true, Ordering::Release);
+            return false;
+        }
+        true
     }
 
     /// Gives the terminal back, stops this process as Ctrl-Z does, and takes it again afterwards.

@@ -114,6 +114,13 @@ fn the_terminal_is_given_back() {
     }
 }
 
+/// A screen of which the window was closed ends, and does not look for keys for ever.
+#[test]
+fn a_terminal_that_goes_takes_the_screen_with_it() {
+    let lab = with_journal();
+    assert_eq!(replayed(&lab, (80, 24), &[]).hang_up(), 0);
+}
+
 /// A campaign on this host's kernel that takes longer than any test.
 fn long(lab: &Lab) -> String {
     let path: PathBuf = lab.path().join("long.toml");

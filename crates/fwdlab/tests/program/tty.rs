@@ -122,6 +122,13 @@ impl Tty {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    /// The terminal is closed, as by a window or a connection that goes. Waits for the program's end.
+    pub fn hang_up(&mut self) -> i32 {
+        let nowhere = || File::options().read(true).write(true).open("/dev/null");
+        (self.ours, self.theirs) = (nowhere().unwrap(), nowhere().unwrap());
+        self.end()
+    }
+
     /// Waits for its end: its code, 128 + n when signal n ended it.
     pub fn end(&mut self) -> i32 {
         use std::os::unix::process::ExitStatusExt;
