@@ -68,7 +68,7 @@ pub enum EventKind {
     },
     /// Where the run stands; several a second.
     Progress {
-        /// What is going on, in words: `64 B, 2000 flows, iteration 2 of 5`.
+        /// What is going on, in words: `64B-2000flows-ipv4, iteration 2 of 5`.
         activity: String,
         /// Steps done.
         done: u32,

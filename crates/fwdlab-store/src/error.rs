@@ -98,6 +98,14 @@ pub enum StoreError {
         /// Its directory.
         path: PathBuf,
     },
+    /// A file that holds no runs, or damaged ones.
+    #[error("no run was taken from {}: {why}. An archive of runs is made with: fwdlab runs export RUN", path.display())]
+    BadArchive {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Nothing says where runs live.
     #[error(
         "no directory for runs: neither HOME nor XDG_DATA_HOME is set. Name one with --runs DIR or FWDLAB_RUNS"

@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod error;
 mod files;
 mod follow;
@@ -39,6 +40,7 @@ mod seal;
 mod series;
 mod upgrade;
 
+pub use archive::{export, take_in};
 pub use error::StoreError;
 pub use follow::{Followed, Follower, is_last};
 pub use id::RunId;

@@ -25,7 +25,7 @@ use crate::exit_code::Code;
 
 /// Text as it may be printed: control characters other than ends of lines and tabs as JSON writes them, so that a JSON document
 /// stays the same document.
-fn harmless(text: &str) -> Cow<'_, str> {
+pub fn harmless(text: &str) -> Cow<'_, str> {
     let of_lines =
         |c: char, next: Option<&char>| matches!(c, '\n' | '\t') || c == '\r' && next == Some(&'\n');
     if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')) {

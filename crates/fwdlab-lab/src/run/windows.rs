@@ -421,6 +421,7 @@ impl Running<'_> {
         bench.telemetry = common.telemetry.as_ref();
         bench.hooks = Some(&during);
         let progress = Progress {
+            name: &self.agenda.names[turn.case],
             planned: &planned,
             iterations: campaign.iterations.max(turn.iteration),
             done: done as u32,
@@ -637,6 +638,8 @@ pub(super) fn calibrate(parameters: &super::Parameters, facts: &mut Facts) -> Ve
 }
 
 struct Progress<'a> {
+    /// Of the test case.
+    name: &'a str,
     planned: &'a Planned<'a>,
     iterations: u32,
     done: u32,
@@ -690,17 +693,10 @@ fn trial(
 
 impl Progress<'_> {
     fn event(&self, glimpse: Glimpse) -> EventKind {
-        let of = self.planned.stream;
-        let plural = if of.flows == 1 { "" } else { "s" };
-        let control = if self.planned.control {
-            " (control)"
-        } else {
-            ""
-        };
         EventKind::Progress {
             activity: format!(
-                "{} B, {} flow{plural}{control}, iteration {} of {}",
-                of.frame_size_bytes, of.flows, self.planned.turn.iteration, self.iterations
+                "{}, iteration {} of {}",
+                self.name, self.planned.turn.iteration, self.iterations
             ),
             done: self.done,
             steps: self.steps,

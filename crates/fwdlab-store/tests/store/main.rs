@@ -5,6 +5,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod archives;
 mod crash;
 mod damage;
 mod faults;

@@ -19,7 +19,9 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::Global;
+use super::archive::{Export, Import};
 use super::run::{Document, case_profile, kept_in};
+use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -49,6 +51,12 @@ pub enum Runs {
         #[arg(value_name = "RUN")]
         names: Vec<String>,
     },
+    /// Pause a run that goes on, resume it, skip its test case, or stop it in order; whoever may write into its directory may
+    Steer(Steer),
+    /// Write runs that have ended into one file, which fwdlab runs import opens elsewhere
+    Export(Export),
+    /// Take in the runs of a file that fwdlab runs export made: all of them, as they were written, or none
+    Import(Import),
     /// Remove runs
     Rm {
         /// Which runs
@@ -134,6 +142,9 @@ impl Runs {
                 explain,
                 facts,
             } => show(&root, &run, format, explain, facts, global),
+            Runs::Steer(steer) => steer.run(&root, global),
+            Runs::Export(export) => export.run(&root, global),
+            Runs::Import(import) => import.run(&root, global),
             Runs::Rm { names } => remove(&root, &names, global),
         }
     }
