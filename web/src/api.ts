@@ -2,7 +2,7 @@
 
 export interface Line {
   id: string; kind: string; name: string; bed: string; state: string | null; started_at: string; finished_at: string | null;
-  test_cases: number; configurations: string[]; sizes: string[]; result: string; problem: string | null; tags?: string[];
+  test_cases: number; configurations: string[]; sizes: string[]; result: string; problem: string | null; tags: string[]; note: string | null;
 }
 export interface Figure { name: string; unit: string; better: string; median: number; interval_half_width?: number; variation_percent?: number; values: number[] }
 export interface Finding { cause: string; sentence: string; setting: string; trials: number; of_trials: number }
@@ -28,7 +28,7 @@ export interface Info {
 }
 export interface Flame { case: string; boot: number; of: string }
 export interface Run {
-  info: Info; problems: string[]; summary: Summary | null; trials: Trial[]; flames: Flame[];
+  info: Info; problems: string[]; labels: { tags: string[]; note?: string }; summary: Summary | null; trials: Trial[]; flames: Flame[];
   latencies: { test_case: string; trial: number; offered_load_pps: number }[];
 }
 export interface Cell { column: string; n: number; median: number; min: number; max: number; values: number[]; warnings: string[] }

@@ -23,6 +23,11 @@ export function State(props: { state: string | null }) {
   return <span class={`state ${state}`}><span aria-hidden="true">{MARKS[state] ?? "·"}</span> {state}</span>;
 }
 
+/** What people said of a run, in words; each leads to all that have it. */
+export function Tags(props: { tags: string[] }) {
+  return <>{props.tags.map((tag) => <Link key={tag} class="tag" to={`/runs?q=${encodeURIComponent(`tag:${tag}`)}`}>{tag}</Link>)}</>;
+}
+
 export type Asked<T> = { value?: T; error?: string };
 
 /** Asks whenever `key` changes, and forgets the answer to an older question. */
@@ -47,8 +52,8 @@ export function Waiting(props: { asked: Asked<unknown> }) {
 }
 
 /** A wide table scrolls by itself, by keyboard too. */
-export function Scroll(props: { label: string; children: ComponentChildren }) {
-  return <div class="scroll" tabIndex={0} role="region" aria-label={props.label}>{props.children}</div>;
+export function Scroll(props: { label: string; low?: boolean; children: ComponentChildren }) {
+  return <div class={props.low ? "scroll low" : "scroll"} tabIndex={0} role="region" aria-label={props.label}>{props.children}</div>;
 }
 
 export function Choice(props: { label: string; value: string; values: string[]; on: (value: string) => void }) {

@@ -3,18 +3,22 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// Who has not shaken hands by then is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// So many connections are served at once; others wait in the system's queue.
+const MOST: usize = 256;
 
 /// So many handshakes are finished and wait to be served.
 const WAITING: usize = 16;
@@ -30,8 +34,9 @@ impl Connections {
     pub fn of(listener: TcpListener, tls: Option<TlsAcceptor>) -> io::Result<Connections> {
         let address = listener.local_addr()?;
         let (found, ready) = mpsc::channel(WAITING);
+        let places = Arc::new(Semaphore::new(MOST));
         tokio::spawn(async move {
-            loop {
+            while let Ok(place) = places.clone().acquire_owned().await {
                 let (stream, from) = match listener.accept().await {
                     Ok(one) => one,
                     Err(_) => {
@@ -42,14 +47,18 @@ impl Connections {
                 };
                 let (found, tls) = (found.clone(), tls.clone());
                 tokio::spawn(async move {
-                    let connection = match tls {
-                        None => Connection::Plain(stream),
+                    let stream = match tls {
+                        None => Stream::Plain(stream),
                         Some(tls) => {
                             match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                                Ok(Ok(stream)) => Connection::Tls(Box::new(stream)),
+                                Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
                                 _ => return,
                             }
                         }
+                    };
+                    let connection = Connection {
+                        stream,
+                        _place: place,
                     };
                     let _ = found.send((connection, from)).await;
                 });
@@ -76,8 +85,14 @@ impl Listener for Connections {
     }
 }
 
-/// A connection of either kind.
-pub enum Connection {
+/// A connection, in its place among those that are served.
+pub struct Connection {
+    stream: Stream,
+    _place: OwnedSemaphorePermit,
+}
+
+/// One of either kind.
+enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -88,9 +103,9 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Connection::Tls(stream) => Pin::new(stream).poll_read(context, into),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, into),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, into),
         }
     }
 }
@@ -101,23 +116,23 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Connection::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Connection::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Connection::Tls(stream) => Pin::new(stream).poll_flush(context),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Connection::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Connection::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        match &mut self.get_mut().stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -4,7 +4,7 @@ import { ticks } from "../format";
 
 export const WIDE = 720;
 export const LEFT = 78;
-export const RIGHT = 12;
+export const RIGHT = 34;
 export const TOP = 10;
 export const BOTTOM = 34;
 

@@ -38,7 +38,7 @@ export function Waterfall(props: { trials: Trial[] }) {
     }),
     { name: "came back", from: 0, to: sum((t) => t.frames_received), loss: false },
   ];
-  const x = (n: number) => 220 + (Math.max(0, n) / all) * (WIDE - 370);
+  const x = (n: number) => 220 + (Math.max(0, n) / all) * (WIDE - 410);
   const told = steps.map((s) => `${s.name}: ${frames(s.to - s.from)}`).join("; ");
   return (
     <svg class="chart" viewBox={`0 0 ${WIDE} ${steps.length * ROW + 6}`} role="img" aria-label={`Frames of ${trials.length} trials. ${told}`}>

@@ -7,7 +7,7 @@ import { Loads } from "../charts/heat";
 import { Waterfall } from "../charts/waterfall";
 import { frames, moment, percent, pps, span, ticks, time, withUnit } from "../format";
 import { type Live, useLive } from "../live";
-import { Choice, Link, Scroll, State, Waiting, useAsked } from "../parts";
+import { Choice, Link, Scroll, State, Tags, Waiting, useAsked } from "../parts";
 import { useState } from "preact/hooks";
 
 const SHOWN = 100;
@@ -20,6 +20,7 @@ export function Run(props: { id: string }) {
     <>
       <h1>{props.id}</h1>
       {!live.ended && <Going run={props.id} live={live} />}
+      <p class="quiet">{live.events} events heard{live.ended ? "" : " so far"}.</p>
       {asked.value ? <Stored data={asked.value} live={live} /> : <Waiting asked={asked} />}
     </>
   );
@@ -67,7 +68,7 @@ function Going(props: { run: string; live: Live }) {
 }
 
 function Stored(props: { data: Data; live: Live }) {
-  const { info, summary, trials, problems, flames, latencies } = props.data;
+  const { info, summary, trials, problems, flames, latencies, labels } = props.data;
   const url = useAddress();
   const cases = summary?.test_cases ?? [];
   const wanted = url.searchParams.get("case") ?? "";
@@ -82,6 +83,7 @@ function Stored(props: { data: Data; live: Live }) {
       <p><State state={info.state} /> {info.kind}, {moment(info.started_at)} to {moment(info.finished_at)} UTC, fwdlab {info.tool_version}, seed {info.seed}
         {" · "}<a href={`/runs/${encodeURIComponent(info.id)}/report`}>Report, one page</a>
         {" · "}<Link to={`/compare?run=${encodeURIComponent(info.id)}`}>Compare</Link></p>
+      {(labels.tags.length > 0 || labels.note) && <p class="note"><Tags tags={labels.tags} /> {labels.note}</p>}
       {info.error && <p class="error" role="alert">{info.error}</p>}
       {problems.map((problem) => <p class="error" key={problem}>{problem}</p>)}
       {summary?.noise?.too_noisy && <p class="doubt"><strong>Doubt:</strong> {summary.noise.verdict}</p>}
@@ -123,7 +125,7 @@ function Stored(props: { data: Data; live: Live }) {
       <section aria-labelledby="events">
         <h2 id="events">What happened</h2>
         {props.live.said.length === 0 ? <p class="quiet">Nothing but trials.</p> : (
-          <Scroll label="Events">
+          <Scroll label="Events" low>
             <table><tbody>{props.live.said.slice(-SHOWN).map((said, n) => (
               <tr key={n}><td class="n time">{said.t.toFixed(1)} s</td><td>{said.kind}</td><td>{said.text}</td></tr>
             ))}</tbody></table>
@@ -144,7 +146,7 @@ function Case(props: { one: TestCase; trials: Trial[] }) {
   return (
     <>
       {props.one.doubt && <p class="doubt">{props.one.doubt}</p>}
-      {props.one.findings?.map((f) => <p class="finding" key={f.cause}><strong>Found:</strong> {f.sentence} Look at: {f.setting}</p>)}
+      {props.one.findings?.map((f) => <p class="finding" key={f.cause}><strong>Found:</strong> {f.sentence.replace(/\.?$/, ".")} Look at: {f.setting}</p>)}
       {props.trials.length > 0 && <><h3>Where the frames went</h3><Waterfall trials={props.trials} /></>}
       <h3>What the DUT did</h3>
       <Loads one={props.one} />

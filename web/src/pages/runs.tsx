@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { changed, go, useAddress } from "../address";
 import { get, type Line } from "../api";
 import { moment } from "../format";
-import { Link, Scroll, State, Waiting, runAt, useAsked } from "../parts";
+import { Link, Scroll, State, Tags, Waiting, runAt, useAsked } from "../parts";
 
 export function Runs() {
   const url = useAddress();
@@ -28,7 +28,7 @@ export function Runs() {
           ? <Link to={`/compare?${query}`} class="button">Compare {chosen.length} runs</Link>
           : <span class="quiet">choose two or more to compare them</span>}
       </p>
-      <p id="filter-help" class="quiet">Words, and kind: state: bed: id: size: configuration: with * for anything, ! before what must not be.</p>
+      <p id="filter-help" class="quiet">Words, and kind: state: tag: bed: id: size: configuration: with * for anything, ! before what must not be.</p>
       {!asked.value ? <Waiting asked={asked} /> : asked.value.length === 0 ? <p>No run {q ? "matches." : "yet: fwdlab quick makes one."}</p> : (
         <Scroll label="Runs">
           <table>
@@ -37,11 +37,11 @@ export function Runs() {
               {asked.value.map((line) => (
                 <tr key={line.id}>
                   <td><input type="checkbox" checked={chosen.includes(line.id)} onChange={() => toggle(line.id)} aria-label={`compare ${line.id}`} /></td>
-                  <td><Link to={runAt(line.id)}>{line.id}</Link>{line.name && <div class="quiet">{line.name}</div>}</td>
+                  <td class="time"><Link to={runAt(line.id)}>{line.id}</Link>{line.name && <div class="quiet">{line.name}</div>}<Tags tags={line.tags} /></td>
                   <td><State state={line.state} /></td>
                   <td class="time">{moment(line.started_at)}</td>
                   <td>{line.bed}</td>
-                  <td>{line.problem ? <span class="error">{line.problem}</span> : line.result}{line.test_cases > 1 && <div class="quiet">{line.test_cases} test cases</div>}</td>
+                  <td>{line.problem ? <span class="error">{line.problem}</span> : line.result}{line.note && <div class="note">{line.note}</div>}{line.test_cases > 1 && <div class="quiet">{line.test_cases} test cases</div>}</td>
                 </tr>
               ))}
             </tbody>

@@ -54,6 +54,7 @@ pub async fn show(
         json(&json!({
             "info": run.info,
             "problems": run.problems,
+            "labels": fwdlab_store::labels(&run.path).unwrap_or_default(),
             "summary": run.summary,
             "trials": trials,
             "flames": flame::there_are(&run),

@@ -35,6 +35,8 @@ pub struct Line {
     sizes: Vec<String>,
     result: String,
     problem: Option<String>,
+    tags: Vec<String>,
+    note: Option<String>,
 }
 
 /// Answers.
@@ -96,6 +98,8 @@ fn line(entry: RunEntry) -> Line {
         sizes,
         result: (entry.summary.as_ref()).map_or_else(String::new, fwdlab_report::listing::result),
         problem: error.or_else(|| entry.problems.first().cloned()),
+        tags: entry.labels.tags.into_iter().collect(),
+        note: entry.labels.note,
         id: entry.id,
     }
 }
@@ -119,6 +123,7 @@ fn keeps(line: &Line, term: &str) -> bool {
         Some(("state", globs)) => one(&state, globs),
         Some(("bed", globs)) => one(&line.bed, globs),
         Some(("id", globs)) => one(&line.id, globs),
+        Some(("tag", globs)) => any(&line.tags, globs),
         Some(("size", globs)) => any(&line.sizes, globs),
         Some(("configuration" | "config-set", globs)) => any(&line.configurations, globs),
         _ => {
@@ -128,6 +133,7 @@ fn keeps(line: &Line, term: &str) -> bool {
                 || one(&line.kind, &glob)
                 || one(&state, &glob)
                 || one(&line.bed, &glob)
+                || any(&line.tags, &glob)
                 || any(&line.configurations, &glob)
         }
     };
