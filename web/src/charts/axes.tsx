@@ -1,6 +1,7 @@
 // What charts are drawn in: axes with round numbers from zero, in units of the data.
 import type { ComponentChildren } from "preact";
 import { ticks } from "../format";
+import { Scroll } from "../parts";
 
 export const WIDE = 720;
 export const LEFT = 78;
@@ -24,6 +25,7 @@ export function Axes(props: {
   const x = (v: number) => LEFT + ((v - from) / (to - from || 1)) * (WIDE - LEFT - RIGHT);
   const y = (v: number) => height - BOTTOM - (v / top) * (height - TOP - BOTTOM);
   return (
+    <Scroll label="Chart">
     <svg class="chart" viewBox={`0 0 ${WIDE} ${height}`} role="img" aria-label={props.label}>
       {marks.map((mark) => (
         <g key={mark}>
@@ -37,6 +39,7 @@ export function Axes(props: {
       {props.xTitle && <text class="tick" x={(LEFT + WIDE - RIGHT) / 2} y={height - 3} text-anchor="middle">{props.xTitle}</text>}
       {props.draw({ x, y, height })}
     </svg>
+    </Scroll>
   );
 }
 

@@ -1,6 +1,7 @@
 // One figure of every test case: the median as a bar, each value as a dot, the interval as a whisker. Long names have their own line.
 import type { TestCase } from "../api";
 import { ticks, withUnit } from "../format";
+import { Scroll } from "../parts";
 
 const WIDE = 720;
 const ROW = 44;
@@ -19,6 +20,7 @@ export function Cases(props: { cases: TestCase[]; figure: string }) {
   const height = rows.length * ROW + 26;
   const label = `${props.figure}: ` + rows.slice(0, 12).map(({ one, figure }) => `${one.test_case} ${withUnit(figure.median, unit)}`).join("; ");
   return (
+    <Scroll label="Chart">
     <svg class="chart" viewBox={`0 0 ${WIDE} ${height}`} role="img" aria-label={label}>
       {marks.map((mark) => (
         <g key={mark}>
@@ -42,5 +44,6 @@ export function Cases(props: { cases: TestCase[]; figure: string }) {
         );
       })}
     </svg>
+    </Scroll>
   );
 }

@@ -1,6 +1,7 @@
 // Where the frames of a test case went: from what was intended to what came back, every loss by its place.
 import type { Trial } from "../api";
 import { frames, percent } from "../format";
+import { Scroll } from "../parts";
 
 const WIDE = 720;
 const ROW = 26;
@@ -41,6 +42,7 @@ export function Waterfall(props: { trials: Trial[] }) {
   const x = (n: number) => 220 + (Math.max(0, n) / all) * (WIDE - 410);
   const told = steps.map((s) => `${s.name}: ${frames(s.to - s.from)}`).join("; ");
   return (
+    <Scroll label="Chart">
     <svg class="chart" viewBox={`0 0 ${WIDE} ${steps.length * ROW + 6}`} role="img" aria-label={`Frames of ${trials.length} trials. ${told}`}>
       {steps.map((step, n) => (
         <g key={step.name}>
@@ -52,5 +54,6 @@ export function Waterfall(props: { trials: Trial[] }) {
         </g>
       ))}
     </svg>
+    </Scroll>
   );
 }
