@@ -53,7 +53,7 @@ export function Waiting(props: { asked: Asked<unknown> }) {
 
 /** A wide table scrolls by itself, by keyboard too. */
 export function Scroll(props: { label: string; low?: boolean; children: ComponentChildren }) {
-  return <div class={props.low ? "scroll low" : "scroll"} tabIndex={0} role="region" aria-label={props.label}>{props.children}</div>;
+  return <div class={props.low ? "scroll low" : "scroll"} tabIndex={0} role="group" aria-label={props.label}>{props.children}</div>;
 }
 
 export function Choice(props: { label: string; value: string; values: string[]; on: (value: string) => void }) {
