@@ -19,6 +19,7 @@ mod import;
 mod label;
 mod man;
 mod ministat;
+mod mirror;
 mod ndr;
 mod new;
 mod ping;

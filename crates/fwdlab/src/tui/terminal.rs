@@ -155,13 +155,13 @@ impl Screen {
         }
     }
 
-    /// What stands on the terminal, without its colours.
+    /// What stands on the terminal, without its colours and without the last line, which only names keys.
     pub fn words(&self) -> String {
         let Some(shown) = &self.shown else {
             return String::new();
         };
         let mut text = String::new();
-        for y in 0..shown.area.height {
+        for y in 0..shown.area.height.saturating_sub(1) {
             let line: String = (0..shown.area.width)
                 .map(|x| shown[(x, y)].symbol())
                 .collect();

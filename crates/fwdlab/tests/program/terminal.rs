@@ -138,7 +138,7 @@ fn latencies_profiles_and_last_words() {
     tty.keys("fQ");
     assert_eq!(tty.end(), 0);
     assert!(tty.is_given_back());
-    tty.until("rfc2544").until("REPLAY end");
+    tty.until("rfc2544 on a simulated DUT").until("trial 15");
 }
 
 /// For slow lines: nothing is sent while nothing changes, and what changes is less than the screen.
