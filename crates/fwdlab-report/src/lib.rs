@@ -7,6 +7,7 @@
 
 pub mod bisect;
 pub mod campaign;
+pub mod chart;
 pub mod compare;
 mod content;
 pub mod csv;
@@ -16,12 +17,15 @@ pub mod flame;
 mod glossary;
 pub mod html;
 mod imported;
+mod lines;
 pub mod listing;
 pub mod markdown;
+mod markup;
 pub mod number;
 mod procedures;
 pub mod rate;
 mod search;
+mod state;
 pub mod table;
 mod telemetry;
 pub mod text;

@@ -1,14 +1,10 @@
 //! One run as one HTML file: no network, and no script but that of flame graphs, printable, for a colleague.
 //!
-//! It arranges the sentences of `words`, the tables of `content` and the drawings of `charts`; every chart has its table
+//! It arranges the sentences of `words`, the tables of `content` and the charts of `chart`; every chart has its table
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
-mod charts;
 mod comparison;
-mod graph;
 mod imported;
-mod markup;
-mod svg;
 
 use std::fmt::Write as _;
 
@@ -19,12 +15,14 @@ use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::{Profile, Stacks};
 
 use crate::campaign;
+use crate::chart::{self, html};
 use crate::content;
 use crate::efficiency;
 use crate::exact;
 use crate::flame;
 use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
+use crate::markup::Markup;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
 use crate::table::{Align, Column, Mark, Table};
@@ -32,7 +30,6 @@ use crate::telemetry;
 use crate::text::all_warnings;
 use crate::thresholds;
 use crate::words::{self, Rated, Shape, several};
-use markup::Markup;
 
 pub use comparison::comparison;
 
@@ -66,7 +63,7 @@ pub fn page(
             return imported::body(m, info, summary);
         }
         head(m, info, summary, trials, rebuilds);
-        results(m, summary);
+        results(m, info, summary);
         instructions(m, summary, profiles);
         lost_frames(m, summary, rebuilds);
         what_it_took(m, summary);
@@ -378,7 +375,7 @@ fn badges(
 }
 
 /// A campaign: all test cases, then what the procedure found in each.
-fn campaign_cases(m: &mut Markup, summary: &Summary) {
+fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let all = &summary.test_cases;
     if all.is_empty() || Shape::of(summary) != Shape::Campaign {
         return;
@@ -389,12 +386,12 @@ fn campaign_cases(m: &mut Markup, summary: &Summary) {
                 let named = campaign::named_differences(all);
                 let compared: Vec<&Comparison> = named.iter().chain(&summary.control).collect();
                 if !compared.is_empty() {
-                    charts::differences(m, &compared, "iteration");
+                    html::draw(m, &chart::differences::differences(&compared, "iteration"));
                 }
                 table(m, &differences);
             }
             None => {
-                charts::figures(m, all);
+                html::all(m, &chart::rates::figures(info, all));
                 table(m, &campaign::cases(all));
             }
         });
@@ -419,7 +416,7 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], before: &str) {
     for group in procedures::groups(outcomes) {
         section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
-                graph::of(m, &group.outcomes);
+                html::all(m, &chart::procedures::of(&group.outcomes));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
                         m.leaf("h3", &[], &words::capital(&titled.title));
@@ -454,8 +451,8 @@ fn what_it_took(m: &mut Markup, summary: &Summary) {
     });
 }
 
-fn results(m: &mut Markup, summary: &Summary) {
-    campaign_cases(m, summary);
+fn results(m: &mut Markup, info: &RunInfo, summary: &Summary) {
+    campaign_cases(m, info, summary);
     let found = procedures::outcomes(summary);
     let methods = match Shape::of(summary) {
         Shape::Procedures => {
@@ -478,7 +475,7 @@ fn results(m: &mut Markup, summary: &Summary) {
     if !compared.is_empty() {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
-                charts::differences(m, &compared, "rebuild");
+                html::draw(m, &chart::differences::differences(&compared, "rebuild"));
                 table(m, &content::comparisons(summary));
             });
             for sentence in exact::beside(&summary.test_cases) {
@@ -492,7 +489,7 @@ fn results(m: &mut Markup, summary: &Summary) {
             let has_result = |c: &Rated<'_>| c.found.forwarding_rate_pps.is_some();
             m.within("figure", &[], |m| {
                 if rated.iter().any(has_result) {
-                    charts::forwarding_rates(m, summary);
+                    html::draw(m, &chart::rates::forwarding_rates(info, summary));
                 }
                 table(m, &content::cases(summary));
             });
@@ -569,7 +566,7 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
              frame. Overload is intended: the DUT is offered more than it can forward.",
         );
         m.within("figure", &[], |m| {
-            charts::fates(m, &fates);
+            html::draw(m, &chart::fates::fates(&fates));
             table(m, &content::all_fates(&fates));
         });
         m.within("ul", &[("class", "keys")], |m| {
@@ -604,7 +601,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
             (rated.iter()).any(|c| c.found.forwarding_rate_pps.is_some_and(|pps| pps > 0.0));
         if has_strata && !trials.is_empty() {
             m.within("figure", &[], |m| {
-                charts::strata(m, summary, trials);
+                html::draw(m, &chart::strata::strata(summary, trials));
                 table(m, &content::noise(summary));
             });
         } else if !rated.is_empty() {
@@ -618,7 +615,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         // Among comparisons its row is in their chart already.
         if words::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
             m.within("figure", &[], |m| {
-                charts::differences(m, &[control], "iteration");
+                html::draw(m, &chart::differences::differences(&[control], "iteration"));
             });
         }
     });

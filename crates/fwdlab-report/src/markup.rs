@@ -5,10 +5,10 @@
 
 /// A piece of a page.
 #[derive(Debug, Default)]
-pub(super) struct Markup(String);
+pub(crate) struct Markup(String);
 
 /// Attributes of an element.
-pub(super) type Attributes<'a> = &'a [(&'static str, &'a str)];
+pub(crate) type Attributes<'a> = &'a [(&'static str, &'a str)];
 
 impl Markup {
     /// An element with children.
@@ -54,6 +54,11 @@ impl Markup {
     /// Text of this crate that is markup already: the style sheet.
     pub fn trusted(&mut self, text: &'static str) {
         self.0.push_str(text);
+    }
+
+    /// What was made apart.
+    pub fn append(&mut self, other: Markup) {
+        self.0.push_str(&other.0);
     }
 
     /// The finished text.
