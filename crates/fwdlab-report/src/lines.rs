@@ -44,10 +44,7 @@ pub(crate) fn of_cases(info: &RunInfo, cases: &[&TestCase], values: &[f64]) -> V
     }
     for megabits in COMMON {
         let link = LinkSpeed::megabits(megabits);
-        lines.push(Reference::new(
-            imix_need(link),
-            format!("IMIX on {link}"),
-        ));
+        lines.push(Reference::new(imix_need(link), format!("IMIX on {link}")));
     }
     lines.retain(|line| line.at <= AT_MOST * largest && line.at >= AT_LEAST * largest);
     // nearest to the largest value first

@@ -87,6 +87,8 @@ impl Markup {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
+                // Neither HTML nor XML has these.
+                '\u{fffe}' | '\u{ffff}' => self.0.push('\u{fffd}'),
                 // Control characters are errors in HTML, and nothing to read.
                 c if c.is_control() && !matches!(c, '\n' | '\t') => self.0.push('\u{fffd}'),
                 c => self.0.push(c),

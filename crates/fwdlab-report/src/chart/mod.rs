@@ -1,7 +1,7 @@
 //! A chart as a value: what is drawn, and in no word how. Like a table it is made once and rendered in every format.
 //!
 //! Values are made in `subject`, one file per subject; `render` has a file per format, which all take a [`Chart`] and give back what is
-//! to be written: [`svg`], [`gnuplot`], [`terminal`], and `html` for pages. Figures that people read are in the tables. Start with
+//! to be written: [`svg`], [`png`], [`gnuplot`], [`terminal`], and `html` for pages. Figures that people read are in the tables. Start with
 //! [`Chart`], or with [`of`], which lists the charts of a run.
 
 mod axis;
@@ -11,9 +11,11 @@ mod subject;
 
 pub(crate) use axis::{Axis, Places, Quantity};
 pub(crate) use render::html;
-pub use render::{gnuplot, svg, terminal};
+pub use render::{gnuplot, png, svg, terminal};
 pub(crate) use scale::Scale;
-pub(crate) use subject::{comparison, differences, fates, imported, procedures, rates, strata};
+pub(crate) use subject::{
+    comparison, differences, fates, imported, named_apart, procedures, rates, slug, strata,
+};
 pub use subject::{of, ramps};
 
 /// A chart.

@@ -3,8 +3,10 @@
 //! It arranges the sentences of `words`, the tables of `content` and the charts of `chart`; every chart has its table
 //! beneath. The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
+mod bed;
 mod comparison;
 mod imported;
+mod several;
 
 use std::fmt::Write as _;
 
@@ -19,12 +21,15 @@ use crate::chart::{self, html};
 use crate::content;
 use crate::efficiency;
 use crate::exact;
+use crate::executive;
+use crate::firewall;
 use crate::flame;
 use crate::glossary::{self, TERMS};
 use crate::imported::KIND;
 use crate::markup::Markup;
 use crate::number::{bytes, elapsed, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
+use crate::run::Run;
 use crate::table::{Align, Column, Mark, Table};
 use crate::telemetry;
 use crate::text::all_warnings;
@@ -32,10 +37,15 @@ use crate::thresholds;
 use crate::words::{self, Rated, Shape, several};
 
 pub use comparison::comparison;
+pub use several::pages;
 
 const STYLE: &str = include_str!("style.css");
+/// More trials are folded.
+const MANY_TRIALS: usize = 300;
 /// A table with more columns is set smaller.
 const MANY_COLUMNS: usize = 10;
+/// With more test cases what procedures found in each is folded.
+const UNFOLDED: usize = 12;
 /// With more test cases what the DUT did in each is folded, and none is open at first.
 const FEW_CASES: usize = 3;
 
@@ -58,21 +68,41 @@ pub fn page(
     profiles: &[CaseProfile],
     shown: ShownFacts,
 ) -> String {
+    let run = Run {
+        info,
+        summary,
+        trials,
+        rebuilds,
+        profiles,
+    };
     document(&format!("fwdlab {}", info.id), |m| {
-        if info.kind == KIND {
-            return imported::body(m, info, summary);
-        }
-        head(m, info, summary, trials, rebuilds);
-        results(m, info, summary);
-        instructions(m, summary, profiles);
-        lost_frames(m, summary, rebuilds);
-        what_it_took(m, summary);
-        what_the_dut_did(m, summary);
-        noise(m, summary, trials);
-        what_was_measured(m, info, summary, shown);
-        every_trial(m, summary, trials, rebuilds);
+        body(m, &run, shown);
         glossary_list(m);
     })
+}
+
+/// Everything on the page of a run but the words.
+fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts) {
+    let Run {
+        info,
+        summary,
+        trials,
+        rebuilds,
+        profiles,
+    } = *run;
+    if info.kind == KIND {
+        return imported::body(m, info, summary);
+    }
+    head(m, info, summary, trials, rebuilds);
+    in_short(m, info, summary);
+    results(m, info, summary);
+    instructions(m, summary, profiles);
+    lost_frames(m, summary, rebuilds);
+    what_it_took(m, summary);
+    what_the_dut_did(m, summary);
+    noise(m, summary, trials);
+    what_was_measured(m, info, summary, shown);
+    every_trial(m, summary, trials, rebuilds);
 }
 
 /// Where a test case spent its frames' time, by call path.
@@ -270,6 +300,24 @@ fn head(
     });
 }
 
+/// The executive summary.
+fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
+    let told = executive::sentences(info, summary);
+    if told.is_empty() {
+        return;
+    }
+    section(m, "In short", |m| {
+        m.within("ul", &[("class", "short")], |m| {
+            for sentence in &told {
+                m.leaf("li", &[], &note(sentence));
+            }
+        });
+        if let Some(warning) = firewall::warning([summary]) {
+            m.leaf("p", &[("class", "caution")], warning);
+        }
+    });
+}
+
 /// Sentences to heed, where there are any.
 fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
     if sentences.is_empty() {
@@ -402,12 +450,17 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
             m.leaf("p", &[], &note(&words));
         }
     });
+    let many = all.len() > UNFOLDED;
     for case in all {
-        outcomes(
-            m,
-            &case.outcomes,
-            &format!("{}: ", campaign::label(case, all)),
-        );
+        let label = campaign::label(case, all);
+        let shown = |m: &mut Markup| outcomes(m, &case.outcomes, &format!("{label}: "));
+        if case.outcomes.is_empty() {
+            continue;
+        }
+        match many {
+            true => folded(m, false, |m| m.leaf("strong", &[], &label), shown),
+            false => shown(m),
+        }
     }
 }
 
@@ -625,7 +678,7 @@ fn what_was_measured(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: S
     let facts = &info.facts;
     section(m, "What was measured", |m| {
         m.leaf("p", &[], &note(&words::procedure_words(summary)));
-        test_bed(m, info);
+        bed::test_bed(m, info);
         m.leaf("h3", &[], "Command");
         m.within("pre", &[], |m| {
             for (index, word) in info.command_line.iter().enumerate() {
@@ -750,53 +803,6 @@ fn shell_word(word: &str) -> String {
     }
 }
 
-/// Generator, DUT and receiver with the links between them.
-fn test_bed(m: &mut Markup, info: &RunInfo) {
-    let facts = &info.facts;
-    let link = facts.driver.as_deref().unwrap_or("link");
-    let title = facts.link.as_deref().unwrap_or(link);
-    // `engine` is a name and a reason: the name is enough here.
-    let engine = facts
-        .engine
-        .split([':', ',', ';', '('])
-        .next()
-        .unwrap_or_default()
-        .trim_end();
-    let placed = |what: &str| {
-        facts
-            .placement
-            .get(what)
-            .map(String::as_str)
-            .unwrap_or_default()
-    };
-    m.within("div", &[("class", "bed")], |m| {
-        let mut host = |name: &str, lines: [&str; 2]| {
-            m.within("div", &[("class", "host")], |m| {
-                m.leaf("strong", &[], name);
-                for line in lines.into_iter().filter(|line| !line.is_empty()) {
-                    m.leaf("small", &[], line);
-                }
-            });
-            if name != "receiver" {
-                m.within("div", &[("class", "wire")], |m| {
-                    m.leaf("span", &[("title", title)], link)
-                });
-            }
-        };
-        host("generator", [engine, placed("generator")]);
-        let dut = match is_simulated(info) {
-            true => "simulated".into(),
-            false => format!("Linux {}", facts.kernel),
-        };
-        match (placed("dut"), placed("vpp")) {
-            (linux, "") => host("DUT", [&dut, linux]),
-            ("", vpp) => host("DUT", [vpp, ""]),
-            (linux, vpp) => host("DUT", [&format!("{dut}, {linux}"), vpp]),
-        }
-        host("receiver", ["", placed("receiver")]);
-    });
-}
-
 fn every_trial(
     m: &mut Markup,
     summary: &Summary,
@@ -825,10 +831,13 @@ fn every_trial(
                 &[],
                 "In order of execution. Invalid trials are shown and left out of every result.",
             );
-            if trials.iter().any(|trial| trial.asked.is_some()) {
-                table(m, &procedures::trials(trials));
-            } else {
-                table(m, &content::trials(trials));
+            let shown = |m: &mut Markup| match trials.iter().any(|trial| trial.asked.is_some()) {
+                true => table(m, &procedures::trials(trials)),
+                false => table(m, &content::trials(trials)),
+            };
+            match trials.len() > MANY_TRIALS {
+                true => folded(m, false, |m| m.text(&several(trials.len(), "trial")), shown),
+                false => shown(m),
             }
         });
     }

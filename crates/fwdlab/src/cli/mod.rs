@@ -7,6 +7,7 @@ mod campaign;
 mod capture;
 mod compare;
 mod doctor;
+mod fonts;
 mod foreign;
 mod help;
 mod image;
@@ -23,6 +24,7 @@ mod quick;
 mod ramp;
 mod rate;
 mod receive;
+mod report;
 mod rfc2544;
 mod run;
 mod runs;
@@ -132,6 +134,7 @@ enum Command {
     New(new::New),
     /// Compare runs or files of numbers: what differs, by how much, and whether it is proven
     Compare(Box<compare::Compare>),
+    Report(report::Report),
     /// Stored runs
     #[command(subcommand, infer_subcommands = true)]
     Runs(runs::Runs),
@@ -218,6 +221,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Doctor(doctor) => doctor.run(&global),
         Command::New(new) => new.run(),
         Command::Compare(compare) => compare.run(&global),
+        Command::Report(report) => report.run(&global),
         Command::Runs(runs) => runs.run(&global),
         Command::Bed(bed) => bed.run(&global),
         Command::Image(image) => image.run(&global),

@@ -8,9 +8,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use fwdlab_lab::run::exact::THROUGH;
 use fwdlab_lab::run::flame::SAMPLES;
 use fwdlab_model::instructions::BootRecord;
-use fwdlab_report::html::{CaseProfile, Counted, ShownFacts};
+use fwdlab_report::html::{CaseProfile, Counted};
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
+use fwdlab_stats::ministat::Model;
 use fwdlab_store::RunEntry;
 use fwdlab_store::import::netbenches::is_chosen;
 use jiff::Timestamp;
@@ -19,7 +20,8 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::Global;
-use super::run::{Document, case_profile, kept_in};
+use super::report::{self, Loaded, Made};
+use super::run::{case_profile, kept_in};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -317,24 +319,10 @@ fn show(
             return Err(Usage("--json and --format select different formats".into()).into());
         }
     };
-    let directory = fwdlab_store::resolve(root, name)?;
-    let mut run = fwdlab_store::load(&directory)?;
-    for problem in &run.problems {
-        output::note(&format!("warning   {problem}"));
-    }
-    // of a run whose process died, what is true now
-    run.info.state = run.state;
+    let loaded = Loaded::of(root, name)?;
+    let (run, directory) = (&loaded.run, loaded.directory.clone());
     if format == Format::Json {
-        output::json(&Document {
-            info: &run.info,
-            problems: &run.problems,
-            directory: &directory,
-            summary: run.summary.as_ref(),
-            trials: &run.trials,
-            rebuilds: &run.rebuilds,
-            boots: &run.boots,
-            imported: &run.imported,
-        })?;
+        output::json(&loaded.document())?;
         return Ok(Code::Done);
     }
     let Some(summary) = &run.summary else {
@@ -352,34 +340,35 @@ fn show(
         output::result(&format!("{left}\n{}", kept_in(&directory)));
         return Ok(Code::Done);
     };
-    match format {
-        Format::Text => {
+    let wanted = match format {
+        Format::Text | Format::Json => {
             if explain {
                 output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
             }
             output::answer(&fwdlab_report::text::quick(&run.info, summary));
             output::result(&kept_in(&directory));
+            return Ok(Code::Done);
         }
-        Format::Markdown => output::result(&fwdlab_report::markdown::summary(&run.info, summary)),
-        Format::Csv => output::result(&fwdlab_report::csv::summary(summary)),
-        Format::Html => output::result(&fwdlab_report::html::page(
-            &run.info,
-            summary,
-            &run.trials,
-            &run.rebuilds,
-            &profiles(&run),
-            match facts {
-                Facts::Brief => ShownFacts::Brief,
-                Facts::Full => ShownFacts::Full,
-            },
-        )),
-        Format::Json => {}
+        // an excerpt, for a message; the whole is in the report
+        Format::Markdown => {
+            output::result(&fwdlab_report::markdown::summary(&run.info, summary));
+            return Ok(Code::Done);
+        }
+        Format::Csv => report::Format::Csv,
+        Format::Html => report::Format::Html,
+    };
+    let made = Made {
+        facts,
+        model: Model::default(),
+    };
+    for (_, bytes) in made.files(wanted, std::slice::from_ref(&loaded), false)? {
+        output::result(&String::from_utf8_lossy(&bytes));
     }
     Ok(Code::Done)
 }
 
 /// What was counted by call path, of boots of which that was kept.
-fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
+pub(super) fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
     let of = |boot: &BootRecord| {
         let path = run.raw_path(&boot.test_case, boot.boot, THROUGH);
         let text = std::fs::read_to_string(path).ok()?;

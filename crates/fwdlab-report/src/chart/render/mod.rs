@@ -4,6 +4,7 @@
 
 pub mod gnuplot;
 pub(crate) mod html;
+pub mod png;
 mod shapes;
 pub mod svg;
 pub mod terminal;
